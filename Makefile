@@ -1,0 +1,57 @@
+# `make demo` shows the main job on this machine, `make test` runs everything. Both make what they need in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+TORCH := torch==2.13.0+cpu
+
+.PHONY: demo test lint types imports unit serving benchmark models notebooks format clean
+
+demo: .venv/installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" ./demo.sh
+
+test: lint types imports
+	$(BIN)/python -m pytest tests --ignore=tests/benchmarks
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed
+	$(BIN)/mypy
+	$(BIN)/mypy --scripts-are-modules containers/vllm/serve
+
+imports: .venv/installed
+	$(BIN)/lint-imports
+
+unit: .venv/installed
+	$(BIN)/python -m pytest tests/unit
+
+serving: .venv/installed
+	$(BIN)/python -m pytest tests/serving
+
+benchmark: .venv/installed
+	$(BIN)/python -m pytest tests/benchmarks -s
+
+# Trains the tiny models again, from their seed.
+models: .venv/installed
+	$(BIN)/python -m toolkit.training.tiny --out recipes/tiny/models
+
+format: .venv/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv dist
+
+# torch's CPU build comes from where pip is set up to look, else from PyTorch's own index. The lock is complete, so nothing is
+# resolved here and nothing can pull in CUDA packages.
+.venv/installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --no-deps "$(TORCH)" || \
+		$(BIN)/pip install -q --no-deps --index-url https://download.pytorch.org/whl/cpu "$(TORCH)"
+	$(BIN)/pip install -q --no-deps -r requirements.lock
+	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
+	touch $@
+
+# Runs the notebooks and keeps their outputs.
+notebooks: .venv/installed
+	$(BIN)/jupyter-execute --inplace notebooks/*.ipynb
