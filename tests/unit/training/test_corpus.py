@@ -1,0 +1,47 @@
+import json
+from itertools import pairwise
+from pathlib import Path
+
+from toolkit.training.corpus import examples, held_out_open_ended, held_out_structured
+
+PROMPTS = Path(__file__).parents[3] / "recipes" / "tiny" / "prompts"
+
+
+def test_a_seed_always_gives_the_same_texts() -> None:
+    assert list(examples(1, 50)) == list(examples(1, 50))
+    assert list(examples(1, 50)) != list(examples(2, 50))
+
+
+def test_prompts_for_measuring_are_not_trained_on() -> None:
+    held_out = {example.prompt for example in (*held_out_structured(), *held_out_open_ended())}
+
+    assert len(held_out) == 16
+    assert held_out.isdisjoint(example.prompt for example in examples(7, 10_000))
+
+
+def test_counting_goes_on_in_equal_steps() -> None:
+    counting = held_out_structured()[0]
+    numbers = [int(line) for line in counting.answer.splitlines()]
+
+    assert len({second - first for first, second in pairwise(numbers)}) == 1
+    assert f"from {numbers[0]} to {numbers[-1]}" in counting.prompt
+
+
+def test_every_json_record_is_json_of_the_kind_of_the_prompt() -> None:
+    records = next(example for example in held_out_structured() if "JSON" in example.prompt)
+
+    for line in records.answer.splitlines():
+        kind, number = next(iter(json.loads(line).items()))
+        assert f"{kind}s" in records.prompt
+        assert isinstance(number, int)
+
+
+def test_written_code_runs() -> None:
+    code = next(example for example in held_out_structured() if "Python" in example.prompt)
+    compile(code.answer, "answer", "exec")
+
+
+def test_the_shipped_prompts_are_the_held_out_ones() -> None:
+    for name, held_out in (("structured", held_out_structured()), ("open-ended", held_out_open_ended())):
+        lines = (PROMPTS / f"{name}.jsonl").read_text().splitlines()
+        assert [json.loads(line)["prompt"] for line in lines] == [example.prompt for example in held_out]
