@@ -1,0 +1,41 @@
+"""For every test: nothing of the user's AWS account, a home of its own, and golden files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden anew instead of comparing")
+
+
+@pytest.fixture(autouse=True)
+def _no_account_and_a_home_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path_factory.mktemp("toolkit-home")))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, object], None]:
+    """Compare data with a JSON file in tests/golden."""
+
+    def compare(name: str, data: object) -> None:
+        path = GOLDEN / f"{name}.json"
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        if request.config.getoption("--update-golden"):
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8"), (
+            f"{path.name} differs; if that is meant: pytest --update-golden"
+        )
+
+    return compare

@@ -1,0 +1,220 @@
+"""Platforms and endpoints in memory, small and strict: they refuse what AWS refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from toolkit.apply.progress import Progress
+from toolkit.apply.waiter import EndpointStatus, LogLine
+from toolkit.errors import EndpointNotFound, PlatformError
+from toolkit.planning.desired import ENDPOINT_TAG
+from toolkit.planning.plan import Action
+from toolkit.planning.resources import KINDS, Account, Existing, Kind, Observed, Resource
+
+ACCOUNT = Account("123456789012", "us-west-2")
+Key = tuple[Kind, str]
+
+
+class FakeClock:
+    """Seconds that pass only when someone sleeps."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+class Told:
+    """Progress that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+        self.updates: list[str] = []
+        self.said: list[str] = []
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        self.stages.append(name)
+        return nullcontext()
+
+    def update(self, text: str) -> None:
+        self.updates.append(text)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+class MemoryPlatform:
+    """AWS in memory. `interrupt_in(n)` presses Ctrl-C at the n-th moment from now: before, after or amid an action."""
+
+    poll_seconds = 1.0
+
+    def __init__(self) -> None:
+        self.resources: dict[Key, dict[str, Any]] = {}
+        self._moments_left: int | None = None
+
+    def interrupt_in(self, moments: int | None) -> None:
+        self._moments_left = moments
+
+    def account(self) -> Account:
+        return ACCOUNT
+
+    def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
+        wanted = {(item.kind, item.name) for item in desired}
+        found = [self._existing(key) for key in self.resources]
+        return Observed(
+            tuple(
+                item
+                for item in found
+                if item.kind == "Bucket" or (item.kind, item.name) in wanted or set(item.endpoints) & set(endpoints)
+            )
+        )
+
+    def execute(self, action: Action, progress: Progress) -> None:
+        key: Key = (action.kind, action.name)
+        self._moment()
+        if action.kind == "Endpoint" and action.verb != "create":
+            self._settle(action.name)
+        if action.verb in ("delete", "replace"):
+            self._delete(key)
+            self._moment()
+        if action.verb != "delete":
+            self._put(key, action)
+        self._moment()
+
+    def status(self, endpoint: str) -> EndpointStatus:
+        """The status now; what was under way is done when it is asked for again."""
+        state = self.resources.get(("Endpoint", endpoint))
+        if state is None:
+            raise EndpointNotFound(f"there is no endpoint {endpoint}")
+        self._moment()
+        seen = EndpointStatus(endpoint, state["EndpointStatus"], state["EndpointConfigName"])
+        self._settle(endpoint)
+        return seen
+
+    def logs(self, endpoint: str) -> Iterator[LogLine]:
+        return iter(())
+
+    def _put(self, key: Key, action: Action) -> None:
+        kind, name = key
+        if action.verb == "create" and key in self.resources and kind != "Weights":
+            raise PlatformError(f"{kind} {name} exists already")
+        self._require_what_it_refers_to(kind, action.request)
+        if kind == "Weights":
+            for there in range(len(action.request["Files"]) + 1):
+                self.resources[key] = {**action.request, "Source": "forgotten", "There": there}
+                self._moment()
+        elif kind == "Endpoint":
+            under_way = "Updating" if action.verb == "update" else "Creating"
+            self.resources[key] = {**action.request, "EndpointStatus": under_way}
+        else:
+            self.resources[key] = dict(action.request)
+
+    def _require_what_it_refers_to(self, kind: Kind, request: Mapping[str, Any]) -> None:
+        required: dict[str, Callable[[], Key]] = {
+            "WeightsUse": lambda: ("Bucket", request["Bucket"]),
+            "Weights": lambda: ("Bucket", request["Bucket"]),
+            "RolePolicy": lambda: ("Role", request["RoleName"]),
+            "Model": lambda: ("Role", request["ExecutionRoleArn"].rpartition("/")[2]),
+            "EndpointConfig": lambda: ("Model", request["ProductionVariants"][0]["ModelName"]),
+            "Endpoint": lambda: ("EndpointConfig", request["EndpointConfigName"]),
+        }
+        if kind in required and required[kind]() not in self.resources:
+            raise PlatformError(f"{kind} refers to {required[kind]()}, which does not exist")
+
+    def _delete(self, key: Key) -> None:
+        kind, name = key
+        if kind == "Bucket" and any(other in ("Weights", "WeightsUse") for other, _ in self.resources):
+            raise PlatformError(f"the bucket {name} is not empty")
+        if kind == "Role" and ("RolePolicy", name) in self.resources:
+            raise PlatformError(f"the role {name} has policies")
+        self.resources.pop(key, None)
+
+    def _settle(self, endpoint: str) -> None:
+        state = self.resources.get(("Endpoint", endpoint))
+        if state and state["EndpointStatus"] in ("Creating", "Updating"):
+            state["EndpointStatus"] = "InService"
+
+    def _existing(self, key: Key) -> Existing:
+        kind, name = key
+        request = self.resources[key]
+        told = ("Bucket", "Key", "Prefix", "PolicyDocument", "EndpointStatus")
+        state: dict[str, Any] = {key: request[key] for key in told if key in request}
+        if kind == "Weights":
+            state["Files"] = request["There"]
+        if kind == "Endpoint":
+            state["EndpointConfigName"] = request["EndpointConfigName"]
+        return Existing(kind, name, True, self._users(kind, name), state)
+
+    def _users(self, kind: Kind, name: str) -> tuple[str, ...]:
+        if kind == "WeightsUse":
+            return (name.partition("/")[2],)
+        if kind in ("Bucket", "Weights"):
+            uses = [use.partition("/") for other, use in self.resources if other == "WeightsUse"]
+            return tuple(sorted({user for weights, _, user in uses if kind == "Bucket" or weights == name}))
+        if kind in ("Role", "RolePolicy"):
+            return (name.removeprefix("toolkit-"),)
+        tags = {tag["Key"]: tag["Value"] for tag in self.resources[kind, name]["Tags"]}
+        return (tags[ENDPOINT_TAG],)
+
+    def _moment(self) -> None:
+        if self._moments_left is not None:
+            self._moments_left -= 1
+            if self._moments_left < 0:
+                raise KeyboardInterrupt
+
+
+def by_kind(resources: Mapping[Key, Any]) -> list[Key]:
+    """Keys in the order in which resources are made."""
+    return sorted(resources, key=lambda key: (KINDS.index(key[0]), key[1]))
+
+
+def event_stream(events: Sequence[Mapping[str, Any]], end: bytes = b"data: [DONE]\n\n") -> bytes:
+    """Events as vLLM sends them."""
+    return b"".join(b"data: " + json.dumps(event, ensure_ascii=False).encode() + b"\n\n" for event in events) + end
+
+
+def answer_events(
+    token_ids: Sequence[int], histogram: Sequence[int] | None = None, prompt_token_ids: Sequence[int] = (1, 2)
+) -> list[dict[str, Any]]:
+    """vLLM's events for an answer of one token a piece; `histogram` is what speculation reports."""
+    pieces = [{"choices": [{"delta": {"content": f"<{token}>"}, "token_ids": [token]}]} for token in token_ids]
+    usage: dict[str, Any] = {"prompt_tokens": len(prompt_token_ids), "completion_tokens": len(token_ids)}
+    metrics = {"metrics": {"speculative_decoding": {"acceptance_histogram": list(histogram)}}} if histogram else {}
+    return [
+        {"choices": [{"delta": {"role": "assistant", "content": ""}}], "prompt_token_ids": list(prompt_token_ids)},
+        *pieces,
+        {"choices": [{"delta": {"content": ""}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": usage, **metrics},
+    ]
+
+
+class ScriptedEndpoints:
+    """Endpoints that answer what they were told to, one request at a time. `asked` are the requests, in order."""
+
+    def __init__(self, answers: Mapping[str, bytes], first_choices: Sequence[int] = ()) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self._answers = answers
+        self._first_choices = first_choices
+        self._busy = False
+
+    def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
+        assert not self._busy, "two requests at once"
+        self._busy = True
+        self.asked.append((endpoint, body["messages"][0]["content"]))
+        yield self._answers[endpoint]
+        self._busy = False
+
+    def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Score a prompt of token ids: rank 1 for the target's first choices, 2 for any other token."""
+        self.asked.append((endpoint, "score"))
+        answered = body["prompt"][-len(self._first_choices) :]
+        ranks = [{str(a): {"rank": 1 if a == b else 2}} for a, b in zip(answered, self._first_choices, strict=True)]
+        before = [None] * (len(body["prompt"]) - len(ranks))
+        return {"choices": [{"prompt_logprobs": [*before, *ranks]}]}

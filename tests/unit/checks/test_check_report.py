@@ -1,0 +1,95 @@
+"""The report: its forms, and the table of all codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pairs import RECIPE, edit_config, write_pair, write_recipe
+
+import toolkit.checks
+from toolkit.checks.run import check, require
+from toolkit.errors import RecipeError
+from toolkit.findings import Finding, Report
+from toolkit.recipe import load as load_module
+from toolkit.recipe.resolve import load
+
+ERROR = Finding("pair.mask-token", "no mask token", "speculation.model", 6, "Add one.")
+WARNING = Finding("lock.stale", "stale", "target.model", 3, severity="warning")
+
+
+def test_the_table_lists_the_codes_that_the_source_gives() -> None:
+    folder = Path(toolkit.checks.__file__).parent
+    sources = [*folder.glob("*.py"), Path(load_module.__file__)]
+    text = "".join(path.read_text() for path in sources)
+    given = set(re.findall(r'"((?:recipe|model|pair|engine|container|workload|lock)\.[a-z0-9-]+)"', text))
+    listed = re.findall(r"^\| `([a-z.0-9-]+)` \| (error|warning)", (folder / "README.md").read_text(), re.MULTILINE)
+    assert {code for code, _ in listed} == given
+    assert len(listed) == len(given)
+
+
+def test_a_report_is_true_when_nothing_is_an_error() -> None:
+    assert Report("r.yaml", (WARNING,))
+    assert not Report("r.yaml", (WARNING, ERROR))
+    assert Report("r.yaml", (WARNING, ERROR)).errors == [ERROR]
+
+
+def test_a_report_as_text() -> None:
+    assert repr(Report("r.yaml", (WARNING, ERROR))) == (
+        "<Report r.yaml: 1 errors>\n"
+        "warning: r.yaml:3 target.model: stale [lock.stale]\n"
+        "error: r.yaml:6 speculation.model: no mask token [pair.mask-token]\n"
+        "    Add one."
+    )
+
+
+def test_a_report_in_a_notebook_shows_text_as_text() -> None:
+    html = Report("<r>", (Finding("a", "<script>", hint="<b>"),))._repr_html_()
+    assert "&lt;r&gt;" in html
+    assert "&lt;script&gt;" in html
+    assert "&lt;b&gt;" in html
+
+
+def test_a_report_as_json() -> None:
+    assert json.loads(json.dumps(Report("r.yaml", (ERROR,)).to_dict())) == {
+        "recipe": "r.yaml",
+        "ok": False,
+        "findings": [
+            {
+                "code": "pair.mask-token",
+                "message": "no mask token",
+                "path": "speculation.model",
+                "line": 6,
+                "hint": "Add one.",
+                "severity": "error",
+            }
+        ],
+    }
+
+
+def test_faults_of_the_recipe_itself_are_findings_like_any_other(tmp_path: Path) -> None:
+    report = check(write_recipe(tmp_path, RECIPE.replace("p-eagle", "peagle")))
+    assert [finding.code for finding in report.findings] == ["recipe.bad-value"]
+
+
+def test_findings_stand_in_the_order_of_their_lines(tmp_path: Path) -> None:
+    recipe = write_pair(tmp_path)
+    edit_config(tmp_path / "drafter", ptd_token_id=None)
+    recipe.write_text(
+        recipe.read_text().replace("0.32.0", "0.1.0").replace("max_model_len: 1024", "max_model_len: 9999")
+    )
+    lines = [finding.line for finding in check(recipe).findings]
+    assert lines == sorted(lines, key=lambda line: line or 0)
+    assert len(lines) == 4
+
+
+def test_require_raises_errors_and_lets_warnings_pass(tmp_path: Path) -> None:
+    recipe = load(write_pair(tmp_path))
+    edit_config(tmp_path / "drafter", num_depths=1)
+    assert [finding.severity for finding in require(recipe).findings] == ["warning"]
+    edit_config(tmp_path / "drafter", ptd_token_id=None)
+    with pytest.raises(RecipeError) as caught:
+        require(recipe)
+    assert [finding.code for finding in caught.value.findings] == ["pair.mask-token"]

@@ -1,0 +1,147 @@
+"""Engine, container and workloads: will they take these settings?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pairs import RECIPE, edit_config, write_pair, write_recipe, write_tokenizer
+
+from toolkit.checks.run import check
+from toolkit.checks.workloads import read_prompts
+from toolkit.findings import Finding, Report
+
+
+def report(root: Path, *edits: tuple[str, str]) -> Report:
+    """The report on the good pair with its recipe edited."""
+    write_pair(root)
+    text = RECIPE
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return check(write_recipe(root, text))
+
+
+def only(found: Report) -> Finding:
+    (finding,) = found.findings
+    return finding
+
+
+def test_an_engine_older_than_the_method(tmp_path: Path) -> None:
+    findings = {finding.code: finding for finding in report(tmp_path, ("0.32.0", "0.15.2")).findings}
+    assert findings["engine.version"].message == "method `p-eagle` needs vllm 0.16.0 or newer"
+    assert findings["engine.version"].line == 10
+
+
+def test_an_engine_without_an_image(tmp_path: Path) -> None:
+    finding = only(report(tmp_path, ("0.32.0", "0.31.0")))
+    assert (finding.code, finding.line) == ("container.image", 10)
+    assert finding.hint == "Use 0.32.0."
+
+
+def test_a_flag_that_the_toolkit_sets(tmp_path: Path) -> None:
+    finding = only(report(tmp_path, ("dtype: float32", "max_model_len: 5")))
+    assert (finding.code, finding.severity, finding.line) == ("engine.own-flag", "error", 15)
+    assert finding.hint == "Remove it, and set `engine.max_model_len`."
+
+
+def test_a_flag_that_looks_like_one_that_the_toolkit_sets(tmp_path: Path) -> None:
+    found = report(tmp_path, ("dtype: float32", "max-num-seq: 5"))
+    assert found.ok
+    assert only(found).message == "`max-num-seq` looks like `max-num-seqs`, which the toolkit sets"
+    assert only(found).hint == "If you mean that, remove it and set `engine.max_num_seqs`."
+
+
+def test_a_flag_in_disguise(tmp_path: Path) -> None:
+    finding = only(report(tmp_path, ('HF_HUB_OFFLINE: "1"', 'SM_VLLM_SPECULATIVE_CONFIG: "{}"')))
+    assert (finding.code, finding.path, finding.line) == (
+        "engine.own-flag",
+        "engine.env.SM_VLLM_SPECULATIVE_CONFIG",
+        17,
+    )
+    assert finding.hint == "Write `speculative-config` in engine.args."
+
+
+@pytest.mark.parametrize(
+    ("budget", "severity"),
+    [(15, "error"), (16, "warning"), (223, "warning"), (224, None)],  # 16 requests x (1 + 7 draft tokens + 6 slots)
+)
+def test_the_token_budget_of_sixteen_requests(tmp_path: Path, budget: int, severity: str | None) -> None:
+    found = report(tmp_path, ("max_num_batched_tokens: 2048", f"max_num_batched_tokens: {budget}"))
+    assert [finding.severity for finding in found.findings] == ([severity] if severity else [])
+    for finding in found.findings:
+        assert (finding.code, finding.line) == ("engine.token-budget", 13)
+        assert finding.hint == "Set it to 224 or more, or lower engine.max_num_seqs."
+
+
+def test_the_token_budget_must_hold_the_slots_of_one_request(tmp_path: Path) -> None:
+    edits = ("max_num_seqs: 16", "max_num_seqs: 1"), ("max_num_batched_tokens: 2048", "max_num_batched_tokens: 6")
+    assert only(report(tmp_path, *edits)).message == "6 tokens a step are too few, 7 is the least"
+
+
+def test_more_tokens_than_the_target_has_positions(tmp_path: Path) -> None:
+    finding = only(report(tmp_path, ("max_model_len: 1024", "max_model_len: 1025")))
+    assert (finding.code, finding.line) == ("engine.max-model-len", 11)
+    assert finding.hint == "Set it to 1024 or less."
+
+
+def test_positions_of_a_multimodal_target_stand_one_level_down(tmp_path: Path) -> None:
+    recipe = write_pair(tmp_path)
+    nested = {"hidden_size": 8, "vocab_size": 32, "max_position_embeddings": 512}
+    edit_config(tmp_path / "target", text_config=nested)
+    assert only(check(recipe)).code == "engine.max-model-len"
+
+
+def test_a_target_without_a_chat_template(tmp_path: Path) -> None:
+    recipe = write_pair(tmp_path)
+    write_tokenizer(tmp_path / "target", chat_template=False)
+    found = check(recipe)
+    assert found.ok
+    assert (only(found).code, only(found).line) == ("engine.chat-template", 3)
+    (tmp_path / "target" / "chat_template.jinja").write_text("{{ messages }}")
+    assert check(recipe).findings == ()
+
+
+def test_a_value_longer_than_sagemaker_takes(tmp_path: Path) -> None:
+    assert report(tmp_path, ("dtype: float32", f"dtype: {'x' * 1024}")).ok
+    finding = only(report(tmp_path, ("dtype: float32", f"dtype: {'x' * 1025}")))
+    assert finding.code == "container.environment"
+    assert finding.message == "SM_VLLM_DTYPE has 1025 characters, SageMaker takes 1024"
+
+
+def test_more_variables_than_sagemaker_takes(tmp_path: Path) -> None:
+    variables = ", ".join(f'V{i}: ""' for i in range(100))
+    finding = only(report(tmp_path, ('HF_HUB_OFFLINE: "1"', variables)))
+    assert finding.code == "container.environment"
+    assert "SageMaker takes 100" in finding.message
+
+
+def workload_report(root: Path, content: str | None) -> Report:
+    if content is not None:
+        (root / "mine.jsonl").write_text(content)
+    return report(root, ("{name: local}", "{name: local}\nworkloads: {mine: ./mine.jsonl}"))
+
+
+def test_prompts_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) -> None:
+    content = '{"prompt": "one"}\n\n{"prompt": "two\u2028lines", "id": 7}\n'
+    assert workload_report(tmp_path, content).findings == ()
+    assert read_prompts(tmp_path / "mine.jsonl") == ("one", "two\u2028lines")
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "message"),
+    [
+        (None, "workload.unreadable", "No such file"),
+        ("", "workload.empty", "holds no prompts"),
+        ("\n\n", "workload.empty", "holds no prompts"),
+        ('{"prompt": "a"}\nb\n', "workload.unreadable", "mine.jsonl:2 is not JSON"),
+        ('{"text": "a"}\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
+        ('{"prompt": null}\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
+        ('["prompt"]\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
+    ],
+)
+def test_a_prompt_set_that_is_none(tmp_path: Path, content: str | None, code: str, message: str) -> None:
+    finding = only(workload_report(tmp_path, content))
+    assert (finding.code, finding.path, finding.line) == (code, "workloads.mine", 19)
+    assert message in finding.message
+    assert '{"prompt": "…"}' in finding.hint

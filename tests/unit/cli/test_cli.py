@@ -1,0 +1,257 @@
+"""The command line as programs and people use it: exit codes, one JSON document on stdout, all else on stderr."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pairs import edit_config, write_pair
+
+from toolkit.cli.main import run
+from toolkit.recipe.schema import json_schema
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """Stdout, which is one JSON document and nothing else."""
+        return json.loads(self.out)
+
+
+Toolkit = Callable[..., Ended]
+
+
+@pytest.fixture
+def toolkit(capsys: pytest.CaptureFixture[str]) -> Toolkit:
+    def call(*arguments: object) -> Ended:
+        code = run([str(argument) for argument in arguments])
+        return Ended(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    return write_pair(tmp_path)
+
+
+@pytest.fixture
+def bad(good: Path, tmp_path: Path) -> Path:
+    """A head without its mask token."""
+    edit_config(tmp_path / "drafter", ptd_token_id=None)
+    return good
+
+
+class Terminal(io.StringIO):
+    """A terminal at which someone types, or presses Ctrl-C."""
+
+    def __init__(self, typed: str | None) -> None:
+        super().__init__(typed)
+        self._interrupted = typed is None
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+        if self._interrupted:
+            raise KeyboardInterrupt
+        return super().readline(size)
+
+
+def test_check_of_a_good_recipe(toolkit: Toolkit, good: Path) -> None:
+    assert toolkit("check", good) == Ended(0, f"{good}: no findings\n", "")
+    assert toolkit("check", good, "--json").document == {"recipe": str(good), "ok": True, "findings": []}
+
+
+def test_check_of_a_bad_recipe(toolkit: Toolkit, bad: Path) -> None:
+    ended = toolkit("check", bad)
+    assert (ended.code, ended.err) == (1, "")
+    assert ended.out.startswith(f"{bad}:6 speculation.model: the drafter's config.json names no mask token")
+    ended = toolkit("check", bad, "--json")
+    assert ended.code == 1
+    assert [finding["code"] for finding in ended.document["findings"]] == ["pair.mask-token"]
+
+
+def test_check_of_a_recipe_with_a_warning(toolkit: Toolkit, good: Path, tmp_path: Path) -> None:
+    edit_config(tmp_path / "drafter", num_depths=2)
+    ended = toolkit("check", good, "--json")
+    assert ended.code == 0
+    assert ended.document["ok"]
+
+
+@pytest.mark.parametrize("content", [None, "name: [", "", "- a"])
+@pytest.mark.parametrize("command", ["check", "plan", "lock", "deploy"])
+def test_no_recipe_to_read(toolkit: Toolkit, tmp_path: Path, command: str, content: str | None) -> None:
+    path = tmp_path / "recipe.yaml"
+    if content is not None:
+        path.write_text(content)
+    ended = toolkit(command, path)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"error: {path}")
+    ended = toolkit(command, path, "--json")
+    assert ended.code == 2
+    assert ended.document["error"] == "RecipeNotFound"
+
+
+@pytest.mark.parametrize("command", ["plan", "deploy"])
+def test_a_bad_recipe_goes_no_further(toolkit: Toolkit, bad: Path, command: str) -> None:
+    ended = toolkit(command, bad, "--json")
+    assert ended.code == 1
+    assert ended.document["error"] == "RecipeError"
+    assert ended.document["findings"] == toolkit("check", bad, "--json").document["findings"]
+    assert not (Path(os.environ["TOOLKIT_HOME"]) / "local").exists(), "nothing was started"
+
+
+def test_plan(toolkit: Toolkit, good: Path) -> None:
+    ended = toolkit("plan", good)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[0].split() == ["verb", "kind", "name", "because", "it"]
+    assert ended.out.endswith("10 changes on local, 0.00 $/h while it runs\n")
+
+
+def test_plan_as_json(toolkit: Toolkit, good: Path) -> None:
+    ended = toolkit("plan", good, "--json")
+    assert (ended.code, ended.err) == (0, "")
+    document = ended.document
+    assert (document["platform"], document["endpoints"]) == ("local", ["tiny"])
+    assert {"recipe", "actions", "price_per_hour", "fingerprint"} <= document.keys()
+    assert {"kind", "name", "verb", "reason", "request"} <= document["actions"][0].keys()
+
+
+def test_plan_with_a_baseline(toolkit: Toolkit, good: Path) -> None:
+    assert toolkit("plan", good, "--baseline", "--json").document["endpoints"] == ["tiny", "tiny-baseline"]
+
+
+def test_a_saved_plan_is_the_one_that_was_shown(toolkit: Toolkit, good: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    ended = toolkit("plan", good, "--out", saved, "--json")
+    assert ended.document == json.loads(saved.read_text())
+    assert ended.err == f"saved; apply it: toolkit deploy --plan {saved}\n"
+
+
+def test_plan_starts_nothing(toolkit: Toolkit, good: Path) -> None:
+    toolkit("plan", good)
+    assert not (Path(os.environ["TOOLKIT_HOME"]) / "local").exists()
+
+
+def test_recipes(toolkit: Toolkit) -> None:
+    ended = toolkit("recipes")
+    assert (ended.code, ended.err) == (0, "")
+    assert "tiny/p-eagle" in ended.out
+    assert toolkit("recipes", "--json").document["tiny/p-eagle"]["speculation"]["method"] == "p-eagle"
+
+
+def test_schema(toolkit: Toolkit) -> None:
+    assert toolkit("schema").document == json_schema()
+
+
+def test_lock(toolkit: Toolkit, good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.lock.json"
+    assert toolkit("lock", good) == Ended(0, f"wrote {path}\n", "")
+    assert toolkit("lock", good, "--json").document == {"lock": str(path)}
+    assert toolkit("check", good).code == 0
+
+
+def test_lock_of_models_that_cannot_be_read(toolkit: Toolkit, good: Path, tmp_path: Path) -> None:
+    (tmp_path / "target" / "config.json").unlink()
+    ended = toolkit("lock", good, "--json")
+    assert ended.code == 1
+    assert ended.document["error"] == "UnreadableModel"
+
+
+def test_status_where_nothing_runs(toolkit: Toolkit) -> None:
+    assert toolkit("status") == Ended(0, "no endpoints\n", "")
+    assert toolkit("status", "--json").document == {"endpoints": []}
+
+
+@pytest.mark.parametrize("command", [("invoke", "tiny", "hello"), ("logs", "tiny"), ("prove", "tiny")])
+def test_an_endpoint_that_does_not_exist(toolkit: Toolkit, command: tuple[str, ...]) -> None:
+    ended = toolkit(*command)
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err.startswith("error: there is no endpoint tiny")
+
+
+def test_an_endpoint_that_does_not_exist_as_json(toolkit: Toolkit) -> None:
+    ended = toolkit("prove", "tiny", "--json")
+    assert ended.code == 3
+    assert ended.document["error"] == "EndpointNotFound"
+    assert ended.document["hint"]
+
+
+def test_destroy_of_nothing(toolkit: Toolkit) -> None:
+    assert toolkit("destroy", "tiny", "--yes") == Ended(0, "there was nothing of tiny to remove\n", "")
+    assert toolkit("destroy", "tiny", "--yes", "--json").document["actions"] == []
+
+
+def test_destroy_asks_nobody_where_there_is_no_terminal(toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    ended = toolkit("destroy", "tiny")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.endswith("Nobody can be asked here.\n  Add --yes.\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "code"), [("y\n", 0), ("Yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1), ("yippie\n", 1), (None, 130)]
+)
+def test_destroy_asks_on_a_terminal(
+    toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch, typed: str | None, code: int
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    ended = toolkit("destroy", "tiny", "--json")
+    assert ended.code == code
+    assert ended.err.startswith("Remove tiny and everything made for it? [y/N] ")
+    assert bool(ended.out) == (code != 1), "the question is not part of the answer"
+
+
+def test_ctrl_c_says_how_to_go_on(toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(None))
+    assert "The same command carries on; `toolkit destroy` removes it." in toolkit("destroy", "tiny").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "tiny/p-eagle", "--jsom"], "No such option: --jsom"),
+        (["chek"], "No such command 'chek'"),
+        (["check"], "Missing argument 'recipe'"),
+        (["invoke", "tiny", "hi", "--max-tokens", "0"], "Invalid value for '--max-tokens'"),
+        (["deploy"], "give a recipe, or a saved plan with --plan"),
+        (["deploy", "tiny/p-eagle", "--plan", "plan.json"], "give a recipe, or a saved plan with --plan"),
+        (["deploy", "--plan", "/nonexistent.json"], "/nonexistent.json is not a saved plan"),
+        (["status", "--platform", "cloud"], "there is no platform `cloud`"),
+        (["destroy", "tiny", "--platform", "cloud", "--yes"], "there is no platform `cloud`"),
+    ],
+)
+def test_wrong_usage(toolkit: Toolkit, arguments: list[str], message: str) -> None:
+    ended = toolkit(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+
+
+def test_help(toolkit: Toolkit) -> None:
+    ended = toolkit("--help")
+    assert (ended.code, ended.err) == (0, "")
+    commands = ["check", "plan", "deploy", "status", "invoke", "logs", "prove", "destroy", "recipes", "lock", "schema"]
+    assert all(f"\n  {command}" in ended.out for command in commands)
+
+
+def test_the_process_ends_with_the_commands_code(bad: Path) -> None:
+    command = [sys.executable, "-c", "from toolkit.cli.main import main; main()", "check", str(bad), "--json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert json.loads(ended.stdout)["ok"] is False

@@ -1,0 +1,150 @@
+"""One streamed answer: text, times and what speculation did, however the bytes are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fakes import FakeClock, answer_events, event_stream
+
+from toolkit.endpoint.generation import Acceptance, Generation, Stream, chat_body
+from toolkit.errors import InvocationError
+
+EVENTS = answer_events([7, 8, 9], histogram=[1, 0, 2], prompt_token_ids=[1, 2])
+BYTES = event_stream(EVENTS)
+GENERATION = Generation(
+    text="<7><8><9>",
+    prompt_tokens=2,
+    completion_tokens=3,
+    finish_reason="stop",
+    ttft=0.0,
+    latency=0.0,
+    acceptance=Acceptance((1, 0, 2)),
+    token_ids=(7, 8, 9),
+    prompt_token_ids=(1, 2),
+)
+
+
+def result(*parts: bytes) -> Generation:
+    return Stream(parts, FakeClock()).result
+
+
+def test_an_answer_in_one_part() -> None:
+    assert result(BYTES) == GENERATION
+
+
+def test_an_answer_cut_at_every_byte_is_the_same() -> None:
+    for cut in range(len(BYTES) + 1):
+        assert result(BYTES[:cut], BYTES[cut:]) == GENERATION
+
+
+def test_an_answer_byte_by_byte_is_the_same() -> None:
+    assert result(*(BYTES[i : i + 1] for i in range(len(BYTES)))) == GENERATION
+
+
+def test_characters_of_several_bytes_survive_any_cut() -> None:
+    stream = event_stream([{"choices": [{"delta": {"content": "größer €"}, "finish_reason": "stop"}]}])
+    for cut in range(len(stream)):
+        assert result(stream[:cut], stream[cut:]).text == "größer €"
+
+
+def test_pieces_come_as_they_arrive() -> None:
+    told = []
+
+    def parts() -> Iterator[bytes]:
+        for event in EVENTS:
+            told.append("sent")
+            yield event_stream([event], end=b"")
+
+    stream = iter(Stream(parts()))
+    assert next(stream) == "<7>"
+    assert len(told) == 2
+    assert list(stream) == ["<8>", "<9>"]
+
+
+def test_the_result_reads_what_has_not_been_read_yet_and_forgets_nothing() -> None:
+    stream = Stream([BYTES], FakeClock())
+    assert next(iter(stream)) == "<7>"
+    assert stream.result == GENERATION
+    assert stream.result is stream.result
+    assert list(stream) == []
+
+
+def test_times_are_counted_from_the_sending() -> None:
+    clock = FakeClock()
+
+    def parts() -> Iterator[bytes]:
+        for event in EVENTS:
+            clock.sleep(0.5)
+            yield event_stream([event], end=b"")
+
+    stream = Stream(parts(), clock)
+    clock.sleep(100)  # the request is sent when the first piece is asked for
+    generation = stream.result
+    assert (generation.ttft, generation.latency) == (1.0, 3.0)
+    assert generation.itl == 1.0
+
+
+def test_the_only_token_has_no_inter_token_latency_to_divide() -> None:
+    assert Generation("a", 1, 1, "stop", ttft=1.0, latency=1.0).itl == 0.0
+
+
+def test_without_speculation_there_is_no_acceptance() -> None:
+    assert result(event_stream(answer_events([7]))).acceptance is None
+
+
+@pytest.mark.parametrize("end", [0, 1, len(BYTES) // 2])
+def test_a_stream_that_breaks_off_is_an_error_not_a_short_answer(end: int) -> None:
+    with pytest.raises(InvocationError, match=r"the stream broke off before its end\n  Ask again\."):
+        _ = result(BYTES[:end])
+
+
+def test_one_who_iterates_learns_of_the_break_too() -> None:
+    pieces = iter(Stream([event_stream(EVENTS[:2], end=b"")]))
+    assert next(pieces) == "<7>"
+    with pytest.raises(InvocationError, match="broke off"):
+        next(pieces)
+
+
+def test_an_error_amid_the_stream_is_told_in_the_engines_words() -> None:
+    stream = Stream([event_stream([*EVENTS[:2], {"error": {"message": "out of memory", "code": 500}}])])
+    with pytest.raises(InvocationError, match=r"the endpoint broke off: .*out of memory"):
+        _ = stream.result
+
+
+@pytest.mark.parametrize(
+    ("histogram", "length", "per_position"),
+    [
+        ((), 1.0, ()),
+        ((0, 0, 0), 1.0, ()),
+        ((5, 0, 0), 1.0, (0.0, 0.0)),
+        ((0, 0, 4), 3.0, (1.0, 1.0)),
+        ((1, 1, 2), 2.25, (0.75, 0.5)),
+    ],
+)
+def test_acceptance(histogram: tuple[int, ...], length: float, per_position: tuple[float, ...]) -> None:
+    acceptance = Acceptance(histogram)
+    assert acceptance.length == length
+    assert acceptance.per_position == per_position
+
+
+def test_the_acceptance_length_is_one_and_the_sum_of_its_positions() -> None:
+    acceptance = Acceptance((3, 5, 2, 7))
+    assert acceptance.length == pytest.approx(1 + sum(acceptance.per_position))
+
+
+def test_acceptances_add_up_whatever_their_lengths() -> None:
+    assert Acceptance((1, 2)) + Acceptance((1, 1, 5)) == Acceptance((2, 3, 5))
+    assert Acceptance() + Acceptance((1,)) == Acceptance((1,))
+
+
+def test_a_chat_is_greedy_and_short_unless_asked_otherwise() -> None:
+    body = chat_body("hello", {"temperature": 0.7, "stream": False})
+    assert body["messages"] == [{"role": "user", "content": "hello"}]
+    assert (body["temperature"], body["max_tokens"]) == (0.7, 256)
+    assert body["stream"] is True, "what the Stream needs cannot be switched off"
+
+
+def test_a_conversation_is_sent_as_it_is() -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
+    assert chat_body(messages, {})["messages"] == messages

@@ -1,0 +1,125 @@
+"""The gateway alone, in front of a container that misbehaves: SageMaker's time limits."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import boto3
+import httpx
+import pytest
+import uvicorn
+from botocore.exceptions import EventStreamError
+
+from toolkit.platforms.local.clients import session
+from toolkit.platforms.local.daemon import LocalDaemon
+from toolkit.platforms.local.deployment import Target
+from toolkit.platforms.local.gateway import Limits, gateway
+
+
+class Slow(http.server.BaseHTTPRequestHandler):
+    """Answers with as many bytes as the body has, one each 50 ms."""
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        size = int(self.headers["Content-Length"])
+        self.rfile.read(size)
+        time.sleep(0.05)
+        self.send_response(200)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        for _ in range(size):
+            self.wfile.write(b".")
+            time.sleep(0.05)
+
+
+@contextmanager
+def container() -> Iterator[Target]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield Target("v", 1.0, server.server_port, "arn:of:the:log")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def serving(target: Target, limits: Limits) -> Iterator[boto3.Session]:
+    """A session for a gateway whose endpoint `e` is that container."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    app = gateway({"e": [target], "restarting": []}.get, limits)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        yield session(LocalDaemon(pid=0, control_url=url, runtime_url=url, started_at=0))
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def test_an_answer_that_takes_too_long_is_a_model_error() -> None:
+    with container() as target, serving(target, Limits(first_byte_s=0.3)) as boto:
+        runtime = boto.client("sagemaker-runtime")
+        assert runtime.invoke_endpoint(EndpointName="e", Body=b"x")["Body"].read() == b"."
+        with pytest.raises(runtime.exceptions.ModelError, match="Your invocation timed out while waiting") as caught:
+            runtime.invoke_endpoint(EndpointName="e", Body=b"x" * 20)
+        assert caught.value.response["LogStreamArn"] == "arn:of:the:log"
+        runtime.close()
+
+
+def test_a_stream_may_take_longer_but_not_for_ever() -> None:
+    with container() as target, serving(target, Limits(first_byte_s=0.3, stream_s=1.0)) as boto:
+        runtime = boto.client("sagemaker-runtime")
+        events = runtime.invoke_endpoint_with_response_stream(EndpointName="e", Body=b"x" * 10)["Body"]
+        assert b"".join(event["PayloadPart"]["Bytes"] for event in events) == b"." * 10
+        arrived: list[bytes] = []
+        events = runtime.invoke_endpoint_with_response_stream(EndpointName="e", Body=b"x" * 50)["Body"]
+        with closing(events), pytest.raises(EventStreamError, match=r"ModelStreamError.*Your invocation timed out"):
+            arrived.extend(event["PayloadPart"]["Bytes"] for event in events)
+        assert 10 < len(b"".join(arrived)) < 30
+        runtime.close()
+
+
+def test_requests_under_way_are_counted_until_they_are_answered_or_dropped() -> None:
+    with container() as target, serving(target, Limits()) as boto:
+        runtime = boto.client("sagemaker-runtime")
+        events = runtime.invoke_endpoint_with_response_stream(EndpointName="e", Body=b"x" * 50)["Body"]
+        with closing(events):
+            next(iter(events))
+            assert target.requests == 1
+        deadline = time.monotonic() + 5
+        while target.requests and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert target.requests == 0
+        runtime.close()
+
+
+def test_while_a_container_restarts_the_service_is_unavailable() -> None:
+    dead = Target("v", 1.0, 1, "arn")
+    with serving(dead, Limits()) as boto:
+        runtime = boto.client("sagemaker-runtime")
+        for endpoint, why in (
+            ("e", "does not take connections"),
+            ("restarting", "No container of endpoint restarting is running"),
+        ):
+            with pytest.raises(runtime.exceptions.ServiceUnavailable, match=why):
+                runtime.invoke_endpoint(EndpointName=endpoint, Body=b"x")
+        runtime.close()
+
+
+def test_other_methods_are_not_allowed() -> None:
+    with container() as target, serving(target, Limits()) as boto:
+        url = boto.client("sagemaker-runtime").meta.endpoint_url
+        assert httpx.get(f"{url}/endpoints/e/invocations", trust_env=False).status_code == 405

@@ -1,0 +1,79 @@
+"""What the container is told, to the letter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pairs import RECIPE, write_recipe
+
+from toolkit.recipe.arguments import draft_slots, environment
+from toolkit.recipe.resolve import load
+
+DRAFTER = "/opt/ml/additional-model-data-sources/drafter"
+ALWAYS = {
+    "HF_HUB_OFFLINE": "1",
+    "SM_VLLM_DTYPE": "float32",
+    "SM_VLLM_ENFORCE_EAGER": "true",
+    "SM_VLLM_MAX_MODEL_LEN": "1024",
+    "SM_VLLM_MAX_NUM_BATCHED_TOKENS": "2048",
+    "SM_VLLM_MAX_NUM_SEQS": "16",
+}
+SPECULATIVE = {"SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS": "summary", "SM_VLLM_SERVED_MODEL_NAME": "tiny"}
+PARALLEL = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
+
+
+def speculative_config(method: str, more: str = "") -> dict[str, str]:
+    text = f'{{"method":"{method}","model":"{DRAFTER}","num_speculative_tokens":7{more}}}'
+    return {"SM_VLLM_SPECULATIVE_CONFIG": text}
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("p-eagle", {**PARALLEL, **speculative_config("eagle3", ',"parallel_drafting":true')}),
+        ("eagle3", speculative_config("eagle3")),
+        ("draft-model", speculative_config("draft_model")),
+        ("pard", {**PARALLEL, **speculative_config("draft_model", ',"parallel_drafting":true')}),
+    ],
+)
+def test_the_environment_of_each_method(tmp_path: Path, method: str, told: dict[str, str]) -> None:
+    recipe = load(write_recipe(tmp_path, RECIPE.replace("p-eagle", method)))
+    assert environment(recipe) == {**ALWAYS, **SPECULATIVE, **told}
+
+
+def test_the_environment_of_a_baseline(tmp_path: Path) -> None:
+    recipe = load(write_recipe(tmp_path, RECIPE)).baseline()
+    assert environment(recipe) == {**ALWAYS, "SM_VLLM_SERVED_MODEL_NAME": "tiny-baseline"}
+
+
+def test_an_engine_before_0_29_is_not_asked_for_metrics_that_it_lacks(tmp_path: Path) -> None:
+    recipe = load(write_recipe(tmp_path, RECIPE.replace("0.32.0", "0.28.0")))
+    assert "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS" not in environment(recipe)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("x", "x"),
+        ("0.5", "0.5"),
+        ("false", "false"),
+        ("[a, 1]", '["a",1]'),
+        ("{a: {b: 1}}", '{"a":{"b":1}}'),
+        ("''", ""),
+    ],
+)
+def test_values_of_flags_are_written_as_json_except_text(tmp_path: Path, written: str, told: str) -> None:
+    recipe = load(write_recipe(tmp_path, RECIPE.replace("dtype: float32", f"some-flag: {written}")))
+    assert environment(recipe)["SM_VLLM_SOME_FLAG"] == told
+
+
+def test_the_folder_of_the_drafter_does_not_make_vllm_guess_another_method() -> None:
+    assert "eagle" not in DRAFTER
+
+
+@pytest.mark.parametrize(("method", "slots"), [("p-eagle", 6), ("eagle3", 0), ("draft-model", 1), ("pard", 7)])
+def test_slots_for_seven_draft_tokens(tmp_path: Path, method: str, slots: int) -> None:
+    recipe = load(write_recipe(tmp_path, RECIPE.replace("p-eagle", method)))
+    assert draft_slots(recipe) == slots
+    assert draft_slots(recipe.baseline()) == 0

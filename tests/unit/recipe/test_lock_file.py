@@ -1,0 +1,75 @@
+"""The lock file: both models' facts, the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pairs import HIDDEN, VOCABULARY, edit_config, write_pair
+
+from toolkit.checks.run import check
+from toolkit.errors import ToolkitError
+from toolkit.recipe.facts import Tensor
+from toolkit.recipe.lock import lock_path, read_lock, read_models, write_lock
+from toolkit.recipe.resolve import Recipe, load
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    return load(write_pair(tmp_path))
+
+
+def test_what_is_written_is_read_again(recipe: Recipe, tmp_path: Path) -> None:
+    path = write_lock(recipe)
+    assert path == tmp_path / "recipe.lock.json"
+    assert read_lock(path) == read_models(recipe)
+
+
+def test_a_baseline_locks_its_target_only(recipe: Recipe) -> None:
+    lock = read_lock(write_lock(recipe.baseline()))
+    assert lock
+    assert lock.drafter is None
+
+
+def test_a_lock_holds_what_the_checks_need_and_no_path_of_this_machine(recipe: Recipe, tmp_path: Path) -> None:
+    lock = read_models(recipe)
+    assert lock.target.tensors == {"lm_head.weight": Tensor("BF16", (VOCABULARY, HIDDEN))}
+    assert lock.target.tokenizer
+    assert lock.target.tokenizer.size == VOCABULARY
+    assert str(tmp_path) not in write_lock(recipe).read_text()
+
+
+def test_there_may_be_no_lock(recipe: Recipe) -> None:
+    assert read_lock(lock_path(recipe)) is None
+    assert check(recipe).findings == ()
+
+
+def test_a_fresh_lock_says_nothing(recipe: Recipe) -> None:
+    write_lock(recipe)
+    assert check(recipe).findings == ()
+    assert check(recipe.baseline()).findings == ()
+
+
+def test_a_stale_lock_is_a_warning(recipe: Recipe, tmp_path: Path) -> None:
+    write_lock(recipe)
+    edit_config(tmp_path / "drafter", ptd_token_id=5)
+    report = check(recipe)
+    assert report.ok
+    (finding,) = report.findings
+    assert (finding.code, finding.severity, finding.line) == ("lock.stale", "warning", 3)
+    assert finding.hint == f"Run: toolkit lock {recipe.path}"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"target": {"tensors": []}, "drafter": null}', "\x00"])
+def test_a_broken_lock_is_a_warning_too(recipe: Recipe, text: str) -> None:
+    lock_path(recipe).write_text(text)
+    with pytest.raises(ToolkitError, match="is not a lock file"):
+        read_lock(lock_path(recipe))
+    report = check(recipe)
+    assert report.ok
+    assert [finding.code for finding in report.findings] == ["lock.unreadable"]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1, 1, 24)])
+def test_a_tensor_is_written_in_a_form_that_reads_back(shape: tuple[int, ...]) -> None:
+    assert Tensor.parse(str(Tensor("BF16", shape))) == Tensor("BF16", shape)

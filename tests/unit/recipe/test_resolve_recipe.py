@@ -1,0 +1,87 @@
+"""What a recipe means: defaults filled in, paths made absolute, the baseline derived."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pairs import RECIPE, write_recipe
+
+from toolkit.recipe.resolve import Recipe, load
+
+SHORT = """\
+name: short
+target: {model: ./target}
+speculation: {method: p-eagle, model: ./drafter}
+engine: {version: 0.32.0}
+platform: {name: local}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    return load(write_recipe(tmp_path, RECIPE))
+
+
+def test_five_lines_suffice(tmp_path: Path) -> None:
+    assert load(write_recipe(tmp_path, SHORT)).to_dict() == {
+        "name": "short",
+        "description": "",
+        "target": str(tmp_path / "target"),
+        "speculation": {"method": "p-eagle", "model": str(tmp_path / "drafter"), "num_speculative_tokens": 7},
+        "engine": {
+            "name": "vllm",
+            "version": "0.32.0",
+            "max_model_len": None,
+            "max_num_seqs": 128,
+            "max_num_batched_tokens": 32768,
+            "args": {},
+            "env": {},
+        },
+        "platform": {"name": "local", "instance_types": ["ml.m7i.large"]},
+        "workloads": {},
+    }
+
+
+@pytest.mark.parametrize(("method", "tokens"), [("p-eagle", 7), ("eagle3", 3), ("draft-model", 5), ("pard", 8)])
+def test_each_method_has_its_own_number_of_draft_tokens(tmp_path: Path, method: str, tokens: int) -> None:
+    recipe = load(write_recipe(tmp_path, SHORT.replace("p-eagle", method)))
+    assert recipe.speculation
+    assert recipe.speculation.num_speculative_tokens == tokens
+
+
+def test_flags_are_written_with_dashes(tmp_path: Path) -> None:
+    recipe = load(write_recipe(tmp_path, RECIPE.replace("enforce-eager", "enforce_eager")))
+    assert recipe.engine.args == {"dtype": "float32", "enforce-eager": True}
+
+
+def test_paths_are_relative_to_the_recipe_not_to_where_the_command_runs(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load("recipe.yaml").target == recipe.target == tmp_path / "target"
+
+
+def test_the_baseline_differs_in_name_and_speculation_only(recipe: Recipe) -> None:
+    baseline = recipe.baseline()
+    assert (baseline.name, baseline.method) == ("tiny-baseline", "none")
+    assert replace(baseline, name=recipe.name, speculation=recipe.speculation) == recipe
+
+
+def test_the_baseline_of_a_baseline_is_itself(recipe: Recipe) -> None:
+    assert recipe.baseline().baseline() == recipe.baseline()
+
+
+def test_loading_a_recipe_gives_it_back(recipe: Recipe) -> None:
+    assert load(recipe) is recipe
+
+
+def test_a_recipe_shows_itself_in_one_line(recipe: Recipe) -> None:
+    assert repr(recipe) == "<Recipe tiny: target, p-eagle K=7, vllm 0.32.0, local>"
+
+
+def test_a_recipe_shows_itself_in_a_notebook_without_running_what_it_says(recipe: Recipe) -> None:
+    shown = replace(recipe, description="<script>")._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script>" not in shown

@@ -1,0 +1,43 @@
+"""Deploy large language models with speculative decoding, and prove that it pays.
+
+    recipe.yaml
+       │ recipe    load -> resolve (defaults, catalogue, lock)     pure      Recipe
+       v
+     check     pair, engine, container, workloads                  pure      Report[Finding]    an error stops here
+       v
+     plan      desired resources x observed x record               reads     Plan[Action]
+       v
+     apply     stage weights, create or update, wait               writes    Record, a line per action
+       v
+     prove     a few requests: speculation on, lossless, faster    invokes   Proof
+       v
+     endpoint  handle: chat, stream, openai(), logs                reads
+
+`import toolkit` is light: the functions below bring in what they need when they are first used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolkit.api import check as check
+    from toolkit.api import connect as connect
+    from toolkit.api import deploy as deploy
+    from toolkit.api import destroy as destroy
+    from toolkit.api import endpoints as endpoints
+    from toolkit.api import load as load
+    from toolkit.api import plan as plan
+    from toolkit.api import recipes as recipes
+
+__all__ = ["check", "connect", "deploy", "destroy", "endpoints", "load", "plan", "recipes"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from toolkit import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

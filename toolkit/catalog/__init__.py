@@ -1,0 +1,1 @@
+"""Dated facts about engines, images and platforms, as JSON files, and the look-up."""

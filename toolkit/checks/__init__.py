@@ -1,0 +1,1 @@
+"""What is wrong with a recipe, before it costs anything. README.md lists every code."""

@@ -1,0 +1,156 @@
+"""Commands about endpoints."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolkit.apply.progress import default_progress
+from toolkit.cli.output import answer, confirm, exit_unless, say, table
+from toolkit.cli.recipe_commands import Baseline, Json, PlatformName
+from toolkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolkit.endpoint.handle import Endpoint
+    from toolkit.endpoint.prove import Proof
+
+Name = Annotated[str, typer.Argument(help="An endpoint's name, or the recipe that it was made from.")]
+Requests = Annotated[int, typer.Option(min=1, help="Prompts of each workload that are asked.")]
+_FOLLOW_SECONDS = 1.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (deploy, status, invoke, logs, prove, destroy):
+        app.command()(command)
+
+
+def deploy(
+    recipe: Annotated[str | None, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")] = None,
+    saved: Annotated[Path | None, typer.Option("--plan", help="Apply a saved plan instead.")] = None,
+    baseline: Baseline = False,
+    platform: PlatformName = None,
+    wait: Annotated[bool, typer.Option(help="Return only when it is in service.")] = True,
+    proof: Annotated[bool, typer.Option("--prove/--no-prove", help="Prove it with a few requests.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Check, plan, make, wait and prove. Run it again to carry on, or to bring a changed recipe about."""
+    from toolkit import api
+
+    if (recipe is None) == (saved is None):
+        raise UsageError("give a recipe, or a saved plan with --plan", hint="See: toolkit recipes")
+    if saved:
+        endpoint = api.DeploymentPlan.read(saved).apply(wait=wait)
+    else:
+        endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait)
+    if not (wait and proof and endpoint.speculative):
+        answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {endpoint.status().status}")
+        return
+    result = _prove(endpoint, requests=1)
+    answer({**endpoint.to_dict(), "proof": result.to_dict()}, as_json, lambda: _proof_text(result))
+    prompt = next(iter(endpoint.workloads.values()))[0]
+    say(f"try it: toolkit invoke {endpoint.name} {shlex.quote(prompt)}")
+    exit_unless(result.ok)
+
+
+def status(platform: PlatformName = None, as_json: Json = False) -> None:
+    """List the endpoints that the toolkit made."""
+    from toolkit import api
+
+    found = api.endpoints(platform=platform or "local")
+    rows = [(item.name, item.status, item.config, item.failure_reason) for item in found]
+    text = table(("endpoint", "status", "configuration", "reason"), rows) if rows else "no endpoints"
+    answer({"endpoints": [asdict(item) for item in found]}, as_json, lambda: text)
+
+
+def invoke(
+    name: Name,
+    prompt: Annotated[str, typer.Argument(help="What to ask; `-` reads it from stdin.")],
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")] = 256,
+    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Ask an endpoint; the answer streams to stdout."""
+    from toolkit import api
+
+    text = sys.stdin.read() if prompt == "-" else prompt
+    stream = api.connect(name, platform=platform).stream(text, max_tokens=max_tokens, temperature=temperature)
+    if not as_json:
+        for piece in stream:
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+    result = stream.result
+    length = f", {result.acceptance.length:.2f} tokens per target step" if result.acceptance else ""
+    answer(asdict(result), as_json, lambda: "")  # the text is on the screen already; this ends its line
+    rate = result.completion_tokens / result.latency
+    say(f"{result.completion_tokens} tokens, {rate:.0f} tokens/s, first after {result.ttft * 1000:.0f} ms{length}")
+
+
+def logs(
+    name: Name,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes more.")] = False,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Print what an endpoint's containers have written."""
+    from toolkit import api
+
+    endpoint, shown = api.connect(name, platform=platform), 0
+    if as_json:
+        answer({"endpoint": endpoint.name, "lines": list(endpoint.logs())}, True, str)
+        return
+    while True:
+        lines = list(endpoint.logs())
+        for line in lines[shown:]:
+            print(line)  # noqa: T201
+        shown = len(lines)
+        if not follow:
+            return
+        time.sleep(_FOLLOW_SECONDS)
+
+
+def prove(name: Name, requests: Requests = 4, platform: PlatformName = None, as_json: Json = False) -> None:
+    """Establish with a few requests: is speculation on, is the output the target's own, is it faster?"""
+    from toolkit import api
+
+    result = _prove(api.connect(name, platform=platform), requests)
+    answer(result.to_dict(), as_json, lambda: _proof_text(result))
+    exit_unless(result.ok)
+
+
+def destroy(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Remove an endpoint, its baseline, and everything that was made for them."""
+    from toolkit import api
+
+    exit_unless(confirm(f"Remove {name} and everything made for it?", yes))
+    done = api.destroy(name, platform=platform)
+    nothing = f"there was nothing of {name} to remove"
+    answer(
+        done.to_dict(),
+        as_json,
+        lambda: f"removed {len(done.actions)} resources; nothing is left" if done.actions else nothing,
+    )
+
+
+def _prove(endpoint: Endpoint, requests: int) -> Proof:
+    with default_progress().stage(f"prove {endpoint.name}"):
+        return endpoint.prove(requests)
+
+
+def _proof_text(proof: Proof) -> str:
+    from toolkit.endpoint.prove import TABLE_HEAD, table_row
+
+    claims = [f"{'yes' if v.holds else 'NO '}  {v.claim}: {v.detail}" for v in proof.verdicts]
+    return "\n".join([table(TABLE_HEAD, [table_row(arm) for arm in proof.arms]), "", *claims])

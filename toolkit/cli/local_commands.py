@@ -1,0 +1,61 @@
+"""Commands about this machine: the local platform, and what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from toolkit.cli.output import answer, exit_unless, table
+from toolkit.cli.recipe_commands import Json
+from toolkit.home import home
+
+local = typer.Typer(help="AWS on this machine.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.add_typer(local, name="local")
+    app.command()(doctor)
+
+
+@local.command()
+def status(as_json: Json = False) -> None:
+    """Say whether the local platform runs, where, and what it serves."""
+    from toolkit import api
+    from toolkit.platforms.local import daemon
+
+    running = daemon.running(home() / "local")
+    if running is None:
+        answer({"running": False}, as_json, lambda: "the local platform is not running; `toolkit deploy` starts it")
+        return
+    endpoints = [asdict(item) for item in api.endpoints()]
+    lines = [
+        f"running, pid {running.pid}",
+        f"AWS APIs        {running.control_url}",
+        f"invocations     {running.runtime_url}",
+        *[f"endpoint        {item['name']}: {item['status']}" for item in endpoints],
+    ]
+    answer({"running": True, **asdict(running), "endpoints": endpoints}, as_json, lambda: "\n".join(lines))
+
+
+@local.command()
+def stop(as_json: Json = False) -> None:
+    """Stop the local platform with all its endpoints; nothing is left behind."""
+    from toolkit.platforms.local import daemon
+
+    stopped = daemon.running(home() / "local") is not None
+    daemon.stop(home() / "local")
+    answer({"stopped": stopped}, as_json, lambda: "stopped" if stopped else "it was not running")
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check what this machine has of what the local platform needs."""
+    from toolkit.platforms.local.doctor import examine
+
+    examined = list(examine(home()))
+    rows = [(item.name, "ok" if item.ok else "NO", item.detail, "" if item.ok else item.hint) for item in examined]
+    ok = all(item.ok for item in examined)
+    document = {"ok": ok, "checks": [asdict(item) for item in examined]}
+    answer(document, as_json, lambda: table(("what", "", "found", "to do"), rows))
+    exit_unless(ok)

@@ -1,0 +1,79 @@
+"""`toolkit`: the command line. Commands say what they do; errors and exit codes are dealt with here, once.
+
+Exit codes: 0 yes or done, 1 the answer is no, 2 wrong usage or no recipe to read, 3 the platform refused or failed,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from toolkit.cli import endpoint_commands, local_commands, recipe_commands
+from toolkit.cli.output import error_document, explain, say
+from toolkit.errors import PlatformError, RecipeError, RecipeNotFound, ToolkitError, UsageError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+recipe_commands.register(app)
+endpoint_commands.register(app)
+local_commands.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(version("toolkit"))  # noqa: T201
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Deploy LLMs with speculative decoding, and prove that it pays."""
+
+
+_EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
+    (RecipeError, 1),
+    (RecipeNotFound, 2),
+    (UsageError, 2),
+    (PlatformError, 3),
+    (ToolkitError, 1),
+)
+_INTERRUPTED = 130
+_NO_ANSWER = {2: "UsageError", _INTERRUPTED: "Interrupted"}
+_CARRY_ON = "interrupted: what was done is recorded. The same command carries on; `toolkit destroy` removes it."
+
+
+def main() -> None:
+    """Run one command and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; its exit code."""
+    try:
+        app(arguments, prog_name="toolkit")
+    except SystemExit as ended:  # how typer ends: 0, an Exit's own code, 2 for wrong usage, 130 for Ctrl-C
+        code = int(ended.code or 0)
+        if code == _INTERRUPTED:
+            say(_CARRY_ON)
+        if code in _NO_ANSWER and "--json" in arguments:
+            print(json.dumps({"error": _NO_ANSWER[code], "message": "See stderr.", "hint": ""}))  # noqa: T201
+        return code
+    except ToolkitError as error:
+        say(explain(error))
+        if "--json" in arguments:
+            print(json.dumps(error_document(error)))  # noqa: T201
+        return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+    return 0

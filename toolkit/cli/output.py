@@ -1,0 +1,64 @@
+"""What the command line writes: answers to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import typer
+
+from toolkit.errors import EndpointFailed, RecipeError, ToolkitError, UsageError
+
+
+def answer(document: dict[str, Any], as_json: bool, show: Callable[[], str]) -> None:
+    """Print the answer: as one JSON document, or as the text that `show` makes."""
+    print(json.dumps(document, indent=2, default=str) if as_json else show())  # noqa: T201
+
+
+def say(text: str) -> None:
+    """A line for a person."""
+    print(text, file=sys.stderr)  # noqa: T201
+
+
+def exit_unless(yes: bool) -> None:
+    """End the command with exit code 1, "the answer is no", unless it is yes."""
+    if not yes:
+        raise typer.Exit(1)
+
+
+def confirm(question: str, yes: bool) -> bool:
+    """Ask on a terminal; `yes` answers for the user. Raises UsageError where nobody can be asked."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} Nobody can be asked here.", hint="Add --yes.")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 (input() would ask on stdout)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Columns in plain text: the same on a terminal, in a log and in a README."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def explain(error: ToolkitError) -> str:
+    """An error as a person reads it."""
+    logs = "".join(f"\n  | {line}" for line in error.logs) if isinstance(error, EndpointFailed) else ""
+    return f"error: {error.message}{logs}" + (f"\n  {error.hint}" if error.hint else "")
+
+
+def error_document(error: ToolkitError) -> dict[str, Any]:
+    """An error as the JSON answer of a command."""
+    document: dict[str, Any] = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    if isinstance(error, EndpointFailed):
+        document["logs"] = list(error.logs)
+    if isinstance(error, RecipeError):
+        document["findings"] = [asdict(finding) for finding in error.findings]
+    return document

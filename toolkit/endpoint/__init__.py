@@ -1,0 +1,1 @@
+"""The deployed thing: its handle, a streamed answer, the proof."""

@@ -1,0 +1,291 @@
+"""Prove an endpoint with a few requests: is speculation on, accepted, lossless, and how much faster?"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from html import escape
+from operator import add
+from typing import Any, Literal
+
+from toolkit.endpoint.generation import Acceptance, Generation, Invoker, Stream, chat_body
+from toolkit.errors import InvocationError
+
+# Below this the drafter costs and brings nothing: even chance hits accept more.
+_MIN_ACCEPTANCE_LENGTH = 1.05
+# A proof asks the first few prompts of a set, which differ from the set's mean; below this it is no accident.
+_BAND = 0.6
+_WARM_UP = {"max_tokens": 8}
+_NOTHING_TO_COMPARE = "the engine gave no token ids to compare"
+
+DEFAULT_PROMPTS: Mapping[str, Sequence[str]] = {
+    "general": (
+        "Write a Python function that returns the n-th Fibonacci number.",
+        "List the planets of the solar system with one fact each.",
+        "Explain in three sentences what a hash table is.",
+        "Write a short story about a lighthouse keeper.",
+    )
+}
+"""Asked when the recipe brings no workloads."""
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """One arm on one workload at concurrency 1. Times are in seconds, medians; `speedup` is over the baseline."""
+
+    workload: str
+    arm: Literal["speculative", "baseline"]
+    requests: int
+    tokens_per_second: float
+    ttft: float
+    itl: float
+    acceptance_length: float | None = None
+    acceptance_per_position: tuple[float, ...] = ()
+    identical: int | None = None
+    speedup: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim and whether it holds."""
+
+    claim: str
+    holds: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a few requests established. Truthy exactly when every verdict holds."""
+
+    endpoint: str
+    baseline: str | None
+    arms: tuple[ArmResult, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True when every verdict holds."""
+        return all(verdict.holds for verdict in self.verdicts)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of `toolkit prove --json`."""
+        return {**asdict(self), "ok": self.ok}
+
+    def __repr__(self) -> str:
+        lines = [f"  {'yes' if v.holds else 'NO '} {v.claim}: {v.detail}" for v in self.verdicts]
+        arms = [f"  {a.workload:12} {a.arm:12} {a.tokens_per_second:6.0f} tokens/s" for a in self.arms]
+        return "\n".join([f"<Proof {self.endpoint}: {'holds' if self.ok else 'FAILS'}>", *lines, *arms])
+
+    def _repr_html_(self) -> str:
+        claims = "".join(
+            f"<li>{'✔' if v.holds else '✘'} {escape(v.claim)}: {escape(v.detail)}</li>" for v in self.verdicts
+        )
+        head = "".join(f"<th>{name}</th>" for name in TABLE_HEAD)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in table_row(arm)) + "</tr>" for arm in self.arms
+        )
+        return f"<ul>{claims}</ul><table><tr>{head}</tr>{rows}</table>"
+
+
+TABLE_HEAD = ("workload", "arm", "tokens/s", "speedup", "ITL", "TTFT", "acceptance length", "identical")
+
+
+def table_row(arm: ArmResult) -> tuple[str, ...]:
+    """One arm as text, in the order of TABLE_HEAD."""
+    return (
+        arm.workload,
+        arm.arm,
+        f"{arm.tokens_per_second:.0f}",
+        f"{arm.speedup:.2f}x" if arm.speedup else "",
+        f"{arm.itl * 1000:.2f} ms",
+        f"{arm.ttft * 1000:.0f} ms",
+        f"{arm.acceptance_length:.2f}" if arm.acceptance_length else "",
+        f"{arm.identical}/{arm.requests}" if arm.identical is not None else "",
+    )
+
+
+def prove(
+    platform: Invoker,
+    endpoint: str,
+    baseline: str | None = None,
+    workloads: Mapping[str, Sequence[str]] = DEFAULT_PROMPTS,
+    expected: Mapping[str, float] | None = None,
+    max_tokens: int = 256,
+    pause: Callable[[], None] = lambda: None,
+) -> Proof:
+    """Ask every prompt of every workload greedily, one request at a time, the two arms in turn.
+
+    `baseline` is the endpoint without speculation; without one, the endpoint's own target scores the output instead,
+    and there is no speedup. `expected` gives published acceptance lengths by workload. `pause` is called whenever the
+    other arm's turn comes. Raises InvocationError or EndpointNotFound.
+    """
+    for name in filter(None, (endpoint, baseline)):
+        _ask(platform, name, "warm up", _WARM_UP)
+    measured = [
+        _measure(platform, endpoint, baseline, workload, prompts, max_tokens, pause)
+        for workload, prompts in workloads.items()
+    ]
+    arms = tuple(arm for item in measured for arm in _arms(item))
+    verdicts = (*_speculation_verdicts(measured, expected or {}), _lossless_verdict(measured, baseline))
+    return Proof(endpoint, baseline, arms, verdicts)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Both arms' answers to a workload; `reference` is empty without a baseline.
+
+    `faults` says for each answer where it is not the target's own, None where it is.
+    """
+
+    workload: str
+    answers: Sequence[Generation]
+    reference: Sequence[Generation]
+    faults: Sequence[str | None]
+
+    @property
+    def acceptance(self) -> Acceptance | None:
+        """Of all answers together; None when the engine reports no drafts."""
+        counted = [answer.acceptance for answer in self.answers if answer.acceptance and answer.acceptance.steps]
+        return reduce(add, counted) if counted else None
+
+
+def _measure(
+    platform: Invoker,
+    endpoint: str,
+    baseline: str | None,
+    workload: str,
+    prompts: Sequence[str],
+    max_tokens: int,
+    pause: Callable[[], None],
+) -> _Measured:
+    options = {"max_tokens": max_tokens}
+    if baseline is None:
+        answers = [_ask(platform, endpoint, prompt, options) for prompt in prompts]
+        faults = [_refused_token(platform, endpoint, answer) for answer in answers]
+        return _Measured(workload, answers, (), faults)
+    pairs = [
+        _ask_both(platform, (endpoint, baseline), prompt, options, turn, pause) for turn, prompt in enumerate(prompts)
+    ]
+    answers, reference = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return _Measured(workload, answers, reference, [_difference(*pair) for pair in pairs])
+
+
+def _ask(platform: Invoker, endpoint: str, prompt: str, options: Mapping[str, Any]) -> Generation:
+    return Stream(platform.stream(endpoint, chat_body(prompt, options))).result
+
+
+def _ask_both(
+    platform: Invoker,
+    arms: tuple[str, str],
+    prompt: str,
+    options: Mapping[str, Any],
+    turn: int,
+    pause: Callable[[], None],
+) -> tuple[Generation, Generation]:
+    """Both arms' answers. Who goes first alternates, so that a drift of the machine's speed hits both alike."""
+    answers = {}
+    for name in reversed(arms) if turn % 2 else arms:
+        pause()
+        answers[name] = _ask(platform, name, prompt, options)
+    return answers[arms[0]], answers[arms[1]]
+
+
+def _difference(answer: Generation, reference: Generation) -> str | None:
+    """Where the answer leaves the reference, None when it does not."""
+    if not answer.token_ids:
+        return _NOTHING_TO_COMPARE
+    if answer.token_ids == reference.token_ids:
+        return None
+    same = next((i for i, (a, b) in enumerate(zip(answer.token_ids, reference.token_ids)) if a != b), None)  # noqa: B905
+    position = min(len(answer.token_ids), len(reference.token_ids)) if same is None else same
+    return f"differs from the baseline at token {position + 1}"
+
+
+def _refused_token(platform: Invoker, endpoint: str, answer: Generation) -> str | None:
+    """Where a token is not the target's first choice, None when all are: the target scores the answer as a prompt."""
+    if not answer.token_ids:
+        return _NOTHING_TO_COMPARE
+    body = {
+        "prompt": [*answer.prompt_token_ids, *answer.token_ids],
+        "max_tokens": 1,
+        "temperature": 0,
+        "prompt_logprobs": 1,
+    }
+    scores = platform.invoke(endpoint, body)["choices"][0]["prompt_logprobs"]
+    for position, (token, score) in enumerate(
+        zip(answer.token_ids, scores[len(answer.prompt_token_ids) :], strict=True)
+    ):
+        if score[str(token)]["rank"] != 1:
+            return f"token {position + 1} is not the target's first choice"
+    return None
+
+
+def _arms(measured: _Measured) -> Iterator[ArmResult]:
+    acceptance = measured.acceptance
+    speculative = replace(
+        _timed(measured.workload, "speculative", measured.answers),
+        acceptance_length=acceptance.length if acceptance else None,
+        acceptance_per_position=acceptance.per_position if acceptance else (),
+        identical=measured.faults.count(None),
+    )
+    if not measured.reference:
+        yield speculative
+        return
+    baseline = _timed(measured.workload, "baseline", measured.reference)
+    yield replace(speculative, speedup=speculative.tokens_per_second / baseline.tokens_per_second)
+    yield baseline
+
+
+def _timed(workload: str, arm: Literal["speculative", "baseline"], answers: Sequence[Generation]) -> ArmResult:
+    return ArmResult(
+        workload=workload,
+        arm=arm,
+        requests=len(answers),
+        tokens_per_second=_rate(answers),
+        ttft=statistics.median(answer.ttft for answer in answers),
+        itl=statistics.median(answer.itl for answer in answers),
+    )
+
+
+def _rate(answers: Sequence[Generation]) -> float:
+    """Output tokens per second, the waiting for first tokens included."""
+    tokens = sum(answer.completion_tokens for answer in answers)
+    if not tokens:
+        raise InvocationError("the endpoint generated no tokens", hint="See the container's log: toolkit logs NAME")
+    return tokens / sum(answer.latency for answer in answers)
+
+
+def _speculation_verdicts(measured: Sequence[_Measured], expected: Mapping[str, float]) -> Iterator[Verdict]:
+    counted = {item.workload: item.acceptance for item in measured if item.acceptance}
+    if not counted:
+        yield Verdict("speculation is on", False, "the engine reports no draft tokens at all")
+        return
+    steps = sum(item.steps for item in counted.values())
+    yield Verdict("speculation is on", True, f"{steps} target steps verified drafts")
+    lengths = {workload: item.length for workload, item in counted.items()}
+    shown = ", ".join(f"{workload} {length:.2f}" for workload, length in lengths.items())
+    accepted = max(lengths.values()) >= _MIN_ACCEPTANCE_LENGTH
+    yield Verdict("drafts are accepted", accepted, f"tokens per target step: {shown}")
+    for workload in sorted(lengths.keys() & expected.keys()):
+        claim = f"acceptance on {workload} is as published"
+        detail = f"{lengths[workload]:.2f} measured, {expected[workload]:.2f} in the recipe's evidence"
+        yield Verdict(claim, lengths[workload] >= _BAND * expected[workload], detail)
+
+
+def _lossless_verdict(measured: Sequence[_Measured], baseline: str | None) -> Verdict:
+    judge = f"those of {baseline}" if baseline else "the target's own first choices"
+    faults = [
+        f"{item.workload} prompt {number}: {fault}"
+        for item in measured
+        for number, fault in enumerate(item.faults, 1)
+        if fault
+    ]
+    requests = sum(len(item.faults) for item in measured)
+    same = f"{requests - len(faults)} of {requests} greedy answers are {judge}"
+    return Verdict("the output is the target's own", not faults, "; ".join([same, *faults[:3]]))

@@ -1,0 +1,90 @@
+"""Every error that the toolkit raises on purpose.
+
+    ToolkitError                    base: a message, and the next step as `hint`
+    ├── RecipeError                 the recipe cannot be used; carries every finding at once
+    ├── RecipeNotFound              no such file or catalogue name, or text that is not YAML
+    ├── UnreadableModel             a model folder lacks a file or holds a broken one
+    ├── UsageError                  the call itself makes no sense
+    └── PlatformError               AWS, or the local platform, refused or failed
+        ├── StalePlanError          what runs now is not what the plan was made from
+        ├── ApplyError              an action failed; says what was done, how to continue, how to undo
+        ├── EndpointFailed          the endpoint's container died or never became healthy; carries its last lines
+        ├── WaitTimeout             still not ready when the time was up (also a TimeoutError)
+        ├── EndpointNotFound        no such endpoint on that platform
+        └── InvocationError         the endpoint answered a request with an error
+
+The first four are mistakes of the caller: nothing was created. The others tell what the platform holds now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toolkit.findings import Finding
+
+
+class ToolkitError(Exception):
+    """Base of all errors. `hint` is the edit or command that helps, empty when there is none."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class RecipeError(ToolkitError):
+    """The recipe has errors; `findings` holds all of them, each with line, key and edit."""
+
+    def __init__(self, recipe: str, findings: Sequence[Finding]) -> None:
+        self.recipe = recipe
+        self.findings = tuple(findings)
+        super().__init__("\n".join(finding.line_for(recipe) for finding in self.findings))
+
+
+class RecipeNotFound(ToolkitError):
+    """There is no recipe to read: no such file or name, or a file that is not YAML."""
+
+
+class UnreadableModel(ToolkitError):
+    """A model folder lacks a file or holds a broken one."""
+
+
+class UsageError(ToolkitError):
+    """The call makes no sense as written."""
+
+
+class PlatformError(ToolkitError):
+    """The platform refused or failed."""
+
+
+class StalePlanError(PlatformError):
+    """What runs now differs from what the plan was made from."""
+
+
+class ApplyError(PlatformError):
+    """An action of a plan failed."""
+
+
+class EndpointFailed(PlatformError):
+    """The endpoint is in status Failed. `logs` holds the container's last lines."""
+
+    def __init__(self, message: str, *, hint: str = "", logs: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.logs = tuple(logs)
+
+
+class WaitTimeout(PlatformError, TimeoutError):
+    """The endpoint was still not ready when the time was up."""
+
+
+class EndpointNotFound(PlatformError):
+    """There is no endpoint of that name on the platform."""
+
+
+class InvocationError(PlatformError):
+    """The endpoint answered a request with an error."""

@@ -1,0 +1,71 @@
+"""What a check found: the one shape in which the toolkit tells a user that a recipe is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any, Literal
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing a check has to say.
+
+    `code` is stable and documented in `checks/README.md`, `path` is the recipe key in dots (empty: the whole recipe),
+    `line` counts from 1 (None when neither the key nor one above it is in the file), `hint` is the edit to make.
+    """
+
+    code: str
+    message: str
+    path: str = ""
+    line: int | None = None
+    hint: str = ""
+    severity: Severity = "error"
+
+    def line_for(self, recipe: str) -> str:
+        """The finding as one paragraph: `recipe.yaml:14 key: message. hint`."""
+        where = f"{recipe}:{self.line}" if self.line else recipe
+        key = f" {self.path}:" if self.path else ""
+        hint = f"\n    {self.hint}" if self.hint else ""
+        return f"{where}{key} {self.message} [{self.code}]{hint}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings on one recipe. Truthy exactly when none of them is an error."""
+
+    recipe: str
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when no finding is an error."""
+        return not self.errors
+
+    @property
+    def errors(self) -> Sequence[Finding]:
+        """The findings that stop a deployment."""
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        lines = [f"{finding.severity}: {finding.line_for(self.recipe)}" for finding in self.findings]
+        return "\n".join([f"<Report {self.recipe}: {'ok' if self.ok else f'{len(self.errors)} errors'}>", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{f.severity}</td><td>{f.line or ''}</td><td><code>{escape(f.path)}</code></td>"
+            f"<td>{escape(f.message)}<br><i>{escape(f.hint)}</i></td><td><code>{f.code}</code></td></tr>"
+            for f in self.findings
+        )
+        verdict = "no errors" if self.ok else f"{len(self.errors)} errors"
+        return f"<b>{escape(self.recipe)}</b>: {verdict}<table>{rows}</table>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of `toolkit check --json`."""
+        return {"recipe": self.recipe, "ok": self.ok, "findings": [asdict(finding) for finding in self.findings]}

@@ -1,0 +1,92 @@
+"""A plan: what will be done, why, with which request. Data only; it can be shown, saved, reviewed and applied later."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from toolkit.errors import UsageError
+from toolkit.planning.resources import Kind
+
+Verb = Literal["create", "update", "replace", "delete", "reuse"]
+
+
+@dataclass(frozen=True)
+class Action:
+    """One step. `request` is the exact API request, `expected_seconds` a typical duration (0: a moment)."""
+
+    kind: Kind
+    name: str
+    verb: Verb
+    reason: str
+    request: Mapping[str, Any] = field(repr=False)
+    expected_seconds: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Actions in the order in which they are applied.
+
+    `endpoints` are the names that the plan brings up (the first is the recipe's own) or removes; `fingerprint` stands
+    for what was observed when the plan was made; `price_per_hour` is in US dollars for all endpoints together.
+    """
+
+    recipe: str
+    platform: str
+    endpoints: tuple[str, ...]
+    actions: tuple[Action, ...]
+    price_per_hour: float
+    fingerprint: str
+
+    @property
+    def changes(self) -> Sequence[Action]:
+        """The actions that do something."""
+        return [action for action in self.actions if action.verb != "reuse"]
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        """The EndpointConfig that each endpoint shall run; empty for a plan that removes."""
+        endpoints = [action for action in self.actions if action.kind == "Endpoint" and action.verb != "delete"]
+        return {action.name: action.request["EndpointConfigName"] for action in endpoints}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of `toolkit plan --json`, and of a saved plan."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The plan that `to_dict` wrote."""
+        actions = tuple(Action(**action) for action in data["actions"])
+        return cls(**{**data, "actions": actions, "endpoints": tuple(data["endpoints"])})
+
+    def save(self, path: Path) -> None:
+        """Write the plan as JSON, to be read by people and applied by `toolkit deploy --plan`."""
+        path.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The plan that `save` wrote. Raises UsageError when the file is none."""
+        try:
+            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            hint = "Make one: toolkit plan RECIPE --out plan.json"
+            raise UsageError(f"{path} is not a saved plan: {error}", hint=hint) from error
+
+    def __repr__(self) -> str:
+        head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.price_per_hour:.2f} $/h>"
+        return "\n".join([head, *(f"  {action} ({action.reason})" for action in self.actions)])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{a.verb}</td><td>{a.kind}</td><td><code>{escape(a.name)}</code></td><td>{escape(a.reason)}</td></tr>"
+            for a in self.actions
+        )
+        cost = f"{len(self.changes)} changes, {self.price_per_hour:.2f} $/h"
+        return f"<b>{escape(self.recipe)}</b> on {self.platform}: {cost}<table>{rows}</table>"

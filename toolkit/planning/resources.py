@@ -1,0 +1,75 @@
+"""What a plan is about: resources as they shall be, and as they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
+
+Kind = Literal["Bucket", "WeightsUse", "Weights", "Role", "RolePolicy", "Model", "EndpointConfig", "Endpoint"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""In the order in which they are made; they are removed in the reverse order."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where resources are made: an AWS account number and a region."""
+
+    id: str
+    region: str
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource that shall exist. `request` is the exact API request that makes it, JSON all through.
+
+    `Weights` has no single API call: its request lists bucket, prefix, source folder and files with size and SHA-256.
+    They are shared by content; a `WeightsUse` is the mark in S3 that one endpoint leaves on them.
+    """
+
+    kind: Kind
+    name: str
+    request: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A resource that exists. `endpoints` use it, as our tags and marks say; `ours` is False for what others made."""
+
+    kind: Kind
+    name: str
+    ours: bool
+    endpoints: tuple[str, ...]
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the platform holds now of the resources in question."""
+
+    existing: tuple[Existing, ...] = ()
+
+    def get(self, kind: Kind, name: str) -> Existing | None:
+        """The resource of that kind and name, None when there is none."""
+        return next((item for item in self.existing if (item.kind, item.name) == (kind, name)), None)
+
+    def fingerprint(self) -> str:
+        """A digest that changes when any of the observed resources does."""
+        return digest(sorted((item.kind, item.name, item.ours, item.endpoints, item.state) for item in self.existing))
+
+
+class Observer(Protocol):
+    """The reading side of a platform."""
+
+    def account(self) -> Account:
+        """Account and region that resources are made in."""
+
+    def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
+        """Which of `desired` exist, and everything else that carries our tag for one of `endpoints`."""
+
+
+def digest(data: Any) -> str:
+    """SHA-256 of JSON data, in hexadecimal; key order does not matter."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

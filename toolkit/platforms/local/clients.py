@@ -1,0 +1,59 @@
+"""boto3 for the local platform."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+
+from toolkit.platforms.local.aws import REGION
+from toolkit.platforms.local.daemon import LocalDaemon
+
+_CONFIG = Config(
+    connect_timeout=2,
+    read_timeout=70,  # an invocation may take 60 seconds
+    retries={"mode": "standard", "total_max_attempts": 2},
+    max_pool_connections=64,
+    s3={"addressing_style": "path"},
+    # What follows keeps variables of the user's environment from having a say.
+    proxies={},
+    use_fips_endpoint=False,
+    use_dualstack_endpoint=False,
+    defaults_mode="legacy",  # type: ignore[arg-type]  # the stubs say bool
+)
+# Each: no name in a config file, no environment variable, this value.
+_NO_FILES = {
+    "profile": (None, None, None, None),
+    "config_file": (None, None, os.devnull, None),
+    "credentials_file": (None, None, os.devnull, None),
+}
+
+
+def session(daemon: LocalDaemon) -> boto3.Session:
+    """A boto3 session whose clients talk to the daemon, whatever AWS_* variables and files the user has."""
+    return _LocalSession(daemon)
+
+
+class _LocalSession(boto3.Session):
+    def __init__(self, daemon: LocalDaemon) -> None:
+        super().__init__(
+            aws_access_key_id="local",
+            aws_secret_access_key="local",  # noqa: S106 - moto takes any
+            region_name=REGION,
+            botocore_session=botocore.session.Session(session_vars=_NO_FILES),
+        )
+        self._daemon = daemon
+
+    def client(  # type: ignore[override]
+        self, service_name: str, *, endpoint_url: str | None = None, config: Config | None = None, **options: Any
+    ) -> Any:
+        theirs = self._daemon.runtime_url if service_name == "sagemaker-runtime" else self._daemon.control_url
+        return super().client(
+            service_name,  # type: ignore[call-overload]
+            endpoint_url=endpoint_url or theirs,
+            config=_CONFIG.merge(config) if config else _CONFIG,
+            **options,
+        )

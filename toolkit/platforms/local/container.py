@@ -1,0 +1,147 @@
+"""One container on this machine: the program that its image stands for, as a process tree with its own environment.
+
+A process has no mounts of its own. So /opt/ml is a folder, its path stands in the environment wherever the request
+says /opt/ml, and the entrypoint learns of it by SAGEMAKER_BASE_DIR (a variable of SageMaker's own container toolkits).
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import re
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from toolkit.platforms.local import folders, keeper
+from toolkit.platforms.local.aws import ACCOUNT, REGION
+from toolkit.platforms.local.logs import LogStream
+
+_GRACE_S = 10.0  # between SIGTERM and SIGKILL
+_PING_TIMEOUT_S = 2.0  # SageMaker's own
+_IMAGE = re.compile(r"(?:[^/]+/)?(?P<repository>[a-z0-9][a-z0-9._-]*):(?P<tag>[\w.-]+)")
+_OPT_ML = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
+_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
+# Below Linux's ephemeral ports, so that no outgoing connection takes the port before the container listens on it.
+_PORTS = range(20000, 32768)
+
+
+def entrypoint(image: str, containers: Path) -> Path | None:
+    """The program that runs in that image, or None when this machine cannot run it."""
+    found = _IMAGE.fullmatch(image)
+    if found is None or not found["tag"].endswith("-cpu"):
+        return None
+    program = containers / found["repository"] / "serve"
+    return program if program.is_file() else None
+
+
+def runnable_images(containers: Path) -> list[str]:
+    """The images that this machine can run, as patterns for a reader."""
+    return sorted(
+        f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/{program.parent.name}:<version>-cpu"
+        for program in containers.glob("*/serve")
+    )
+
+
+class Container:
+    """A container that was started in `folder`, where its /opt/ml already is.
+
+    It runs until `stop()`, until it ends by itself, or until the daemon is gone, whichever comes first.
+    """
+
+    def __init__(self, program: Path, variables: Mapping[str, str], folder: Path, log: LogStream) -> None:
+        self.port = free_port()
+        self._log = log
+        self._ended = threading.Event()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", keeper.__file__, str(_GRACE_S), sys.executable, str(program)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=_environment(variables, folder, self.port),
+            start_new_session=True,
+        )
+        folders.write_session(folder, self._process.pid)
+        threading.Thread(target=self._follow, name=f"log of {folder}", daemon=True).start()
+
+    def ended(self, timeout_s: float | None = None) -> bool:
+        """True once no process is left and the last line is in the log; waits for that up to `timeout_s`."""
+        return self._ended.wait(timeout_s)
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; 128 + N when signal N ended it."""
+        code = self._process.poll()
+        return 128 - code if code is not None and code < 0 else code
+
+    def answers_ping(self) -> bool:
+        """Whether GET /ping says 200, as SageMaker asks it."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PING_TIMEOUT_S)
+        try:
+            connection.request("GET", "/ping")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        """End all its processes and wait for that: SIGTERM, and SIGKILL after the grace time."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._ended.wait()
+
+    def _follow(self) -> None:
+        """Copy its output to the log until it has ended."""
+        assert self._process.stdout is not None
+        output = self._process.stdout.fileno()
+        keeper_ended = os.pidfd_open(self._process.pid)
+        sources, timeout_s = [output, keeper_ended], None
+        while ready := select.select(sources, [], [], timeout_s)[0]:
+            if keeper_ended in ready:
+                # All is over, except when the keeper itself was killed. What the pipe holds is still to be read, but
+                # a process that fled to another session may keep it open: one second of silence is enough.
+                keeper.kill_session(self._process.pid)
+                sources, timeout_s = [output], 1.0
+                continue
+            written = os.read(output, 65536)
+            if not written:
+                break
+            self._log.write(written)
+        self._log.close()
+        os.close(keeper_ended)
+        self._process.stdout.close()
+        self._process.wait()
+        self._ended.set()
+
+
+def free_port(candidates: range = _PORTS) -> int:
+    """A port on loopback that nobody listens on."""
+    while True:
+        port = random.choice(candidates)  # noqa: S311
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _environment(variables: Mapping[str, str], folder: Path, port: int) -> dict[str, str]:
+    """The container's whole environment: the image's, CreateModel's, SageMaker's own. Nothing of the user's account."""
+    opt_ml = str(folder / "opt" / "ml")
+    return {
+        **{name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+        "HOME": str(folder / "root"),
+        "TMPDIR": str(folders.temporary_folder(folder)),
+        "PYTHONUNBUFFERED": "1",
+        **{name: _OPT_ML.sub(lambda _: opt_ml, value) for name, value in variables.items()},
+        "AWS_REGION": REGION,
+        "SAGEMAKER_BASE_DIR": opt_ml,
+        "SAGEMAKER_BIND_TO_PORT": str(port),
+        "SM_VLLM_HOST": "127.0.0.1",
+    }

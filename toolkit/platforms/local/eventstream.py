@@ -1,0 +1,44 @@
+"""Frames of `application/vnd.amazon.eventstream`, in which InvokeEndpointWithResponseStream answers.
+
+A frame is: total length, length of its headers, CRC of these eight bytes, headers, payload, CRC of all before.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+
+_STRING = 7  # header type
+_AROUND = 16  # bytes of a frame that are neither headers nor payload
+
+
+def _encoded(headers: Mapping[str, str]) -> bytes:
+    return b"".join(
+        struct.pack("!B", len(name)) + name.encode() + struct.pack("!BH", _STRING, len(value)) + value.encode()
+        for name, value in headers.items()
+    )
+
+
+_PAYLOAD_PART = _encoded(
+    {":event-type": "PayloadPart", ":content-type": "application/octet-stream", ":message-type": "event"}
+)
+
+
+def payload_part(payload: bytes) -> bytes:
+    """The frame that carries a piece of the container's answer."""
+    return _frame(_PAYLOAD_PART, payload)
+
+
+def exception(kind: str, message: str, error_code: str) -> bytes:
+    """The frame that ends a stream with an error; `kind` is ModelStreamError or InternalStreamFailure."""
+    headers = {":exception-type": kind, ":content-type": "application/json", ":message-type": "exception"}
+    return _frame(_encoded(headers), json.dumps({"Message": message, "ErrorCode": error_code}).encode())
+
+
+def _frame(headers: bytes, payload: bytes) -> bytes:
+    lengths = struct.pack("!II", _AROUND + len(headers) + len(payload), len(headers))
+    prelude = lengths + struct.pack("!I", zlib.crc32(lengths))
+    checksum = zlib.crc32(payload, zlib.crc32(headers, zlib.crc32(prelude)))
+    return b"".join((prelude, headers, payload, struct.pack("!I", checksum)))

@@ -1,0 +1,67 @@
+"""The folder of a container, and how to clear away what a daemon that was killed left in such folders.
+
+    <home>/endpoints/<endpoint>/<generation>/<variant>/
+        opt/ml/     what the container sees as /opt/ml
+        root/       its HOME
+        tmp         a link to its TMPDIR
+        session     the session of its processes
+
+Standard library only: whoever starts the daemon clears away first.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from toolkit.platforms.local import keeper
+
+
+def endpoints_folder(home: Path) -> Path:
+    """Where the folders of all containers are."""
+    return home / "endpoints"
+
+
+def temporary_folder(folder: Path) -> Path:
+    """The container's TMPDIR. Its path is short: sockets are made in it, and their paths end at 107 characters."""
+    link = folder / "tmp"
+    if not link.is_symlink():
+        link.symlink_to(tempfile.mkdtemp(prefix="toolkit-"))
+    return link.readlink()
+
+
+def write_session(folder: Path, session: int) -> None:
+    """Note which session the container's processes are in."""
+    (folder / "session").write_text(str(session))
+
+
+def remove(folder: Path) -> None:
+    """Delete a container's folder and its temporary folder."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree((folder / "tmp").readlink(), ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def clear_leftovers(home: Path) -> None:
+    """End and delete every container of a daemon that is dead."""
+    for folder in endpoints_folder(home).glob("*/*/*/"):
+        _kill_leftovers(folder)
+        remove(folder)
+    shutil.rmtree(endpoints_folder(home), ignore_errors=True)
+
+
+def _kill_leftovers(folder: Path) -> None:
+    """Kill the container's processes: those in the session that was noted, and at work in its folder.
+
+    A number alone proves nothing, it may be somebody else's by now.
+    """
+    with suppress(FileNotFoundError, ValueError):
+        session = int((folder / "session").read_text())
+        for pid in keeper.session_members(session):
+            with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                if Path(f"/proc/{pid}/cwd").readlink().is_relative_to(folder):
+                    os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,296 @@
+"""SageMaker's runtime on this machine: requests to an endpoint go to a container of it, answers come back as AWS's.
+
+Three routes, as on AWS: InvokeEndpoint, InvokeEndpointWithResponseStream, and OpenAI's chat completions. All three end
+at the container's POST /invocations. Tokens pass through here, so the path of a chunk is kept short: no framework
+object per chunk, and no copy but the frame around it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, TypedDict
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from toolkit.platforms.local import eventstream
+from toolkit.platforms.local.aws import ACCOUNT, log_group
+from toolkit.platforms.local.deployment import Target
+from toolkit.platforms.local.upstream import Answer, BrokenError, ConnectError, Upstream
+
+Resolve = Callable[[str], Sequence[Target] | None]
+"""Where requests to the endpoint of that name go; see `Endpoints.targets`."""
+
+# Of a request, by botocore's service model. AWS is said to take 25 MB by now, which could not be verified.
+_LARGEST_BODY = 6 * 1024**2
+
+_TIMED_OUT = (  # SageMaker's words
+    "Your invocation timed out while waiting for a response from container primary. Review the latency metrics for "
+    "each container in Amazon CloudWatch, resolve the issue, and try again."
+)
+_TO_CONTAINER = {
+    "content-type": "Content-Type",
+    "accept": "Accept",
+    "x-amzn-sagemaker-accept": "Accept",
+    "x-amzn-sagemaker-custom-attributes": "X-Amzn-SageMaker-Custom-Attributes",
+    "x-amzn-sagemaker-session-id": "X-Amzn-SageMaker-Session-Id",
+    "x-amzn-sagemaker-inference-id": "X-Amzn-SageMaker-Inference-Id",
+}
+_TO_CALLER = {
+    "x-amzn-sagemaker-custom-attributes": "X-Amzn-SageMaker-Custom-Attributes",
+    "x-amzn-sagemaker-new-session-id": "X-Amzn-SageMaker-New-Session-Id",
+    "x-amzn-sagemaker-closed-session-id": "X-Amzn-SageMaker-Closed-Session-Id",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a container may take, in seconds. The defaults are SageMaker's."""
+
+    first_byte_s: float = 60.0
+    stream_s: float = 480.0
+
+
+def gateway(resolve: Resolve, limits: Limits = Limits()) -> Starlette:
+    """The ASGI application."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[_State]:
+        upstream = Upstream()
+        yield {"upstream": upstream}
+        upstream.close()
+
+    def route(path: str, relay: _Relay, error: _ErrorBody) -> Route:
+        return Route(f"/endpoints/{{endpoint}}/{path}", _Invocation(resolve, limits, relay, error), methods=["POST"])
+
+    return Starlette(
+        lifespan=lifespan,
+        routes=[
+            route("invocations", _relay_whole, _aws_error),
+            route("invocations-response-stream", _relay_as_event_stream, _aws_error),
+            route("openai/v1/chat/completions", _relay_as_it_is, _openai_error),
+        ],
+    )
+
+
+class _State(TypedDict):
+    upstream: Upstream
+
+
+class _RefusedError(Exception):
+    """The caller gets an error for an answer."""
+
+    def __init__(self, status: int, code: str, message: str, **details: str | int) -> None:
+        super().__init__(message)
+        self.status, self.code, self.details = status, code, details
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One request on its way to a container."""
+
+    endpoint: str
+    target: Target
+    body: bytes
+    headers: dict[str, str]
+    limits: Limits
+
+
+_Relay = Callable[[_Call, Answer, Send], Awaitable[None]]
+_ErrorBody = Callable[[_RefusedError], dict[str, Any]]
+
+
+class _Invocation:
+    """One route, as an ASGI application: choose a container, ask it, relay its answer."""
+
+    def __init__(self, resolve: Resolve, limits: Limits, relay: _Relay, error: _ErrorBody) -> None:
+        self._resolve, self._limits, self._relay, self._error = resolve, limits, relay, error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        endpoint = scope["path_params"]["endpoint"]
+        try:
+            body = await _read(receive)
+            target = _choose(endpoint, self._resolve(endpoint), headers)
+            forwarded = {name: headers[key] for key, name in _TO_CONTAINER.items() if key in headers}
+            call = _Call(endpoint, target, body, forwarded, self._limits)
+        except _RefusedError as exc:
+            await self._refuse(exc, send)
+            return
+        target.requests += 1
+        try:
+            await _unless_caller_leaves(self._answer(call, scope["state"]["upstream"], send), receive)
+        finally:
+            target.requests -= 1
+
+    async def _answer(self, call: _Call, upstream: Upstream, send: Send) -> None:
+        try:
+            with _explained(call):
+                async with upstream.post(call.target.port, call.headers, call.body) as answer:
+                    async with asyncio.timeout(call.limits.first_byte_s):
+                        await answer.head()
+                    await self._relay(call, answer, send)
+        except _RefusedError as exc:
+            await self._refuse(exc, send)
+
+    async def _refuse(self, error: _RefusedError, send: Send) -> None:
+        body = json.dumps(self._error(error)).encode()
+        headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error.code}
+        await _send_whole(send, error.status, headers, body)
+
+
+async def _read(receive: Receive) -> bytes:
+    pieces, size, more = [], 0, True
+    while more:
+        message = await receive()
+        piece = message.get("body", b"")
+        pieces.append(piece)
+        size += len(piece)
+        if size > _LARGEST_BODY:
+            raise _RefusedError(400, "ValidationError", f"The request is larger than {_LARGEST_BODY} bytes.")
+        more = message.get("more_body", False)
+    return b"".join(pieces)
+
+
+def _choose(endpoint: str, targets: Sequence[Target] | None, headers: Headers) -> Target:
+    if targets is None:
+        raise _RefusedError(400, "ValidationError", f"Endpoint {endpoint} of account {ACCOUNT} not found.")
+    if component := headers.get("x-amzn-sagemaker-inference-component"):
+        raise _RefusedError(400, "ValidationError", f"The local platform has no inference component {component}.")
+    if not targets:
+        message = f"No container of endpoint {endpoint} is running; it is restarted."
+        raise _RefusedError(503, "ServiceUnavailable", message)
+    if wanted := headers.get("x-amzn-sagemaker-target-variant"):
+        targets = [target for target in targets if target.variant == wanted]
+    if not targets:
+        raise _RefusedError(400, "ValidationError", f"Variant {wanted} of endpoint {endpoint} not found.")
+    weights = [target.weight for target in targets]
+    return random.choices(targets, weights if any(weights) else None)[0]  # noqa: S311
+
+
+async def _unless_caller_leaves(answering: Awaitable[None], receive: Receive) -> None:
+    """Finish the answer, or drop it when the caller hangs up, so that the model stops working on it."""
+    answer, left = asyncio.ensure_future(answering), asyncio.ensure_future(receive())
+    try:
+        await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            answer.result()
+    finally:
+        for task in (answer, left):
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await answer
+
+
+@contextmanager
+def _explained(call: _Call) -> Iterator[None]:
+    """What can go wrong with a container, as AWS would say it."""
+    try:
+        yield
+    except TimeoutError as exc:
+        raise _model_error(call, 0, _TIMED_OUT) from exc
+    except ConnectError as exc:
+        message = f"The container of endpoint {call.endpoint} does not take connections; it is restarted."
+        raise _RefusedError(503, "ServiceUnavailable", message) from exc
+    except BrokenError as exc:
+        raise _model_error(call, 0, f"The container broke the connection: {exc}") from exc
+
+
+def _model_error(call: _Call, status: int, message: str) -> _RefusedError:
+    side = "client" if 400 <= status < 500 else "server"
+    return _RefusedError(
+        424,
+        "ModelError",
+        f'Received {side} error ({status}) from primary with message "{message}". '
+        f"See {log_group(call.endpoint)} in account {ACCOUNT} for more information.",
+        OriginalStatusCode=status,
+        OriginalMessage=message,
+        LogStreamArn=call.target.log_stream_arn,
+    )
+
+
+async def _relay_whole(call: _Call, answer: Answer, send: Send) -> None:
+    """InvokeEndpoint: the answer in one piece, or a ModelError."""
+    body = await _whole(call, answer)
+    await _send_whole(send, 200, {"Content-Type": _content_type(answer), **_answer_headers(call, answer)}, body)
+
+
+async def _relay_as_event_stream(call: _Call, answer: Answer, send: Send) -> None:
+    """InvokeEndpointWithResponseStream: each piece as it arrives, in a frame."""
+    if not _is_ok(answer):
+        await _whole(call, answer)
+    headers = {
+        "Content-Type": "application/vnd.amazon.eventstream",
+        "X-Amzn-SageMaker-Content-Type": _content_type(answer),
+        **_answer_headers(call, answer),
+    }
+    await send({"type": "http.response.start", "status": 200, "headers": _encoded(headers)})
+    last = b""
+    try:
+        async with asyncio.timeout(call.limits.stream_s):
+            async for piece in answer.pieces():
+                frame = eventstream.payload_part(piece)
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
+    except TimeoutError:
+        last = eventstream.exception("ModelStreamError", _TIMED_OUT, "ModelInvocationTimeExceeded")
+    except BrokenError as exc:
+        last = eventstream.exception("ModelStreamError", f"The container broke the stream: {exc}", "StreamBroken")
+    await send({"type": "http.response.body", "body": last})
+
+
+async def _relay_as_it_is(call: _Call, answer: Answer, send: Send) -> None:
+    """OpenAI's route: status and body are the container's own. A broken stream ends without its last chunk."""
+    headers = {"Content-Type": _content_type(answer)}
+    await send({"type": "http.response.start", "status": answer.status, "headers": _encoded(headers)})
+    with suppress(TimeoutError, BrokenError):
+        async with asyncio.timeout(call.limits.stream_s):
+            async for piece in answer.pieces():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _whole(call: _Call, answer: Answer) -> bytes:
+    async with asyncio.timeout(call.limits.first_byte_s):
+        body = b"".join([piece async for piece in answer.pieces()])
+    if not _is_ok(answer):
+        raise _model_error(call, answer.status, body.decode(errors="replace"))
+    return body
+
+
+def _is_ok(answer: Answer) -> bool:
+    return answer.status < HTTPStatus.BAD_REQUEST
+
+
+def _content_type(answer: Answer) -> str:
+    return answer.headers.get("content-type", "application/octet-stream")
+
+
+def _answer_headers(call: _Call, answer: Answer) -> dict[str, str]:
+    passed = {name: answer.headers[key] for key, name in _TO_CALLER.items() if key in answer.headers}
+    return {"x-Amzn-Invoked-Production-Variant": call.target.variant, **passed}
+
+
+async def _send_whole(send: Send, status: int, headers: dict[str, str], body: bytes) -> None:
+    headers = {**headers, "Content-Length": str(len(body))}
+    await send({"type": "http.response.start", "status": status, "headers": _encoded(headers)})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+def _aws_error(error: _RefusedError) -> dict[str, Any]:
+    return {"Message": str(error), **error.details}
+
+
+def _openai_error(error: _RefusedError) -> dict[str, Any]:
+    return {"error": {"message": str(error), "type": error.code, **error.details}}

@@ -1,0 +1,70 @@
+"""Runs a container's program, and sees to it that none of its processes outlives the daemon.
+
+    python keeper.py GRACE_S PROGRAM [ARGUMENT ...]
+
+Standard input is a pipe that the daemon holds open and never writes to. When it closes (the daemon closed it, or is
+gone, even by kill -9), or on SIGTERM, the program's process group gets SIGTERM and, after the grace time, everything
+that is left SIGKILL. When the program ends by itself, what it leaves behind is killed too, and its exit code passed on.
+
+The keeper leads a session of its own, so that "everything" is: every process of that session. Standard library only,
+and no import of the toolkit: this runs in front of each container.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code of the program; 128 + N when signal N ended it, as a shell says it."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started us may block SIGTERM, and masks are inherited
+    grace_s = float(arguments[0])
+    asked_to_end, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.set_wakeup_fd(wakeup)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+
+    program = subprocess.Popen(arguments[1:], stdin=subprocess.DEVNULL, process_group=0)
+    ended = os.pidfd_open(program.pid)
+    select.select([sys.stdin, asked_to_end, ended], [], [])
+    if not select.select([ended], [], [], 0)[0]:
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGTERM)
+        select.select([ended], [], [], grace_s)
+    kill_session(os.getpid())
+    code = program.wait()
+    return code if code >= 0 else 128 - code
+
+
+def kill_session(session: int) -> None:
+    """End every process of that session except the caller, at once; returns when they are gone."""
+    while others := [pid for pid in session_members(session) if pid != os.getpid()]:
+        for pid in others:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def session_members(session: int) -> list[int]:
+    """Ids of the living processes of that session."""
+    members = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            # pid (any name) state ppid pgrp session ...
+            state, _, _, its_session = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
+            if int(its_session) == session and state not in "ZX":
+                members.append(int(stat.parent.name))
+    return members
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+"""What SageMaker only stores and gives back: models, endpoint configurations, tags, and lists of them, by pages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from toolkit.platforms.local.aws import ServiceError, arn, now
+
+Request = dict[str, Any]
+Answer = dict[str, Any]
+
+_PAGE = 10  # SageMaker's, where MaxResults is not given
+_MOST_TAGS = 50
+
+
+class Resources:
+    """All resources of one kind. `prefix` stands in its request keys, `kind` in its ARNs, `words` in messages."""
+
+    def __init__(self, prefix: str, kind: str, words: str) -> None:
+        self._prefix, self._kind, self._words = prefix, kind, words
+        self._described: dict[str, Answer] = {}
+
+    def must_be_new(self, request: Request) -> None:
+        """Raise ServiceError when that name is taken."""
+        name = self._name(request)
+        if name in self._described:
+            raise ServiceError(f'Cannot create already existing {self._words} "{arn(self._kind, name)}".')
+
+    def add(self, request: Request) -> str:
+        """Keep what was asked for; gives its ARN."""
+        name = self._name(request)
+        kept = {key: value for key, value in request.items() if key != "Tags"}
+        its_arn = arn(self._kind, name)
+        self._described[name] = {**kept, f"{self._prefix}Arn": its_arn, "CreationTime": now()}
+        return its_arn
+
+    def describe(self, request: Request) -> Answer:
+        """What was asked for, its ARN and its creation time."""
+        name = self._name(request)
+        if name not in self._described:
+            raise ServiceError(f'Could not find {self._words} "{arn(self._kind, name)}".')
+        return self._described[name]
+
+    def delete(self, request: Request) -> Answer:
+        """Forget it."""
+        self.describe(request)
+        del self._described[self._name(request)]
+        return {}
+
+    def list(self, request: Request) -> Answer:
+        """One page of summaries."""
+        keys = (f"{self._prefix}Name", f"{self._prefix}Arn", "CreationTime")
+        summaries = [{key: described[key] for key in keys} for described in list(self._described.values())]
+        return page(self._prefix, summaries, request)
+
+    def _name(self, request: Request) -> str:
+        name: str = request[f"{self._prefix}Name"]
+        return name
+
+
+class Tags:
+    """The tags of all resources, by ARN."""
+
+    def __init__(self) -> None:
+        self._by_arn: dict[str, dict[str, str]] = {}
+
+    def new(self, resource: str, request: Request) -> None:
+        """Begin to keep tags for a resource, with those that it is created with."""
+        self._by_arn[resource] = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+
+    def forget(self, resource: str) -> None:
+        """The resource is deleted."""
+        self._by_arn.pop(resource, None)
+
+    def add(self, request: Request) -> Answer:
+        """Set tags; those of the same key are replaced."""
+        tags = self._find(request)
+        merged = tags | {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+        if len(merged) > _MOST_TAGS:
+            raise ServiceError(f"A resource can have {_MOST_TAGS} tags, this one would have {len(merged)}.")
+        tags.update(merged)
+        return self.list(request)
+
+    def list(self, request: Request) -> Answer:
+        """All tags of a resource, on one page."""
+        return {"Tags": [{"Key": key, "Value": value} for key, value in self._find(request).items()]}
+
+    def delete(self, request: Request) -> Answer:
+        """Remove tags by key; keys that are not there are no error."""
+        tags = self._find(request)
+        for key in request["TagKeys"]:
+            tags.pop(key, None)
+        return {}
+
+    def _find(self, request: Request) -> dict[str, str]:
+        resource = request["ResourceArn"]
+        if resource not in self._by_arn:
+            raise ServiceError(f'Could not find resource "{resource}".')
+        return self._by_arn[resource]
+
+
+def page(prefix: str, summaries: Iterable[Answer], request: Request) -> Answer:
+    """The items that the request's filters let through, in its order, from its NextToken on.
+
+    The token names the last item of the page before, so that deleting while listing skips nothing.
+    """
+    name = f"{prefix}Name"
+    sort_field = {"Name": name, "Status": f"{prefix}Status"}.get(request.get("SortBy", ""), "CreationTime")
+
+    def place(item: Answer) -> tuple[Any, str]:
+        return item[sort_field], item[name]
+
+    descending = request.get("SortOrder", "Descending") == "Descending"
+    items = sorted((item for item in summaries if _wanted(item, prefix, request)), key=place, reverse=descending)
+    if "NextToken" in request:
+        last = _read_token(request["NextToken"])
+        items = [item for item in items if (place(item) < last if descending else place(item) > last)]
+    size = request.get("MaxResults", _PAGE)
+    answer: Answer = {f"{prefix}s": items[:size]}
+    if len(items) > size:
+        answer["NextToken"] = base64.urlsafe_b64encode(json.dumps(place(items[size - 1])).encode()).decode()
+    return answer
+
+
+def _wanted(item: Answer, prefix: str, request: Request) -> bool:
+    def between(moment: str) -> bool:
+        after, before = request.get(f"{moment}After", float("-inf")), request.get(f"{moment}Before", float("inf"))
+        return bool(after <= item.get(moment, 0) <= before)
+
+    return (
+        request.get("NameContains", "") in item[f"{prefix}Name"]
+        and request.get("StatusEquals") in (None, item.get(f"{prefix}Status"))
+        and between("CreationTime")
+        and between("LastModifiedTime")
+    )
+
+
+def _read_token(token: str) -> tuple[Any, str]:
+    try:
+        value, name = json.loads(base64.urlsafe_b64decode(token))
+    except (binascii.Error, ValueError) as exc:
+        raise ServiceError("Invalid pagination token.") from exc
+    return value, name

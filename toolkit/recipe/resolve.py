@@ -1,0 +1,160 @@
+"""From what a recipe file says to what it means: defaults of engine and method filled in, paths made absolute."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from toolkit.catalog import lookup
+from toolkit.recipe.load import Lines, LoadedRecipe, load_file
+from toolkit.recipe.schema import Evidence
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """How draft tokens are made. `num_speculative_tokens` is K, draft tokens per target step."""
+
+    method: str
+    drafter: Path
+    num_speculative_tokens: int
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The engine with its limits in tokens and requests. `max_model_len` None leaves it to the target's own limit."""
+
+    name: str
+    version: str
+    max_model_len: int | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    args: Mapping[str, Any]
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key."""
+
+    name: str
+    description: str
+    path: Path
+    target: Path
+    speculation: Speculation | None
+    engine: Engine
+    platform: str
+    instance_types: tuple[str, ...]
+    health_check_timeout: int
+    workloads: Mapping[str, Path]
+    tags: Mapping[str, str]
+    evidence: tuple[Evidence, ...]
+    lines: Lines = field(repr=False, default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        """The drafting method, `none` for a baseline."""
+        return self.speculation.method if self.speculation else "none"
+
+    def baseline(self) -> Recipe:
+        """The same recipe without speculation, as `<name>-baseline`."""
+        return replace(self, name=f"{self.name}-baseline", speculation=None) if self.speculation else self
+
+    def with_platform(self, platform: str | None) -> Recipe:
+        """The same recipe on another platform; None keeps the recipe's own."""
+        return replace(self, platform=platform) if platform else self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The resolved recipe as plain data, for people and `--json`."""
+        speculation = self.speculation
+        return {
+            "name": self.name,
+            "description": self.description,
+            "target": str(self.target),
+            "speculation": {"method": "none"}
+            if speculation is None
+            else {
+                "method": speculation.method,
+                "model": str(speculation.drafter),
+                "num_speculative_tokens": speculation.num_speculative_tokens,
+            },
+            "engine": {
+                "name": self.engine.name,
+                "version": self.engine.version,
+                "max_model_len": self.engine.max_model_len,
+                "max_num_seqs": self.engine.max_num_seqs,
+                "max_num_batched_tokens": self.engine.max_num_batched_tokens,
+                "args": dict(self.engine.args),
+                "env": dict(self.engine.env),
+            },
+            "platform": {"name": self.platform, "instance_types": list(self.instance_types)},
+            "workloads": {name: str(path) for name, path in self.workloads.items()},
+        }
+
+    def __repr__(self) -> str:
+        k = f" K={self.speculation.num_speculative_tokens}" if self.speculation else ""
+        engine = f"{self.engine.name} {self.engine.version}"
+        return f"<Recipe {self.name}: {self.target.name}, {self.method}{k}, {engine}, {self.platform}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(key)}</td><td><code>{escape(str(value))}</code></td></tr>"
+            for key, value in self.to_dict().items()
+        )
+        return f"<table>{rows}</table>"
+
+
+def load(recipe: str | os.PathLike[str] | Recipe) -> Recipe:
+    """The complete recipe of a path, of a catalogue name such as `tiny/p-eagle`, or of a Recipe.
+
+    Raises RecipeNotFound (nothing to read) or RecipeError (with all findings).
+    """
+    return recipe if isinstance(recipe, Recipe) else resolve(load_file(recipe))
+
+
+def resolve(loaded: LoadedRecipe) -> Recipe:
+    """Fill in what the file leaves out. Pure but for looking where the recipe's folder is."""
+    file, folder = loaded.file, loaded.path.resolve().parent
+    facts = lookup.engine(file.engine.name)
+    speculation = None
+    if file.speculation.model is not None:
+        method = facts.methods[file.speculation.method]
+        tokens = file.speculation.num_speculative_tokens or method.default_num_speculative_tokens
+        speculation = Speculation(file.speculation.method, _folder(folder, file.speculation.model), tokens)
+    engine = Engine(
+        name=file.engine.name,
+        version=file.engine.version,
+        max_model_len=file.engine.max_model_len,
+        max_num_seqs=file.engine.max_num_seqs or facts.default_max_num_seqs,
+        max_num_batched_tokens=file.engine.max_num_batched_tokens or facts.default_max_num_batched_tokens,
+        args={flag.replace("_", "-"): value for flag, value in file.engine.args.items()},
+        env=file.engine.env,
+    )
+    return Recipe(
+        name=file.name,
+        description=file.description or "",
+        path=loaded.path,
+        target=_folder(folder, file.target.model),
+        speculation=speculation,
+        engine=engine,
+        platform=file.platform.name,
+        instance_types=tuple(file.platform.instance_types),
+        health_check_timeout=file.platform.health_check_timeout,
+        workloads={name: _folder(folder, path) for name, path in file.workloads.items()},
+        tags=file.tags,
+        evidence=tuple(file.evidence),
+        lines={_with_dashes(path): line for path, line in loaded.lines.items()},
+    )
+
+
+def _with_dashes(path: str) -> str:
+    """The path of a key with engine flags as `engine.args` holds them, however they are written."""
+    above, args, flag = path.partition("engine.args.")
+    return f"{above}{args}{flag.replace('_', '-')}"
+
+
+def _folder(base: Path, written: str) -> Path:
+    return (base / Path(written).expanduser()).resolve()
