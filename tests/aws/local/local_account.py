@@ -1,0 +1,98 @@
+"""What a user of the local platform does, shortened for tests."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from toolkit.platforms.local import LocalDaemon
+from toolkit.platforms.local.clients import session
+
+CONTAINERS = Path(__file__).parent / "containers"
+IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/echo:1.0-cpu"
+ROLE = "arn:aws:iam::123456789012:role/execution"
+
+
+class Account:
+    """Clients of a local platform, and what is done with them over and over."""
+
+    def __init__(self, daemon: LocalDaemon) -> None:
+        self.daemon = daemon
+        self.session = session(daemon)
+        self.sagemaker = self.session.client("sagemaker")
+        self.runtime = self.session.client("sagemaker-runtime")
+        self.s3 = self.session.client("s3")
+        self.logs = self.session.client("logs")
+
+    def create_model(self, name: str, environment: dict[str, str] | None = None, **container: Any) -> None:
+        container = {"Image": IMAGE, "Environment": environment or {}, **container}
+        self.sagemaker.create_model(ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container)
+
+    def create_config(self, name: str, model: str, **variant: Any) -> None:
+        variant = {"VariantName": "only", "ModelName": model, "InitialInstanceCount": 1, **variant}
+        variant = {"InstanceType": "ml.g6e.xlarge", **variant}
+        self.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+
+    def create(self, name: str, environment: dict[str, str] | None = None, **container: Any) -> None:
+        """Model, configuration and endpoint of the same name."""
+        self.create_model(name, environment, **container)
+        self.create_config(name, name)
+        self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+
+    def deploy(self, name: str, environment: dict[str, str] | None = None, **container: Any) -> None:
+        """Create it and wait until it is in service."""
+        self.create(name, environment, **container)
+        assert self.settled(name)["EndpointStatus"] == "InService"
+
+    def settled(self, name: str) -> dict[str, Any]:
+        """DescribeEndpoint's answer once nothing is under way any more."""
+        return until(lambda: self._if_settled(name))
+
+    def _if_settled(self, name: str) -> dict[str, Any] | None:
+        described: dict[str, Any] = self.sagemaker.describe_endpoint(EndpointName=name)
+        return None if described["EndpointStatus"] in ("Creating", "Updating") else described
+
+    def invoke(self, name: str, **request: Any) -> Any:
+        return json.loads(self.runtime.invoke_endpoint(EndpointName=name, Body=json.dumps(request))["Body"].read())
+
+    def stream(self, name: str, **request: Any) -> Generator[bytes, None, None]:
+        answer = self.runtime.invoke_endpoint_with_response_stream(EndpointName=name, Body=json.dumps(request))
+        with closing(answer["Body"]) as events:
+            for event in events:
+                yield event["PayloadPart"]["Bytes"]
+
+    def log(self, name: str) -> list[str]:
+        """All lines of all containers of that endpoint, oldest stream first."""
+        group = f"/aws/sagemaker/Endpoints/{name}"
+        lines = []
+        for stream in self.logs.describe_log_streams(logGroupName=group)["logStreams"]:
+            page = self.logs.get_log_events(
+                logGroupName=group, logStreamName=stream["logStreamName"], startFromHead=True
+            )
+            lines += [event["message"] for event in page["events"]]
+        return lines
+
+
+def until(look: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    """What `look()` gives, once that is true."""
+    deadline = time.monotonic() + timeout_s
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"nothing within {timeout_s} s"
+        time.sleep(0.01)
+    return seen
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Ids of the processes that work in that folder or below."""
+    found = []
+    for cwd in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            if cwd.readlink().is_relative_to(folder):
+                found.append(int(cwd.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found

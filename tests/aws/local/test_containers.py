@@ -1,0 +1,112 @@
+"""What a container of the local platform sees: its environment, its files, and nothing of the user's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from local_account import Account, until
+
+
+@pytest.fixture(scope="module", autouse=True)
+def weights(account: Account) -> None:
+    account.s3.create_bucket(Bucket="models", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    for key in ("target/config.json", "target/parts/1.bin", "drafter/config.json", "odd/../../escape"):
+        account.s3.put_object(Bucket="models", Key=key, Body=key.encode())
+
+
+def source(prefix: str) -> dict[str, dict[str, str]]:
+    return {"S3DataSource": {"S3Uri": f"s3://models/{prefix}/", "S3DataType": "S3Prefix", "CompressionType": "None"}}
+
+
+def test_model_data_lies_where_sagemaker_puts_it(account: Account) -> None:
+    account.deploy(
+        "data",
+        ModelDataSource=source("target"),
+        AdditionalModelDataSources=[{"ChannelName": "drafter", **source("drafter")}],
+    )
+    assert account.invoke("data", do="files") == {
+        "model/config.json": "target/config.json",
+        "model/parts/1.bin": "target/parts/1.bin",
+        "additional-model-data-sources/drafter/config.json": "drafter/config.json",
+    }
+
+
+def test_paths_below_opt_ml_are_those_of_this_machine(account: Account, home: Path) -> None:
+    speculative = json.dumps({"model": "/opt/ml/additional-model-data-sources/drafter", "method": "eagle3"})
+    account.deploy(
+        "paths",
+        {
+            "SM_VLLM_MODEL": "/opt/ml/model",
+            "SM_VLLM_SPECULATIVE_CONFIG": speculative,
+            "URL": "file:///opt/ml/model",
+            "OTHER": "/data/opt/ml/model /opt/mlx s3://bucket/opt/ml",
+        },
+    )
+    variables = account.invoke("paths", do="environment")["variables"]
+    opt_ml = variables["SAGEMAKER_BASE_DIR"]
+    assert Path(opt_ml).is_relative_to(home / "endpoints" / "paths")
+    assert variables["SM_VLLM_MODEL"] == f"{opt_ml}/model"
+    assert (
+        json.loads(variables["SM_VLLM_SPECULATIVE_CONFIG"])["model"]
+        == f"{opt_ml}/additional-model-data-sources/drafter"
+    )
+    assert variables["URL"] == f"file://{opt_ml}/model"
+    assert variables["OTHER"] == "/data/opt/ml/model /opt/mlx s3://bucket/opt/ml"
+
+
+def test_nothing_of_the_users_environment_gets_in(account: Account, home: Path) -> None:
+    account.deploy("alone", {"HF_HUB_OFFLINE": "1"})
+    variables = account.invoke("alone", do="environment")["variables"]
+    assert set(variables) - {"LANG", "LC_ALL", "LC_CTYPE", "TZ"} == {
+        "PATH",
+        "HOME",
+        "TMPDIR",
+        "PYTHONUNBUFFERED",
+        "HF_HUB_OFFLINE",
+        "AWS_REGION",
+        "SAGEMAKER_BASE_DIR",
+        "SAGEMAKER_BIND_TO_PORT",
+        "SM_VLLM_HOST",
+    }
+    assert Path(variables["HOME"]).is_relative_to(home)
+    assert len(variables["TMPDIR"]) < 60, "sockets are made there, and their paths end at 107 characters"
+
+
+def test_model_data_that_is_gone_or_odd_fails_with_a_reason(account: Account) -> None:
+    account.create("odd", ModelDataSource=source("odd"))
+    assert "'odd/../../escape' cannot become a file" in account.settled("odd")["FailureReason"]
+
+    account.s3.put_object(Bucket="models", Key="brief/config.json", Body=b"{}")
+    account.create_model("brief", ModelDataSource=source("brief"))
+    account.create_config("brief", "brief")
+    account.s3.delete_object(Bucket="models", Key="brief/config.json")
+    account.sagemaker.create_endpoint(EndpointName="brief", EndpointConfigName="brief")
+    assert account.settled("brief")["FailureReason"] == "Could not find model data at s3://models/brief/."
+
+
+def test_large_files_arrive_whole(account: Account) -> None:
+    weights = bytes(range(256)) * 4096 * 20  # 20 MiB: a multipart upload
+    account.s3.put_object(Bucket="models", Key="large/model.safetensors", Body=weights)
+    account.deploy("large", ModelDataSource=source("large"))
+    assert account.invoke("large", do="sizes") == {"model/model.safetensors": len(weights)}
+
+
+def test_every_line_is_an_event_in_order(account: Account) -> None:
+    account.deploy("talks")
+    account.invoke("talks", do="say", text="".join(f"line {n}\n" for n in range(2000)) + "10%\r50%\r\nünï\n")
+    said = until(lambda: _if_complete(account.log("talks")))
+    assert said == ["container starts", *[f"line {n}" for n in range(2000)], "10%", "50%", "ünï"]
+
+
+def _if_complete(lines: list[str]) -> list[str] | None:
+    return lines if lines[-1:] == ["ünï"] else None
+
+
+def test_a_log_group_that_is_deleted_comes_back_with_the_next_line(account: Account) -> None:
+    account.deploy("deleted")
+    account.logs.delete_log_group(logGroupName="/aws/sagemaker/Endpoints/deleted")
+    account.invoke("deleted", do="say", text="still here\n")
+    until(lambda: account.logs.describe_log_groups(logGroupNamePrefix="/aws/sagemaker/Endpoints/deleted")["logGroups"])
+    assert until(lambda: account.log("deleted")) == ["still here"]

@@ -1,0 +1,174 @@
+"""Endpoints of the local platform, from Creating to deleted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from local_account import Account, until
+
+
+def test_an_endpoint_is_created_serves_and_is_deleted(account: Account, home: Path) -> None:
+    account.create("simple")
+    created = account.sagemaker.describe_endpoint(EndpointName="simple")
+    assert created["EndpointStatus"] == "Creating"
+    assert created["PendingDeploymentSummary"]["EndpointConfigName"] == "simple"
+
+    serving = account.settled("simple")
+    assert serving["EndpointStatus"] == "InService"
+    assert serving["EndpointConfigName"] == "simple"
+    assert serving["ProductionVariants"][0]["CurrentInstanceCount"] == 1
+    assert "FailureReason" not in serving
+    assert account.invoke("simple", text="hello")["text"] == "hello"
+
+    account.sagemaker.delete_endpoint(EndpointName="simple")
+    until(lambda: "simple" not in [item["EndpointName"] for item in account.sagemaker.list_endpoints()["Endpoints"]])
+    assert not (home / "endpoints" / "simple").exists()
+    with pytest.raises(
+        ClientError, match='Could not find endpoint "arn:aws:sagemaker:us-west-2:123456789012:endpoint/'
+    ):
+        account.sagemaker.describe_endpoint(EndpointName="simple")
+
+
+def test_a_container_that_dies_at_start_fails_with_its_last_lines_within_a_second(account: Account) -> None:
+    account.create("dies", {"DIE_AT_START": "7"})
+    until(lambda: "ValueError: last words" in account.log("dies"))
+    died = time.monotonic()
+    failed = account.settled("dies")
+    assert time.monotonic() - died < 1.0
+    assert failed["EndpointStatus"] == "Failed"
+    assert failed["FailureReason"] == (
+        "The primary container for production variant only did not pass the ping health check. "
+        "Please check CloudWatch logs for this endpoint. It ended with exit code 7."
+    )
+    assert account.log("dies") == ["container starts", "Traceback: no such model", "ValueError: last words"]
+
+
+def test_the_reason_is_in_the_log_as_soon_as_the_status_says_failed(account: Account) -> None:
+    account.create("told", {"DIE_AT_START": "1"})
+    account.settled("told")
+    assert account.log("told")[-1] == "ValueError: last words"
+
+
+def test_a_failed_endpoint_can_only_be_deleted(account: Account) -> None:
+    account.create("failed", {"DIE_AT_START": "1"})
+    account.settled("failed")
+    with pytest.raises(ClientError, match="Cannot update failed endpoint"):
+        account.sagemaker.update_endpoint(EndpointName="failed", EndpointConfigName="failed")
+    account.sagemaker.delete_endpoint(EndpointName="failed")
+
+
+def test_an_endpoint_under_way_can_neither_be_updated_nor_deleted(account: Account) -> None:
+    account.create("slow", {"STARTS_IN": "1"})
+    with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
+        account.sagemaker.delete_endpoint(EndpointName="slow")
+    with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
+        account.sagemaker.update_endpoint(EndpointName="slow", EndpointConfigName="slow")
+    with pytest.raises(
+        account.runtime.exceptions.ValidationError, match="Endpoint slow of account 123456789012 not found"
+    ):
+        account.invoke("slow")
+    assert account.settled("slow")["EndpointStatus"] == "InService"
+
+
+def test_an_update_moves_requests_to_new_containers(account: Account, home: Path) -> None:
+    account.deploy("moves", {"VERSION": "1"})
+    account.create_model("moves-2", {"VERSION": "2"})
+    account.create_config("moves-2", "moves-2")
+
+    account.sagemaker.update_endpoint(EndpointName="moves", EndpointConfigName="moves-2")
+    versions = []
+    while account.sagemaker.describe_endpoint(EndpointName="moves")["EndpointStatus"] == "Updating":
+        versions.append(account.invoke("moves")["version"])
+    assert account.invoke("moves")["version"] == "2"
+    assert versions == sorted(versions), "the old one serves until the new one does"
+    assert account.settled("moves")["EndpointConfigName"] == "moves-2"
+    assert len(list((home / "endpoints" / "moves").iterdir())) == 1, "the old container's folder is gone"
+
+
+def test_an_answer_under_way_survives_an_update(account: Account) -> None:
+    account.deploy("drains")
+    account.create_config("drains-2", "drains")
+    parts = account.stream("drains", do="stream", chunks=30, pause=0.05)
+    next(parts)
+    account.sagemaker.update_endpoint(EndpointName="drains", EndpointConfigName="drains-2")
+    assert b"".join(parts).endswith(b"data: 29\n\n")
+    assert account.settled("drains")["EndpointConfigName"] == "drains-2"
+
+
+def test_a_failed_update_leaves_what_serves(account: Account) -> None:
+    account.deploy("stays", {"VERSION": "1"})
+    account.create_model("stays-2", {"DIE_AT_START": "1"})
+    account.create_config("stays-2", "stays-2")
+    account.sagemaker.update_endpoint(EndpointName="stays", EndpointConfigName="stays-2")
+
+    settled = account.settled("stays")
+    assert settled["EndpointStatus"] == "InService"
+    assert settled["EndpointConfigName"] == "stays"
+    assert "did not pass the ping health check" in settled["FailureReason"]
+    assert account.invoke("stays")["version"] == "1"
+
+
+def test_a_container_that_is_killed_is_started_again(account: Account) -> None:
+    account.deploy("again")
+    first = account.invoke("again", do="environment")["pid"]
+    os.kill(first, signal.SIGKILL)
+    until(lambda: "The container ended with exit code 137; starting it again." in account.log("again"))
+    until(lambda: _answers(account, "again"))
+    assert account.invoke("again", do="environment")["pid"] != first
+    assert account.settled("again")["EndpointStatus"] == "InService"
+
+
+def _answers(account: Account, endpoint: str) -> bool:
+    try:
+        return bool(account.invoke(endpoint, text="hello"))
+    except account.runtime.exceptions.ServiceUnavailable:
+        return False
+
+
+def test_a_container_that_does_not_come_back_makes_its_endpoint_fail(account: Account, tmp_path: Path) -> None:
+    once = tmp_path / "once"
+    account.deploy("lost", {"DIE_IF_EXISTS": str(once)})
+    once.touch()
+    with pytest.raises(account.runtime.exceptions.ModelError, match="broke the connection"):
+        account.invoke("lost", do="die")
+    failed = until(lambda: _if_failed(account, "lost"))
+    assert "It had been in service before." in failed["FailureReason"]
+    assert "last words" in account.log("lost")
+
+
+def _if_failed(account: Account, endpoint: str) -> dict[str, Any] | None:
+    described: dict[str, Any] = account.sagemaker.describe_endpoint(EndpointName=endpoint)
+    return described if described["EndpointStatus"] == "Failed" else None
+
+
+def test_two_variants_share_the_requests_by_weight(account: Account) -> None:
+    for version in ("a", "b"):
+        account.create_model(f"share-{version}", {"VERSION": version})
+    variants = [
+        {
+            "VariantName": version,
+            "ModelName": f"share-{version}",
+            "InitialInstanceCount": 1,
+            "InstanceType": "ml.g6e.xlarge",
+            "InitialVariantWeight": weight,
+        }
+        for version, weight in (("a", 1.0), ("b", 0.0))
+    ]
+    account.sagemaker.create_endpoint_config(EndpointConfigName="share", ProductionVariants=variants)
+    account.sagemaker.create_endpoint(EndpointName="share", EndpointConfigName="share")
+    account.settled("share")
+    assert {account.invoke("share")["version"] for _ in range(10)} == {"a"}
+    chosen = account.runtime.invoke_endpoint(EndpointName="share", Body=b"{}", TargetVariant="b")
+    assert chosen["InvokedProductionVariant"] == "b"
+
+
+def test_the_boto3_waiter_works(account: Account) -> None:
+    account.create("waited")
+    account.sagemaker.get_waiter("endpoint_in_service").wait(EndpointName="waited", WaiterConfig={"Delay": 1})
+    assert account.invoke("waited", text="hello")["text"] == "hello"

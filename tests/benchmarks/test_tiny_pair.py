@@ -1,0 +1,63 @@
+"""Where speculation pays on the tiny pair: every method at several K against the baseline, in turn, concurrency 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import toolkit
+from toolkit.apply.progress import Silent
+from toolkit.endpoint.handle import Endpoint
+from toolkit.endpoint.prove import ArmResult
+from toolkit.platforms.local import daemon
+
+ARMS = [
+    *[("p-eagle", k) for k in (5, 7, 10)],
+    *[("eagle3", k) for k in (3, 5, 7)],
+    *[("draft-model", k) for k in (3, 5)],
+]
+ROUNDS = 1
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """The target without speculation, in service while the arms come and go."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TOOLKIT_HOME", str(home))
+        yield toolkit.deploy(toolkit.load("tiny/p-eagle").baseline(), progress=Silent())
+    daemon.stop(home / "local")
+
+
+def test_every_method_against_the_baseline(
+    baseline: Endpoint, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with capsys.disabled():
+        print(f"\n{'arm':18} {'workload':11} {'tokens/s':>8} {'baseline':>8} {'ratio':>6} {'length':>6}  identical")
+        for method, k in ARMS:
+            for arm, base in _measure(baseline, method, k):
+                length, ratio = arm.acceptance_length or 0.0, arm.speedup or 0.0
+                print(
+                    f"{f'{method} K={k}':18} {arm.workload:11} {arm.tokens_per_second:8.0f} "
+                    f"{base.tokens_per_second:8.0f} {ratio:6.2f} {length:6.2f}  {arm.identical}/{arm.requests}"
+                )
+
+
+def _measure(baseline: Endpoint, method: str, k: int) -> list[tuple[ArmResult, ArmResult]]:
+    """The arm and the baseline on both prompt sets, each prompt asked `ROUNDS` times."""
+    recipe = toolkit.load(f"tiny/{method}")
+    assert recipe.speculation
+    recipe = replace(
+        recipe, name=f"{recipe.name}-k{k}", speculation=replace(recipe.speculation, num_speculative_tokens=k)
+    )
+    deployed = toolkit.deploy(recipe, progress=Silent())
+    try:
+        workloads = {name: list(prompts) * ROUNDS for name, prompts in deployed.workloads.items()}
+        proof = replace(deployed, baseline=baseline.name, workloads=workloads).prove()
+    finally:
+        deployed.destroy()
+    speculative = [arm for arm in proof.arms if arm.arm == "speculative"]
+    return list(zip(speculative, [arm for arm in proof.arms if arm.arm == "baseline"], strict=True))

@@ -1,0 +1,38 @@
+"""Real endpoints on the local platform, shared by the tests of a module: each costs half a minute."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import toolkit
+from toolkit.apply.progress import Silent
+from toolkit.endpoint.handle import Endpoint
+from toolkit.platforms.local import daemon
+
+
+@pytest.fixture(scope="session")
+def serving_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home whose local platform lives as long as the tests."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TOOLKIT_HOME", str(home))
+        yield home
+    daemon.stop(home / "local")
+
+
+@pytest.fixture(autouse=True)
+def _in_serving_home(serving_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLKIT_HOME", str(serving_home))
+
+
+@pytest.fixture(scope="session")
+def endpoint(serving_home: Path) -> Iterator[Endpoint]:
+    """`tiny/p-eagle` and its baseline, in service."""
+    assert os.environ["TOOLKIT_HOME"] == str(serving_home)
+    deployed = toolkit.deploy("tiny/p-eagle", baseline=True, progress=Silent())
+    yield deployed
+    toolkit.destroy("tiny/p-eagle", progress=Silent())

@@ -1,0 +1,125 @@
+"""vLLM's own parser reads what `containers/vllm/serve` makes of an environment as that environment meant it."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.serving
+
+SERVE = Path(__file__).parents[2] / "containers" / "vllm" / "serve"
+CHAT_TEMPLATE = "{% for m in messages %}\n{{ m['content'] }} ;100% #\n{% endfor %}"
+
+# What the server does with its arguments before it loads the model.
+PARSE = """
+import json
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+args = make_arg_parser(FlexibleArgumentParser()).parse_args()
+validate_parsed_serve_args(args)
+config = AsyncEngineArgs.from_cli_args(args).create_engine_config()
+speculative = config.speculative_config
+print(json.dumps({
+    "method": speculative.method,
+    "drafter": speculative.model,
+    "num_speculative_tokens": speculative.num_speculative_tokens,
+    "parallel_drafting": speculative.parallel_drafting,
+    "kv_cache_memory_bytes": config.cache_config.kv_cache_memory_bytes,
+    "enforce_eager": config.model_config.enforce_eager,
+    "metrics": config.observability_config.per_request_spec_decode_metrics,
+    "prefix_caching": config.cache_config.enable_prefix_caching,
+    "model": config.model_config.model,
+    "served_model_name": args.served_model_name,
+    "lora_modules": [module.path for module in args.lora_modules],
+    "allowed_origins": args.allowed_origins,
+    "chat_template": args.chat_template,
+    "port": args.port,
+    "host": args.host,
+}))
+"""
+SHAPE = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "vocab_size": 256,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-6,
+    "dtype": "float32",
+}
+TARGET = SHAPE | {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "num_hidden_layers": 4}
+HEAD = SHAPE | {
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "model_type": "llama",
+    "num_hidden_layers": 1,
+    "draft_vocab_size": 256,
+    "ptd_token_id": 3,
+    "eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2, 3]},
+}
+
+
+def folder(path: Path, config: dict[str, Any]) -> Path:
+    """A model as far as the configuration goes: no weights."""
+    path.mkdir(parents=True)
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def test_vllm_reads_the_environment_as_it_was_meant(tmp_path: Path) -> None:
+    target = folder(tmp_path / "model", TARGET)
+    head = folder(tmp_path / "head", HEAD)
+    speculation = {"method": "eagle3", "model": str(head), "num_speculative_tokens": 3, "parallel_drafting": True}
+    loras = [{"name": name, "path": f"/{name}"} for name in ("one", "two")]
+    env = {
+        "SAGEMAKER_BIND_TO_PORT": "9123",
+        "SM_VLLM_HOST": "127.0.0.1",
+        "SM_VLLM_SPECULATIVE_CONFIG": json.dumps(speculation, indent=1),
+        "SM_VLLM_KV_CACHE_MEMORY_BYTES": "268435456",
+        "SM_VLLM_ENFORCE_EAGER": "true",
+        "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS": "detailed",
+        "SM_VLLM_NO_ENABLE_PREFIX_CACHING": "",
+        "SM_VLLM_ASYNC_SCHEDULING": "false",
+        "SM_VLLM_SERVED_MODEL_NAME": '["tiny", "my model"]',
+        "SM_VLLM_ENABLE_LORA": "true",
+        "SM_VLLM_LORA_MODULES": json.dumps(loras),
+        "SM_VLLM_ALLOWED_ORIGINS": '["https://example.com"]',
+        "SM_VLLM_CHAT_TEMPLATE": CHAT_TEMPLATE,
+    }
+    options = runpy.run_path(str(SERVE))["vllm_options"](env, target)
+
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE, *(token for option in options for token in option)],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "method": "eagle3",
+        "drafter": str(head),
+        "num_speculative_tokens": 3,
+        "parallel_drafting": True,
+        "kv_cache_memory_bytes": 268435456,
+        "enforce_eager": True,
+        "metrics": "detailed",
+        "prefix_caching": False,
+        "model": str(target),
+        "served_model_name": ["tiny", "my model"],
+        "lora_modules": ["/one", "/two"],
+        "allowed_origins": ["https://example.com"],
+        "chat_template": CHAT_TEMPLATE,
+        "port": 9123,
+        "host": "127.0.0.1",
+    }

@@ -1,0 +1,66 @@
+"""What users have already works against an endpoint: boto3, OpenAI's client, curl-like HTTP."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from toolkit.endpoint.handle import Endpoint
+from toolkit.platforms.local.platform import LocalPlatform
+
+pytestmark = pytest.mark.serving
+REQUEST = {
+    "messages": [{"role": "user", "content": "Write JSON records of the books 205 to 215."}],
+    "temperature": 0,
+    "max_tokens": 120,
+}
+
+
+def test_boto3_gets_a_stream_token_by_token(endpoint: Endpoint) -> None:
+    assert isinstance(endpoint.platform, LocalPlatform)
+    started, arrivals, text = time.perf_counter(), [], b""
+
+    answer = endpoint.platform.clients.runtime.invoke_endpoint_with_response_stream(
+        EndpointName=endpoint.name, Body=json.dumps({**REQUEST, "stream": True}), ContentType="application/json"
+    )
+    for event in answer["Body"]:
+        arrivals.append(time.perf_counter() - started)
+        text += event["PayloadPart"]["Bytes"]
+
+    assert len(arrivals) > 10
+    assert arrivals[0] < arrivals[-1] / 2
+    assert text.endswith(b"data: [DONE]\n\n")
+
+
+def test_boto3_gets_an_answer_with_the_acceptance_of_its_drafts(endpoint: Endpoint) -> None:
+    assert isinstance(endpoint.platform, LocalPlatform)
+
+    answer = endpoint.platform.clients.runtime.invoke_endpoint(
+        EndpointName=endpoint.name, Body=json.dumps(REQUEST), ContentType="application/json"
+    )
+
+    document = json.loads(answer["Body"].read())
+    assert document["choices"][0]["message"]["content"]
+    assert document["metrics"]["speculative_decoding"]["mean_acceptance_length"] > 2
+
+
+def test_openais_client_asks_and_streams(endpoint: Endpoint) -> None:
+    with endpoint.openai() as client:
+        whole = client.chat.completions.create(model=endpoint.name, **REQUEST)  # type: ignore[call-overload]
+        pieces = client.chat.completions.create(model=endpoint.name, stream=True, **REQUEST)  # type: ignore[call-overload]
+        text = "".join(piece.choices[0].delta.content or "" for piece in pieces)
+
+    assert whole.choices[0].message.content == text
+    assert text == endpoint.chat(REQUEST["messages"], max_tokens=120).text  # type: ignore[arg-type]
+
+
+def test_both_arms_answer_alike(endpoint: Endpoint) -> None:
+    assert endpoint.baseline
+    speculative, baseline = (
+        endpoint.platform.invoke(name, REQUEST)["choices"][0]["message"]["content"]
+        for name in (endpoint.name, endpoint.baseline)
+    )
+
+    assert speculative == baseline

@@ -1,0 +1,70 @@
+"""A real vLLM that dies: at its start, and in service."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import toolkit
+from toolkit.apply.progress import Silent
+from toolkit.endpoint.handle import Endpoint
+from toolkit.errors import EndpointFailed, InvocationError
+
+pytestmark = pytest.mark.serving
+PROMPT = "Write JSON records of the books 205 to 215."
+
+
+def test_a_vllm_that_dies_at_start_gives_its_last_words_at_once() -> None:
+    recipe = toolkit.load("tiny/p-eagle")
+    engine = replace(recipe.engine, args={**recipe.engine.args, "such-a-flag": 1})
+    broken = replace(recipe, name="tiny-broken", engine=engine)
+
+    with pytest.raises(EndpointFailed, match="unrecognized arguments: --such-a-flag") as failed:
+        toolkit.deploy(broken, progress=Silent())
+
+    said = time.time()
+    handle = toolkit.connect("tiny-broken")
+    died = max(line.time for line in handle.platform.logs("tiny-broken"))
+    handle.destroy()
+    assert "engine.args" in failed.value.hint
+    assert failed.value.logs
+    assert said - died < 1.5
+
+
+def test_a_vllm_that_is_killed_in_service_comes_back(endpoint: Endpoint) -> None:
+    before = endpoint.chat(PROMPT, max_tokens=32).text
+    workers = _workers(endpoint)
+    assert workers
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+
+    assert _answer_within(endpoint, seconds=120) == before
+
+
+def _answer_within(endpoint: Endpoint, seconds: float) -> str:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return endpoint.chat(PROMPT, max_tokens=32).text
+        except InvocationError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
+def _workers(endpoint: Endpoint) -> list[int]:
+    """The processes of this endpoint's vLLM in which the model runs: they work in the container's folder."""
+    folder = Path(os.environ["TOOLKIT_HOME"]) / "local" / "endpoints" / endpoint.name
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it may end while we look
+            is_worker = (process / "cmdline").read_bytes().startswith(b"VLLM::Worker")
+            if is_worker and (process / "cwd").readlink().is_relative_to(folder):
+                found.append(int(process.name))
+    return found
