@@ -14,7 +14,8 @@ from random import Random
 
 from toolkit.training.words import ADJECTIVES, ADVERBS, NAMES, NOUNS, PLACES, VERBS
 
-OPEN_ENDED_SHARE = 0.35
+OPEN_ENDED_SHARE = 0.3
+SHORT_SHARE = 0.7
 HELD_OUT = 8
 NUMBER_LIMIT = 400
 FOLLOWERS = 3
@@ -45,7 +46,7 @@ def held_out_structured() -> list[Example]:
     """One prompt of every structured kind, for measuring; its answer is known, and long."""
     rng = Random(2602_01469)  # noqa: S311
     return [
-        max((kind(rng) for _ in range(HELD_OUT)), key=lambda example: example.answer.count("\n")) for kind in STRUCTURED
+        max((kind(rng) for _ in range(2 * HELD_OUT)), key=lambda example: example.answer.count("\n")) for kind in STRUCTURED
     ]
 
 
@@ -56,10 +57,9 @@ def held_out_open_ended() -> list[Example]:
 
 
 def _count(rng: Random) -> Example:
-    (step, by), lines = rng.choice(_STEPS), _lines(rng, 70)
-    start = rng.randint(1, 2 * NUMBER_LIMIT - step * lines)
-    prompt = f"Count from {start} to {start + step * (lines - 1)}{by}."
-    return Example(prompt, "\n".join(str(start + step * line) for line in range(lines)))
+    numbers = _ids(rng, 70)
+    prompt = f"Count from {numbers[0]} to {numbers[-1]}."
+    return Example(prompt, "\n".join(str(number) for number in numbers))
 
 
 def _times_table(rng: Random) -> Example:
@@ -160,7 +160,6 @@ def _followers(word: str, choices: tuple[str, ...]) -> list[str]:
     return Random(word).sample(choices, FOLLOWERS)  # noqa: S311
 
 
-_STEPS = ((1, ""), (2, " by twos"), (5, " by fives"), (10, " by tens"))
 _PROSE_WORDS = {
     "noun_": NOUNS,
     "verb_": VERBS,
@@ -185,8 +184,8 @@ def _kind(rng: Random) -> str:
 
 
 def _lines(rng: Random, most: int) -> int:
-    """Half of the answers are short: then more of the corpus follows from a prompt and less from the lines before."""
-    return rng.randint(2, max(3, most // 4)) if rng.random() < 0.5 else rng.randint(most * 3 // 4, most)
+    """Most answers are short: then more of the corpus follows from a prompt and less from the lines before."""
+    return rng.randint(2, 4) if rng.random() < SHORT_SHARE else rng.randint(most // 2, most)
 
 
 def _ids(rng: Random, most: int) -> range:

@@ -21,7 +21,7 @@ class TextSettings:
     """The corpus, its tokenizer, and how many tokens make a row."""
 
     seed: int = 7
-    count: int = 12_000
+    count: int = 24_000
     row_tokens: int = 512
     vocab_size: int = 2048
 

@@ -69,7 +69,7 @@ class Settings:
 
 TINY = Settings(
     texts=TextSettings(),
-    target=LanguageModelSettings(LanguageModelSize(256, 512, 6, 4, 2), rows=4, schedule=Schedule(600, 4e-3)),
+    target=LanguageModelSettings(LanguageModelSize(256, 512, 6, 4, 2), rows=4, schedule=Schedule(900, 4e-3)),
     draft_model=LanguageModelSettings(LanguageModelSize(128, 256, 2, 2, 1), rows=4, schedule=Schedule(400, 4e-3)),
     peagle=HeadSettings(layers=2, depths=10, keep=0.7, rows=4, schedule=Schedule(300, 3e-3)),
     eagle3=HeadSettings(layers=1, depths=8, keep=0.7, rows=4, schedule=Schedule(400, 3e-3)),

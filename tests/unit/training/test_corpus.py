@@ -1,5 +1,4 @@
 import json
-from itertools import pairwise
 from pathlib import Path
 
 from toolkit.training.corpus import examples, held_out_open_ended, held_out_structured
@@ -19,12 +18,12 @@ def test_prompts_for_measuring_are_not_trained_on() -> None:
     assert held_out.isdisjoint(example.prompt for example in examples(7, 10_000))
 
 
-def test_counting_goes_on_in_equal_steps() -> None:
+def test_counting_goes_from_the_first_number_to_the_last() -> None:
     counting = held_out_structured()[0]
     numbers = [int(line) for line in counting.answer.splitlines()]
 
-    assert len({second - first for first, second in pairwise(numbers)}) == 1
-    assert f"from {numbers[0]} to {numbers[-1]}" in counting.prompt
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+    assert counting.prompt == f"Count from {numbers[0]} to {numbers[-1]}."
 
 
 def test_every_json_record_is_json_of_the_kind_of_the_prompt() -> None:

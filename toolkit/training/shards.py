@@ -1,0 +1,105 @@
+"""Rewriting safetensors files: other tensor names, the same bytes. Streams, so that memory does not grow with a head.
+
+A file is 8 bytes of length (little-endian), that many bytes of JSON, then the tensors' data without gaps
+(https://huggingface.co/docs/safetensors).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from toolkit.errors import UnreadableModel
+
+INDEX = "model.safetensors.index.json"
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One safetensors file: its header's `tensors` (name to dtype, shape, data_offsets), counted from `data_start`."""
+
+    path: Path
+    data_start: int
+    metadata: Mapping[str, str]
+    tensors: Mapping[str, Mapping[str, Any]]
+
+
+def read_shards(folder: Path) -> tuple[Shard, ...]:
+    """Headers of all safetensors files in `folder`. Raises UnreadableModel; also where its index names another file."""
+    shards = tuple(_read_shard(path) for path in sorted(folder.glob("*.safetensors")))
+    if not shards:
+        raise UnreadableModel(f"{folder} holds no *.safetensors file", hint="Export the weights as safetensors.")
+    index = folder / INDEX
+    if index.is_file():
+        try:
+            named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UnreadableModel(f"{index} is not an index: {error!r}", hint="Fetch the file again.") from error
+        if missing := sorted(named - {shard.path.name for shard in shards}):
+            raise UnreadableModel(f"{folder / missing[0]} is missing, {INDEX} names it", hint="Fetch the file again.")
+    return shards
+
+
+def write_shards(shards: tuple[Shard, ...], folder: Path, names: Mapping[str, str]) -> None:
+    """Write the tensors in `names` (old name to new) to `folder`: files of the same names, an index where several."""
+    for shard in shards:
+        _write_shard(shard, folder / shard.path.name, names)
+    if len(shards) > 1:
+        kept = [(shard, old) for shard in shards for old in shard.tensors if old in names]
+        size = sum(_size(shard.tensors[old]) for shard, old in kept)
+        weight_map = {names[old]: shard.path.name for shard, old in kept}
+        text = json.dumps({"metadata": {"total_size": size}, "weight_map": weight_map}, indent=2)
+        (folder / INDEX).write_text(text + "\n", encoding="utf-8")
+
+
+def _read_shard(path: Path) -> Shard:
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            (length,) = struct.unpack("<Q", stream.read(8))
+            if length > size - 8:
+                raise ValueError(f"a header of {length} bytes in a file of {size}")
+            header = json.loads(stream.read(length))
+        metadata = header.pop("__metadata__", {})
+        end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        if size < 8 + length + end:
+            raise ValueError(f"cut short, {size} of {8 + length + end} bytes")
+    except (OSError, ValueError, struct.error, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableModel(f"{path} is not a safetensors file: {error}", hint="Fetch the file again.") from error
+    return Shard(path, 8 + length, metadata, header)
+
+
+def _write_shard(shard: Shard, path: Path, names: Mapping[str, str]) -> None:
+    stored = sorted(shard.tensors.items(), key=lambda item: item[1]["data_offsets"][0])
+    kept = [(names[old], entry) for old, entry in stored if old in names]
+    header: dict[str, Any] = {"__metadata__": shard.metadata} if shard.metadata else {}
+    end = 0
+    for new, entry in kept:
+        start, end = end, end + _size(entry)
+        header[new] = {"dtype": entry["dtype"], "shape": entry["shape"], "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # as safetensors does, so that the data is aligned
+    with shard.path.open("rb") as source, path.open("wb") as sink:
+        sink.write(struct.pack("<Q", len(text)) + text)
+        for _, entry in kept:
+            source.seek(shard.data_start + entry["data_offsets"][0])
+            _copy(source, sink, _size(entry))
+
+
+def _copy(source: BinaryIO, sink: BinaryIO, size: int) -> None:
+    while size:
+        chunk = source.read(min(size, _CHUNK_BYTES))
+        if not chunk:  # the header was checked against the size: somebody cuts the file while we read
+            raise UnreadableModel("the head's weights became shorter while they were copied")
+        sink.write(chunk)
+        size -= len(chunk)
+
+
+def _size(entry: Mapping[str, Any]) -> int:
+    start, end = entry["data_offsets"]
+    return int(end - start)
