@@ -14,7 +14,7 @@ Severity = Literal["error", "warning", "info"]
 class Finding:
     """One thing a check has to say.
 
-    `code` is stable and documented in `checks/README.md`, `path` is the recipe key in dots (empty: the whole recipe),
+    `code` is stable and documented (`toolkit check --explain CODE`), `path` is the recipe key in dots (empty: the whole recipe),
     `line` counts from 1 (None when neither the key nor one above it is in the file), `hint` is the edit to make.
     """
 
@@ -26,11 +26,12 @@ class Finding:
     severity: Severity = "error"
 
     def line_for(self, recipe: str) -> str:
-        """The finding as one paragraph: `recipe.yaml:14 key: message. hint`."""
+        """The finding as one paragraph: `recipe.yaml:14 key: message [code]`, and the hint below."""
         where = f"{recipe}:{self.line}" if self.line else recipe
         key = f" {self.path}:" if self.path else ""
         hint = f"\n    {self.hint}" if self.hint else ""
-        return f"{where}{key} {self.message} [{self.code}]{hint}"
+        severity = "" if self.severity == "error" else f"{self.severity}: "
+        return f"{where}{key} {severity}{self.message} [{self.code}]{hint}"
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Report:
         return self.ok
 
     def __repr__(self) -> str:
-        lines = [f"{finding.severity}: {finding.line_for(self.recipe)}" for finding in self.findings]
+        lines = [finding.line_for(self.recipe) for finding in self.findings]
         return "\n".join([f"<Report {self.recipe}: {'ok' if self.ok else f'{len(self.errors)} errors'}>", *lines])
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""Will this version of the engine take these settings?"""
+"""Will this version of the engine take these settings, and this target?"""
 
 from __future__ import annotations
 
@@ -12,36 +12,68 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.resolve import Recipe
 
 _FLAG_VARIABLE = "SM_VLLM_"
+_RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
+_HEAD_METHODS = ("p-eagle", "eagle3", "dflash")
+# vLLM warns below it (config/vllm.py): prompts are then read in small pieces.
+_SLOW_PREFILL_TOKENS = 8192
+_BUDGET = "engine.max_num_batched_tokens"
 
 
 def check_engine(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on the engine's version, flags and token budget."""
+    """Findings on the engine's version, flags, runner and token budget."""
     yield from _version(recipe)
     yield from _flags(recipe)
-    yield from _token_budget(recipe)
+    yield from _speculation_flags(recipe)
+    yield from _runner(recipe)
+    yield from _schedule(recipe)
+    if lookup.subtracts_draft_slots(recipe.engine.name, recipe.engine.version):
+        yield from _subtracted_budget(recipe)
+    else:
+        yield from _token_budget(recipe)
 
 
 def check_target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """Findings on what the engine would make of the target."""
     wanted, limit = recipe.engine.max_model_len, target.text_config.get("max_position_embeddings")
-    if wanted and limit and wanted > limit:
+    if wanted and isinstance(limit, int) and wanted > limit:
         message = f"{wanted} tokens are more than the target's {limit} positions"
         hint = f"Set it to {limit} or less."
         yield Finding("engine.max-model-len", message, "engine.max_model_len", hint=hint)
-    templated = target.tokenizer is None or target.tokenizer.has_chat_template or "chat-template" in recipe.engine.args
-    if not templated:
+    tokenizer = target.tokenizer
+    if tokenizer and not tokenizer.chat_template_sha256 and "chat-template" not in recipe.engine.args:
         message = "the target's tokenizer has no chat template: vLLM refuses every chat request"
         hint = "Add chat_template.jinja to the folder; an instruction-tuned target has one."
         yield Finding("engine.chat-template", message, "target.model", hint=hint, severity="warning")
+    yield from _target_architecture(recipe, target)
+
+
+def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    engine, architectures = recipe.engine, target.config.get("architectures")
+    if recipe.method not in _HEAD_METHODS or not isinstance(architectures, list) or not architectures:
+        return
+    named = str(architectures[0])
+    if lookup.supports_eagle3(engine.name, engine.version, named) is False:
+        message = f"{engine.name} {engine.version} cannot give the hidden states of a `{named}` to a head"
+        hint = "Take a newer engine, or `method: draft-model`."
+        yield Finding("engine.target-architecture", message, "target.model", hint=hint)
+    since = lookup.engine(engine.name).multimodal_parallel_since
+    parallel = lookup.engine(engine.name).methods[recipe.method].parallel_drafting
+    if parallel and "vision_config" in target.config and _older(recipe, since):
+        message = f"{engine.name} {engine.version} drafts in parallel for text-only targets"
+        yield Finding("engine.multimodal", message, "engine.version", hint=f"Set `version: {since}` or newer.")
 
 
 def _version(recipe: Recipe) -> Iterator[Finding]:
     if recipe.speculation is None:
         return
     method = lookup.engine(recipe.engine.name).methods[recipe.speculation.method]
-    if lookup.version_key(recipe.engine.version) < lookup.version_key(method.since):
+    listed = lookup.head(recipe.speculation.drafter.written)
+    if _older(recipe, method.since):
         message = f"method `{recipe.speculation.method}` needs {recipe.engine.name} {method.since} or newer"
         yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {method.since}` or newer.")
+    elif listed and listed.min_engine and _older(recipe, listed.min_engine):
+        message = f"{listed.repo} needs {recipe.engine.name} {listed.min_engine} or newer"
+        yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {listed.min_engine}` or newer.")
 
 
 def _flags(recipe: Recipe) -> Iterator[Finding]:
@@ -51,13 +83,78 @@ def _flags(recipe: Recipe) -> Iterator[Finding]:
             message, hint = f"`{variable}` is the engine's flag `{flag}`", f"Write `{flag}` in engine.args."
             yield Finding("engine.own-flag", message, f"engine.env.{variable}", hint=hint)
     for flag in recipe.engine.args:
+        path = f"engine.args.{flag}"
         if flag in OWN_FLAGS:
             hint = f"Remove it, and set {OWN_FLAGS[flag]}."
-            yield Finding("engine.own-flag", f"`{flag}` is set by the toolkit", f"engine.args.{flag}", hint=hint)
+            yield Finding("engine.own-flag", f"`{flag}` is set by the toolkit", path, hint=hint)
         elif near := difflib.get_close_matches(flag, OWN_FLAGS, n=1, cutoff=0.9):
             message = f"`{flag}` looks like `{near[0]}`, which the toolkit sets"
             hint = f"If you mean that, remove it and set {OWN_FLAGS[near[0]]}."
-            yield Finding("engine.own-flag", message, f"engine.args.{flag}", hint=hint, severity="warning")
+            yield Finding("engine.own-flag", message, path, hint=hint, severity="warning")
+        else:
+            yield from _unknown_flag(recipe, flag)
+
+
+def _unknown_flag(recipe: Recipe, flag: str) -> Iterator[Finding]:
+    name, version = recipe.engine.name, recipe.engine.version
+    if lookup.flag_known(name, version, flag) is not False:
+        return
+    near = difflib.get_close_matches(flag, lookup.flags(name, version), n=1)
+    hint = f"Did you mean `{near[0]}`?" if near else f"See the flags of {name} {version}: vllm serve --help=all"
+    yield Finding("engine.unknown-flag", f"{name} {version} has no flag `--{flag}`", f"engine.args.{flag}", hint=hint)
+
+
+def _speculation_flags(recipe: Recipe) -> Iterator[Finding]:
+    """Flags that vLLM refuses, or leaves without effect, together with speculation (config/vllm.py)."""
+    if recipe.speculation is None:
+        return
+    args = recipe.engine.args
+    if args.get("enable-lora"):
+        message = "adapters change the target, the drafter knows nothing of them: acceptance falls"
+        hint = "Serve fine-tunes without speculation, or measure with `toolkit prove`."
+        yield Finding("engine.lora", message, "engine.args.enable-lora", hint=hint, severity="warning")
+    if args.get("kv-sharing-fast-prefill"):
+        message = "fast prefill with shared KV layers does not go with speculation"
+        path = "engine.args.kv-sharing-fast-prefill"
+        yield Finding("engine.fast-prefill", message, path, hint="Remove the flag.")
+
+
+def _runner(recipe: Recipe) -> Iterator[Finding]:
+    facts = lookup.engine(recipe.engine.name)
+    parallel = recipe.speculation and facts.methods[recipe.method].parallel_drafting
+    if parallel and recipe.engine.env.get(_RUNNER_VARIABLE, "0") not in ("0", "false", "False"):
+        message = f"method `{recipe.method}` runs on the {facts.parallel_drafting_runner} model runner only"
+        path = f"engine.env.{_RUNNER_VARIABLE}"
+        yield Finding("engine.runner", message, path, hint="Remove it: the toolkit sets it to 0.")
+
+
+def _schedule(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.speculation is None or not recipe.speculation.schedule:
+        return
+    path = "speculation.num_speculative_tokens_per_batch_size"
+    since = lookup.engine(recipe.engine.name).batch_size_schedule_since
+    if _older(recipe, since):
+        message = f"{recipe.engine.name} knows a K per batch size from {since} on"
+        yield Finding("engine.schedule", message, path, hint=f"Set `version: {since}` or newer.")
+    if recipe.engine.args.get("data-parallel-size", 1) != 1:
+        message = "the schedule has no effect with data parallelism"
+        yield Finding("engine.schedule", message, path, hint="Remove one of the two.", severity="warning")
+
+
+def _subtracted_budget(recipe: Recipe) -> Iterator[Finding]:
+    """Versions that take the slots of `max_num_seqs` requests off the budget of every step, whoever is scheduled."""
+    engine, slots = recipe.engine, draft_slots(recipe)
+    left = engine.max_num_batched_tokens - slots * engine.max_num_seqs
+    hint = f"Set it to {slots * engine.max_num_seqs + _SLOW_PREFILL_TOKENS} or more, or lower engine.max_num_seqs."
+    taken = f"{engine.max_num_seqs} requests x {slots} draft slots"
+    if left < max(1, engine.max_num_seqs) and slots:
+        message = f"{taken} leave {left} of {engine.max_num_batched_tokens} tokens a step"
+        yield Finding("engine.token-budget", message, _BUDGET, hint=hint)
+    elif left < _SLOW_PREFILL_TOKENS and slots and recipe.platform != "local":
+        message = f"{taken} leave {left} tokens a step: prompts are read in small pieces, the first token comes late"
+        yield Finding("engine.token-budget", message, _BUDGET, hint=hint, severity="warning")
+    elif engine.max_num_batched_tokens < engine.max_num_seqs:
+        yield from _token_budget(recipe)
 
 
 def _token_budget(recipe: Recipe) -> Iterator[Finding]:
@@ -65,13 +162,17 @@ def _token_budget(recipe: Recipe) -> Iterator[Finding]:
     drafted = recipe.speculation.num_speculative_tokens if recipe.speculation else 0
     least = max(engine.max_num_seqs, slots + 1)
     enough = engine.max_num_seqs * (1 + drafted + slots)
-    path, hint = "engine.max_num_batched_tokens", f"Set it to {enough} or more, or lower engine.max_num_seqs."
+    hint = f"Set it to {enough} or more, or lower engine.max_num_seqs."
     if engine.max_num_batched_tokens < least:
         message = f"{engine.max_num_batched_tokens} tokens a step are too few, {least} is the least"
-        yield Finding("engine.token-budget", message, path, hint=hint)
+        yield Finding("engine.token-budget", message, _BUDGET, hint=hint)
     elif engine.max_num_batched_tokens < enough:
         message = (
             f"{engine.max_num_seqs} requests can take {enough} tokens a step, each with {drafted} draft tokens "
             f"and {slots} slots to make the next: with {engine.max_num_batched_tokens} some of them wait"
         )
-        yield Finding("engine.token-budget", message, path, hint=hint, severity="warning")
+        yield Finding("engine.token-budget", message, _BUDGET, hint=hint, severity="warning")
+
+
+def _older(recipe: Recipe, version: str) -> bool:
+    return lookup.version_key(recipe.engine.version) < lookup.version_key(version)

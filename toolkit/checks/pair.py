@@ -1,111 +1,78 @@
-"""Does the drafter fit the target? What would otherwise fail half an hour later, or never get a token accepted.
+"""Does the drafter belong to the target? What would otherwise fail half an hour later, or never get a token accepted.
 
-Formats and messages: vLLM 0.33.0, model_executor/models/llama_eagle3.py and v1/spec_decode/llm_base_proposer.py.
+Formats and messages: vLLM 0.33.0, config/speculative.py and v1/spec_decode/llm_base_proposer.py. Of facts that are
+curated from what was published, what is missing is not held against a model.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
+from toolkit.checks.head import check_head
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe, Speculation
+from toolkit.recipe.resolve import Engine, Recipe
 
 _HEAD_METHODS = ("p-eagle", "eagle3")
-_PARALLEL_METHODS = ("p-eagle", "pard")
-_DEFAULT_AUX_LAYERS = 3
-_AUX_LAYERS = "auxiliary layers x hidden size of the target"
+_MASK_METHODS = ("p-eagle", "pard", "dflash")
 _DRAFTER = "speculation.model"
 _K = "speculation.num_speculative_tokens"
+# The same model in other precisions has the same hidden states, but for rounding.
+_PRECISION = re.compile(r"-(fp8|fp8-block|nvfp4|mxfp4|awq|gptq|int4|int8|bf16)$")
 
 
 def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on the pair; nothing for a baseline."""
     if recipe.speculation is None or models.drafter is None:
         return
-    if recipe.speculation.method in _HEAD_METHODS:
-        yield from _head(recipe.speculation, models.target, models.drafter)
-    else:
-        yield from _draft_model(models.target, models.drafter)
-    if recipe.speculation.method in _PARALLEL_METHODS:
-        yield from _mask_token(models.drafter, lookup.engine(recipe.engine.name).mask_token_keys)
-
-
-def _head(speculation: Speculation, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
-    if prefixed := [name for name in head.tensors if name.startswith("model.")]:
-        message = f"{len(prefixed)} tensors start with `model.` (`{prefixed[0]}`); vLLM adds that itself and finds none"
-        yield Finding("pair.tensor-prefix", message, _DRAFTER, hint="Rename them: drop the leading `model.`.")
-        return
-    yield from _head_hidden_size(target, head)
-    yield from _head_vocabulary(target, head)
-    if speculation.method == "p-eagle":
-        yield from _mask_hidden(target, head)
-        yield from _trained_depth(speculation.num_speculative_tokens, head)
-
-
-def _head_hidden_size(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
-    expected = head.text_config.get("target_hidden_size") or head.hidden_size
-    if expected != target.hidden_size:
-        message = f"the head was made for a target with hidden size {expected}, this target has {target.hidden_size}"
-        yield Finding("pair.hidden-size", message, _DRAFTER, hint="Use the head of this target, or its target.")
-        return
-    fc, width = head.tensors.get("fc.weight"), _fc_width(target, head)
-    if fc is None or fc.shape[-1:] != (width,):
-        found = "is missing" if fc is None else f"is {fc}"
-        message = f"tensor `fc.weight` {found}; it must take {width} values ({_AUX_LAYERS})"
-        yield Finding("pair.fc-width", message, _DRAFTER, hint="The file is not an EAGLE-3 style head of this target.")
-
-
-def _head_vocabulary(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
-    if head.vocab_size != target.vocab_size:
-        message = f"the head's vocabulary has {head.vocab_size} tokens, the target's {target.vocab_size}"
-        yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a head that was trained for this target.")
-        return
-    drafted = head.text_config.get("draft_vocab_size") or head.vocab_size
-    lm_head = head.tensors.get("lm_head.weight")
-    if lm_head is not None and lm_head.shape[:1] != (drafted,):
-        message = f"`lm_head.weight` is {lm_head}, but config.json says that the head drafts from {drafted} tokens"
-        hint = "Set `draft_vocab_size` in the head's config.json."
-        yield Finding("pair.draft-vocab-size", message, _DRAFTER, hint=hint)
-    if drafted != target.vocab_size and "d2t" not in head.tensors:
-        message = f"the head drafts from {drafted} of {target.vocab_size} tokens but has no `d2t` to map them back"
-        yield Finding("pair.d2t", message, _DRAFTER, hint="Export the head together with its `d2t`.")
-
-
-def _mask_hidden(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
-    mask_hidden, width = head.tensors.get("mask_hidden"), _fc_width(target, head)
-    if mask_hidden is None:
-        message = "the head has no `mask_hidden` tensor: it cannot draft in parallel"
-        yield Finding("pair.mask-hidden", message, _DRAFTER, hint="Use a P-EAGLE head, or set `method: eagle3`.")
-    elif mask_hidden.numel != width:
-        message = f"`mask_hidden` has {mask_hidden.numel} values, {width} are needed ({_AUX_LAYERS})"
-        yield Finding("pair.mask-hidden", message, _DRAFTER, hint="Use a head that was trained for this target.")
-
-
-def _trained_depth(tokens: int, head: ModelFacts) -> Iterator[Finding]:
-    depth = head.config.get("num_depths")
-    if depth is not None and tokens > depth:
-        message = f"K={tokens} is deeper than the head was trained for ({depth}): later tokens will be refused"
-        yield Finding("pair.trained-depth", message, _K, hint=f"Use {depth} or less.", severity="warning")
-
-
-def _draft_model(target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
-    if drafter.vocab_size != target.vocab_size:
+    method, target, drafter = recipe.speculation.method, models.target, models.drafter
+    if method in _HEAD_METHODS:
+        yield from check_head(recipe, target, drafter)
+    elif drafter.vocab_size != target.vocab_size:
         message = f"the draft model's vocabulary has {drafter.vocab_size} tokens, the target's {target.vocab_size}"
         yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a draft model of the same family.")
-    elif target.tokenizer and drafter.tokenizer and not target.tokenizer.agrees_with(drafter.tokenizer):
+    else:
+        yield from _tokenizers(target, drafter)
+    if method in _MASK_METHODS:
+        yield from _mask_token(recipe.engine, drafter)
+    yield from _trained_for(recipe, models)
+    yield from _depth(recipe, drafter)
+    yield from _precision(recipe, drafter)
+
+
+def _tokenizers(target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
+    ours, theirs = target.tokenizer, drafter.tokenizer
+    if ours is None or theirs is None:
+        return
+    if not ours.agrees_with(theirs):
         message = "the two tokenizers give the same text different token ids: hardly a draft would be accepted"
         yield Finding("pair.tokenizer", message, _DRAFTER, hint="Use a draft model with the target's tokenizer.")
+    elif differing := sorted(ours.special_tokens.items() ^ theirs.special_tokens.items()):
+        names = ", ".join(sorted({f"`{name}`" for name, _ in differing})[:3])
+        message = f"{names} are special tokens of one of the two only"
+        hint = "Drafts may differ where such tokens stand; compare the models' families."
+        yield Finding("pair.special-tokens", message, _DRAFTER, hint=hint, severity="info")
+    if ours.chat_template_sha256 and theirs.chat_template_sha256 not in (None, ours.chat_template_sha256):
+        message = "the two models were trained with different chat templates; requests are put in the target's"
+        hint = "Measure the acceptance length before you rely on this pair."
+        yield Finding("pair.chat-template", message, _DRAFTER, hint=hint, severity="info")
 
 
-def _mask_token(drafter: ModelFacts, keys: tuple[str, ...]) -> Iterator[Finding]:
+def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:
+    keys = lookup.mask_token_keys(engine.name, engine.version)
+    if "speculators_config" in drafter.config:
+        keys = ("mask_token_id", *keys)  # vLLM hands it on as `pard_token` (configs/speculators/algos.py)
     found = {key: token for key in keys if (token := _dotted(drafter.config, key)) is not None}
     if not found:
+        if drafter.partial:
+            return
         message = "the drafter's config.json names no mask token, without which it cannot draft in parallel"
-        hint = f"Add one of {', '.join(f'`{key}`' for key in keys[1:])}: the id that the drafter was trained with."
+        # These two are read by every version.
+        hint = "Add `pard_token` and `ptd_token_id`: the id that the drafter was trained with."
         yield Finding("pair.mask-token", message, _DRAFTER, hint=hint)
         return
     key, token = next(iter(found.items()))
@@ -114,12 +81,49 @@ def _mask_token(drafter: ModelFacts, keys: tuple[str, ...]) -> Iterator[Finding]
         yield Finding("pair.mask-token", message, _DRAFTER, hint="Correct it in the drafter's config.json.")
 
 
-def _fc_width(target: ModelFacts, head: ModelFacts) -> int:
-    """Values that the head reads of the target: vLLM takes three layers unless the head's config says otherwise."""
-    nested = head.config.get("eagle_config") or {}
-    layers = nested.get("eagle_aux_hidden_state_layer_ids")
-    count = head.config.get("num_aux_hidden_states") or (len(layers) if layers else _DEFAULT_AUX_LAYERS)
-    return int(count) * target.hidden_size
+def _trained_for(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """Heads read hidden states, so they belong to one target; draft models only share its tokens."""
+    assert recipe.speculation
+    assert models.drafter
+    listed = lookup.head(models.drafter.model)
+    verifier = ((models.drafter.config.get("speculators_config") or {}).get("verifier") or {}).get("name_or_path")
+    trained_for = (listed.target if listed and listed.method != "draft-model" else None) or verifier
+    if trained_for and recipe.target.kind == "hub" and _same_model(trained_for) != _same_model(models.target.model):
+        message = f"this drafter was trained for {trained_for}, not for {models.target.model}"
+        hint = "On a fine-tune of its target expect fewer accepted drafts, on another model none. Measure it."
+        yield Finding("pair.other-target", message, _DRAFTER, hint=hint, severity="warning")
+    if listed is None or recipe.engine.max_model_len is None:
+        return
+    length, path = recipe.engine.max_model_len, "engine.max_model_len"
+    if listed.context == "short" and listed.recommended_max_context and length > 4 * listed.recommended_max_context:
+        message = f"requests of up to {length} tokens; this head is meant for less than {listed.recommended_max_context}"
+        hint = "Long prompts lose acceptance; there may be a long-context sibling of the head."
+        yield Finding("pair.context", message, path, hint=hint, severity="warning")
+    if listed.context == "long" and listed.min_context and length < listed.min_context:
+        message = f"a head for prompts beyond {listed.min_context} tokens, and requests of at most {length}"
+        yield Finding(
+            "pair.context", message, path, hint="Its sibling for short context accepts more.", severity="warning"
+        )
+
+
+def _depth(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
+    assert recipe.speculation
+    listed, tokens = lookup.head(drafter.model), recipe.speculation.num_speculative_tokens
+    depth = drafter.config.get("num_depths") or (listed.trained_depth if listed else None)
+    if isinstance(depth, int) and recipe.speculation.method in _MASK_METHODS and tokens > depth:
+        message = f"K={tokens} is deeper than the drafter was trained for ({depth}): later tokens will be refused"
+        yield Finding("pair.trained-depth", message, _K, hint=f"Use {depth} or less.", severity="warning")
+
+
+def _precision(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
+    stored = drafter.text_config.get("dtype") or drafter.text_config.get("torch_dtype")
+    if recipe.engine.args.get("dtype") in ("half", "float16") and stored == "bfloat16":
+        message = "the drafter is stored in bfloat16 and would be served in float16, whose range is smaller"
+        yield Finding("pair.dtype", message, "engine.args.dtype", hint="Use `dtype: bfloat16`.", severity="warning")
+
+
+def _same_model(model: str) -> str:
+    return _PRECISION.sub("", model.lower())
 
 
 def _dotted(config: Mapping[str, Any], key: str) -> int | None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from toolkit.checks.container import check_container
 from toolkit.checks.engine import check_engine, check_target
+from toolkit.checks.memory import check_memory
 from toolkit.checks.pair import check_pair
+from toolkit.checks.quality import check_quality
+from toolkit.checks.sagemaker import check_sagemaker
 from toolkit.checks.workloads import check_workloads
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding, Report
-from toolkit.recipe.facts import read_folder
+from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.load import nearest_line
 from toolkit.recipe.lock import Lock, lock_path, read_lock
+from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.source import ModelSource
 
 
 def check(recipe: str | os.PathLike[str] | Recipe) -> Report:
@@ -41,34 +45,68 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
     yield from check_container(recipe)
     yield from check_workloads(recipe)
     yield from check_engine(recipe)
-    folders, facts = _model_folders(recipe), []
-    for key, folder in folders.items():
-        try:
-            facts.append(read_folder(folder))
-        except UnreadableModel as error:
-            yield Finding("model.unreadable", error.message, key, hint=error.hint or "Correct the folder.")
-    if len(facts) == len(folders):
-        models = Lock(*facts)
+    models, findings = _models(recipe)
+    yield from findings
+    yield from check_sagemaker(recipe, models)
+    if models:
         yield from check_target(recipe, models.target)
         yield from check_pair(recipe, models)
-        yield from _check_lock(recipe, models)
+        yield from check_quality(recipe, models.target)
+        yield from check_memory(recipe, models)
 
 
-def _model_folders(recipe: Recipe) -> dict[str, Path]:
-    drafter = {"speculation.model": recipe.speculation.drafter} if recipe.speculation else {}
-    return {"target.model": recipe.target, **drafter}
-
-
-def _check_lock(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    hint = f"Run: toolkit lock {recipe.path}"
+def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
+    """Facts of the recipe's models, None when one of them is not known; and what there is to say of them."""
+    findings = []
+    locked = None
     try:
         locked = read_lock(lock_path(recipe))
     except ToolkitError as error:
-        yield Finding("lock.unreadable", error.message, hint=hint, severity="warning")
-        return
-    if locked and (locked.target, locked.drafter if models.drafter else None) != (models.target, models.drafter):
-        message = "the models differ from what the lock file says of them"
-        yield Finding("lock.stale", message, "target.model", hint=hint, severity="warning")
+        findings.append(
+            Finding("lock.unreadable", error.message, "target.model", hint=_relock(recipe), severity="warning")
+        )
+    target, more = _model(recipe, "target.model", recipe.target, locked.target if locked else None)
+    findings += more
+    if recipe.speculation is None:
+        return (Lock(target) if target else None), findings
+    in_lock = locked.drafter if locked else None
+    drafter, more = _model(recipe, "speculation.model", recipe.speculation.drafter, in_lock)
+    findings += more
+    return (Lock(target, drafter) if target and drafter else None), findings
+
+
+def _model(
+    recipe: Recipe, key: str, source: ModelSource, locked: ModelFacts | None
+) -> tuple[ModelFacts | None, list[Finding]]:
+    """Facts of one model: of a folder what is in it now, of any other what the lock says."""
+    if source.folder:
+        try:
+            facts = read_folder(source.folder)
+        except UnreadableModel as error:
+            hint = error.hint or "Correct the folder."
+            return None, [Finding("model.unreadable", error.message, key, hint=hint)]
+        stale = locked is not None and locked != facts
+        message = "the model differs from what the lock file says of it"
+        found = Finding("lock.stale", message, key, hint=_relock(recipe), severity="warning")
+        return facts, [found] if stale else []
+    if locked is None:
+        message = f"there is no lock, and so nothing is known of {source}: the pair was not checked"
+        return None, [Finding("lock.missing", message, key, hint=_relock(recipe))]
+    if locked.model != source.written or (source.revision and locked.revision != source.revision):
+        of = f"{locked.model}@{locked.revision}" if locked.revision else locked.model
+        message = f"the lock file is that of {of}"
+        return None, [Finding("lock.stale", message, key, hint=_relock(recipe))]
+    return locked, [_partial(recipe, key, locked)] if locked.partial else []
+
+
+def _partial(recipe: Recipe, key: str, facts: ModelFacts) -> Finding:
+    unverified = f"; not verified: {'; '.join(facts.unverified)}" if facts.unverified else ""
+    message = f"the facts of {facts.model} were curated from what was published{unverified}"
+    return Finding("lock.partial", message, key, hint=f"With a network: toolkit lock {recipe.path}", severity="info")
+
+
+def _relock(recipe: Recipe) -> str:
+    return f"Run: toolkit lock {recipe.path}"
 
 
 def _with_line(finding: Finding, recipe: Recipe) -> Finding:

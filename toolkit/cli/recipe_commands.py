@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolkit.cli.output import answer, exit_unless, say, table
+from toolkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolkit.findings import Report
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Baseline = Annotated[bool, typer.Option("--baseline", help="Also the same endpoint without speculation.")]
 PlatformName = Annotated[str | None, typer.Option("--platform", help="Another platform than the recipe's.")]
+
+_REFRESH_SECONDS = 120.0
 
 
 def register(app: typer.Typer) -> None:
@@ -22,17 +28,29 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def check(recipe: Recipe, as_json: Json = False) -> None:
+def check(
+    recipes: Annotated[list[str] | None, typer.Argument(help="Recipe files, or names from `toolkit recipes`.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All recipes that come with the toolkit.")] = False,
+    code: Annotated[str | None, typer.Option("--explain", help="Say what the code of a finding means.")] = None,
+    as_json: Json = False,
+) -> None:
     """Find what is wrong with a recipe and its models, before it costs anything."""
+    from toolkit.checks.codes import explain
     from toolkit.checks.run import check as run_checks
+    from toolkit.recipe.load import catalogue
 
-    report = run_checks(recipe)
-    answer(
-        report.to_dict(),
-        as_json,
-        lambda: _report_text(report.recipe, [f.line_for(report.recipe) for f in report.findings]),
-    )
-    exit_unless(report.ok)
+    if code:
+        meaning = explain(code)
+        answer(meaning.to_dict(), as_json, lambda: str(meaning))
+        return
+    names = catalogue() if every else recipes or []
+    if not names:
+        raise UsageError("give a recipe, or --all", hint="See: toolkit recipes")
+    reports = [run_checks(name) for name in names]
+    ok = all(reports)
+    one = reports[0].to_dict() if len(reports) == 1 else {"ok": ok, "reports": [report.to_dict() for report in reports]}
+    answer(one, as_json, lambda: "\n".join(_report_text(report) for report in reports))
+    exit_unless(ok)
 
 
 def plan(
@@ -71,13 +89,33 @@ def recipes(as_json: Json = False) -> None:
     answer(found.to_dict(), as_json, lambda: table(("recipe", "method", "K", "description"), rows))
 
 
-def lock(recipe: Recipe, as_json: Json = False) -> None:
-    """Write the facts of both models beside the recipe, so that checks are the same everywhere."""
+def lock(
+    recipe: Annotated[str | None, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")] = None,
+    catalog: Annotated[bool, typer.Option("--catalog", help="Refresh prices and revisions of public heads.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the facts of both models beside the recipe, so that checks are the same everywhere. Never reads weights."""
+    from toolkit.platforms.model_files import open_files
     from toolkit.recipe.lock import write_lock
     from toolkit.recipe.resolve import load
 
-    path = write_lock(load(recipe))
+    if (recipe is None) != catalog:
+        raise UsageError("give a recipe, or --catalog", hint="See: toolkit recipes")
+    if recipe is None:
+        changed = _refresh_catalog()
+        answer({"changed": changed}, as_json, lambda: "\n".join(changed) or "nothing has changed")
+        return
+    path = write_lock(load(recipe), open_files)
     answer({"lock": str(path)}, as_json, lambda: f"wrote {path}")
+
+
+def _refresh_catalog() -> list[str]:
+    import httpx
+
+    from toolkit.catalog import lookup, refresh
+
+    with httpx.Client(follow_redirects=True, timeout=_REFRESH_SECONDS) as client:
+        return refresh.refresh(client, lookup.FOLDER)
 
 
 def schema() -> None:
@@ -87,5 +125,6 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=2))  # noqa: T201
 
 
-def _report_text(recipe: str, lines: list[str]) -> str:
-    return "\n".join(lines) if lines else f"{recipe}: no findings"
+def _report_text(report: Report) -> str:
+    lines = [finding.line_for(report.recipe) for finding in report.findings]
+    return "\n".join(lines) if lines else f"{report.recipe}: no findings"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import lookup
+from toolkit.errors import UsageError
 from toolkit.planning.resources import Account, Resource, digest
 from toolkit.planning.weights import manifest, manifest_digest
 from toolkit.recipe.arguments import DRAFTER_CHANNEL, environment
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.source import ModelSource
 
 ENDPOINT_TAG = "toolkit:endpoint"
 """Everything we make carries this tag; its value is the endpoint's name. What lacks it is never changed or removed."""
@@ -44,8 +45,8 @@ def role_name(endpoint: str) -> str:
 
 def _resources(recipe: Recipe, account: Account) -> list[Resource]:
     bucket = bucket_name(account)
-    folders = [recipe.target, recipe.speculation.drafter] if recipe.speculation else [recipe.target]
-    weights = [_weights(folder, bucket) for folder in folders]
+    models = [recipe.target, recipe.speculation.drafter] if recipe.speculation else [recipe.target]
+    weights = [_weights(model, bucket) for model in models]
     role = role_name(recipe.name)
     model = _model(recipe, account, role, weights)
     config = _endpoint_config(recipe, model.name)
@@ -61,7 +62,11 @@ def _resources(recipe: Recipe, account: Account) -> list[Resource]:
     ]
 
 
-def _weights(folder: Path, bucket: str) -> Resource:
+def _weights(source: ModelSource, bucket: str) -> Resource:
+    folder = source.folder
+    if folder is None:
+        hint = f"Fetch it and name the folder: hf download {source} --local-dir DIR" if source.kind == "hub" else ""
+        raise UsageError(f"{source} is in no folder: only those can be deployed so far", hint=hint)
     files = manifest(folder)
     name = f"{folder.name}-{manifest_digest(files)[:12]}"
     request = {

@@ -49,5 +49,8 @@ def account_of(name: str) -> Account:
 
 
 def _require_known(name: str) -> None:
+    if name == "sagemaker":
+        hint = "`check` and `fit` work for it; deploy with: --platform local"
+        raise UsageError("nothing can be deployed to `sagemaker` yet", hint=hint)
     if name != "local":
         raise UsageError(f"there is no platform `{name}`", hint="Use `local`.")

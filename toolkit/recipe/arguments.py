@@ -58,7 +58,7 @@ def draft_slots(recipe: Recipe) -> int:
     if speculation is None or speculation.method == "eagle3":
         return 0
     k = speculation.num_speculative_tokens
-    return {"p-eagle": k - 1, "pard": k, "draft-model": 1}[speculation.method]
+    return {"p-eagle": k - 1, "pard": k, "dflash": k, "draft-model": 1}[speculation.method]
 
 
 def _speculative_config(engine: str, speculation: Speculation) -> dict[str, Any]:
@@ -68,6 +68,8 @@ def _speculative_config(engine: str, speculation: Speculation) -> dict[str, Any]
         "model": DRAFTER_DIR,
         "num_speculative_tokens": speculation.num_speculative_tokens,
     }
+    if speculation.schedule:
+        config["num_speculative_tokens_per_batch_size"] = [list(entry) for entry in speculation.schedule]
     return {**config, "parallel_drafting": True} if method.parallel_drafting else config
 
 

@@ -12,15 +12,20 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
 from toolkit.recipe.schema import Evidence
+from toolkit.recipe.source import ModelSource, model_source
 
 
 @dataclass(frozen=True)
 class Speculation:
-    """How draft tokens are made. `num_speculative_tokens` is K, draft tokens per target step."""
+    """How draft tokens are made. `num_speculative_tokens` is K, draft tokens per target step.
+
+    `schedule` has a K by requests in a step, as (from, to, K), for those where another one is better.
+    """
 
     method: str
-    drafter: Path
+    drafter: ModelSource
     num_speculative_tokens: int
+    schedule: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Recipe:
     name: str
     description: str
     path: Path
-    target: Path
+    target: ModelSource
     speculation: Speculation | None
     engine: Engine
     platform: str
@@ -123,7 +128,9 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
     if file.speculation.model is not None:
         method = facts.methods[file.speculation.method]
         tokens = file.speculation.num_speculative_tokens or method.default_num_speculative_tokens
-        speculation = Speculation(file.speculation.method, _folder(folder, file.speculation.model), tokens)
+        drafter = model_source(file.speculation.model, folder, file.speculation.revision)
+        schedule = tuple(file.speculation.num_speculative_tokens_per_batch_size)
+        speculation = Speculation(file.speculation.method, drafter, tokens, schedule)
     engine = Engine(
         name=file.engine.name,
         version=file.engine.version,
@@ -137,7 +144,7 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         name=file.name,
         description=file.description or "",
         path=loaded.path,
-        target=_folder(folder, file.target.model),
+        target=model_source(file.target.model, folder, file.target.revision),
         speculation=speculation,
         engine=engine,
         platform=file.platform.name,

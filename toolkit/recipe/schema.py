@@ -26,8 +26,14 @@ RecipeName = Annotated[
     StrictStr, StringConstraints(pattern=r"^[a-zA-Z0-9](-?[a-zA-Z0-9])*$", min_length=1, max_length=44)
 ]
 Version = Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
+# A hub id, a folder, s3://bucket/prefix/ or jumpstart:<id>; other schemes are typing errors.
+ModelName = Annotated[StrictStr, StringConstraints(pattern=r"^(s3://[^/]+/.+|jumpstart:[a-z0-9-]+|[^:]+)$", min_length=1)]
 EngineFlag = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z][a-z0-9]*([-_][a-z0-9]+)*$")]
 EnvironmentName = Annotated[StrictStr, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+
+_MODEL = "Hugging Face id, s3://bucket/prefix/, jumpstart:<id>, or a folder relative to the recipe (`./…`)"
+_REVISION = "commit, branch or tag on the hub; default: the commit in the lock"
+BatchSizeRange = tuple[PositiveInt, PositiveInt, Annotated[StrictInt, Field(ge=0)]]
 
 
 class Section(BaseModel):
@@ -39,24 +45,29 @@ class Section(BaseModel):
 class TargetSection(Section):
     """The model whose output the user wants."""
 
-    model: NonEmptyStr = Field(description="folder of the target model, relative to the recipe")
+    model: ModelName = Field(description=_MODEL)
+    revision: NonEmptyStr | None = Field(None, description=_REVISION)
 
 
 class SpeculationSection(Section):
     """How draft tokens are made. `method: none` is the baseline."""
 
-    method: Literal["p-eagle", "eagle3", "draft-model", "pard", "none"] = Field(description="how tokens are drafted")
-    model: NonEmptyStr | None = Field(None, description="folder of the drafter, relative to the recipe")
+    method: Literal["p-eagle", "eagle3", "draft-model", "pard", "dflash", "none"] = Field(description="how tokens are drafted")
+    model: ModelName | None = Field(None, description=f"the drafter: {_MODEL}")
+    revision: NonEmptyStr | None = Field(None, description=_REVISION)
     num_speculative_tokens: PositiveInt | None = Field(
         None, description="K, draft tokens per target step; default: the method's in the catalogue"
+    )
+    num_speculative_tokens_per_batch_size: list[BatchSizeRange] = Field(
+        default_factory=list, description="[from, to, K] by requests in a step, both ends included; K may be 0"
     )
 
     @model_validator(mode="after")
     def _drafter_belongs_to_method(self) -> SpeculationSection:
-        if self.method == "none" and (self.model or self.num_speculative_tokens):
-            raise ValueError("method `none` drafts nothing: remove `model` and `num_speculative_tokens`")
+        if self.method == "none" and len(self.model_fields_set) > 1:
+            raise ValueError("method `none` drafts nothing: remove the other keys of `speculation`")
         if self.method != "none" and not self.model:
-            raise ValueError(f"method `{self.method}` needs a drafter: add `model: <folder>`")
+            raise ValueError(f"method `{self.method}` needs a drafter: add `model: <Hugging Face id or folder>`")
         return self
 
 
@@ -91,7 +102,7 @@ class EngineSection(Section):
 class PlatformSection(Section):
     """Where the endpoint runs."""
 
-    name: Literal["local"] = Field(description="`local`: AWS rehearsed on this machine")
+    name: Literal["local", "sagemaker"] = Field(description="`local`: AWS rehearsed on this machine; or `sagemaker`")
     instance_types: Annotated[list[NonEmptyStr], Field(min_length=1)] = Field(
         default=["ml.m7i.large"], description="SageMaker instance types, best first"
     )
@@ -104,9 +115,11 @@ class Evidence(Section):
     """A number that somebody measured. Never invented: `source` says who and how."""
 
     workload: NonEmptyStr
+    num_speculative_tokens: PositiveInt | None = Field(None, description="K that was measured")
+    concurrency: PositiveInt = Field(1, description="requests at a time")
     acceptance_length: Annotated[float, Field(ge=1, strict=True)] | None = None
     speedup: Annotated[float, Field(gt=0, strict=True)] | None = Field(
-        None, description="output tokens/s over the baseline's, concurrency 1"
+        None, description="output tokens/s over the baseline's"
     )
     hardware: NonEmptyStr
     engine: NonEmptyStr

@@ -92,7 +92,7 @@ def test_what_else_fits(tmp_path: Path, method: str, edit: Edit) -> None:
         ("p-eagle", tensors(mask_hidden=(1, 1, 8)), "mask-hidden", "has 8 values, 24 are needed",
          "trained for this target"),
         ("p-eagle", config(ptd_token_id=None), "mask-token", "names no mask token",
-         "Add one of `mask_token_id`, `pard_"),
+         "Add `pard_token` and"),
         ("pard", config(pard_token=None), "mask-token", "names no mask token",
          "the id that the drafter was trained with"),
         ("p-eagle", config(ptd_token_id=32), "mask-token",

@@ -10,8 +10,9 @@ import pytest
 from pairs import RECIPE, edit_config, write_pair, write_recipe
 
 import toolkit.checks
+from toolkit.checks.codes import codes, explain, table
 from toolkit.checks.run import check, require
-from toolkit.errors import RecipeError
+from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding, Report
 from toolkit.recipe import load as load_module
 from toolkit.recipe.resolve import load
@@ -20,14 +21,28 @@ ERROR = Finding("pair.mask-token", "no mask token", "speculation.model", 6, "Add
 WARNING = Finding("lock.stale", "stale", "target.model", 3, severity="warning")
 
 
-def test_the_table_lists_the_codes_that_the_source_gives() -> None:
+def test_every_code_that_the_source_gives_is_explained() -> None:
     folder = Path(toolkit.checks.__file__).parent
-    sources = [*folder.glob("*.py"), Path(load_module.__file__)]
-    text = "".join(path.read_text() for path in sources)
-    given = set(re.findall(r'"((?:recipe|model|pair|engine|container|workload|lock)\.[a-z0-9-]+)"', text))
-    listed = re.findall(r"^\| `([a-z.0-9-]+)` \| (error|warning)", (folder / "README.md").read_text(), re.MULTILINE)
-    assert {code for code, _ in listed} == given
-    assert len(listed) == len(given)
+    text = "".join(path.read_text() for path in [*folder.glob("*.py"), Path(load_module.__file__)])
+    families = "|".join(dict.fromkeys(name.split(".")[0] for name in codes()))
+    given = set(re.findall(rf'"((?:{families})\.[a-z0-9-]+)"', text))
+    assert given == set(codes())
+
+
+def test_the_table_in_the_readme_is_the_generated_one() -> None:
+    assert (Path(toolkit.checks.__file__).parent / "README.md").read_text().endswith(f"\n{table()}\n")
+
+
+def test_a_code_is_explained() -> None:
+    text = str(explain("pair.positions"))
+    assert text.startswith("pair.positions (error): the head knows fewer positions than a request may have\n")
+    assert "source: vLLM issue 48894" in text
+
+
+def test_a_mistyped_code_gets_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"Did you mean pair\.mask-token") as caught:
+        explain("pair.mask-tokn")
+    assert caught.value.message == "there is no code `pair.mask-tokn`"
 
 
 def test_a_report_is_true_when_nothing_is_an_error() -> None:
@@ -39,8 +54,8 @@ def test_a_report_is_true_when_nothing_is_an_error() -> None:
 def test_a_report_as_text() -> None:
     assert repr(Report("r.yaml", (WARNING, ERROR))) == (
         "<Report r.yaml: 1 errors>\n"
-        "warning: r.yaml:3 target.model: stale [lock.stale]\n"
-        "error: r.yaml:6 speculation.model: no mask token [pair.mask-token]\n"
+        "r.yaml:3 target.model: warning: stale [lock.stale]\n"
+        "r.yaml:6 speculation.model: no mask token [pair.mask-token]\n"
         "    Add one."
     )
 
@@ -82,7 +97,7 @@ def test_findings_stand_in_the_order_of_their_lines(tmp_path: Path) -> None:
     )
     lines = [finding.line for finding in check(recipe).findings]
     assert lines == sorted(lines, key=lambda line: line or 0)
-    assert len(lines) == 4
+    assert len(lines) == 5
 
 
 def test_require_raises_errors_and_lets_warnings_pass(tmp_path: Path) -> None:

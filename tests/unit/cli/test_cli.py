@@ -228,7 +228,7 @@ def test_ctrl_c_says_how_to_go_on(toolkit: Toolkit, monkeypatch: pytest.MonkeyPa
     [
         (["check", "tiny/p-eagle", "--jsom"], "No such option: --jsom"),
         (["chek"], "No such command 'chek'"),
-        (["check"], "Missing argument 'recipe'"),
+        (["check"], "give a recipe, or --all"),
         (["invoke", "tiny", "hi", "--max-tokens", "0"], "Invalid value for '--max-tokens'"),
         (["deploy"], "give a recipe, or a saved plan with --plan"),
         (["deploy", "tiny/p-eagle", "--plan", "plan.json"], "give a recipe, or a saved plan with --plan"),

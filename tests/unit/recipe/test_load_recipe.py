@@ -53,7 +53,7 @@ def test_a_good_file_is_read_with_the_line_of_every_key(tmp_path: Path) -> None:
         ("name: tiny", "name: x-baseline", "bad-value", 1, "name", "names that end in `-baseline`", "Name of"),
         ("a pair of a few kB", "true", "bad-value", 2, "description", "text is expected, not true", '"true"'),
         ("{model: ./target}", "org/model", "bad-value", 3, "target", 'a mapping is expected, not "org/model"', "model"),
-        ("{model: ./target}", "", "bad-value", 3, "target", "a mapping is expected, not empty", "Its keys: model."),
+        ("{model: ./target}", "", "bad-value", 3, "target", "a mapping is expected, not empty", "Its keys: model"),
         ("method: p-eagle", "method: peagle", "bad-value", 5, "speculation.method", "`peagle`",
          "Did you mean `p-eagle`?"),
         ("method: p-eagle", "method: none", "bad-value", 4, "speculation", "method `none` drafts nothing", ""),
@@ -67,7 +67,7 @@ def test_a_good_file_is_read_with_the_line_of_every_key(tmp_path: Path) -> None:
          "other flag"),
         ('OFFLINE: "1"', "OFFLINE: 1", "bad-value", 17, "engine.env.HF_HUB_OFFLINE", "text is expected, not 1", '"1"'),
         ("{name: local}", "{name: cloud}", "bad-value", 18, "platform.name", "`cloud` is not allowed",
-         "Allowed: local."),
+         "Allowed: local, sagemaker."),
         ("local}", "local, instance_types: ml.x}", "bad-value", 18, "platform.instance_types", "a list is exp", "best"),
         ("local}", "local, health_check_timeout: 5}", "bad-value", 18, "platform.health_check_timeout", "60", "60 to"),
     ],
@@ -106,7 +106,7 @@ def test_a_recipe_error_reads_like_a_compiler(tmp_path: Path) -> None:
         load_file(path)
     assert str(caught.value) == (
         f"{path}:5 speculation.method: `peagle` is not allowed [recipe.bad-value]\n"
-        "    Did you mean `p-eagle`? Allowed: p-eagle, eagle3, draft-model, pard, none."
+        "    Did you mean `p-eagle`? Allowed: p-eagle, eagle3, draft-model, pard, dflash, none."
     )
 
 

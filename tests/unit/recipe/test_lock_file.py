@@ -11,7 +11,13 @@ from toolkit.checks.run import check
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import Tensor
 from toolkit.recipe.lock import lock_path, read_lock, read_models, write_lock
+from toolkit.recipe.model_files import ModelFiles
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.source import ModelSource
+
+
+def nowhere(source: ModelSource) -> ModelFiles:
+    raise AssertionError(f"{source} is in a folder")
 
 
 @pytest.fixture
@@ -20,23 +26,23 @@ def recipe(tmp_path: Path) -> Recipe:
 
 
 def test_what_is_written_is_read_again(recipe: Recipe, tmp_path: Path) -> None:
-    path = write_lock(recipe)
+    path = write_lock(recipe, nowhere)
     assert path == tmp_path / "recipe.lock.json"
-    assert read_lock(path) == read_models(recipe)
+    assert read_lock(path) == read_models(recipe, nowhere)
 
 
 def test_a_baseline_locks_its_target_only(recipe: Recipe) -> None:
-    lock = read_lock(write_lock(recipe.baseline()))
+    lock = read_lock(write_lock(recipe.baseline(), nowhere))
     assert lock
     assert lock.drafter is None
 
 
 def test_a_lock_holds_what_the_checks_need_and_no_path_of_this_machine(recipe: Recipe, tmp_path: Path) -> None:
-    lock = read_models(recipe)
+    lock = read_models(recipe, nowhere)
     assert lock.target.tensors == {"lm_head.weight": Tensor("BF16", (VOCABULARY, HIDDEN))}
     assert lock.target.tokenizer
     assert lock.target.tokenizer.size == VOCABULARY
-    assert str(tmp_path) not in write_lock(recipe).read_text()
+    assert str(tmp_path) not in write_lock(recipe, nowhere).read_text()
 
 
 def test_there_may_be_no_lock(recipe: Recipe) -> None:
@@ -45,18 +51,18 @@ def test_there_may_be_no_lock(recipe: Recipe) -> None:
 
 
 def test_a_fresh_lock_says_nothing(recipe: Recipe) -> None:
-    write_lock(recipe)
+    write_lock(recipe, nowhere)
     assert check(recipe).findings == ()
     assert check(recipe.baseline()).findings == ()
 
 
 def test_a_stale_lock_is_a_warning(recipe: Recipe, tmp_path: Path) -> None:
-    write_lock(recipe)
+    write_lock(recipe, nowhere)
     edit_config(tmp_path / "drafter", ptd_token_id=5)
     report = check(recipe)
     assert report.ok
     (finding,) = report.findings
-    assert (finding.code, finding.severity, finding.line) == ("lock.stale", "warning", 3)
+    assert (finding.code, finding.severity, finding.line) == ("lock.stale", "warning", 6)
     assert finding.hint == f"Run: toolkit lock {recipe.path}"
 
 

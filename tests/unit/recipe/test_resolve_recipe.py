@@ -60,7 +60,7 @@ def test_paths_are_relative_to_the_recipe_not_to_where_the_command_runs(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert load("recipe.yaml").target == recipe.target == tmp_path / "target"
+    assert load("recipe.yaml").target.folder == recipe.target.folder == tmp_path / "target"
 
 
 def test_the_baseline_differs_in_name_and_speculation_only(recipe: Recipe) -> None:

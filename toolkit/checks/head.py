@@ -1,0 +1,158 @@
+"""Will vLLM load this EAGLE-3 or P-EAGLE head for this target, and find its layers?
+
+Formats and messages: vLLM 0.33.0, model_executor/models/llama_eagle3.py and transformers_utils/configs/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from toolkit.catalog import lookup
+from toolkit.findings import Finding
+from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.resolve import Engine, Recipe
+
+_DRAFTER = "speculation.model"
+_DEFAULT_AUX_LAYERS = 3
+_AUX_LAYERS = "auxiliary layers x hidden size of the target"
+
+
+def check_head(recipe: Recipe, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+    """Findings on a head; `recipe` says how it is to be used."""
+    tensors = head.tensors or {}
+    if prefixed := [name for name in tensors if name.startswith("model.")]:
+        message = f"{len(prefixed)} tensors start with `model.` (`{prefixed[0]}`); vLLM adds that itself and finds none"
+        yield Finding("pair.tensor-prefix", message, _DRAFTER, hint=_convert(head, "Rename them without it"))
+        return
+    yield from _architecture(recipe.engine, head)
+    yield from _hidden_size(target, head)
+    yield from _aux_layers(target, head)
+    yield from _vocabulary(target, head)
+    yield from _positions(recipe.engine, target, head)
+    if recipe.method == "p-eagle":
+        yield from _mask_hidden(target, head)
+
+
+def _architecture(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
+    if "speculators_config" in head.config:
+        yield from _speculators(engine, head)
+        return
+    named = (head.config.get("architectures") or [None])[0]
+    if not isinstance(named, str):
+        return
+    architecture = named if named.startswith("Eagle3") or named.endswith("Eagle3") else f"Eagle3{named}"
+    if lookup.drafter_known(engine.name, engine.version, architecture) is False:
+        message = f"{engine.name} {engine.version} has no drafter `{architecture}` (config.json names `{named}`)"
+        hint = _convert(head, "Set `architectures` to [LlamaForCausalLMEagle3]")
+        yield Finding("pair.architecture", message, _DRAFTER, hint=hint)
+
+
+def _speculators(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
+    if head.config.get("speculators_model_type") != "peagle":
+        return
+    facts = lookup.engine(engine.name)
+    qwen3 = head.text_config.get("model_type") == "qwen3"
+    since = facts.speculators_qwen3_arch_since if qwen3 else facts.speculators_peagle_since
+    if lookup.version_key(engine.version) < lookup.version_key(since):
+        message = f"{engine.name} reads P-EAGLE heads of this speculators format from {since} on"
+        yield Finding("pair.speculators-format", message, "engine.version", hint=f"Set `version: {since}` or newer.")
+
+
+def _hidden_size(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+    expected = head.config.get("target_hidden_size") or head.text_config.get("target_hidden_size") or head.hidden_size
+    if expected != target.hidden_size:
+        message = f"the head was made for a target with hidden size {expected}, this target has {target.hidden_size}"
+        yield Finding("pair.hidden-size", message, _DRAFTER, hint="Use the head of this target, or its target.")
+        return
+    if head.tensors is None:
+        return
+    fc, width = head.tensors.get("fc.weight"), _fc_width(target, head)
+    if fc is None or fc.shape[-1:] != (width,):
+        found = "is missing" if fc is None else f"is {fc}"
+        message = f"tensor `fc.weight` {found}; it must take {width} values ({_AUX_LAYERS})"
+        yield Finding("pair.fc-width", message, _DRAFTER, hint="The file is not an EAGLE-3 style head of this target.")
+
+
+def _aux_layers(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+    layers = target.text_config.get("num_hidden_layers")
+    listed = head.config.get("eagle_aux_hidden_state_layer_ids") or _eagle_config(head).get(
+        "eagle_aux_hidden_state_layer_ids"
+    )
+    if not isinstance(layers, int) or not isinstance(listed, list):
+        return
+    if outside := [layer for layer in listed if not (isinstance(layer, int) and 0 <= layer <= layers)]:
+        message = f"the head reads layer {outside[0]!r} of a target that has {layers}"
+        hint = "Correct `eagle_aux_hidden_state_layer_ids`, or use the head of this target."
+        yield Finding("pair.aux-layers", message, _DRAFTER, hint=hint)
+
+
+def _vocabulary(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+    if head.vocab_size != target.vocab_size:
+        message = f"the head's vocabulary has {head.vocab_size} tokens, the target's {target.vocab_size}"
+        yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a head that was trained for this target.")
+        return
+    if head.tensors is None:
+        return
+    drafted = head.config.get("draft_vocab_size") or head.text_config.get("draft_vocab_size") or head.vocab_size
+    lm_head = head.tensors.get("lm_head.weight")
+    if lm_head is not None and lm_head.shape[:1] != (drafted,):
+        message = f"`lm_head.weight` is {lm_head}, but config.json says that the head drafts from {drafted} tokens"
+        hint = "Set `draft_vocab_size` in the head's config.json."
+        yield Finding("pair.draft-vocab-size", message, _DRAFTER, hint=hint)
+    if drafted != target.vocab_size and "d2t" not in head.tensors:
+        message = f"the head drafts from {drafted} of {target.vocab_size} tokens but has no `d2t` to map them back"
+        yield Finding("pair.d2t", message, _DRAFTER, hint="Export the head together with its `d2t`.")
+
+
+def _positions(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+    positions = head.text_config.get("max_position_embeddings")
+    length = engine.max_model_len or target.text_config.get("max_position_embeddings")
+    fixed = lookup.engine(engine.name).max_position_crash_until
+    if not isinstance(positions, int) or not isinstance(length, int) or positions >= length:
+        return
+    if lookup.version_key(engine.version) < lookup.version_key(fixed):
+        message = f"the head knows {positions} positions; a longer request ends {engine.name} {engine.version}"
+        hint = f"Set `max_model_len: {positions}` or less, or `version: {fixed}` or newer."
+        yield Finding("pair.positions", message, "engine.max_model_len", hint=hint)
+
+
+def _mask_hidden(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+    if head.tensors is None:
+        return
+    mask_hidden, width = head.tensors.get("mask_hidden"), _fc_width(target, head)
+    if mask_hidden is None:
+        message = "the head has no `mask_hidden` tensor: it cannot draft in parallel"
+        yield Finding("pair.mask-hidden", message, _DRAFTER, hint="Use a P-EAGLE head, or set `method: eagle3`.")
+    elif mask_hidden.numel != width:
+        message = f"`mask_hidden` has {mask_hidden.numel} values, {width} are needed ({_AUX_LAYERS})"
+        yield Finding("pair.mask-hidden", message, _DRAFTER, hint="Use a head that was trained for this target.")
+
+
+def _fc_width(target: ModelFacts, head: ModelFacts) -> int:
+    """Values that the head reads of the target, as vLLM counts its layers: three unless the config says otherwise.
+
+    The Qwen3 kind of head also counts the ids at the top of the config, the Llama kind does not.
+    """
+    count = head.config.get("num_aux_hidden_states")
+    if not isinstance(count, int):
+        ids = _eagle_config(head).get("eagle_aux_hidden_state_layer_ids")
+        if _is_qwen3(head):
+            ids = head.config.get("eagle_aux_hidden_state_layer_ids") or ids
+        count = len(ids) if isinstance(ids, list) and ids else _DEFAULT_AUX_LAYERS
+    return count * target.hidden_size
+
+
+def _is_qwen3(head: ModelFacts) -> bool:
+    if "speculators_config" in head.config:
+        return head.text_config.get("model_type") == "qwen3"
+    return any("Qwen3" in str(name) for name in head.config.get("architectures") or ())
+
+
+def _eagle_config(head: ModelFacts) -> Mapping[str, Any]:
+    nested = head.config.get("eagle_config")
+    return nested if isinstance(nested, Mapping) else {}
+
+
+def _convert(head: ModelFacts, edit: str) -> str:
+    return f"{edit}, or let the toolkit do it: toolkit convert {head.model} --out DIR"

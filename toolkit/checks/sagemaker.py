@@ -1,0 +1,88 @@
+"""Will SageMaker take the instance type, and will the container be up before its time-outs?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from toolkit.catalog import lookup
+from toolkit.catalog.lookup import Instance
+from toolkit.findings import Finding
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe
+
+_TYPES = "platform.instance_types"
+_TIMEOUT = "platform.health_check_timeout"
+# Reading weights from disk into accelerators and starting the engine. Conservative, of published vLLM logs: about a
+# gigabyte a second from NVMe, and one to three minutes for compiling and capturing CUDA graphs.
+_LOAD_BYTES_PER_SECOND = 0.5e9
+_START_SECONDS = 180
+_LONGEST_SECONDS = 3600
+# CUDA 13 dropped Maxwell, Pascal and Volta (NVIDIA, CUDA 13.0 release notes).
+_OLDEST_FOR_CUDA_13 = 7.5
+# Where no instance store is, SageMaker downloads to a volume of its own, whose size cannot be chosen above this.
+_VOLUME_GB = 512
+
+
+def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    """Findings on instance types and time-outs; nothing for another platform."""
+    if recipe.platform != "sagemaker":
+        return
+    for index, name in enumerate(recipe.instance_types):
+        path = f"{_TYPES}.{index}"
+        found = lookup.instance(name)
+        if found is None:
+            yield _unknown(name, path)
+        elif not found.hostable:
+            message = f"{name} cannot host endpoints"
+            yield Finding("sagemaker.instance-type", message, path, hint="See: toolkit fit RECIPE")
+        else:
+            yield from _accelerator(recipe, found, path)
+            if models:
+                yield from _disk(models, found, path)
+    if models:
+        yield from _start(recipe, models)
+
+
+def _unknown(name: str, path: str) -> Finding:
+    near = difflib.get_close_matches(name, [instance.name for instance in lookup.instances()], n=1)
+    hint = f"Did you mean `{near[0]}`?" if near else "See: toolkit fit RECIPE"
+    return Finding("sagemaker.instance-type", f"{name} is no instance type that we know", path, hint=hint)
+
+
+def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
+    """The engine's image needs NVIDIA GPUs, and its CUDA a driver that is not for the oldest of them."""
+    if not instance.compute_capability:
+        on = instance.accelerator or "CPUs"
+        message = f"{recipe.engine.name} images of this platform run on NVIDIA GPUs, {instance.name} has {on}"
+        yield Finding("sagemaker.accelerator", message, path, hint="Choose one of: toolkit fit RECIPE")
+        return
+    image = next(
+        (i for i in lookup.images(recipe.platform, recipe.engine.name) if i.version == recipe.engine.version), None
+    )
+    if image and image.cuda.startswith("13") and float(instance.compute_capability) < _OLDEST_FOR_CUDA_13:
+        message = f"the image's CUDA {image.cuda} does not run on {instance.accelerator} ({instance.name})"
+        yield Finding("sagemaker.cuda", message, path, hint="Choose a newer type, or vllm 0.19.1 or older.")
+
+
+def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
+    needed = _weight_bytes(models) / 1e9
+    room = instance.local_nvme_gb or _VOLUME_GB
+    if needed > room:
+        message = f"{needed:.0f} GB of weights are more than the {room} GB of disk of {instance.name}"
+        yield Finding("sagemaker.disk", message, path, hint="Choose a type with a larger instance store.")
+
+
+def _start(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    seconds = round(_weight_bytes(models) / _LOAD_BYTES_PER_SECOND) + _START_SECONDS
+    if recipe.health_check_timeout < min(seconds, _LONGEST_SECONDS):
+        message = (
+            f"{_weight_bytes(models) / 1e9:.0f} GB of weights take up to {seconds} s to load (an estimate), "
+            f"the container is given {recipe.health_check_timeout}"
+        )
+        hint = f"Set it to {min(seconds, _LONGEST_SECONDS)}."
+        yield Finding("sagemaker.health-check", message, _TIMEOUT, hint=hint, severity="warning")
+
+
+def _weight_bytes(models: Lock) -> int:
+    return (models.target.weight_bytes or 0) + (models.drafter.weight_bytes or 0 if models.drafter else 0)

@@ -1,0 +1,18 @@
+"""Where the files of a model are that is in no folder: the one place that chooses between hub and S3."""
+
+from __future__ import annotations
+
+from toolkit.recipe.hub import HubFiles, hub_client
+from toolkit.recipe.model_files import ModelFiles
+from toolkit.recipe.source import ModelSource
+
+
+def open_files(source: ModelSource) -> ModelFiles:
+    """Files of a model on the hub or in S3, with the user's own credentials."""
+    if source.kind == "hub":
+        return HubFiles(source.written, source.revision, hub_client())
+    import boto3
+
+    from toolkit.platforms.sagemaker.model_files import S3Files
+
+    return S3Files(source.written, boto3.Session().client("s3"))

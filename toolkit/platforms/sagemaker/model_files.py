@@ -1,0 +1,56 @@
+"""A model under a prefix in S3, read in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from toolkit.errors import UnreadableModel
+
+if TYPE_CHECKING:
+    from types_boto3_s3 import S3Client
+
+
+class S3Files:
+    """Files directly under `s3://bucket/prefix/`. Raises UnreadableModel."""
+
+    revision = ""
+
+    def __init__(self, uri: str, s3: S3Client) -> None:
+        parts = urlsplit(uri)
+        self._bucket = parts.netloc
+        self._prefix = parts.path.strip("/") + "/"
+        self._s3 = s3
+        self.where = uri.rstrip("/")
+        self.source = f"S3, {uri}"
+
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes of each file."""
+        return self._sizes
+
+    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        """Bytes `start` to before `end` of an object, by a range request."""
+        try:
+            wanted = f"bytes={start}-{'' if end is None else end - 1}"
+            answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + name, Range=wanted)
+            return answer["Body"].read()
+        except (BotoCoreError, ClientError) as error:
+            raise UnreadableModel(f"{self.where}/{name} cannot be read: {error}") from error
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        pages = self._s3.get_paginator("list_objects_v2")
+        try:
+            found = {
+                item["Key"].removeprefix(self._prefix): item["Size"]
+                for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix, Delimiter="/")
+                for item in page.get("Contents", [])
+            }
+        except (BotoCoreError, ClientError) as error:
+            hint = "Correct the address, or the rights: it takes s3:ListBucket and s3:GetObject."
+            raise UnreadableModel(f"{self.where} cannot be listed: {error}", hint=hint) from error
+        return found

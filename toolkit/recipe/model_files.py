@@ -1,0 +1,189 @@
+"""Read a model's facts from its files, wherever they are: config, tokenizer and safetensors headers, never weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from toolkit.errors import UnreadableModel
+from toolkit.recipe.facts import ModelFacts, Tensor, Tokenizer, text_config
+from toolkit.recipe.tensor_names import merged
+
+# safetensors refuses longer headers too (its MAX_HEADER_SIZE), so a longer one is a broken file.
+_MAX_HEADER_BYTES = 100_000_000
+# The largest tokenizer.json of a public model has about 35 MB.
+_MAX_JSON_BYTES = 200_000_000
+# What one request brings of a safetensors file: most headers are shorter.
+_FIRST_BYTES = 100_000
+_OTHER_WEIGHTS = (".bin", ".pt", ".gguf")
+
+
+class ModelFiles(Protocol):
+    """The files of one model. `where` precedes their names in errors; `source` and `revision` go into the lock."""
+
+    @property
+    def where(self) -> str:
+        """Folder or address of the model."""
+
+    @property
+    def source(self) -> str:
+        """Where the facts were read, without anything of this machine."""
+
+    @property
+    def revision(self) -> str:
+        """The commit that was read, empty where there is no such thing."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes of each file on the top level."""
+
+    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        """Bytes `start` to before `end` of a file. Raises UnreadableModel, or OSError."""
+
+
+class FolderFiles:
+    """A model in a folder of this machine, in Hugging Face's layout."""
+
+    revision = ""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise UnreadableModel(f"there is no folder {folder}")
+        self._folder = folder
+        self.where = str(folder)
+        self.source = f"folder {folder.name}"
+
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes of each file."""
+        return {path.name: path.stat().st_size for path in sorted(self._folder.iterdir()) if path.is_file()}
+
+    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        """Bytes `start` to before `end` of a file."""
+        with (self._folder / name).open("rb") as stream:
+            stream.seek(start)
+            return stream.read(-1 if end is None else end - start)
+
+
+def read_folder(folder: Path) -> ModelFacts:
+    """Facts of a model folder. Raises UnreadableModel, which names file and fault."""
+    return read_model(FolderFiles(folder), folder.name)
+
+
+def read_model(files: ModelFiles, model: str) -> ModelFacts:
+    """Facts of a model that the recipe calls `model`. Raises UnreadableModel, which names file and fault."""
+    try:
+        return _read_model(files, model)
+    except OSError as error:
+        raise UnreadableModel(f"{files.where} cannot be read: {error}") from error
+
+
+def _read_model(files: ModelFiles, model: str) -> ModelFacts:
+    sizes = files.sizes()
+    config = _read_json(files, sizes, "config.json")
+    for key in ("hidden_size", "vocab_size"):
+        size = text_config(config).get(key)
+        if not isinstance(size, int) or size <= 0:
+            hint = "It must be the model's own config."
+            raise UnreadableModel(f"{files.where}/config.json has no `{key}` that is a size", hint=hint)
+    weights = [name for name in sizes if name.endswith(".safetensors")]
+    others = [name for name in sizes if name.endswith(_OTHER_WEIGHTS)]
+    if not (weights or others):
+        message = f"{files.where} holds no *.safetensors file"
+        raise UnreadableModel(message, hint="Convert the weights to safetensors.")
+    tensors = {name: tensor for file in weights for name, tensor in _read_header(files, file, sizes[file]).items()}
+    return ModelFacts(
+        model=model,
+        source=files.source,
+        revision=files.revision,
+        config=config,
+        tensors=merged(tensors) if weights else None,
+        weight_bytes=sum(sizes[name] for name in weights or others),
+        tokenizer=_read_tokenizer(files, sizes),
+        generation_config=_read_json(files, sizes, "generation_config.json", missing={}),
+    )
+
+
+def _read_json(
+    files: ModelFiles, sizes: Mapping[str, int], name: str, missing: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    path = f"{files.where}/{name}"
+    if name not in sizes:
+        if missing is not None:
+            return missing
+        raise UnreadableModel(f"{path} is missing")
+    if sizes[name] > _MAX_JSON_BYTES:
+        raise UnreadableModel(f"{path} cannot be read: {sizes[name]} bytes are no {name}")
+    try:
+        data = json.loads(files.read(name), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableModel(f"{path} cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise UnreadableModel(f"{path} is not a JSON object")
+    return data
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _read_header(files: ModelFiles, name: str, size: int) -> dict[str, Tensor]:
+    """Tensors of a safetensors file: 8 bytes of length, then that many bytes of JSON."""
+    try:
+        first = files.read(name, 0, min(size, _FIRST_BYTES))
+        (length,) = struct.unpack("<Q", first[:8])
+        if length > min(_MAX_HEADER_BYTES, size - 8):
+            raise ValueError(f"header of {length} bytes in a file of {size}")
+        rest = files.read(name, len(first), 8 + length) if 8 + length > len(first) else b""
+        header = json.loads((first + rest)[8 : 8 + length])
+        header.pop("__metadata__", None)
+        end = 8 + length + max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        if size < end:
+            raise ValueError(f"cut short, {size} of {end} bytes")
+        return {tensor: _tensor(entry) for tensor, entry in header.items()}
+    except (ValueError, struct.error, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+        path = f"{files.where}/{name}"
+        raise UnreadableModel(f"{path} is not a safetensors file: {error}", hint="Fetch the file again.") from error
+
+
+def _tensor(entry: Mapping[str, Any]) -> Tensor:
+    dtype, shape = entry["dtype"], tuple(entry["shape"])
+    if not isinstance(dtype, str) or not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"a tensor of {dtype!r} {shape!r}")
+    if math.prod(shape) > 2**63:
+        raise ValueError(f"a tensor of {shape!r}")
+    return Tensor(dtype, shape)
+
+
+def _read_tokenizer(files: ModelFiles, sizes: Mapping[str, int]) -> Tokenizer | None:
+    if "tokenizer.json" not in sizes:
+        return None
+    tokenizer = _read_json(files, sizes, "tokenizer.json")
+    try:
+        added = tokenizer.get("added_tokens") or []
+        ids = {**_vocabulary(tokenizer["model"]), **{token["content"]: int(token["id"]) for token in added}}
+        special = {token["content"]: int(token["id"]) for token in added if token.get("special")}
+        digest = hashlib.sha256(json.dumps(sorted(ids.items())).encode()).hexdigest()
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        message = f"{files.where}/tokenizer.json is not a tokenizer: {error!r}"
+        raise UnreadableModel(message, hint="Fetch the file again.") from error
+    return Tokenizer(len(ids), digest, special, _chat_template_sha256(files, sizes))
+
+
+def _vocabulary(model: Mapping[str, Any]) -> dict[str, int]:
+    """Token to id: BPE and WordPiece have a mapping, Unigram has a list of [token, score]."""
+    vocabulary = model.get("vocab") or {}
+    if isinstance(vocabulary, list):
+        return {entry[0]: index for index, entry in enumerate(vocabulary)}
+    return {token: int(index) for token, index in vocabulary.items()}
+
+
+def _chat_template_sha256(files: ModelFiles, sizes: Mapping[str, int]) -> str | None:
+    for name in ("chat_template.jinja", "chat_template.json"):
+        if name in sizes:
+            return hashlib.sha256(files.read(name)).hexdigest()
+    template = _read_json(files, sizes, "tokenizer_config.json", missing={}).get("chat_template")
+    return hashlib.sha256(json.dumps(template).encode()).hexdigest() if template else None
