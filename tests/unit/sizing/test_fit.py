@@ -1,0 +1,183 @@
+"""Which instances a pair fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from models import FP8, GPT_OSS_20B, GPT_OSS_120B, GPT_OSS_HEAD, LLAMA_8B, QWEN3_14B, QWEN3_CODER_30B, facts
+from pairs import RECIPE, write_pair
+
+from toolkit.catalog.lookup import Instance, Price
+from toolkit.errors import ToolkitError
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe, load
+from toolkit.sizing.fit import cache_of, divisibility, fit, fits
+from toolkit.sizing.settings import settings_of
+from toolkit.sizing.shape import shape_of
+
+PAIR = Lock(facts(GPT_OSS_20B), facts(GPT_OSS_HEAD))
+
+
+def instance(
+    name: str, accelerator: str, count: int, gib: float, price: float | None = None, host_gib: float = 64
+) -> Instance:
+    return Instance(
+        name=name,
+        accelerator=accelerator,
+        accelerator_count=count,
+        memory_per_accelerator_mib=int(gib * 1024),
+        compute_capability="",
+        interconnect="",
+        vcpus=8,
+        host_memory_gib=host_gib,
+        local_nvme_gb=0,
+        neuron_cores=0,
+        neuron_cores_logical=0,
+        hostable=True,
+        regions=(),
+        price=Price(price, "us-east-1", "2026-11-01", "a test", "good") if price else None,
+    )
+
+
+L4 = instance("ml.g6.xlarge", "L4", 1, 22.4, price=1.1)
+FOUR_L4 = instance("ml.g6.12xlarge", "L4", 4, 22.4, price=5.8)
+RTX_PRO = instance("ml.g7e.2xlarge", "RTX PRO Server 6000", 1, 96, price=4.2)
+EIGHT_H100 = instance("ml.p5.48xlarge", "H100", 8, 80)
+TRAINIUM = instance("ml.trn2.48xlarge", "Trainium2", 16, 96)
+CPU = instance("ml.c7i.8xlarge", "", 0, 0, price=1.7, host_gib=64)
+
+
+def recipe(folder: Path, args: str = "", **limits: int) -> Recipe:
+    """A recipe with these limits and flags; its models come from elsewhere."""
+    path = write_pair(folder)
+    text = RECIPE.replace("    dtype: float32\n    enforce-eager: true\n", f"    dtype: auto\n{args}")
+    for key, value in {"max_model_len": 32768, "max_num_seqs": 128, "max_num_batched_tokens": 8192, **limits}.items():
+        before = next(line for line in text.splitlines() if f"  {key}:" in line)
+        text = text.replace(before, f"  {key}: {value}")
+    path.write_text(text)
+    return load(path)
+
+
+def test_a_pair_that_fits(tmp_path: Path) -> None:
+    found = fit(recipe(tmp_path), PAIR, RTX_PRO)
+    assert found.fits
+    assert found.reason == ""
+    assert (found.tensor_parallel, found.accelerators, found.price_per_hour) == (1, 1, 4.2)
+    assert found.weights_gib == pytest.approx(13.7, abs=0.1)
+    assert found.drafter_gib == pytest.approx(2.6, abs=0.1)
+    total = found.weights_gib + found.drafter_gib + found.workspace_gib + found.kv_gib
+    assert total == pytest.approx(0.92 * 0.989 * 96, rel=1e-6)
+    assert (found.max_model_len, found.largest_context) == (32768, 131072)
+    assert found.kv_tokens == int(found.max_concurrency * 32768)
+
+
+def test_the_cheapest_that_fits_comes_first(tmp_path: Path) -> None:
+    found = fits(recipe(tmp_path), PAIR, [EIGHT_H100, FOUR_L4, L4, RTX_PRO])
+    assert [(one.instance, one.fits) for one in found] == [
+        ("ml.g7e.2xlarge", True),
+        ("ml.g6.12xlarge", True),
+        ("ml.p5.48xlarge", True),  # no price is known
+        ("ml.g6.xlarge", False),
+    ]
+
+
+def test_as_few_accelerators_as_will_do(tmp_path: Path) -> None:
+    assert fit(recipe(tmp_path), Lock(facts(QWEN3_14B)), FOUR_L4).tensor_parallel == 2
+    assert fit(recipe(tmp_path), Lock(facts(LLAMA_8B)), EIGHT_H100).tensor_parallel == 1
+    fixed = recipe(tmp_path, "    tensor-parallel-size: 4\n")
+    assert fit(fixed, Lock(facts(LLAMA_8B)), EIGHT_H100).tensor_parallel == 4
+
+
+def test_more_accelerators_than_there_are(tmp_path: Path) -> None:
+    found = fit(recipe(tmp_path, "    tensor-parallel-size: 8\n"), PAIR, FOUR_L4)
+    assert (found.fits, found.reason) == (False, "tensor-parallel-size 8 needs as many accelerators")
+
+
+def test_weights_that_are_too_large(tmp_path: Path) -> None:
+    found = fit(recipe(tmp_path), Lock(facts(GPT_OSS_120B)), L4)
+    assert not found.fits
+    assert found.reason.startswith("weights and workspace take 6")
+    assert (found.kv_gib, found.kv_tokens, found.largest_context) == (0, 0, 0)
+
+
+def test_a_context_that_is_too_long(tmp_path: Path) -> None:
+    long = recipe(tmp_path, max_model_len=131072, max_num_seqs=8, max_num_batched_tokens=2048)
+    found = fit(long, Lock(facts(LLAMA_8B)), L4)
+    assert not found.fits
+    assert found.reason.startswith("one request of 131,072 tokens needs 16.0 GiB of KV cache")
+    shorter = recipe(tmp_path, max_model_len=found.largest_context, max_num_seqs=8, max_num_batched_tokens=2048)
+    assert fit(shorter, Lock(facts(LLAMA_8B)), L4).fits
+
+
+def test_memory_that_the_recipe_asks_for(tmp_path: Path) -> None:
+    asked = fit(recipe(tmp_path, f"    kv-cache-memory-bytes: {2 * 1024**3}\n"), PAIR, RTX_PRO)
+    assert (asked.fits, asked.kv_gib) == (True, 2.0)
+    too_much = fit(recipe(tmp_path, f"    kv-cache-memory-bytes: {90 * 1024**3}\n"), PAIR, RTX_PRO)
+    assert not too_much.fits
+    assert too_much.reason.startswith("kv-cache-memory-bytes asks for 90.0 GiB")
+
+
+def test_no_more_requests_than_the_recipe_allows(tmp_path: Path) -> None:
+    found = fit(recipe(tmp_path, max_num_seqs=2), PAIR, RTX_PRO)
+    assert found.largest_concurrency == 2 < found.max_concurrency
+
+
+def test_on_a_cpu_the_hosts_memory_counts(tmp_path: Path) -> None:
+    found = fit(recipe(tmp_path), Lock(facts(LLAMA_8B)), CPU)
+    assert (found.fits, found.accelerators, found.tensor_parallel) == (True, 0, 1)
+    assert found.weights_gib + found.workspace_gib + found.kv_gib == pytest.approx(0.92 * 64, rel=1e-6)
+
+
+def test_neuron_instances_are_left_to_the_compiler(tmp_path: Path) -> None:
+    found = fit(recipe(tmp_path), PAIR, TRAINIUM)
+    assert (found.fits, found.reason) == (False, "Trainium2 plans its memory when the model is compiled")
+
+
+def test_a_lock_alone(tmp_path: Path) -> None:
+    found = fit(None, PAIR, RTX_PRO)
+    assert (found.fits, found.max_model_len) == (True, 131072)
+
+
+def test_a_target_without_a_limit(tmp_path: Path) -> None:
+    endless = Lock(facts({**LLAMA_8B, "max_position_embeddings": None}))
+    with pytest.raises(ToolkitError, match="no `max_position_embeddings`"):
+        fit(None, endless, RTX_PRO)
+    assert fit(recipe(tmp_path), endless, RTX_PRO).largest_context == 32768
+
+
+def test_steps_that_overlap_keep_their_tokens(tmp_path: Path) -> None:
+    target = shape_of(facts(GPT_OSS_20B))
+    settings = settings_of(recipe(tmp_path), PAIR)
+    assert cache_of(target, None, settings).in_flight_tokens == 2 * 8192
+    assert cache_of(target, None, settings, on_cpu=True).in_flight_tokens == 8192
+
+
+def test_the_first_reason_names_what_keeps_larger_splits_out(tmp_path: Path) -> None:
+    models = Lock(facts({**QWEN3_CODER_30B, **FP8}))
+    found = fit(recipe(tmp_path), models, instance("ml.g5.12xlarge", "A10G", 4, 12))
+    assert not found.fits
+    assert "tensor parallelism 4: target: 768 values of an expert over 4 accelerators" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("config", "tensor_parallel", "problems"),
+    [
+        (LLAMA_8B, 8, []),
+        (LLAMA_8B, 16, []),  # 8 KV heads, each on two
+        (QWEN3_14B, 3, ["40 attention heads", "151,936 rows", "8 KV heads", "17,408 values of the MLP"]),
+        ({**LLAMA_8B, "num_key_value_heads": 3}, 8, ["3 KV heads cannot be copied evenly"]),
+        ({**QWEN3_CODER_30B, **FP8}, 2, []),
+        ({**QWEN3_CODER_30B, **FP8}, 4, ["768 values of an expert over 4 accelerators are no multiple"]),
+    ],
+)
+def test_sizes_that_cannot_be_split(config: Mapping[str, Any], tensor_parallel: int, problems: list[str]) -> None:
+    found = list(divisibility(shape_of(facts(config)), tensor_parallel))
+    assert len(found) == len(problems)
+    assert all(sentence.startswith(problem) for sentence, problem in zip(found, problems, strict=True))
+
+
+def test_whole_experts_need_no_split() -> None:
+    assert not list(divisibility(shape_of(facts({**QWEN3_CODER_30B, **FP8})), 4, expert_parallel=True))

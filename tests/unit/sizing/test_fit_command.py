@@ -1,0 +1,66 @@
+"""`toolkit fit`: a table for people, one document for programs, and an exit code for both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from models import GPT_OSS_20B, GPT_OSS_HEAD, facts
+from typer.testing import CliRunner, Result
+
+from toolkit.cli import fit_command
+from toolkit.errors import RecipeNotFound, UsageError
+from toolkit.recipe.lock import Lock
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    """A lock file without a recipe."""
+    path = tmp_path / "p-eagle.lock.json"
+    path.write_text(json.dumps(Lock(facts(GPT_OSS_20B), facts(GPT_OSS_HEAD)).to_dict()))
+    return path
+
+
+def fit(*arguments: object) -> Result:
+    app = typer.Typer()
+    fit_command.register(app)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_a_table_with_the_answer_on_top(lock: Path) -> None:
+    ended = fit(lock, "--instance", "ml.g6.xlarge", "--instance", "ml.g7e.2xlarge")
+    head, _, first, second = ended.stdout.splitlines()
+    assert ended.exit_code == 0
+    assert head.startswith("instance        accelerators  TP  weights")
+    assert first.startswith("ml.g7e.2xlarge")
+    assert first.endswith("fits")
+    assert second.startswith("ml.g6.xlarge")
+    assert "131,072 tokens" in second or "weights and workspace" in second
+
+
+def test_one_document_for_programs(lock: Path) -> None:
+    ended = fit(lock, "--instance", "ml.g7e.2xlarge", "--json")
+    (found,) = json.loads(ended.stdout)["fits"]
+    assert (found["instance"], found["fits"], found["max_model_len"]) == ("ml.g7e.2xlarge", True, 131072)
+
+
+def test_exit_code_1_where_nothing_fits(lock: Path) -> None:
+    assert fit(lock, "--instance", "ml.g6.xlarge").exit_code == 1
+
+
+def test_every_type_that_can_host_an_endpoint(lock: Path) -> None:
+    found = json.loads(fit(lock, "--json").stdout)["fits"]
+    assert {"ml.g7e.2xlarge", "ml.p5.48xlarge"} <= {one["instance"] for one in found}
+    assert "ml.trn2.3xlarge" not in {one["instance"] for one in found}
+
+
+def test_an_unknown_type(lock: Path) -> None:
+    error = fit(lock, "--instance", "ml.g7.2xlage").exception
+    assert isinstance(error, UsageError)
+    assert "ml.g7.2xlarge" in error.hint
+
+
+def test_a_lock_that_is_not_there(tmp_path: Path) -> None:
+    assert isinstance(fit(tmp_path / "none.lock.json").exception, RecipeNotFound)

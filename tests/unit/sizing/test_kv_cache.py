@@ -1,0 +1,136 @@
+"""The KV cache, against what vLLM logged of real models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from models import (
+    GEMMA_4_31B,
+    GPT_OSS_20B,
+    GPT_OSS_120B,
+    GPT_OSS_HEAD,
+    LLAMA_8B,
+    LLAMA_8B_HEAD,
+    QWEN3_14B,
+    QWEN3_CODER_30B,
+    facts,
+)
+
+from toolkit.errors import ToolkitError
+from toolkit.sizing.kv_cache import Group, KVCache, plan, value_bytes
+from toolkit.sizing.shape import Attention, shape_of
+
+GIB = 1024**3
+FULL, SLIDING = Attention(2, 64, 64), Attention(2, 64, 64, "sliding", 128)
+
+
+def cache(*configs: Mapping[str, Any], tokens_per_step: int = 2048, **settings: Any) -> KVCache:
+    layers = [layer for config in configs for layer in shape_of(facts(config)).cached_layers]
+    return plan(layers, **{"value_bytes": 2, "block_size": 16, "in_flight_tokens": tokens_per_step, **settings})
+
+
+@pytest.mark.parametrize(
+    ("planned", "memory_gib", "max_model_len", "logged_tokens", "logged_concurrency"),
+    [
+        # Qwen3-14B, one L40S, vLLM 0.28
+        (cache(QWEN3_14B), 11.57, 40960, 75_824, 1.85),
+        # Qwen3-Coder-30B-A3B, four L40S
+        (cache(QWEN3_CODER_30B, tensor_parallel=4), 23.74, 32768, 1_037_152, 31.65),
+        # Llama-3.1-8B and a one-layer EAGLE head, one H100
+        (cache(LLAMA_8B, LLAMA_8B_HEAD), 51.63, 131072, 410_128, 3.13),
+    ],
+)
+def test_what_vllm_logs(
+    planned: KVCache, memory_gib: float, max_model_len: int, logged_tokens: int, logged_concurrency: float
+) -> None:
+    memory = int(memory_gib * GIB)  # logged with two digits
+    assert planned.tokens(memory, max_model_len) == pytest.approx(logged_tokens, rel=0.001)
+    assert planned.max_concurrency(memory, max_model_len) == pytest.approx(logged_concurrency, abs=0.005)
+
+
+def test_windows_make_a_long_request_cheaper() -> None:
+    """gpt-oss-20b: vLLM 0.19 said that 131,072 tokens need 3.1 GiB."""
+    assert cache(GPT_OSS_20B).bytes_for(131072) / GIB == pytest.approx(3.1, abs=0.05)
+
+
+def test_a_logged_number_of_blocks() -> None:
+    """gpt-oss-120b, vLLM 0.11.2: 8.99 GiB, two groups of 65,480 tokens in blocks of 16."""
+    planned = cache(GPT_OSS_120B)
+    assert [group.layers for group in planned.groups] == [18, 18]
+    assert planned.blocks(int(8.99 * GIB)) / 2 * 16 == pytest.approx(130_960, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("target", "drafter_layers", "factor", "groups"),
+    [
+        (GPT_OSS_20B, 1, 1.5, {12, 13}),
+        (GPT_OSS_20B, 4, 1.5, {12, 16}),  # padded to 16: one group for all drafter layers
+        (GPT_OSS_20B, 4, 1.25, {12, 8}),  # before 0.18.1: the head's layers fall into two groups
+        (GPT_OSS_120B, 4, 1.25, {18, 22}),
+    ],
+)
+def test_a_head_joins_the_full_layers(
+    target: dict[str, Any], drafter_layers: int, factor: float, groups: set[int]
+) -> None:
+    head = {**GPT_OSS_HEAD, "num_hidden_layers": drafter_layers}
+    planned = cache(target, head, group_factor=factor)
+    assert {group.layers for group in planned.groups} == groups
+    assert planned.bytes_per_block == (12 if groups == {12, 8} else max(groups)) * 2 * 8 * 64 * 2 * 16
+
+
+def test_smaller_pages_take_more_tokens() -> None:
+    planned = cache(GEMMA_4_31B)
+    sliding, full = (Attention(16, 256, 256, "sliding", 1024), Attention(4, 512, 512))
+    assert planned.groups == (*[Group(sliding, 10, 16)] * 5, Group(full, 10, 32))
+    assert planned.bytes_per_block == 10 * 16 * 256 * 2 * 2 * 16
+
+
+def test_pages_that_do_not_come_out_even_are_padded() -> None:
+    planned = plan([FULL, Attention(3, 64, 64, "sliding", 128)], value_bytes=2, block_size=16, in_flight_tokens=64)
+    assert {group.block_size for group in planned.groups} == {16}
+    assert planned.bytes_per_block == 3 * 128 * 2 * 16
+
+
+def test_drafters_of_another_size_share_the_table_where_all_attention_is_full() -> None:
+    planned = plan([FULL] * 4 + [Attention(1, 32, 32)] * 2, value_bytes=2, block_size=16, in_flight_tokens=64)
+    assert len(planned.groups) == 1
+    assert planned.bytes_per_block == 16 * 2 * (4 * 2 * 128 + 2 * 64)
+
+
+def test_without_the_hybrid_cache_every_layer_keeps_every_token() -> None:
+    assert cache(GPT_OSS_20B, hybrid=False).blocks_per_request(1600) == 100
+    assert cache(GPT_OSS_20B).blocks_per_request(160_000) == 10_000 + 137
+
+
+def test_a_window_keeps_the_tokens_in_flight() -> None:
+    def blocks(tokens: int, in_flight: int, attention: Attention = SLIDING) -> int:
+        return Group(attention, 1, 16).blocks_per_request(tokens, in_flight)
+
+    assert blocks(10_000, 64) == (127 + 64 + 15) // 16 + 1
+    assert blocks(100, 64) == 7 + 1
+    assert blocks(10_000, 64, Attention(2, 64, 64, "chunked", 128)) == (128 + 64) // 16
+
+
+def test_kv_heads_are_copied_where_there_are_fewer_than_accelerators() -> None:
+    four, eight = (cache(QWEN3_CODER_30B, tensor_parallel=size).bytes_per_block for size in (4, 8))
+    assert four == eight
+
+
+def test_the_largest_context_is_the_longest_that_still_fits() -> None:
+    planned, memory = cache(GPT_OSS_20B), GIB
+    longest = planned.largest_context(memory, 131072)
+    assert planned.bytes_for(longest) <= memory < planned.bytes_for(longest + 1)
+    assert planned.largest_context(100 * GIB, 131072) == 131072
+    assert planned.largest_context(0, 131072) == 0
+
+
+@pytest.mark.parametrize(("flag", "size"), [("auto", 4), ("fp8", 1), ("bfloat16", 2)])
+def test_kv_cache_dtype(flag: str, size: int) -> None:
+    assert value_bytes(flag, dtype_bytes=4) == size
+
+
+def test_an_unknown_kv_cache_dtype_is_named() -> None:
+    with pytest.raises(ToolkitError, match="does not know kv-cache-dtype nvfp4"):
+        value_bytes("nvfp4", dtype_bytes=2)

@@ -1,0 +1,96 @@
+"""`toolkit fit`: on which instances a pair fits, and with how much room."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolkit.cli.output import answer, exit_unless, table
+from toolkit.errors import RecipeNotFound, UsageError
+
+if TYPE_CHECKING:
+    from toolkit.catalog.lookup import Instance
+    from toolkit.recipe.lock import Lock
+    from toolkit.recipe.resolve import Recipe
+    from toolkit.sizing.fit import Fit
+
+Source = Annotated[str, typer.Argument(help="A recipe, or a .lock.json, which is sized with the engine's defaults.")]
+Types = Annotated[list[str] | None, typer.Option("--instance", help="An instance type; every one if left out.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+
+_HEAD = (
+    "instance",
+    "accelerators",
+    "TP",
+    "weights",
+    "KV cache",
+    "KV tokens",
+    "concurrency",
+    "largest context",
+    "$/h",
+    "verdict",
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(fit)
+
+
+def fit(recipe: Source, instance: Types = None, as_json: Json = False) -> None:
+    """Show on which instances a recipe's models fit, the cheapest first, and how much room is left."""
+    from toolkit.sizing.fit import fits
+
+    loaded, models = _read(recipe)
+    found = fits(loaded, models, _instances(instance))
+    document = {"recipe": recipe, "fits": [one.to_dict() for one in found]}
+    answer(document, as_json, lambda: table(_HEAD, [_row(one) for one in found]))
+    exit_unless(any(one.fits for one in found))
+
+
+def _read(source: str) -> tuple[Recipe | None, Lock]:
+    """The recipe with its models' facts; a lock file comes without a recipe."""
+    from toolkit.platforms.model_files import open_files
+    from toolkit.recipe.lock import lock_path, read_lock, read_models
+    from toolkit.recipe.resolve import load
+
+    if source.endswith(".lock.json"):
+        lock = read_lock(Path(source))
+        if lock is None:
+            raise RecipeNotFound(f"there is no lock file {source}")
+        return None, lock
+    recipe = load(source)
+    return recipe, read_lock(lock_path(recipe)) or read_models(recipe, open_files)
+
+
+def _instances(names: list[str] | None) -> list[Instance]:
+    """The instance types of these names; every one that can host an endpoint where none is given."""
+    from toolkit.catalog import lookup
+
+    if not names:
+        return [instance for instance in lookup.instances() if instance.hostable]
+    known = {instance.name: instance for instance in lookup.instances()}
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=3)
+            hint = f"Did you mean {', '.join(near)}?" if near else "Leave --instance out to see all."
+            raise UsageError(f"{name} is not in the catalogue of instance types", hint=hint)
+    return [known[name] for name in names]
+
+
+def _row(found: Fit) -> tuple[str, ...]:
+    return (
+        found.instance,
+        str(found.accelerators),
+        str(found.tensor_parallel),
+        f"{found.weights_gib + found.drafter_gib:.1f} GiB",
+        f"{found.kv_gib:.1f} GiB",
+        f"{found.kv_tokens:,}",
+        f"{found.max_concurrency:.2f}",
+        f"{found.largest_context:,}",
+        "?" if found.price_per_hour is None else f"{found.price_per_hour:.2f}",
+        "fits" if found.fits else found.reason,
+    )

@@ -1,0 +1,253 @@
+"""Whether a pair fits an instance, with how much room: memory less weights and workspace is KV cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from toolkit.catalog.lookup import Instance
+from toolkit.errors import ToolkitError
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe
+from toolkit.sizing import kv_cache, weights
+from toolkit.sizing.kv_cache import KVCache
+from toolkit.sizing.settings import Settings, settings_of
+from toolkit.sizing.shape import Shape, shape_of
+from toolkit.sizing.workspace import GIB, workspace
+
+# Of the stated memory, what CUDA reports: 94.97 of 96 GiB (RTX PRO 6000), 79.19 of 80 (H100), 44.42 of 44.7 (L40S), in
+# published vLLM logs.
+_VISIBLE_SHARE = 0.989
+
+_TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
+_VOCABULARY_PADDING = 64
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One instance. Memory is in GiB of one accelerator; an instance without accelerators counts as one.
+
+    `max_concurrency` counts requests of `max_model_len` tokens, as vLLM logs it; `largest_concurrency` whole ones,
+    at most `max_num_seqs`. `largest_context` is that of one request alone, at most what the target takes.
+    `workspace_gib` is an estimate, and so is
+    all that depends on it. `price_per_hour` (US dollars) is None where no dated price is known.
+    """
+
+    instance: str
+    accelerators: int
+    tensor_parallel: int
+    fits: bool
+    weights_gib: float = 0.0
+    drafter_gib: float = 0.0
+    workspace_gib: float = 0.0
+    kv_gib: float = 0.0
+    kv_tokens: int = 0
+    max_model_len: int = 0
+    max_concurrency: float = 0.0
+    largest_concurrency: int = 0
+    largest_context: int = 0
+    price_per_hour: float | None = None
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fit as plain data, for `--json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The models with their shapes and settings: what does not depend on the instance."""
+
+    models: Lock
+    target: Shape
+    drafter: Shape | None
+    settings: Settings
+
+    @property
+    def max_model_len(self) -> int:
+        length = self.settings.max_model_len or self.target.max_position_embeddings
+        if not length:
+            source = self.models.target.source
+            raise ToolkitError(f"{source}: no `max_position_embeddings`", hint="Write engine.max_model_len.")
+        return length
+
+    @property
+    def dtype(self) -> str:
+        return weights.serving_dtype(self.target, self.settings.dtype)
+
+
+def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
+    """How the pair fits `instance`, with the smallest tensor parallelism that does; the engine's defaults for None.
+
+    Raises ToolkitError where a config or flag is not understood.
+    """
+    pair = _Pair(
+        models,
+        shape_of(models.target),
+        shape_of(models.drafter) if models.drafter else None,
+        settings_of(recipe, models),
+    )
+    return _fit(pair, instance)
+
+
+def fits(recipe: Recipe | None, models: Lock, instances: Iterable[Instance]) -> tuple[Fit, ...]:
+    """The pair on each instance: those that fit first, the cheapest first, unknown prices last."""
+
+    def order(found: Fit) -> tuple[bool, bool, float, str]:
+        price = found.price_per_hour
+        return not found.fits, price is None, price or 0.0, found.instance
+
+    return tuple(sorted((fit(recipe, models, instance) for instance in instances), key=order))
+
+
+def cache_of(
+    target: Shape, drafter: Shape | None, settings: Settings, *, tensor_parallel: int = 1, on_cpu: bool = False
+) -> KVCache:
+    """The KV cache that vLLM plans for both models on one accelerator."""
+    dtype_bytes = weights.DTYPE_BYTES[weights.serving_dtype(target, settings.dtype)]
+    layers = target.cached_layers + (drafter.cached_layers if drafter else ())
+    chunked = any(layer.kind == "chunked" for layer in layers)
+    steps = 1 if on_cpu else settings.steps_in_flight  # vLLM schedules synchronously there
+    return kv_cache.plan(
+        layers,
+        value_bytes=kv_cache.value_bytes(settings.kv_cache_dtype, dtype_bytes),
+        block_size=settings.block_size or (kv_cache.CPU_BLOCK_SIZE if on_cpu else kv_cache.GPU_BLOCK_SIZE),
+        in_flight_tokens=steps * settings.max_num_batched_tokens,
+        tensor_parallel=tensor_parallel,
+        # vLLM 0.32, config/vllm.py: no hybrid cache for chunked attention with a head
+        hybrid=settings.hybrid_kv_cache and not (chunked and drafter and drafter.is_head),
+        group_factor=settings.kv_group_factor,
+    )
+
+
+def _fit(pair: _Pair, instance: Instance) -> Fit:
+    price = instance.price.usd_per_hour if instance.price else None
+    empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=price)
+    if instance.accelerator.startswith(("Inferentia", "Trainium")):
+        return replace(empty, reason=f"{instance.accelerator} plans its memory when the model is compiled")
+    wanted = pair.settings.tensor_parallel or 1
+    if wanted > max(1, instance.accelerator_count):
+        return replace(empty, reason=f"tensor-parallel-size {wanted} needs as many accelerators")
+    last, problems = empty, []
+    for size in _sizes(pair.settings, instance):
+        found = list(_problems(pair, size))
+        if found:
+            problems.append(f"tensor parallelism {size}: {found[0]}")
+            continue
+        last = _fit_size(pair, instance, empty, size)
+        if last.fits:
+            return last
+    return replace(last, reason="; ".join(filter(None, (last.reason, *problems[:1]))))
+
+
+def _sizes(settings: Settings, instance: Instance) -> tuple[int, ...]:
+    if settings.tensor_parallel:
+        return (settings.tensor_parallel,)
+    return tuple(size for size in _TENSOR_PARALLEL_SIZES if size <= max(1, instance.accelerator_count))
+
+
+def _problems(pair: _Pair, size: int) -> Iterator[str]:
+    """Why the models cannot be split over `size` accelerators."""
+    for role, shape in (("target", pair.target), ("drafter", pair.drafter)):
+        if shape:
+            yield from (f"{role}: {problem}" for problem in divisibility(shape, size, pair.settings.expert_parallel))
+
+
+def divisibility(shape: Shape, tensor_parallel: int, expert_parallel: bool = False) -> Iterator[str]:
+    """Sizes that vLLM cannot split over `tensor_parallel` accelerators, as sentences."""
+    kv_heads = {layer.kv_heads for layer in shape.layers}
+    vocabulary = -(-shape.vocabulary // _VOCABULARY_PADDING) * _VOCABULARY_PADDING
+    sizes = [(shape.heads, "attention heads"), (vocabulary, "rows of the padded vocabulary")]
+    sizes += [(heads, "KV heads") for heads in kv_heads if heads >= tensor_parallel]
+    if shape.dense_layers:
+        sizes.append((shape.intermediate, "values of the MLP"))
+    if shape.experts and not expert_parallel:
+        sizes.append((shape.expert_intermediate, "values of an expert"))
+    for number, what in sizes:
+        if number % tensor_parallel:
+            yield f"{number:,} {what} cannot be divided by {tensor_parallel}"
+    for heads in kv_heads:
+        if heads < tensor_parallel and tensor_parallel % heads:
+            yield f"{heads} KV heads cannot be copied evenly to {tensor_parallel} accelerators"
+    yield from _block_problems(shape, tensor_parallel, expert_parallel)
+
+
+def _block_problems(shape: Shape, tensor_parallel: int, expert_parallel: bool) -> Iterator[str]:
+    """Quantization blocks must lie on one accelerator (vLLM 0.32, quantization/utils/fp8_utils.py)."""
+    blocks = shape.quantization.get("weight_block_size")
+    if tensor_parallel == 1 or not blocks:
+        return
+    sizes = [] if expert_parallel or not shape.experts else [(shape.expert_intermediate, "values of an expert")]
+    if shape.dense_layers:
+        sizes.append((shape.intermediate, "values of the MLP"))
+    for number, what in sizes:
+        if number // tensor_parallel % max(blocks):
+            yield (
+                f"{number:,} {what} over {tensor_parallel} accelerators are no multiple of the quantization block "
+                f"{max(blocks)}"
+            )
+
+
+def _fit_size(pair: _Pair, instance: Instance, empty: Fit, size: int) -> Fit:
+    """The plan with tensor parallelism `size`: what is left for KV cache, and what that holds."""
+    on_cpu = instance.accelerator_count == 0
+    settings, models, length = pair.settings, pair.models, pair.max_model_len
+    target = weights.rank_bytes(models.target, size, pair.dtype)
+    drafter = weights.rank_bytes(models.drafter, size, pair.dtype) if models.drafter else 0
+    space = workspace(
+        pair.target,
+        pair.drafter,
+        settings,
+        dtype_bytes=weights.DTYPE_BYTES[pair.dtype],
+        tensor_parallel=size,
+        on_cpu=on_cpu,
+    ).total
+    free = _visible_bytes(instance) - target - drafter - space
+    asked = settings.kv_cache_memory_bytes  # vLLM takes it whatever the utilization is
+    left = asked or free - int(_visible_bytes(instance) * (1 - settings.memory_utilization))
+    plan = replace(
+        empty,
+        tensor_parallel=size,
+        weights_gib=target / GIB,
+        drafter_gib=drafter / GIB,
+        workspace_gib=space / GIB,
+        kv_gib=max(0, left) / GIB,
+        max_model_len=length,
+    )
+    if asked and asked > free:
+        reason = f"kv-cache-memory-bytes asks for {asked / GIB:.1f} GiB, {max(0, free) / GIB:.1f} are free"
+        return replace(plan, reason=reason)
+    cache = cache_of(pair.target, pair.drafter, settings, tensor_parallel=size, on_cpu=on_cpu)
+    longest = cache.largest_context(left, max(length, pair.target.max_position_embeddings))
+    return _with_room(replace(plan, largest_context=longest), cache, left, settings.max_num_seqs)
+
+
+def _with_room(plan: Fit, cache: KVCache, memory: int, max_num_seqs: int) -> Fit:
+    """The plan with what `memory` bytes of KV cache hold."""
+    length, needed = plan.max_model_len, cache.bytes_for(plan.max_model_len)
+    used = plan.weights_gib + plan.drafter_gib + plan.workspace_gib
+    if memory < 0:
+        return replace(
+            plan, reason=f"weights and workspace take {used:.1f} GiB, {-memory / GIB:.1f} more than there is"
+        )
+    if needed > memory:
+        reason = (
+            f"one request of {length:,} tokens needs {needed / GIB:.1f} GiB of KV cache, {plan.kv_gib:.1f} are left"
+        )
+        return replace(plan, reason=reason)
+    concurrency = cache.max_concurrency(memory, length)
+    return replace(
+        plan,
+        fits=True,
+        kv_tokens=cache.tokens(memory, length),
+        max_concurrency=concurrency,
+        largest_concurrency=min(int(concurrency), max_num_seqs),
+    )
+
+
+def _visible_bytes(instance: Instance) -> int:
+    """Memory that the engine sees of one accelerator, or of the host where there is none."""
+    if instance.accelerator_count == 0:
+        return int(instance.host_memory_gib * GIB)
+    return int(instance.memory_per_accelerator_mib * 1024**2 * _VISIBLE_SHARE)

@@ -1,0 +1,151 @@
+"""The KV cache as vLLM plans it: layers in groups, memory in blocks, requests in blocks of every group.
+
+Source: vLLM 0.32.0, vllm/v1/core/kv_cache_utils.py (get_kv_cache_groups, get_kv_cache_capacity) and
+vllm/v1/kv_cache_interface.py (max_admission_blocks_per_request).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from toolkit.errors import ToolkitError
+from toolkit.sizing.shape import Attention
+
+GPU_BLOCK_SIZE, CPU_BLOCK_SIZE = 16, 128
+"""Tokens per block where the recipe says nothing (config/cache.py, platforms/cpu.py)."""
+
+GROUP_FACTOR = 1.5
+"""Groups take the size of the largest kind of layer, not of the smallest, below this ratio; 1.25 before vLLM 0.18.1."""
+
+KV_DTYPE_BYTES: Mapping[str, int] = {
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2"), 1),
+    **dict.fromkeys(("bfloat16", "float16"), 2),
+}
+"""Bytes of a cached value, by the engine's `--kv-cache-dtype` other than `auto`."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers that share one block table: `block_size` tokens per block, kept as `attention` says."""
+
+    attention: Attention
+    layers: int
+    block_size: int
+
+    def blocks_per_request(self, tokens: int, in_flight_tokens: int) -> int:
+        """Blocks that a request of `tokens` holds at most. A window keeps the tokens of running steps besides."""
+        if self.attention.kind == "sliding":  # one more: a window may begin inside a block
+            return _blocks(min(self.attention.reach - 1 + in_flight_tokens, tokens), self.block_size) + 1
+        if self.attention.kind == "chunked":
+            return _blocks(min(self.attention.reach + in_flight_tokens, tokens), self.block_size)
+        return _blocks(tokens, self.block_size)
+
+
+@dataclass(frozen=True)
+class KVCache:
+    """KV cache of one accelerator. Every block costs `bytes_per_block`, whichever group takes it.
+
+    Lookahead slots for draft tokens cost nothing at full length: vLLM cuts them off at `max_model_len`.
+    """
+
+    groups: tuple[Group, ...]
+    bytes_per_block: int
+    in_flight_tokens: int
+
+    def blocks_per_request(self, tokens: int) -> int:
+        """Blocks of a request of `tokens`, over all groups."""
+        return sum(group.blocks_per_request(tokens, self.in_flight_tokens) for group in self.groups)
+
+    def blocks(self, memory: int) -> int:
+        """Blocks that `memory` bytes hold."""
+        return max(0, memory // self.bytes_per_block)
+
+    def max_concurrency(self, memory: int, max_model_len: int) -> float:
+        """vLLM's "Maximum concurrency for `max_model_len` tokens per request"."""
+        return self.blocks(memory) / self.blocks_per_request(max_model_len)
+
+    def tokens(self, memory: int, max_model_len: int) -> int:
+        """vLLM's "KV cache size": requests of full length times their length.
+
+        Versions up to 0.20 log blocks per group times block size instead, which says less where layers have windows.
+        """
+        return int(self.max_concurrency(memory, max_model_len) * max_model_len)
+
+    def bytes_for(self, tokens: int) -> int:
+        """Bytes that one request of `tokens` needs, with the one block that vLLM holds back."""
+        return (self.blocks_per_request(tokens) + 1) * self.bytes_per_block
+
+    def largest_context(self, memory: int, limit: int) -> int:
+        """Tokens of the longest request that fits alone, at most `limit`; 0 when none does."""
+        low, high = 0, limit
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.bytes_for(middle) <= memory else (low, middle - 1)
+        return low
+
+
+def plan(
+    layers: Sequence[Attention],
+    *,
+    value_bytes: int,
+    block_size: int,
+    in_flight_tokens: int,
+    tensor_parallel: int = 1,
+    hybrid: bool = True,
+    group_factor: float = GROUP_FACTOR,
+) -> KVCache:
+    """The cache of all layers, drafter's included, on one of `tensor_parallel` accelerators.
+
+    `value_bytes` is the size of a cached value, `in_flight_tokens` those of steps that run at the same time. Without
+    `hybrid` (vLLM's hybrid KV cache manager) every layer keeps every token.
+    """
+    if not hybrid and len({attention.kind for attention in layers}) > 1:
+        layers = [Attention(layer.kv_heads, layer.key_size, layer.value_size) for layer in layers]
+
+    def page(attention: Attention) -> int:
+        heads = attention.kv_heads_per_rank(tensor_parallel)
+        return heads * (attention.key_size + attention.value_size) * value_bytes * block_size
+
+    if len({(layer.kind, layer.reach) for layer in layers}) == 1:  # one table serves all, pages may differ in size
+        return KVCache((Group(layers[0], len(layers), block_size),), sum(map(page, layers)), in_flight_tokens)
+    largest = max(map(page, layers))
+    counts = Counter(layers)
+    size = _group_size(counts.values(), group_factor)
+    groups = tuple(
+        Group(attention, layers_in_group, _unified_block_size(block_size, page(attention), largest))
+        for attention, count in counts.items()
+        for layers_in_group in _split(count, size)
+    )
+    return KVCache(groups, size * largest, in_flight_tokens)
+
+
+def value_bytes(flag: str, dtype_bytes: int) -> int:
+    """Bytes of a cached value for the engine's `--kv-cache-dtype`; `auto` is the model's dtype."""
+    if flag == "auto":
+        return dtype_bytes
+    if flag not in KV_DTYPE_BYTES:
+        known = ", ".join(["auto", *KV_DTYPE_BYTES])
+        raise ToolkitError(f"the memory model does not know kv-cache-dtype {flag}", hint=f"It knows {known}.")
+    return KV_DTYPE_BYTES[flag]
+
+
+def _group_size(counts: Collection[int], factor: float) -> int:
+    """Layers per group: the smallest kind's, unless padding all to the largest kind's wastes little."""
+    return max(counts) if max(counts) < min(counts) * factor else min(counts)
+
+
+def _split(layers: int, size: int) -> list[int]:
+    """Layers of each group that one kind of layer is split into."""
+    groups = -(-layers // size)
+    return [len(range(first, layers, groups)) for first in range(groups)]
+
+
+def _unified_block_size(block_size: int, page: int, largest: int) -> int:
+    """All groups share one page size: smaller pages take more tokens, or are padded if that does not come out even."""
+    return block_size * largest // page if largest % page == 0 else block_size
+
+
+def _blocks(tokens: int, block_size: int) -> int:
+    return -(-tokens // block_size)

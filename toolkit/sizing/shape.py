@@ -1,0 +1,169 @@
+"""A model's shape as far as memory depends on it, read from its config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from toolkit.errors import ToolkitError
+from toolkit.recipe.facts import ModelFacts
+
+AttentionKind = Literal["full", "sliding", "chunked"]
+_KINDS: Mapping[str, AttentionKind] = {
+    "full_attention": "full",
+    "sliding_attention": "sliding",
+    "chunked_attention": "chunked",
+}
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Attention of one layer. `reach` is the window or chunk in tokens, 0 where every token is kept.
+
+    MLA keeps one latent vector for all heads: one KV head with keys of that size, and no values.
+    """
+
+    kv_heads: int
+    key_size: int
+    value_size: int
+    kind: AttentionKind = "full"
+    reach: int = 0
+
+    def kv_heads_per_rank(self, tensor_parallel: int) -> int:
+        """KV heads on one accelerator: vLLM copies heads where there are fewer of them than accelerators."""
+        return max(1, self.kv_heads // tensor_parallel)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a model, in values. `experts` is 0 for a dense model; `taps` counts the hidden states a head reads."""
+
+    layers: tuple[Attention, ...]
+    layers_sharing_kv: int
+    hidden: int
+    heads: int
+    intermediate: int
+    vocabulary: int
+    output_vocabulary: int
+    tied: bool
+    experts: int
+    experts_per_token: int
+    expert_intermediate: int
+    dense_layers: int
+    is_head: bool
+    taps: int
+    target_hidden: int
+    quantization: Mapping[str, Any]
+    stored_dtype: str
+    max_position_embeddings: int
+
+    @property
+    def cached_layers(self) -> tuple[Attention, ...]:
+        """Layers with a KV cache of their own: the last ones may share those of earlier layers (Gemma)."""
+        return self.layers[: len(self.layers) - self.layers_sharing_kv]
+
+    @property
+    def quant_method(self) -> str:
+        """`mxfp4`, `fp8`, ...; empty for an unquantized model."""
+        return str(self.quantization.get("quant_method", ""))
+
+
+def shape_of(facts: ModelFacts) -> Shape:
+    """The model's shape. Raises ToolkitError, which names the config key that is missing or not understood."""
+    config = {**facts.config, **facts.text_config}  # heads in speculators' format keep some of it above their decoder
+    experts = _number(config, "num_experts", "num_local_experts", "n_routed_experts")
+    intermediate = _number(config, "intermediate_size")
+    quantization = facts.config.get("quantization_config") or config.get("quantization_config") or {}
+    layers = _layers(facts.source, config)
+    return Shape(
+        layers=layers,
+        layers_sharing_kv=_number(config, "num_kv_shared_layers"),
+        hidden=facts.hidden_size,
+        heads=_number(config, "num_attention_heads"),
+        intermediate=intermediate,
+        vocabulary=facts.vocab_size,
+        output_vocabulary=_number(config, "draft_vocab_size") or facts.vocab_size,
+        tied=bool(config.get("tie_word_embeddings", facts.config.get("tie_word_embeddings", False))),
+        experts=experts,
+        experts_per_token=_number(config, "num_experts_per_tok", "top_k_experts"),
+        expert_intermediate=_number(config, "moe_intermediate_size") or intermediate,
+        dense_layers=_dense_layers(config) if experts else len(layers),
+        is_head=_is_head(config),
+        taps=_taps(config),
+        target_hidden=_number(config, "target_hidden_size") or facts.hidden_size,
+        quantization=quantization if isinstance(quantization, Mapping) else {},
+        stored_dtype=str(config.get("dtype") or config.get("torch_dtype") or "bfloat16"),
+        max_position_embeddings=_number(config, "max_position_embeddings"),
+    )
+
+
+def _number(config: Mapping[str, Any], *keys: str) -> int:
+    """The first of the keys that holds a number, else 0."""
+    return next((int(config[key]) for key in keys if isinstance(config.get(key), int)), 0)
+
+
+def _layers(source: str, config: Mapping[str, Any]) -> tuple[Attention, ...]:
+    count = _number(config, "num_hidden_layers")
+    if not count or not _number(config, "num_attention_heads"):
+        missing = "num_attention_heads" if count else "num_hidden_layers"
+        raise ToolkitError(f"{source}: its config has no `{missing}`", hint="Memory cannot be sized without it.")
+    kinds = _kinds(source, config, count)
+    return tuple(_attention(config, kind) for kind in kinds)
+
+
+def _attention(config: Mapping[str, Any], kind: AttentionKind) -> Attention:
+    latent = _number(config, "kv_lora_rank")
+    if latent:
+        return Attention(1, latent + _number(config, "qk_rope_head_dim"), 0)
+    heads = _number(config, "num_attention_heads")
+    size = _number(config, "head_dim") or _number(config, "hidden_size") // heads
+    kv_heads = _number(config, "num_key_value_heads") or heads
+    if kind == "full":  # Gemma 4's global layers have heads of their own size and number
+        size = _number(config, "global_head_dim") or size
+        kv_heads = _number(config, "num_global_key_value_heads") or kv_heads
+        return Attention(kv_heads, size, size)
+    reach = _number(config, "sliding_window" if kind == "sliding" else "attention_chunk_size")
+    return Attention(kv_heads, size, size, kind, reach)
+
+
+def _kinds(source: str, config: Mapping[str, Any], count: int) -> tuple[AttentionKind, ...]:
+    """Kind of each layer, as vLLM's model classes read the config."""
+    types = config.get("layer_types")
+    if isinstance(types, list | tuple):
+        unknown = sorted(set(types) - set(_KINDS))
+        if unknown:
+            raise ToolkitError(
+                f"{source}: layers of type `{unknown[0]}` are not in the memory model",
+                hint="It knows full, sliding and chunked attention. Deploy once and read vLLM's log.",
+            )
+        return tuple(_KINDS[kind] for kind in types[:count])
+    full: AttentionKind = "full"
+    sliding: AttentionKind = "sliding"
+    if not _number(config, "sliding_window") or config.get("use_sliding_window") is False:
+        return (full,) * count
+    if config.get("model_type") == "gpt_oss":
+        return tuple(full if index % 2 else sliding for index in range(count))
+    pattern = _number(config, "sliding_window_pattern")
+    if pattern:
+        return tuple(sliding if (index + 1) % pattern else full for index in range(count))
+    return (sliding,) * count
+
+
+def _dense_layers(config: Mapping[str, Any]) -> int:
+    listed = config.get("mlp_only_layers")
+    return _number(config, "first_k_dense_replace") or (len(listed) if isinstance(listed, list) else 0)
+
+
+def _is_head(config: Mapping[str, Any]) -> bool:
+    names = config.get("architectures")
+    named = any("eagle" in str(name).lower() for name in names) if isinstance(names, list) else False
+    return named or "draft_vocab_size" in config or "target_hidden_size" in config
+
+
+def _taps(config: Mapping[str, Any]) -> int:
+    """Hidden states of the target that a head reads; vLLM's default is 3."""
+    if not _is_head(config):
+        return 0
+    ids = config.get("eagle_aux_hidden_state_layer_ids")
+    return _number(config, "num_aux_hidden_states") or (len(ids) if isinstance(ids, list) else 3)

@@ -1,0 +1,146 @@
+"""Bytes of weights that one accelerator holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+
+from toolkit.errors import ToolkitError
+from toolkit.recipe.facts import ModelFacts, Tensor
+from toolkit.sizing.shape import Attention, Shape, shape_of
+
+DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
+"""Bytes of a value, by the engine's `--dtype`."""
+
+_STORED_BITS: Mapping[str, int] = {
+    **dict.fromkeys(("F64", "I64", "U64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("BF16", "F16", "I16", "U16"), 16),
+    **dict.fromkeys(("F8_E4M3", "F8_E5M2", "F8_E8M0", "I8", "U8", "BOOL"), 8),
+    "F4": 4,
+}
+_VOCABULARY_PADDING = 64  # vLLM 0.32, vocab_parallel_embedding.py
+
+# vLLM 0.32, fused_moe/oracle/mxfp4.py: Marlin and TRT-LLM kernels round an expert's sizes up to these. It is what makes
+# gpt-oss-120b load 65.97 GiB (vLLM issue 23278) of the 60.77 GiB that are stored.
+_MXFP4_INTERMEDIATE, _MXFP4_HIDDEN = 128, 256
+_MXFP4_BITS = 4 + 8 / 32  # one scale byte for 32 values
+
+
+def serving_dtype(shape: Shape, flag: str) -> str:
+    """The dtype that the engine serves with: its `--dtype`, or the model's own, where float32 becomes bfloat16."""
+    dtype = flag if flag != "auto" else shape.stored_dtype
+    if flag == "auto" and dtype not in ("bfloat16", "float16"):
+        return "bfloat16"
+    if dtype not in DTYPE_BYTES:
+        raise ToolkitError(
+            f"the memory model does not know dtype {dtype}", hint=f"Use one of {', '.join(DTYPE_BYTES)}."
+        )
+    return dtype
+
+
+def rank_bytes(facts: ModelFacts, tensor_parallel: int, dtype: str) -> int:
+    """Bytes of the model's weights on one of `tensor_parallel` accelerators, served in `dtype`.
+
+    From the stored tensors; where they are not known, from those that the config implies, scaled to the stored size
+    of all weights where that is known. Raises ToolkitError for a config without sizes.
+    """
+    shape = shape_of(facts)
+    tensors = facts.tensors or expected_tensors(shape)
+    held = sum(_held_bytes(name, tensor, shape, tensor_parallel, dtype) for name, tensor in tensors.items())
+    if facts.tensors or not facts.weight_bytes:
+        return round(held)
+    return round(held * facts.weight_bytes / sum(_stored_bytes(tensor) for tensor in tensors.values()))
+
+
+def expected_tensors(shape: Shape) -> dict[str, Tensor]:
+    """The large tensors that a checkpoint of this shape stores; biases and scales are left out (below 0.5 %)."""
+    hidden = shape.hidden
+    tensors = {"embed_tokens.weight": Tensor("BF16", (shape.vocabulary, hidden))}
+    if not shape.tied:
+        tensors["lm_head.weight"] = Tensor("BF16", (shape.output_vocabulary, hidden))
+    if shape.is_head:
+        tensors["fc.weight"] = Tensor("BF16", (hidden, shape.taps * shape.target_hidden))
+    for index, attention in enumerate(shape.layers):
+        inputs = 2 * hidden if shape.is_head and index == 0 else hidden  # token embedding beside hidden state
+        layer = {**_attention_tensors(shape, attention, inputs), **_mlp_tensors(shape, index)}
+        tensors.update({f"layers.{index}.{name}": tensor for name, tensor in layer.items()})
+    return tensors
+
+
+def _attention_tensors(shape: Shape, attention: Attention, inputs: int) -> dict[str, Tensor]:
+    dtype, queries = _linear_dtype(shape), shape.heads * attention.key_size
+    return {
+        "self_attn.q_proj.weight": Tensor(dtype, (queries, inputs)),
+        "self_attn.k_proj.weight": Tensor(dtype, (attention.kv_heads * attention.key_size, inputs)),
+        "self_attn.v_proj.weight": Tensor(dtype, (attention.kv_heads * attention.value_size, inputs)),
+        "self_attn.o_proj.weight": Tensor(dtype, (shape.hidden, queries)),
+    }
+
+
+def _mlp_tensors(shape: Shape, index: int) -> dict[str, Tensor]:
+    if index < shape.dense_layers:
+        return {"mlp.weight": Tensor(_linear_dtype(shape), (3 * shape.intermediate, shape.hidden))}
+    expert = 3 * shape.expert_intermediate * shape.hidden
+    packed = shape.quant_method == "mxfp4"
+    return {
+        "mlp.router.weight": Tensor("BF16", (shape.experts, shape.hidden)),
+        "mlp.experts.weight": Tensor("U8", (shape.experts, round(expert * _MXFP4_BITS / 8)))
+        if packed
+        else Tensor(_linear_dtype(shape), (shape.experts, expert)),
+    }
+
+
+def _linear_dtype(shape: Shape) -> str:
+    """How a checkpoint stores its matrices; other quantizations than fp8 count as bfloat16, an upper bound."""
+    return "F8_E4M3" if shape.quant_method == "fp8" else "BF16"
+
+
+def _stored_bytes(tensor: Tensor) -> float:
+    bits = _STORED_BITS.get(tensor.dtype)
+    if bits is None:
+        raise ToolkitError(f"the memory model does not know tensors of type {tensor.dtype}")
+    return tensor.numel * tensor.count * bits / 8
+
+
+def _held_bytes(name: str, tensor: Tensor, shape: Shape, tensor_parallel: int, dtype: str) -> float:
+    """Bytes that one accelerator holds of a stored tensor, or of all that are alike."""
+    if name.endswith("t2d") or (shape.tied and not shape.is_head and "lm_head" in name):
+        return 0
+    held = _stored_bytes(tensor)
+    if tensor.dtype in ("F32", "F16", "BF16") and "scale" not in name:
+        held = tensor.numel * tensor.count * DTYPE_BYTES[dtype]
+    if name.endswith(("embed_tokens.weight", "lm_head.weight")):
+        rows = tensor.shape[0]
+        return held * _round_up(rows, _VOCABULARY_PADDING) / rows / tensor_parallel
+    if _is_replicated(name, tensor):
+        return held
+    if ".k_proj." in name or ".v_proj." in name:
+        attention = _attention_of(name, shape)
+        return held * attention.kv_heads_per_rank(tensor_parallel) / attention.kv_heads
+    if ".experts." in name and shape.quant_method == "mxfp4":
+        return held * _mxfp4_padding(shape, tensor_parallel) / tensor_parallel
+    return held / tensor_parallel
+
+
+def _is_replicated(name: str, tensor: Tensor) -> bool:
+    """Whether every accelerator holds the whole tensor: vectors, routers, and what a head adds to a layer stack."""
+    return len(tensor.shape) == 1 or name.startswith(("fc.", "mask_hidden")) or ".router." in name or ".gate." in name
+
+
+def _attention_of(name: str, shape: Shape) -> Attention:
+    """Attention of the layer that a tensor belongs to, the first of a range; `midlayer` is a head's first."""
+    found = re.search(r"layers\.\{?(\d+)", name)
+    return shape.layers[min(int(found[1]), len(shape.layers) - 1) if found else 0]
+
+
+def _mxfp4_padding(shape: Shape, tensor_parallel: int) -> float:
+    """What an expert's weights grow by where the kernel rounds its sizes up."""
+    share = shape.expert_intermediate / tensor_parallel
+    padded = _round_up(share, _MXFP4_INTERMEDIATE), _round_up(shape.hidden, _MXFP4_HIDDEN)
+    return prod(padded) / (share * shape.hidden)
+
+
+def _round_up(size: float, multiple: int) -> int:
+    return -int(-size // multiple) * multiple

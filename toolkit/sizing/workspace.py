@@ -1,0 +1,85 @@
+"""Memory besides weights and KV cache. An estimate: only the engine's own profiling run on the device knows it.
+
+The terms and their sizes come from vLLM's startup logs that were published for other models; each constant names its
+source. Estimates lean to the large side, so that what is said to fit does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.sizing.settings import Settings
+from toolkit.sizing.shape import Shape
+
+GIB = 1024**3
+
+SAMPLER_BYTES_PER_LOGIT = 36
+"""Sampling with top-k and top-p holds sorted copies, indices and probabilities of max_num_seqs x vocabulary logits.
+
+Published: gpt-oss-120b 36.5 (vLLM issue 23278, 1024 sequences), Qwen3-235B-A22B-FP8 38.6 (0.10.2, 256 sequences),
+Qwen2.5-7B-AWQ 28.7 (256 sequences).
+"""
+
+VERIFICATION_BYTES_PER_LOGIT = 4
+"""Logits of every draft token and the bonus token, float32 (vLLM, v1/sample/rejection_sampler.py)."""
+
+GRAPHS_BYTES, DRAFTER_GRAPHS_BYTES = 3 * GIB // 4, GIB // 4
+"""CUDA graphs. Published logs of vLLM 0.10 to 0.28: 0.2 to 1.5 GiB, mostly 0.5 to 0.75; one of 3.45 (235B, 4 GPUs)."""
+
+NON_TORCH_BYTES = 7 * GIB // 20
+"""CUDA libraries beside torch: 0.02 to 0.35 GiB in published logs (the highest: vLLM issue 10517)."""
+
+COMMUNICATION_BYTES = GIB // 2
+"""All-reduce buffers of tensor parallelism. Not verified."""
+
+CPU_PROCESS_BYTES = GIB
+"""The worker process before its weights: 0.85 to 0.99 GB measured (vLLM 0.32 on CPU, eager)."""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Bytes on one accelerator. Activations and sampling are not held at the same time."""
+
+    activations: int
+    sampling: int
+    graphs: int
+    runtime: int
+
+    @property
+    def total(self) -> int:
+        """The peak of all."""
+        return max(self.activations, self.sampling) + self.graphs + self.runtime
+
+
+def workspace(
+    target: Shape, drafter: Shape | None, settings: Settings, *, dtype_bytes: int, tensor_parallel: int, on_cpu: bool
+) -> Workspace:
+    """The estimate for one of `tensor_parallel` accelerators, at `max_num_batched_tokens` and `max_num_seqs`."""
+    per_token = _values_per_token(target, tensor_parallel)
+    if drafter:
+        per_token = max(per_token, _values_per_token(drafter, tensor_parallel))
+        per_token += drafter.taps * target.hidden  # the target's hidden states wait for the head
+    positions = settings.max_num_seqs * (1 + settings.num_speculative_tokens)
+    sampled = settings.max_num_seqs * SAMPLER_BYTES_PER_LOGIT
+    verified = positions * VERIFICATION_BYTES_PER_LOGIT if drafter else 0
+    graphs = GRAPHS_BYTES + (DRAFTER_GRAPHS_BYTES if drafter else 0)
+    runtime = NON_TORCH_BYTES + (COMMUNICATION_BYTES if tensor_parallel > 1 else 0)
+    return Workspace(
+        activations=settings.max_num_batched_tokens * per_token * dtype_bytes,
+        sampling=(sampled + verified) * target.vocabulary,
+        graphs=0 if settings.enforce_eager or on_cpu else graphs,
+        runtime=CPU_PROCESS_BYTES if on_cpu else runtime,
+    )
+
+
+def _values_per_token(shape: Shape, tensor_parallel: int) -> int:
+    """Values that a layer holds at its peak, in the MLP: gate, up and their product, beside hidden state and residual.
+
+    Llama-3.1-8B in bfloat16 on one GPU: 110,592 bytes here, 109,800 measured (vLLM issue 10517, 20,000 against 29,000
+    tokens).
+    """
+    own = 3 * shape.hidden
+    if shape.experts:
+        expert = 3 * shape.expert_intermediate // tensor_parallel + shape.hidden
+        return own + shape.experts_per_token * expert
+    return own + 3 * shape.intermediate // tensor_parallel
