@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from toolkit.cli import endpoint_commands, local_commands, recipe_commands
+from toolkit.cli import convert_command, endpoint_commands, fit_command, local_commands, recipe_commands
 from toolkit.cli.output import error_document, explain, say
 from toolkit.errors import PlatformError, RecipeError, RecipeNotFound, ToolkitError, UsageError
 
@@ -24,6 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 recipe_commands.register(app)
+fit_command.register(app)
+convert_command.register(app)
 endpoint_commands.register(app)
 local_commands.register(app)
 

@@ -46,7 +46,8 @@ def held_out_structured() -> list[Example]:
     """One prompt of every structured kind, for measuring; its answer is known, and long."""
     rng = Random(2602_01469)  # noqa: S311
     return [
-        max((kind(rng) for _ in range(2 * HELD_OUT)), key=lambda example: example.answer.count("\n")) for kind in STRUCTURED
+        max((kind(rng) for _ in range(2 * HELD_OUT)), key=lambda example: example.answer.count("\n"))
+        for kind in STRUCTURED
     ]
 
 

@@ -1,7 +1,7 @@
 """Makes the tiny models: `python -m toolkit.training.tiny --out recipes/tiny/models`.
 
 A target that knows structured text, and a drafter for it of every method, from a seed, on a CPU, in minutes. A model
-whose `training.json` holds the same settings and texts is left as it is, so that the command carries on where it was stopped.
+whose `training.json` holds the same settings and texts is left as it is: the command carries on where it was stopped.
 """
 
 from __future__ import annotations
