@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from toolkit.recipe import model_config
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -91,6 +95,8 @@ class ModelFacts:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ModelFacts:
         """The facts that `to_dict` wrote. Raises KeyError, TypeError or ValueError when it is something else."""
+        if wrong := model_config.problem(data["config"]):
+            raise ValueError(f"config: {wrong}")
         tensors = data["tensors"]
         tokenizer = data["tokenizer"]
         facts = {
@@ -99,7 +105,7 @@ class ModelFacts:
             "tokenizer": Tokenizer(**tokenizer) if tokenizer else None,
             "unverified": tuple(data["unverified"]),
         }
-        return cls(**facts)
+        return TypeAdapter(cls).validate_python(facts, strict=True)
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from toolkit.errors import UnreadableModel
+from toolkit.recipe import model_config
 from toolkit.recipe.facts import ModelFacts, Tensor, Tokenizer, text_config
 from toolkit.recipe.tensor_names import merged
 
@@ -84,6 +85,8 @@ def read_model(files: ModelFiles, model: str) -> ModelFacts:
 def _read_model(files: ModelFiles, model: str) -> ModelFacts:
     sizes = files.sizes()
     config = _read_json(files, sizes, "config.json")
+    if wrong := model_config.problem(config):
+        raise UnreadableModel(f"{files.where}/config.json: {wrong}", hint="It must be the model's own config.")
     for key in ("hidden_size", "vocab_size"):
         size = text_config(config).get(key)
         if not isinstance(size, int) or size <= 0:
@@ -167,7 +170,7 @@ def _read_tokenizer(files: ModelFiles, sizes: Mapping[str, int]) -> Tokenizer | 
         ids = {**_vocabulary(tokenizer["model"]), **{token["content"]: int(token["id"]) for token in added}}
         special = {token["content"]: int(token["id"]) for token in added if token.get("special")}
         digest = hashlib.sha256(json.dumps(sorted(ids.items())).encode()).hexdigest()
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         message = f"{files.where}/tokenizer.json is not a tokenizer: {error!r}"
         raise UnreadableModel(message, hint="Fetch the file again.") from error
     return Tokenizer(len(ids), digest, special, _chat_template_sha256(files, sizes))

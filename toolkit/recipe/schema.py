@@ -27,7 +27,9 @@ RecipeName = Annotated[
 ]
 Version = Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
 # A hub id, a folder, s3://bucket/prefix/ or jumpstart:<id>; other schemes are typing errors.
-ModelName = Annotated[StrictStr, StringConstraints(pattern=r"^(s3://[^/]+/.+|jumpstart:[a-z0-9-]+|[^:]+)$", min_length=1)]
+ModelName = Annotated[
+    StrictStr, StringConstraints(pattern=r"^(s3://[^/]+/.+|jumpstart:[a-z0-9-]+|[^:]+)$", min_length=1)
+]
 EngineFlag = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z][a-z0-9]*([-_][a-z0-9]+)*$")]
 EnvironmentName = Annotated[StrictStr, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 
@@ -52,7 +54,9 @@ class TargetSection(Section):
 class SpeculationSection(Section):
     """How draft tokens are made. `method: none` is the baseline."""
 
-    method: Literal["p-eagle", "eagle3", "draft-model", "pard", "dflash", "none"] = Field(description="how tokens are drafted")
+    method: Literal["p-eagle", "eagle3", "draft-model", "pard", "dflash", "none"] = Field(
+        description="how tokens are drafted"
+    )
     model: ModelName | None = Field(None, description=f"the drafter: {_MODEL}")
     revision: NonEmptyStr | None = Field(None, description=_REVISION)
     num_speculative_tokens: PositiveInt | None = Field(
@@ -116,7 +120,7 @@ class Evidence(Section):
 
     workload: NonEmptyStr
     num_speculative_tokens: PositiveInt | None = Field(None, description="K that was measured")
-    concurrency: PositiveInt = Field(1, description="requests at a time")
+    concurrency: PositiveInt | None = Field(None, description="requests at a time, where it is known")
     acceptance_length: Annotated[float, Field(ge=1, strict=True)] | None = None
     speedup: Annotated[float, Field(gt=0, strict=True)] | None = Field(
         None, description="output tokens/s over the baseline's"

@@ -1,0 +1,161 @@
+"""Facts of a model, read from wherever its files are, and no more bytes of them than needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+from hub import COMMIT, TOKEN, hub
+from pairs import edit_tensors, write_hub_pair, write_pair, write_tokenizer
+
+from toolkit.checks.run import check
+from toolkit.errors import UnreadableModel
+from toolkit.recipe.facts import ModelFacts, Tensor
+from toolkit.recipe.hub import HubFiles, hub_client
+from toolkit.recipe.lock import read_lock, write_lock
+from toolkit.recipe.model_files import read_folder, read_model
+from toolkit.recipe.resolve import load
+from toolkit.recipe.tensor_names import merged
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    write_pair(tmp_path)
+    return tmp_path / "target"
+
+
+def read(repo: str, url: str, revision: str | None = None) -> ModelFacts:
+    with hub_client(url) as client:
+        return read_model(HubFiles(repo, revision, client), repo)
+
+
+def test_a_model_of_the_hub_is_read_like_a_folder_and_pinned(target: Path) -> None:
+    with hub({"org/target": target}) as server:
+        facts = read("org/target", server.url)
+
+    folder = read_folder(target)
+    assert (facts.config, facts.tensors, facts.tokenizer) == (folder.config, folder.tensors, folder.tokenizer)
+    assert (facts.model, facts.revision, facts.source) == ("org/target", COMMIT, "Hugging Face hub, org/target")
+
+
+def test_weights_are_never_fetched(target: Path) -> None:
+    edit_tensors(target, {"model.layers.0.mlp.weight": (1000, 1000)})
+    with hub({"org/target": target}) as server:
+        facts = read("org/target", server.url)
+
+    assert facts.weight_bytes == (target / "model.safetensors").stat().st_size > 2_000_000
+    assert server.sent["model.safetensors"] == 100_000
+
+
+def test_a_header_longer_than_the_first_request_is_read_on(target: Path) -> None:
+    names = {f"model.layers.{layer}.{'x' * 50}{layer}.weight": (1,) for layer in range(2000)}
+    edit_tensors(target, dict(names))
+    with hub({"org/target": target}) as server:
+        facts = read("org/target", server.url)
+
+    assert facts.tensors == read_folder(target).tensors
+    assert len(facts.tensors or ()) == 2001
+
+
+def test_a_gated_model_needs_the_users_token(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with hub({"org/target": target}, gated={"org/target"}) as server:
+        with pytest.raises(UnreadableModel, match="answered 401") as refused:
+            read("org/target", server.url)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        facts = read("org/target", server.url)
+
+    assert "hf auth login" in refused.value.hint
+    assert TOKEN not in json.dumps(facts.to_dict())
+
+
+@pytest.mark.parametrize(("repo", "revision"), [("org/other", None), ("org/target", "nope")])
+def test_a_model_or_revision_that_is_not_there(target: Path, repo: str, revision: str | None) -> None:
+    with hub({"org/target": target}) as server, pytest.raises(UnreadableModel, match="answered 404") as missing:
+        read(repo, server.url, revision)
+    assert "leading `./`" in missing.value.hint
+
+
+def test_without_a_network_the_error_says_so(target: Path) -> None:
+    with hub({}) as server:
+        url = server.url
+    with pytest.raises(UnreadableModel, match="cannot be read from the hub") as error:
+        read("org/target", url)
+    assert isinstance(error.value.__cause__, httpx.ConnectError)
+
+
+def test_something_else_than_a_hub_answers(target: Path) -> None:
+    (target / "config.json").write_text("<html>")
+    with hub({"org/target": target}) as server, pytest.raises(UnreadableModel, match=r"config\.json cannot be read"):
+        read("org/target", server.url)
+
+
+def test_locking_a_recipe_of_the_hub_makes_it_checkable(tmp_path: Path) -> None:
+    recipe = write_hub_pair(tmp_path)
+    recipe.with_suffix(".lock.json").unlink()
+    folders = {"org/target": tmp_path / "target", "org/drafter": tmp_path / "drafter"}
+    with hub(folders) as server, hub_client(server.url) as client:
+        path = write_lock(load(recipe), lambda source: HubFiles(source.written, source.revision, client))
+
+    lock = read_lock(path)
+    assert lock
+    assert lock.drafter
+    assert [lock.target.revision, lock.drafter.revision] == [COMMIT, COMMIT]
+    assert check(recipe).findings == ()
+
+
+def test_a_lock_that_cannot_be_made_leaves_the_old_one(tmp_path: Path) -> None:
+    recipe = write_hub_pair(tmp_path)
+    before = recipe.with_suffix(".lock.json").read_text()
+    with (
+        hub({"org/target": tmp_path / "target"}) as server,
+        hub_client(server.url) as client,
+        pytest.raises(UnreadableModel, match="org/drafter@main"),
+    ):
+        write_lock(load(recipe), lambda source: HubFiles(source.written, source.revision, client))
+    assert recipe.with_suffix(".lock.json").read_text() == before
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_tensors_that_differ_in_their_indices_only_are_merged() -> None:
+    alike = {f"layers.{layer}.experts.{expert}.w": Tensor("BF16", (2, 3)) for layer in range(3) for expert in (0, 1, 5)}
+    assert merged({**alike, "norm.weight": Tensor("F32", (3,))}) == {
+        "layers.{0-2}.experts.{0-1,5}.w": Tensor("BF16", (2, 3), count=9),
+        "norm.weight": Tensor("F32", (3,)),
+    }
+
+
+def test_tensors_that_form_no_grid_stay_apart() -> None:
+    ragged = {"a.0.b.0.w": Tensor("BF16", (1,)), "a.0.b.1.w": Tensor("BF16", (1,)), "a.1.b.0.w": Tensor("BF16", (1,))}
+    assert merged(ragged) == ragged
+    first = {"layers.0.q.w": Tensor("BF16", (4,)), "layers.1.q.w": Tensor("BF16", (2,))}
+    assert merged(first) == first
+
+
+@pytest.mark.parametrize(
+    ("added", "special"),
+    [([], {}), ([{"content": "<|end|>", "id": 40, "special": True}], {"<|end|>": 40})],
+)
+def test_a_tokenizer_has_its_special_tokens(target: Path, added: list[object], special: dict[str, int]) -> None:
+    write_tokenizer(target)
+    tokenizer = json.loads((target / "tokenizer.json").read_text())
+    (target / "tokenizer.json").write_text(json.dumps({**tokenizer, "added_tokens": added}))
+    facts = read_folder(target).tokenizer
+    assert facts
+    assert facts.special_tokens == special
+    assert facts.size == 32 + len(added)
+
+
+def test_a_unigram_vocabulary_is_a_list(target: Path) -> None:
+    (target / "tokenizer.json").write_text(json.dumps({"model": {"vocab": [["a", -1.0], ["b", -2.0]]}}))
+    facts = read_folder(target).tokenizer
+    assert facts
+    assert facts.size == 2
+
+
+def test_weights_in_another_format_have_a_size_only(target: Path) -> None:
+    (target / "model.safetensors").rename(target / "pytorch_model.bin")
+    facts = read_folder(target)
+    assert facts.tensors is None
+    assert facts.weight_bytes

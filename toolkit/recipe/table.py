@@ -1,0 +1,77 @@
+"""The recipes that come with the toolkit as a Markdown table, and `recipes/README.md`, which is made of it.
+
+`python -m toolkit.recipe.table` writes the file anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from toolkit.catalog import lookup
+from toolkit.recipe.load import catalogue, catalogue_dir
+from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import Evidence
+
+_HEAD = "| recipe | method | K | hardware | $/h | evidence | date | source |\n|---|---|---|---|---|---|---|---|"
+_TEXT = """\
+# Recipes
+
+Each recipe is a pair of models with settings that fit its first instance type; the second one is a fallback.
+
+"Evidence" is the best published or measured number of the pair, at the recipe's K where there is one: tokens per step
+of the target (acceptance length), and the speedup over no speculation where somebody measured it. It holds for the
+hardware and engine under `evidence` in the recipe, which may be others than the recipe's own.
+
+"$/h" is one instance on demand, with the date of that price: "~" where its source is not sure, "?" where the catalogue
+has none. Facts of the models stand in the `.lock.json` beside each recipe: curated from what was published, until
+`toolkit lock RECIPE` reads the models themselves.
+
+This file is made by `python -m toolkit.recipe.table`.
+"""
+
+
+def table(names: Iterable[str]) -> str:
+    """One row for each recipe, by its catalogue name. Raises RecipeNotFound or RecipeError."""
+    return "\n".join([_HEAD, *(_row(name, load(name)) for name in names)])
+
+
+def readme() -> str:
+    """The text of `recipes/README.md`."""
+    return f"{_TEXT}\n{table(catalogue())}\n"
+
+
+def _row(name: str, recipe: Recipe) -> str:
+    k = recipe.speculation.num_speculative_tokens if recipe.speculation else None
+
+    def order(evidence: Evidence) -> tuple[float, bool, float]:
+        return evidence.speedup or 0.0, evidence.num_speculative_tokens == k, evidence.acceptance_length or 0.0
+
+    best = max(recipe.evidence, key=order, default=None)
+    proof = (_evidence(best), best.date, best.source) if best else ("none known", "", "")
+    cells = (f"[{name}]({name}.yaml)", recipe.method, str(k or ""), *_hardware(recipe), *proof)
+    return f"| {' | '.join(cells)} |"
+
+
+def _evidence(evidence: Evidence) -> str:
+    k = evidence.num_speculative_tokens
+    numbers = [
+        f"{evidence.acceptance_length:.2f} tokens a step" if evidence.acceptance_length else "",
+        f"{evidence.speedup:.2f}x" if evidence.speedup else "",
+    ]
+    return f"{', '.join(filter(None, numbers))} ({evidence.workload}, {f'K={k}' if k else 'K not stated'})"
+
+
+def _hardware(recipe: Recipe) -> tuple[str, str]:
+    """First instance type and its price."""
+    if recipe.platform == "local":
+        return "this machine", "0"
+    name = recipe.instance_types[0]
+    found = lookup.instance(name)
+    if found is None or found.price is None:
+        return name, "?"
+    unsure = "" if found.price.quality.startswith("good") else "~"
+    return name, f"{unsure}{found.price.usd_per_hour:.2f} ({found.price.date})"
+
+
+if __name__ == "__main__":
+    (catalogue_dir() / "README.md").write_text(readme(), encoding="utf-8")
