@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
+
+from toolkit.recipe.lock import Lock, read_models
+from toolkit.recipe.model_files import ModelFiles
+from toolkit.recipe.resolve import load
+from toolkit.recipe.source import ModelSource
 
 HIDDEN, VOCABULARY, MASK_TOKEN = 8, 32, 3
 METHODS = ("p-eagle", "eagle3", "draft-model", "pard")
@@ -34,8 +40,36 @@ engine:
 platform: {name: local}
 """
 
-_LANGUAGE_MODEL = {"hidden_size": HIDDEN, "vocab_size": VOCABULARY, "max_position_embeddings": 1024}
-_HEAD = {**_LANGUAGE_MODEL, "target_hidden_size": HIDDEN, "num_aux_hidden_states": 3}
+HUB_RECIPE = """\
+name: hub
+target: {model: org/target}
+speculation:
+  method: p-eagle
+  model: org/drafter
+  num_speculative_tokens: 7
+engine:
+  version: 0.30.0
+  max_model_len: 1024
+  max_num_batched_tokens: 16384
+platform: {name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}
+"""
+
+_LANGUAGE_MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": HIDDEN,
+    "intermediate_size": 16,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 1024,
+}
+_HEAD = {
+    **_LANGUAGE_MODEL,
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "num_hidden_layers": 2,
+    "target_hidden_size": HIDDEN,
+    "num_aux_hidden_states": 3,
+}
 _HEAD_TENSORS: Shapes = {"fc.weight": (HIDDEN, 3 * HIDDEN), "lm_head.weight": (VOCABULARY, HIDDEN)}
 _DRAFTERS: Mapping[str, tuple[Mapping[str, Any], Shapes]] = {
     "p-eagle": ({**_HEAD, "ptd_token_id": MASK_TOKEN}, {**_HEAD_TENSORS, "mask_hidden": (1, 1, 3 * HIDDEN)}),
@@ -52,6 +86,27 @@ def write_pair(root: Path, method: str = "p-eagle") -> Path:
     write_tokenizer(root / "target")
     write_model(root / "drafter", config, tensors)
     return write_recipe(root, RECIPE.replace("p-eagle", method))
+
+
+def write_hub_pair(root: Path, text: str = HUB_RECIPE, **facts: Mapping[str, Any]) -> Path:
+    """The pair of `write_pair` as the hub would have it: a recipe that names repositories, and their lock.
+
+    `facts` changes what the lock says of `target` or `drafter`; a `config` in it is merged into the model's own.
+    """
+    folders = load(write_pair(root, "p-eagle" if "p-eagle" in text else text.split("method: ")[1].split()[0]))
+    path = write_recipe(root, text)
+    lock = read_models(folders, open_files=_nowhere)
+    assert lock.drafter
+    models = {"target": lock.target, "drafter": lock.drafter}
+    for name, model in models.items():
+        changes = {"model": f"org/{name}", "revision": "abc", **facts.get(name, {})}
+        models[name] = replace(model, **{**changes, "config": {**model.config, **changes.get("config", {})}})
+    path.with_suffix(".lock.json").write_text(json.dumps(Lock(**models).to_dict()))
+    return path
+
+
+def _nowhere(source: ModelSource) -> ModelFiles:
+    raise AssertionError(f"{source} is in a folder")
 
 
 def write_recipe(root: Path, text: str) -> Path:

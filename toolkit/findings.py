@@ -14,8 +14,8 @@ Severity = Literal["error", "warning", "info"]
 class Finding:
     """One thing a check has to say.
 
-    `code` is stable and documented (`toolkit check --explain CODE`), `path` is the recipe key in dots (empty: the whole recipe),
-    `line` counts from 1 (None when neither the key nor one above it is in the file), `hint` is the edit to make.
+    `code` is stable and documented (`toolkit check --explain CODE`), `path` is the recipe key in dots (empty: the whole
+    recipe), `line` counts from 1 (None when neither the key nor one above it is in the file), `hint` is the edit.
     """
 
     code: str

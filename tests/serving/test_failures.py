@@ -15,6 +15,7 @@ import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.endpoint.handle import Endpoint
 from toolkit.errors import EndpointFailed, InvocationError
+from toolkit.platforms.local.folders import endpoint_folder, endpoints_folder
 
 pytestmark = pytest.mark.serving
 PROMPT = "Write JSON records of the books 205 to 215."
@@ -22,10 +23,10 @@ PROMPT = "Write JSON records of the books 205 to 215."
 
 def test_a_vllm_that_dies_at_start_gives_its_last_words_at_once() -> None:
     recipe = toolkit.load("tiny/p-eagle")
-    engine = replace(recipe.engine, args={**recipe.engine.args, "such-a-flag": 1})
+    engine = replace(recipe.engine, args={**recipe.engine.args, "max-logprobs": "many"})
     broken = replace(recipe, name="tiny-broken", engine=engine)
 
-    with pytest.raises(EndpointFailed, match="unrecognized arguments: --such-a-flag") as failed:
+    with pytest.raises(EndpointFailed, match="argument --max-logprobs: invalid") as failed:
         toolkit.deploy(broken, progress=Silent())
 
     said = time.time()
@@ -60,7 +61,7 @@ def _answer_within(endpoint: Endpoint, seconds: float) -> str:
 
 def _workers(endpoint: Endpoint) -> list[int]:
     """The processes of this endpoint's vLLM in which the model runs: they work in the container's folder."""
-    folder = Path(os.environ["TOOLKIT_HOME"]) / "local" / "endpoints" / endpoint.name
+    folder = endpoint_folder(endpoints_folder(Path(os.environ["TOOLKIT_HOME"]) / "local"), endpoint.name)
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it may end while we look

@@ -22,6 +22,7 @@ _KNOWN = (
     (r"Available memory .* is less than|out of memory|MemoryError|No available memory",
      "Not enough memory: lower `kv-cache-memory-bytes` in engine.args, or engine.max_num_seqs."),
     (r"unrecognized arguments?: (.*)", "The engine does not know a flag: correct engine.args in the recipe."),
+    (r"error: argument --(.*): ", "The engine refuses the value of a flag: correct engine.args in the recipe."),
     (r"No space left on device", "The disk is full: make room, then run the same command again."),
     (r"Address already in use", "Another process holds the container's port: run the same command again."),
     (r"max_model_len .* is greater than", "Lower engine.max_model_len to what the models were made for."),

@@ -1,4 +1,7 @@
-"""What each code of a finding means: codes.json, explained one by one and as the table of README.md."""
+"""What each code of a finding means: codes.json, explained one by one and as README.md.
+
+`python -m toolkit.checks.codes` writes README.md anew.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,15 @@ from functools import cache
 from pathlib import Path
 
 from toolkit.errors import UsageError
+
+_FOLDER = Path(__file__).parent
+_INTRODUCTION = """\
+# What `toolkit check` finds
+
+Codes are stable: programs may rely on them; `toolkit check --explain CODE` tells one. An error stops a deployment, warnings
+and infos do not. "Since" is the oldest vLLM of which we know that it is so. Paths of sources are those of vLLM's package
+unless they begin with `toolkit`. This file is made from `codes.json` by `python -m toolkit.checks.codes`.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,7 @@ class Code:
 @cache
 def codes() -> dict[str, Code]:
     """Every code by name, in the order of the checks."""
-    data = json.loads((Path(__file__).parent / "codes.json").read_text(encoding="utf-8"))
+    data = json.loads((_FOLDER / "codes.json").read_text(encoding="utf-8"))
     return {name: Code(name, **fields) for name, fields in data.items()}
 
 
@@ -53,8 +65,14 @@ def explain(code: str) -> Code:
     raise UsageError(f"there is no code `{code}`", hint=hint)
 
 
-def table() -> str:
-    """All codes as a Markdown table."""
+def readme() -> str:
+    """The text of README.md: all codes as a Markdown table."""
     head = "| code | severity | what is wrong | what would happen without the check | since | source |"
-    rows = [f"| `{c.name}` | {c.severity} | {c.what} | {c.otherwise} | {c.since} | {c.source} |" for c in codes().values()]
-    return "\n".join([head, "|---|---|---|---|---|---|", *rows])
+    rows = [
+        f"| `{c.name}` | {c.severity} | {c.what} | {c.otherwise} | {c.since} | {c.source} |" for c in codes().values()
+    ]
+    return "\n".join([_INTRODUCTION, head, "|---|---|---|---|---|---|", *rows, ""])
+
+
+if __name__ == "__main__":
+    (_FOLDER / "README.md").write_text(readme(), encoding="utf-8")

@@ -2,47 +2,90 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
+from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.fit import Fit, fit, fits
+from toolkit.sizing.shape import shape_of
 
 _TYPES = "platform.instance_types"
 _LENGTH = "engine.max_model_len"
+_TENSOR_PARALLEL = "tensor-parallel-size"
 _OFFERED = 3
+_HEAD_METHODS = ("p-eagle", "eagle3")
 
 
 def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on each instance type; nothing where the memory of this machine is what counts (`local`)."""
     if recipe.platform == "local":
         return
+    if problem := _unknown_shape(models.target):
+        yield Finding("memory.unknown", problem.message, "target.model", hint=problem.hint, severity="info")
+        return
+    if models.drafter and (problem := _unknown_shape(models.drafter)):
+        message = f"{problem.message}: what the drafter takes is left out"
+        yield Finding("memory.unknown", message, "speculation.model", hint=problem.hint, severity="info")
+        models = Lock(models.target)
+    yield from _kv_groups(recipe, models)
+    for index, name in enumerate(recipe.instance_types):
+        if found := lookup.instance(name):
+            yield from _instance(recipe, models, fit(recipe, models, found), f"{_TYPES}.{index}")
+
+
+def _unknown_shape(model: ModelFacts) -> ToolkitError | None:
+    """Why the memory of a model cannot be predicted: nothing is said then rather than something wrong."""
     try:
-        for index, name in enumerate(recipe.instance_types):
-            if found := lookup.instance(name):
-                yield from _instance(recipe, models, fit(recipe, models, found), f"{_TYPES}.{index}")
+        shape_of(model)
     except ToolkitError as error:
-        # The model's shape is not one that the memory model knows: nothing is said rather than something wrong.
-        yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
+        return error
+    return None
 
 
 def _instance(recipe: Recipe, models: Lock, found: Fit, path: str) -> Iterator[Finding]:
-    if not found.fits:
-        hint = f"The cheapest that fit: {_cheapest(recipe, models)}. See: toolkit fit {recipe.path}"
-        yield Finding("memory.does-not-fit", f"{found.instance}: {found.reason}", path, hint=hint)
-    elif found.max_concurrency < 1:
-        message = (
-            f"{found.instance} has room for {found.kv_tokens} tokens of KV cache, "
-            f"one request may take {found.max_model_len}: the engine would not start"
-        )
-        hint = f"Set it to {found.largest_context} or less."
+    size = found.tensor_parallel
+    if found.fits and size > 1 and _TENSOR_PARALLEL not in recipe.engine.args:
+        message = f"{found.instance}: it takes {size} accelerators, and the engine uses one unless it is told"
+        hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
+        yield Finding("memory.tensor-parallel", message, path, hint=hint)
+    if found.fits:
+        return
+    others = f"The cheapest types that fit: {_cheapest(recipe, models)}."
+    message = f"{found.instance}: {found.reason}"
+    if found.largest_context:
+        hint = f"Set it to {found.largest_context} or less. {others}"
         yield Finding("memory.context", message, _LENGTH, hint=hint)
+    else:
+        yield Finding("memory.does-not-fit", message, path, hint=f"{others} See: toolkit fit {recipe.path}")
+
+
+def _kv_groups(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """vLLM deals layers that are alike out to groups of one size, and wants all of the drafter's in the same group."""
+    if models.drafter is None or recipe.method not in _HEAD_METHODS:
+        return
+    target, head = shape_of(models.target), shape_of(models.drafter)
+    kinds = Counter(target.cached_layers + head.cached_layers)
+    if len(kinds) == 1 or len(head.cached_layers) == 1:
+        return
+    least, most = min(kinds.values()), max(kinds.values())
+    factor = lookup.kv_group_factor(recipe.engine.name, recipe.engine.version) or 1.0
+    size = most if most < least * factor else least
+    spread = [layer for layer in head.cached_layers if kinds[layer] > size]
+    if spread:
+        message = (
+            f"the target has layers of {len(kinds)} kinds, in KV groups of {size}; the {kinds[spread[0]]} "
+            f"{spread[0].kind} ones, those of the head included, do not stay together"
+        )
+        hint = "Take a newer engine, or a head with one layer."
+        yield Finding("engine.kv-groups", message, "engine.version", hint=hint)
 
 
 def _cheapest(recipe: Recipe, models: Lock) -> str:
     hostable = [instance for instance in lookup.instances() if instance.hostable and instance.accelerator]
-    found = [item for item in fits(recipe, models, hostable) if item.fits and item.max_concurrency >= 1]
+    found = [item for item in fits(recipe, models, hostable) if item.fits]
     return ", ".join(item.instance for item in found[:_OFFERED]) or "none, with these settings"

@@ -96,7 +96,9 @@ def _trained_for(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         return
     length, path = recipe.engine.max_model_len, "engine.max_model_len"
     if listed.context == "short" and listed.recommended_max_context and length > 4 * listed.recommended_max_context:
-        message = f"requests of up to {length} tokens; this head is meant for less than {listed.recommended_max_context}"
+        message = (
+            f"requests of up to {length} tokens; this head is meant for less than {listed.recommended_max_context}"
+        )
         hint = "Long prompts lose acceptance; there may be a long-context sibling of the head."
         yield Finding("pair.context", message, path, hint=hint, severity="warning")
     if listed.context == "long" and listed.min_context and length < listed.min_context:

@@ -66,13 +66,10 @@ def _fastest(evidence: Sequence[Evidence], requests: int) -> Evidence | None:
     measured = [
         item
         for item in evidence
-        if item.speedup and item.num_speculative_tokens is not None and item.concurrency <= requests
+        if item.speedup and item.num_speculative_tokens and item.concurrency and item.concurrency <= requests
     ]
-    if not measured:
-        return None
     # The nearest concurrency decides: best K falls as more requests share a step.
-    highest = max(item.concurrency for item in measured)
-    return max((item for item in measured if item.concurrency == highest), key=lambda item: item.speedup or 0)
+    return max(measured, key=lambda item: (item.concurrency or 0, item.speedup or 0), default=None)
 
 
 def _low(recipe: Recipe) -> int:

@@ -18,8 +18,6 @@ _TIMEOUT = "platform.health_check_timeout"
 _LOAD_BYTES_PER_SECOND = 0.5e9
 _START_SECONDS = 180
 _LONGEST_SECONDS = 3600
-# CUDA 13 dropped Maxwell, Pascal and Volta (NVIDIA, CUDA 13.0 release notes).
-_OLDEST_FOR_CUDA_13 = 7.5
 # Where no instance store is, SageMaker downloads to a volume of its own, whose size cannot be chosen above this.
 _VOLUME_GB = 512
 
@@ -51,18 +49,11 @@ def _unknown(name: str, path: str) -> Finding:
 
 
 def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
-    """The engine's image needs NVIDIA GPUs, and its CUDA a driver that is not for the oldest of them."""
+    """The engine's images are for NVIDIA GPUs."""
     if not instance.compute_capability:
         on = instance.accelerator or "CPUs"
         message = f"{recipe.engine.name} images of this platform run on NVIDIA GPUs, {instance.name} has {on}"
         yield Finding("sagemaker.accelerator", message, path, hint="Choose one of: toolkit fit RECIPE")
-        return
-    image = next(
-        (i for i in lookup.images(recipe.platform, recipe.engine.name) if i.version == recipe.engine.version), None
-    )
-    if image and image.cuda.startswith("13") and float(instance.compute_capability) < _OLDEST_FOR_CUDA_13:
-        message = f"the image's CUDA {image.cuda} does not run on {instance.accelerator} ({instance.name})"
-        yield Finding("sagemaker.cuda", message, path, hint="Choose a newer type, or vllm 0.19.1 or older.")
 
 
 def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:

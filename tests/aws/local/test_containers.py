@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from local_account import Account, until
 
+from toolkit.platforms.local.folders import endpoint_folder
+
 
 @pytest.fixture(scope="module", autouse=True)
 def weights(account: Account) -> None:
@@ -46,7 +48,7 @@ def test_paths_below_opt_ml_are_those_of_this_machine(account: Account, home: Pa
     )
     variables = account.invoke("paths", do="environment")["variables"]
     opt_ml = variables["SAGEMAKER_BASE_DIR"]
-    assert Path(opt_ml).is_relative_to(home / "endpoints" / "paths")
+    assert Path(opt_ml).is_relative_to(endpoint_folder(home / "endpoints", "paths"))
     assert variables["SM_VLLM_MODEL"] == f"{opt_ml}/model"
     assert (
         json.loads(variables["SM_VLLM_SPECULATIVE_CONFIG"])["model"]

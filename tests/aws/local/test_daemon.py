@@ -17,6 +17,7 @@ from local_account import CONTAINERS, Account, processes_in, until
 
 from toolkit.errors import PlatformError
 from toolkit.platforms.local import default_containers, running, start, stop
+from toolkit.platforms.local.folders import endpoint_folder
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_killed_it_starts_again_empty(home: Path) -> None:
 def test_killed_together_with_the_keeper_the_next_one_clears_away(home: Path) -> None:
     account = Account(start(home, CONTAINERS))
     account.deploy("left")
-    keeper = int((home / "endpoints" / "left" / "1" / "only" / "session").read_text())
+    keeper = int((endpoint_folder(home / "endpoints", "left") / "1" / "only" / "session").read_text())
     os.kill(account.daemon.pid, signal.SIGSTOP)  # so that it cannot react to the keeper's death
     os.kill(keeper, signal.SIGKILL)
     os.kill(account.daemon.pid, signal.SIGKILL)
@@ -104,7 +105,7 @@ def test_a_keeper_that_is_killed_alone_leaves_nothing_and_the_container_comes_ba
     account = Account(start(home, CONTAINERS))
     account.deploy("kept")
     old = processes_in(home / "endpoints")
-    session = home / "endpoints" / "kept" / "1" / "only" / "session"
+    session = endpoint_folder(home / "endpoints", "kept") / "1" / "only" / "session"
     os.kill(int(session.read_text()), signal.SIGKILL)
     until(lambda: not set(old) & set(processes_in(home / "endpoints")))
     until(lambda: len(processes_in(home / "endpoints")) == 3)

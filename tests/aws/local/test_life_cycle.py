@@ -12,6 +12,8 @@ import pytest
 from botocore.exceptions import ClientError
 from local_account import Account, until
 
+from toolkit.platforms.local.folders import endpoint_folder
+
 
 def test_an_endpoint_is_created_serves_and_is_deleted(account: Account, home: Path) -> None:
     account.create("simple")
@@ -28,7 +30,7 @@ def test_an_endpoint_is_created_serves_and_is_deleted(account: Account, home: Pa
 
     account.sagemaker.delete_endpoint(EndpointName="simple")
     until(lambda: "simple" not in [item["EndpointName"] for item in account.sagemaker.list_endpoints()["Endpoints"]])
-    assert not (home / "endpoints" / "simple").exists()
+    assert not endpoint_folder(home / "endpoints", "simple").exists()
     with pytest.raises(
         ClientError, match='Could not find endpoint "arn:aws:sagemaker:us-west-2:123456789012:endpoint/'
     ):
@@ -88,7 +90,7 @@ def test_an_update_moves_requests_to_new_containers(account: Account, home: Path
     assert account.invoke("moves")["version"] == "2"
     assert versions == sorted(versions), "the old one serves until the new one does"
     assert account.settled("moves")["EndpointConfigName"] == "moves-2"
-    assert len(list((home / "endpoints" / "moves").iterdir())) == 1, "the old container's folder is gone"
+    assert len(list(endpoint_folder(home / "endpoints", "moves").iterdir())) == 1, "the old container's folder is gone"
 
 
 def test_an_answer_under_way_survives_an_update(account: Account) -> None:

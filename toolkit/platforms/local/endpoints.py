@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.platforms.local.aws import ServiceError, arn, now
 from toolkit.platforms.local.deployment import Deployment, StartError, Target, Variant
+from toolkit.platforms.local.folders import endpoint_folder
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
@@ -117,7 +118,7 @@ class Endpoints:
             thread.join()
 
     def _deploy(self, endpoint: Endpoint, config: str, variants: Sequence[Variant]) -> None:
-        folder = self._folder / endpoint.name / str(next(self._generations))
+        folder = endpoint_folder(self._folder, endpoint.name) / str(next(self._generations))
         deployment = Deployment(endpoint.name, variants, folder, self._s3(), self._lost)
         endpoint.pending, endpoint.pending_config = deployment, config
         threading.Thread(target=self._switch, args=(endpoint, deployment), daemon=True).start()

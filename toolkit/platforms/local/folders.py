@@ -1,6 +1,6 @@
 """The folder of a container, and how to clear away what a daemon that was killed left in such folders.
 
-    <home>/endpoints/<endpoint>/<generation>/<variant>/
+    <home>/endpoints/<digest of the name>/<generation>/<variant>/
         opt/ml/     what the container sees as /opt/ml
         root/       its HOME
         tmp         a link to its TMPDIR
@@ -11,6 +11,7 @@ Standard library only: whoever starts the daemon clears away first.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -24,6 +25,11 @@ from toolkit.platforms.local import keeper
 def endpoints_folder(home: Path) -> Path:
     """Where the folders of all containers are."""
     return home / "endpoints"
+
+
+def endpoint_folder(endpoints: Path, name: str) -> Path:
+    """Where an endpoint's containers are. The name stays out of it: vLLM guesses a draft model's method from a path."""
+    return endpoints / hashlib.sha256(name.encode()).hexdigest()[:12]
 
 
 def temporary_folder(folder: Path) -> Path:

@@ -1,0 +1,75 @@
+"""A Hugging Face hub on loopback: model information, and files in whole or in ranges."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+TOKEN = "hf_test"
+
+
+class Hub(ThreadingHTTPServer):
+    """Serves `repositories`, folders by id, at one commit; `gated` ones want the token. Notes paths and bytes sent."""
+
+    daemon_threads = True
+
+    def __init__(self, repositories: dict[str, Path], gated: set[str]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.repositories = repositories
+        self.gated = gated
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.sent: dict[str, int] = {}
+
+
+@contextmanager
+def hub(repositories: dict[str, Path], gated: set[str] | None = None) -> Iterator[Hub]:
+    server = Hub(repositories, gated or set())
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_GET(self) -> None:
+        parts = self.path.partition("?")[0].strip("/").split("/")
+        if parts[:2] == ["api", "models"]:
+            repo, revision, file = "/".join(parts[2:4]), parts[5], None
+        else:
+            repo, revision, file = "/".join(parts[:2]), parts[3], parts[4]
+        folder = self.server.repositories.get(repo)
+        if folder is None or revision not in ("main", COMMIT):
+            self._answer(404, b"Repository not found")
+        elif repo in self.server.gated and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self._answer(401, b"Access to this model is restricted")
+        elif file is None:
+            siblings = [{"rfilename": path.name, "size": path.stat().st_size} for path in folder.iterdir()]
+            self._answer(200, json.dumps({"sha": COMMIT, "siblings": siblings}).encode())
+        else:
+            self._file(folder / file)
+
+    def _file(self, path: Path) -> None:
+        content, status = path.read_bytes(), 200
+        if wanted := self.headers.get("Range"):
+            first, last = wanted.removeprefix("bytes=").split("-")
+            content, status = content[int(first) : int(last) + 1], 206
+        self.server.sent[path.name] = self.server.sent.get(path.name, 0) + len(content)
+        self._answer(status, content)
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""

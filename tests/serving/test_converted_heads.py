@@ -1,0 +1,127 @@
+"""The tiny P-EAGLE head in the shape of each exporter: converted, it drafts in a real vLLM as before."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from toolkit.recipe.load import catalogue_dir
+from toolkit.training.convert import convert
+
+pytestmark = pytest.mark.serving
+
+TINY = catalogue_dir() / "tiny"
+HEAD = TINY / "models" / "p-eagle"
+LAYERS = "eagle_aux_hidden_state_layer_ids"
+TOP_LEVEL = ("lm_head.weight", "mask_hidden")
+Config = dict[str, Any]
+Tensors = dict[str, torch.Tensor]
+
+# Greedy tokens of two prompts, and what was drafted and accepted for them.
+GENERATE = """
+import json, sys
+from vllm import LLM, SamplingParams
+
+target, head, prompts = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+llm = LLM(
+    model=target,
+    dtype="float32",
+    enforce_eager=True,
+    max_model_len=256,
+    max_num_seqs=2,
+    kv_cache_memory_bytes=64 << 20,
+    disable_log_stats=False,
+    speculative_config={
+        "method": "eagle3", "model": head, "num_speculative_tokens": 5, "parallel_drafting": True
+    },
+)
+answers = llm.chat(
+    [[{"role": "user", "content": prompt}] for prompt in prompts], SamplingParams(temperature=0, max_tokens=48)
+)
+counters = {metric.name: getattr(metric, "value", getattr(metric, "values", None))
+            for metric in llm.get_metrics() if metric.name.startswith("vllm:spec_decode")}
+print(json.dumps({"tokens": [list(answer.outputs[0].token_ids) for answer in answers], "counters": counters}))
+"""
+
+
+def as_specforge(config: Config, tensors: Tensors) -> tuple[Config, Tensors]:
+    layers = [layer - 1 for layer in config.pop(LAYERS)]
+    maps = {
+        "d2t": torch.zeros(config["vocab_size"], dtype=torch.int64),
+        "t2d": torch.ones(config["vocab_size"], dtype=torch.bool),
+    }
+    changes = {"architectures": ["PEagleDraftModel"], "eagle_config": {LAYERS: layers}}
+    return config | changes, tensors | maps
+
+
+def as_nemo(config: Config, tensors: Tensors) -> tuple[Config, Tensors]:
+    """Its export does not name the layers; with others than its defaults, as here, the user adds them."""
+    changes = {
+        "architectures": ["LlamaEagle3DraftModel"],
+        "model_type": "qwen3",
+        "parallel_drafting": True,
+        "layer_types": ["full_attention"] * config["num_hidden_layers"],
+    }
+    return config | changes, {name if name in TOP_LEVEL else f"model.{name}": tensors[name] for name in tensors}
+
+
+def as_speculators(config: Config, tensors: Tensors) -> tuple[Config, Tensors]:
+    outer = {
+        "architectures": ["PEagleDraftModel"],
+        "speculators_model_type": "peagle",
+        "speculators_config": {"proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 8}]},
+        "target_hidden_size": None,
+        "norm_before_residual": config.pop("norm_before_residual", False),
+        **{key: config.pop(key) for key in ("draft_vocab_size", "mask_token_id", LAYERS)},
+    }
+    return outer | {"transformer_layer_config": config}, tensors
+
+
+def generate(head: Path) -> dict[str, Any]:
+    lines = (TINY / "prompts" / "structured.jsonl").read_text().splitlines()[:2]
+    prompts = json.dumps([json.loads(line)["prompt"] for line in lines])
+    quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", GENERATE, TINY / "models" / "target", head, prompts],
+        env={"PATH": os.environ["PATH"], "HOME": str(head.parent), **quiet},
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the shipped head drafts; copied, so that all heads lie in folders of one kind."""
+    return generate(convert(HEAD, tmp_path_factory.mktemp("original") / "head").out)
+
+
+@pytest.mark.parametrize("shape", [as_specforge, as_nemo, as_speculators])
+def test_a_converted_head_drafts_as_the_original(tmp_path: Path, original: dict[str, Any], shape: Any) -> None:
+    config = json.loads((HEAD / "config.json").read_text())
+    token = config.pop("ptd_token_id")
+    for key in ("pard_token", "target_hidden_size", "num_aux_hidden_states"):
+        config.pop(key, None)
+    config, tensors = shape(config | {"mask_token_id": token}, load_file(HEAD / "model.safetensors"))
+    export = tmp_path / "export"
+    export.mkdir()
+    (export / "config.json").write_text(json.dumps(config))
+    save_file(tensors, export / "model.safetensors", metadata={"format": "pt"})
+
+    made = convert(export, tmp_path / "head", target=TINY / "models" / "target")
+
+    assert made.method == "p-eagle"
+    assert made.changes
+    assert original["counters"]["vllm:spec_decode_num_accepted_tokens"] > 0
+    assert generate(made.out) == original

@@ -1,0 +1,236 @@
+"""Pairs of the hub for SageMaker: everything that checks know from the lock alone, one case for each code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pairs import HUB_RECIPE, write_hub_pair
+
+from toolkit.checks.run import check
+from toolkit.findings import Finding
+from toolkit.recipe.facts import Tokenizer
+
+Facts = Mapping[str, Mapping[str, Any]]
+
+
+def findings(root: Path, *edits: tuple[str, str], **facts: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Findings on the good pair with its recipe and its lock edited."""
+    text = HUB_RECIPE
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return check(write_hub_pair(root, text, **facts)).findings
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    return {"config": changes}
+
+
+def tokenizer(**changes: Any) -> dict[str, Any]:
+    facts = {"size": 32, "vocabulary_sha256": "same", "special_tokens": {"<|end|>": 2}, "chat_template_sha256": "same"}
+    return {"tokenizer": Tokenizer(**{**facts, **changes})}
+
+
+def version(number: str) -> tuple[str, str]:
+    return ("0.30.0", number)
+
+
+def args(text: str) -> tuple[str, str]:
+    return ("  max_model_len", f"  args: {{{text}}}\n  max_model_len")
+
+
+DRAFT_MODEL = ("p-eagle", "draft-model")
+EAGLE3 = ("p-eagle", "eagle3")
+HYBRID = config(num_hidden_layers=24, sliding_window=128, layer_types=["sliding_attention", "full_attention"] * 12)
+
+
+def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
+    assert findings(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("edits", "facts", "code", "severity", "path", "message"),
+    [
+        ([DRAFT_MODEL], {"target": tokenizer(), "drafter": tokenizer(vocabulary_sha256="other")},
+         "pair.tokenizer", "error", "speculation.model", "different token ids"),
+        ([DRAFT_MODEL], {"target": tokenizer(), "drafter": tokenizer(special_tokens={"<|stop|>": 2})},
+         "pair.special-tokens", "info", "speculation.model", "`<|end|>`, `<|stop|>` are special tokens of one"),
+        ([DRAFT_MODEL], {"target": tokenizer(), "drafter": tokenizer(chat_template_sha256="other")},
+         "pair.chat-template", "info", "speculation.model", "different chat templates"),
+        ([], {"drafter": config(eagle_aux_hidden_state_layer_ids=[1, 2, 9])},
+         "pair.aux-layers", "error", "speculation.model", "layer 9 of a target that has 4"),
+        ([], {"drafter": config(architectures=["PEagleDraftModel"])},
+         "pair.architecture", "error", "speculation.model", "no drafter `Eagle3PEagleDraftModel`"),
+        ([version("0.21.0")], {"drafter": config(speculators_config={}, speculators_model_type="peagle",
+                                                mask_token_id=3, model_type="llama")},
+         "pair.speculators-format", "error", "engine.version", "from 0.22.0 on"),
+        ([version("0.23.0")], {"drafter": config(speculators_config={}, speculators_model_type="peagle",
+                                                mask_token_id=3, model_type="qwen3")},
+         "pair.speculators-format", "error", "engine.version", "from 0.24.0 on"),
+        ([version("0.26.0")], {"drafter": config(max_position_embeddings=512)},
+         "pair.positions", "error", "engine.max_model_len", "knows 512 positions"),
+        ([("org/target", "org/other"), ("org/drafter", "amazon/GPT-OSS-20B-P-EAGLE")],
+         {"target": {"model": "org/other"}, "drafter": {"model": "amazon/GPT-OSS-20B-P-EAGLE"}},
+         "pair.other-target", "warning", "speculation.model", "trained for openai/gpt-oss-20b, not for org/other"),
+        ([], {"drafter": config(speculators_config={"verifier": {"name_or_path": "org/base"}}, mask_token_id=3)},
+         "pair.other-target", "warning", "speculation.model", "trained for org/base"),
+        ([("1024", "131072"), ("org/drafter", "amazon/GPT-OSS-20B-P-EAGLE"), ("org/target", "openai/gpt-oss-20b")],
+         {"target": {"model": "openai/gpt-oss-20b", **config(max_position_embeddings=131072)},
+          "drafter": {"model": "amazon/GPT-OSS-20B-P-EAGLE"}},
+         "pair.context", "warning", "engine.max_model_len", "meant for less than 10000"),
+        ([("org/drafter", "amazon/gpt-oss-20b-p-eagle-long-context"), ("org/target", "openai/gpt-oss-20b")],
+         {"target": {"model": "openai/gpt-oss-20b"}, "drafter": {"model": "amazon/gpt-oss-20b-p-eagle-long-context"}},
+         "pair.context", "warning", "engine.max_model_len", "beyond 10000 tokens"),
+        ([("tokens: 7", "tokens: 11"), ("org/drafter", "amazon/GPT-OSS-20B-P-EAGLE"),
+          ("org/target", "openai/gpt-oss-20b")],
+         {"target": {"model": "openai/gpt-oss-20b"}, "drafter": {"model": "amazon/GPT-OSS-20B-P-EAGLE"}},
+         "pair.trained-depth", "warning", "speculation.num_speculative_tokens", "K=11 is deeper"),
+        ([args("dtype: half")], {"drafter": config(torch_dtype="bfloat16")},
+         "pair.dtype", "warning", "engine.args.dtype", "would be served in float16"),
+        ([("  max_model_len", '  env: {VLLM_USE_V2_MODEL_RUNNER: "1"}\n  max_model_len')], {},
+         "engine.runner", "error", "engine.env.VLLM_USE_V2_MODEL_RUNNER", "on the V1 model runner only"),
+        ([args("enable-chunked-prefil: true")], {},
+         "engine.unknown-flag", "error", "engine.args.enable-chunked-prefil", "has no flag `--enable-chunked-prefil`"),
+        ([args("enable-lora: true")], {}, "engine.lora", "warning", "engine.args.enable-lora", "adapters change"),
+        ([args("kv-sharing-fast-prefill: true")], {},
+         "engine.fast-prefill", "error", "engine.args.kv-sharing-fast-prefill", "does not go with speculation"),
+        ([version("0.23.0"), ("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {},
+         "engine.schedule", "error", "speculation.num_speculative_tokens_per_batch_size", "from 0.24.0 on"),
+        ([args("data-parallel-size: 2"),
+          ("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {},
+         "engine.schedule", "warning", "speculation.num_speculative_tokens_per_batch_size", "no effect with data"),
+        ([version("0.27.0"), ("16384", "768")], {},
+         "engine.token-budget", "error", "engine.max_num_batched_tokens", "leave 0 of 768 tokens"),
+        ([version("0.27.0"), ("16384", "8959")], {},
+         "engine.token-budget", "warning", "engine.max_num_batched_tokens", "leave 8191 tokens a step"),
+        ([], {"target": config(architectures=["GPT2LMHeadModel"])},
+         "engine.target-architecture", "error", "target.model", "hidden states of a `GPT2LMHeadModel`"),
+        ([version("0.20.0")], {"target": config(vision_config={})},
+         "engine.multimodal", "error", "engine.version", "text-only targets"),
+        ([version("0.17.0"), ("16384", "32768")],
+         {"target": {"config": HYBRID["config"] | {"model_type": "gpt_oss"}}, "drafter": config(num_hidden_layers=4)},
+         "engine.kv-groups", "error", "engine.version", "in KV groups of 12; the 16 full ones"),
+        ([], {"target": {"tensors": None, "weight_bytes": 30 * 2**30}},
+         "memory.does-not-fit", "error", "platform.instance_types.0", "ml.g6.xlarge: "),
+        ([("1024", "4000000")], {"target": config(max_position_embeddings=4_000_000, num_hidden_layers=64,
+                                                 num_key_value_heads=2, head_dim=128)},
+         "memory.context", "error", "engine.max_model_len", "one request of 4,000,000 tokens needs"),
+        ([], {"target": config(layer_types=["linear_attention"] * 4)},
+         "memory.unknown", "info", "target.model", "linear_attention"),
+        ([], {"drafter": config(num_attention_heads=None)},
+         "memory.unknown", "info", "speculation.model", "what the drafter takes is left out"),
+        ([("ml.g6.xlarge", "ml.g6.12xlarge")], {"target": {"tensors": None, "weight_bytes": 30 * 2**30}},
+         "memory.tensor-parallel", "error", "platform.instance_types.0", "it takes 2 accelerators"),
+        ([args('chat-template: "{% if x %}"')], {},
+         "container.quoting", "error", "engine.args.chat-template", "`%` in a flag breaks the supervisor"),
+        ([("ml.g6.xlarge", "ml.g6.xlage")], {},
+         "sagemaker.instance-type", "error", "platform.instance_types.0", "no instance type that we know"),
+        ([("ml.g6.xlarge", "ml.m7i.large")], {},
+         "sagemaker.accelerator", "error", "platform.instance_types.0", "ml.m7i.large has CPUs"),
+        ([("600}", "3600}")], {"target": {"weight_bytes": 251 * 10**9}},
+         "sagemaker.disk", "error", "platform.instance_types.0", "251 GB of weights"),
+        ([("ml.g6.xlarge", "ml.p5.48xlarge")], {"target": {"weight_bytes": 400 * 10**9}},
+         "sagemaker.health-check", "warning", "platform.health_check_timeout", "take up to 980 s"),
+        ([], {"target": {"generation_config": {"min_p": 0.1}}},
+         "quality.refused-sampling", "error", "target.model", "requests with it are refused"),
+        ([args("override-generation-config: {temperature: 1.5}")], {},
+         "quality.temperature", "warning", "engine.args.override-generation-config", "temperature 1.5"),
+        ([("platform:", "evidence:\n- {workload: a, num_speculative_tokens: 3, concurrency: 64, speedup: 1.2, "
+           'hardware: b, engine: c, date: "2026-01-01", source: d}\nplatform:')], {},
+         "quality.best-k", "warning", "speculation.num_speculative_tokens", "measured at concurrency 64 is K=3 (d)"),
+        ([], {"drafter": {"partial": True, "unverified": ("mask token",)}},
+         "lock.partial", "info", "speculation.model", "not verified: mask token"),
+        ([], {"drafter": {"model": "org/another"}}, "lock.stale", "error", "speculation.model", "that of org/another"),
+        ([("model: org/drafter", "model: org/drafter\n  revision: abd")], {},
+         "lock.stale", "error", "speculation.model", "that of org/drafter@abc"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_found_alone(
+    tmp_path: Path,
+    edits: list[tuple[str, str]],
+    facts: Facts,
+    code: str,
+    severity: str,
+    path: str,
+    message: str,
+) -> None:
+    (finding,) = findings(tmp_path, *edits, **facts)
+    assert (finding.code, finding.severity, finding.path) == (code, severity, path)
+    assert message in finding.message
+    assert finding.hint
+
+
+@pytest.mark.parametrize(
+    ("edits", "facts"),
+    [
+        ([DRAFT_MODEL], {"target": tokenizer(), "drafter": tokenizer()}),
+        ([version("0.27.0")], {"drafter": config(max_position_embeddings=512)}),
+        ([version("0.18.0"), ("16384", "32768")],
+         {"target": {"config": HYBRID["config"] | {"model_type": "gpt_oss"}}, "drafter": config(num_hidden_layers=4)}),
+        ([version("0.27.0"), ("16384", "8960")], {}),
+        ([version("0.24.0"), ("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {}),
+        ([EAGLE3, args("disable-log-stats: true")], {}),
+        ([("tokens: 7", "tokens: 10"), ("org/drafter", "amazon/GPT-OSS-20B-P-EAGLE"),
+          ("org/target", "openai/gpt-oss-20b")],
+         {"target": {"model": "openai/gpt-oss-20b"}, "drafter": {"model": "amazon/GPT-OSS-20B-P-EAGLE"}}),
+        ([("org/target", "openai/gpt-oss-20b-fp8"), ("org/drafter", "amazon/GPT-OSS-20B-P-EAGLE")],
+         {"target": {"model": "openai/gpt-oss-20b-fp8"}, "drafter": {"model": "amazon/GPT-OSS-20B-P-EAGLE"}}),
+        ([], {"drafter": config(ptd_token_id=None, pard_token=3)}),
+    ],
+)  # fmt: skip
+def test_what_is_right_is_left_alone(tmp_path: Path, edits: list[tuple[str, str]], facts: Facts) -> None:
+    assert findings(tmp_path, *edits, **facts) == ()
+
+
+@pytest.mark.parametrize("missing", ["tensors", "tokenizer", "weight_bytes"])
+def test_what_is_not_known_is_not_held_against_a_model(tmp_path: Path, missing: str) -> None:
+    assert findings(tmp_path, target={missing: None}, drafter={missing: None}) == ()
+
+
+def test_a_curated_head_may_lack_its_mask_token(tmp_path: Path) -> None:
+    (finding,) = findings(tmp_path, drafter={"partial": True, **config(ptd_token_id=None)})
+    assert finding.code == "lock.partial"
+
+
+def test_without_a_lock_the_pair_cannot_be_checked(tmp_path: Path) -> None:
+    recipe = write_hub_pair(tmp_path)
+    recipe.with_suffix(".lock.json").unlink()
+    found = check(recipe).findings
+    assert [(finding.code, finding.line) for finding in found] == [("lock.missing", 2), ("lock.missing", 5)]
+    assert found[0].hint == f"Run: toolkit lock {recipe}"
+
+
+def test_a_baseline_needs_its_target_only(tmp_path: Path) -> None:
+    text = HUB_RECIPE.replace("method: p-eagle\n  model: org/drafter\n  num_speculative_tokens: 7", "method: none")
+    recipe = write_hub_pair(tmp_path)
+    recipe.write_text(text)
+    assert check(recipe).findings == ()
+
+
+def test_best_k_offers_a_schedule(tmp_path: Path) -> None:
+    evidence = (
+        "evidence:\n- {workload: a, num_speculative_tokens: 3, concurrency: 64, speedup: 1.2, "
+        'hardware: b, engine: c, date: "2026-01-01", source: d}\nplatform:'
+    )
+    (finding,) = findings(tmp_path, ("platform:", evidence))
+    assert finding.hint == (
+        "Set it to 3, or give a K per batch size: `num_speculative_tokens_per_batch_size: [[1, 8, 7], [9, 128, 3]]`."
+    )
+
+
+def test_a_memory_finding_names_the_cheapest_types_that_fit(tmp_path: Path) -> None:
+    (finding,) = findings(tmp_path, target={"tensors": None, "weight_bytes": 30 * 2**30})
+    assert finding.code == "memory.does-not-fit"
+    assert finding.hint.startswith("The cheapest types that fit: ml.")
+
+
+def test_every_code_has_a_case(tmp_path: Path) -> None:
+    folder = Path(__file__).parent.parent
+    tested = "".join(path.read_text() for path in folder.glob("*/test_*.py"))
+    named = json.loads((Path(check.__code__.co_filename).parent / "codes.json").read_text())
+    short = {name: name.split(".")[1] for name in named}
+    assert [name for name in named if name not in tested and f'"{short[name]}"' not in tested] == []
