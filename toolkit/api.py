@@ -194,14 +194,23 @@ def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
 
 def _handle(name: str, platform: Platform, recipe: Recipe | None) -> Endpoint:
     twin = f"{name}-baseline" if _in_service(platform, f"{name}-baseline") else None
-    evidence = recipe.evidence if recipe else ()
-    expected = {item.workload: item.acceptance_length for item in evidence if item.acceptance_length}
+    expected = _published_acceptance(recipe) if recipe else {}
     try:
         workloads = {key: read_prompts(path) for key, path in recipe.workloads.items()} if recipe else {}
     except (OSError, ValueError) as error:
         raise UsageError(f"a prompt set cannot be read: {error}", hint=f"See: toolkit check {name}") from error
     speculative = recipe is None or recipe.speculation is not None
     return Endpoint(name, platform, destroy, twin, speculative, workloads or DEFAULT_PROMPTS, expected)
+
+
+def _published_acceptance(recipe: Recipe) -> dict[str, float]:
+    """Acceptance length by workload, as the recipe's evidence has it for the recipe's own K."""
+    k = recipe.speculation.num_speculative_tokens if recipe.speculation else None
+    return {
+        item.workload: item.acceptance_length
+        for item in recipe.evidence
+        if item.acceptance_length and item.num_speculative_tokens in (None, k)
+    }
 
 
 def _in_service(platform: Platform, endpoint: str) -> bool:

@@ -103,7 +103,9 @@ def windows(root: Path) -> None:
         sliding_window=64,
         layer_types=["sliding_attention", "full_attention"] * 2,
     )
-    edit_config(root / "drafter", eagle_aux_hidden_state_layer_ids=[1, 2, 3])
+    edit_config(
+        root / "drafter", num_attention_heads=4, num_key_value_heads=2, eagle_aux_hidden_state_layer_ids=[1, 2, 3]
+    )
 
 
 def nothing(root: Path) -> None:
@@ -112,7 +114,7 @@ def nothing(root: Path) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A fault, the code of its finding, and what vLLM says (empty: it says nothing, and accepts hardly a draft)."""
+    """A fault, the code of its finding, and what vLLM says (empty: perhaps nothing, but it accepts half as much)."""
 
     code: str
     says: str = ""
@@ -131,10 +133,12 @@ CASES = {
         "pair.mask-hidden", "mask_hidden", tensors(lambda found: {k: found[k] for k in found if k != "mask_hidden"})
     ),
     "prefix of the tensors": Case(
-        "pair.tensor-prefix", "model.model", tensors(lambda found: {f"model.{k}": found[k] for k in found})
+        "pair.tensor-prefix",
+        "no module or parameter named",
+        tensors(lambda found: {f"model.{k}": found[k] for k in found}),
     ),
     "two hidden states": Case("pair.fc-width", "", drafter(num_aux_hidden_states=2)),
-    "a layer that is not there": Case("pair.aux-layers", "", drafter(eagle_aux_hidden_state_layer_ids=[1, 2, 99])),
+    "a layer that is not there": Case("pair.aux-layers", "", drafter(eagle_aux_hidden_state_layer_ids=[2, 3, 99])),
     "another hidden size": Case("pair.hidden-size", "", drafter(target_hidden_size=128)),
     "another vocabulary": Case("pair.vocab-size", "", drafter(vocab_size=512, draft_vocab_size=512)),
     "an unknown architecture": Case("pair.architecture", "", drafter(architectures=["PEagleDraftModel"])),
@@ -159,7 +163,7 @@ CASES = {
         "engine.kv-groups", "same kv cache group", windows, args={"load-format": "dummy"}, platform=SAGEMAKER
     ),
     "a cache below one request": Case(
-        "memory.context", "KV cache", args={"kv-cache-memory-bytes": 2**20}, platform=SAGEMAKER
+        "memory.context", "memory for the cache", args={"kv-cache-memory-bytes": 2**20}, platform=SAGEMAKER
     ),
 }
 GOOD = {
@@ -245,7 +249,7 @@ def tried(root: Path) -> dict[str, dict[str, Any]]:
 def test_vllm_refuses_what_the_checks_refuse(tried: dict[str, dict[str, Any]], name: str) -> None:
     error = tried[name].get("error", "")
     assert CASES[name].says in error
-    assert error or tried[name]["accepted"] <= 2
+    assert error or tried[name]["accepted"] <= tried[CASES[name].method]["accepted"] / 2
 
 
 @pytest.mark.parametrize("name", CASES)

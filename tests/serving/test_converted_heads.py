@@ -25,30 +25,37 @@ TOP_LEVEL = ("lm_head.weight", "mask_hidden")
 Config = dict[str, Any]
 Tensors = dict[str, torch.Tensor]
 
-# Greedy tokens of two prompts, and what was drafted and accepted for them.
+# Greedy tokens of two prompts with each head, and what was drafted and accepted for them.
 GENERATE = """
-import json, sys
+import gc, json, sys
 from vllm import LLM, SamplingParams
+from vllm.distributed import cleanup_dist_env_and_memory
 
-target, head, prompts = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-llm = LLM(
-    model=target,
-    dtype="float32",
-    enforce_eager=True,
-    max_model_len=256,
-    max_num_seqs=2,
-    kv_cache_memory_bytes=64 << 20,
-    disable_log_stats=False,
-    speculative_config={
-        "method": "eagle3", "model": head, "num_speculative_tokens": 5, "parallel_drafting": True
-    },
-)
-answers = llm.chat(
-    [[{"role": "user", "content": prompt}] for prompt in prompts], SamplingParams(temperature=0, max_tokens=48)
-)
-counters = {metric.name: getattr(metric, "value", getattr(metric, "values", None))
-            for metric in llm.get_metrics() if metric.name.startswith("vllm:spec_decode")}
-print(json.dumps({"tokens": [list(answer.outputs[0].token_ids) for answer in answers], "counters": counters}))
+target, heads, prompts = json.load(sys.stdin)
+for head in heads:
+    llm = LLM(
+        model=target,
+        dtype="float32",
+        enforce_eager=True,
+        max_model_len=256,
+        max_num_seqs=2,
+        kv_cache_memory_bytes=64 << 20,
+        disable_log_stats=False,
+        speculative_config={
+            "method": "eagle3", "model": head, "num_speculative_tokens": 5, "parallel_drafting": True
+        },
+    )
+    answers = llm.chat(
+        [[{"role": "user", "content": prompt}] for prompt in prompts], SamplingParams(temperature=0, max_tokens=48)
+    )
+    tokens = [list(answer.outputs[0].token_ids) for answer in answers]
+    drafted = {metric.name: metric.value for metric in llm.get_metrics() if metric.name in (
+        "vllm:spec_decode_num_draft_tokens", "vllm:spec_decode_num_accepted_tokens")}
+    print("RESULT" + json.dumps({"tokens": tokens, "drafted": drafted}), flush=True)
+    llm.llm_engine.engine_core.shutdown()
+    del llm
+    cleanup_dist_env_and_memory()
+    gc.collect()
 """
 
 
@@ -85,43 +92,49 @@ def as_speculators(config: Config, tensors: Tensors) -> tuple[Config, Tensors]:
     return outer | {"transformer_layer_config": config}, tensors
 
 
-def generate(head: Path) -> dict[str, Any]:
-    lines = (TINY / "prompts" / "structured.jsonl").read_text().splitlines()[:2]
-    prompts = json.dumps([json.loads(line)["prompt"] for line in lines])
-    quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", GENERATE, TINY / "models" / "target", head, prompts],
-        env={"PATH": os.environ["PATH"], "HOME": str(head.parent), **quiet},
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+SHAPES = {"specforge": as_specforge, "nemo-automodel": as_nemo, "speculators": as_speculators}
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the shipped head drafts; copied, so that all heads lie in folders of one kind."""
-    return generate(convert(HEAD, tmp_path_factory.mktemp("original") / "head").out)
-
-
-@pytest.mark.parametrize("shape", [as_specforge, as_nemo, as_speculators])
-def test_a_converted_head_drafts_as_the_original(tmp_path: Path, original: dict[str, Any], shape: Any) -> None:
+def write_export(folder: Path, shape: Any) -> Path:
+    """The shipped head as that exporter would have written it."""
     config = json.loads((HEAD / "config.json").read_text())
     token = config.pop("ptd_token_id")
     for key in ("pard_token", "target_hidden_size", "num_aux_hidden_states"):
         config.pop(key, None)
     config, tensors = shape(config | {"mask_token_id": token}, load_file(HEAD / "model.safetensors"))
-    export = tmp_path / "export"
-    export.mkdir()
-    (export / "config.json").write_text(json.dumps(config))
-    save_file(tensors, export / "model.safetensors", metadata={"format": "pt"})
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
 
-    made = convert(export, tmp_path / "head", target=TINY / "models" / "target")
 
-    assert made.method == "p-eagle"
-    assert made.changes
-    assert original["counters"]["vllm:spec_decode_num_accepted_tokens"] > 0
-    assert generate(made.out) == original
+@pytest.fixture(scope="module")
+def drafted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What vLLM says and drafts with the shipped head and with each converted one."""
+    root = tmp_path_factory.mktemp("heads")
+    made = [
+        convert(write_export(root / f"{name}-export", shape), root / name, target=TINY / "models" / "target")
+        for name, shape in SHAPES.items()
+    ]
+    assert [(one.format, one.method, bool(one.changes)) for one in made] == [(n, "p-eagle", True) for n in SHAPES]
+    lines = (TINY / "prompts" / "structured.jsonl").read_text().splitlines()[:2]
+    prompts = [json.loads(line)["prompt"] for line in lines]
+    heads = [str(HEAD), *(str(one.out) for one in made)]
+    quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", GENERATE],
+        input=json.dumps([str(TINY / "models" / "target"), heads, prompts]),
+        env={"PATH": os.environ["PATH"], "HOME": str(root), **quiet},
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    results = [line.removeprefix("RESULT") for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    assert len(results) == len(heads), done.stderr[-4000:]
+    return dict(zip(["original", *SHAPES], map(json.loads, results), strict=True))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_converted_head_drafts_as_the_original(drafted: dict[str, dict[str, Any]], name: str) -> None:
+    assert drafted["original"]["drafted"]["vllm:spec_decode_num_accepted_tokens"] > 0
+    assert drafted[name] == drafted["original"]

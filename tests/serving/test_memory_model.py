@@ -31,6 +31,13 @@ START = """
 import gc, json, sys
 from vllm import LLM
 from vllm.distributed import cleanup_dist_env_and_memory
+from vllm.model_executor.layers import utils
+
+# On a CPU, layers swap their weights for packed ones that no longer count as parameters: keep them.
+def keep_weights(layer, remove_weight, pack=utils.dispatch_cpu_unquantized_gemm):
+    pack(layer, remove_weight=False)
+
+utils.dispatch_cpu_unquantized_gemm = keep_weights
 
 def size(model):
     return sum({p.data_ptr(): p.numel() * p.element_size() for p in model.parameters()}.values())
@@ -113,7 +120,8 @@ CASES = {
     "five windows to one": Case(GEMMA),
     "EAGLE-3 head": Case(LLAMA, HEAD, EAGLE3, dtype="float32"),
     "windows and an EAGLE-3 head": Case(HYBRID, HEAD, EAGLE3, block_size=64),
-    "windows and a P-EAGLE head of two layers": Case(HYBRID, {**HEAD, "num_hidden_layers": 2}, P_EAGLE),
+    "windows and a P-EAGLE head": Case(HYBRID, HEAD, P_EAGLE),
+    "P-EAGLE head of two layers": Case(LLAMA, {**HEAD, "num_hidden_layers": 2}, P_EAGLE),
     "P-EAGLE head with heads of its own": Case(LLAMA, {**HEAD, "num_key_value_heads": 4}, P_EAGLE),
     "draft model": Case(
         QWEN, {**QWEN, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}, DRAFT_MODEL

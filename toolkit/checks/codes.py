@@ -17,9 +17,9 @@ _FOLDER = Path(__file__).parent
 _INTRODUCTION = """\
 # What `toolkit check` finds
 
-Codes are stable: programs may rely on them; `toolkit check --explain CODE` tells one. An error stops a deployment, warnings
-and infos do not. "Since" is the oldest vLLM of which we know that it is so. Paths of sources are those of vLLM's package
-unless they begin with `toolkit`. This file is made from `codes.json` by `python -m toolkit.checks.codes`.
+Codes are stable: programs may rely on them; `toolkit check --explain CODE` tells one. An error stops a deployment,
+warnings and infos do not. "Since" is the oldest vLLM of which we know that it is so. Paths of sources are those of
+vLLM's package unless they begin with `toolkit`. It is made from `codes.json` by `python -m toolkit.checks.codes`.
 """
 
 

@@ -17,6 +17,7 @@ _MAX_BYTES = 32 * 1024
 # supervisord expands `%`, and takes ` ;` or ` #` for the beginning of a comment
 # (model-hosting-container-standards 0.1.16 writes the command into its configuration).
 _NOT_FOR_SUPERVISORD = re.compile(r"%|\s[;#]")
+_OFFERED = 3
 _FLAG_VARIABLE = "SM_VLLM_"
 
 
@@ -24,7 +25,8 @@ def check_container(recipe: Recipe) -> Iterator[Finding]:
     """Findings on image and environment."""
     images = lookup.images(recipe.platform, recipe.engine.name)
     if recipe.engine.version not in {image.version for image in images}:
-        known = ", ".join(dict.fromkeys(image.version for image in images)) or "another platform"
+        released = dict.fromkeys(image.version for image in images if image.version.replace(".", "").isdigit())
+        known = " or ".join(list(released)[:_OFFERED]) or "another platform"
         message = f"platform `{recipe.platform}` has no image with {recipe.engine.name} {recipe.engine.version}"
         yield Finding("container.image", message, "engine.version", hint=f"Use {known}.")
     variables = environment(recipe)
