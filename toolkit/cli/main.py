@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -32,6 +31,8 @@ local_commands.register(app)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # 40 ms that no other command needs
+
         print(version("toolkit"))  # noqa: T201
         raise typer.Exit
 

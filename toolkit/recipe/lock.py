@@ -50,7 +50,9 @@ def read_lock(path: Path) -> Lock | None:
         drafter = ModelFacts.from_dict(data["drafter"]) if data["drafter"] else None
         return Lock(ModelFacts.from_dict(data["target"]), drafter)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ToolkitError(f"{path} is not a lock file: {error!r}", hint="Make it anew: toolkit lock RECIPE") from error
+        first = " ".join(str(error).split("\n")[:3])
+        message = f"{path} is not a lock file: {type(error).__name__}: {first}"
+        raise ToolkitError(message, hint="Make it anew: toolkit lock RECIPE") from error
 
 
 def write_lock(recipe: Recipe, open_files: OpenFiles) -> Path:

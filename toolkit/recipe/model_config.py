@@ -83,6 +83,7 @@ class _Config(BaseModel):
     torch_dtype: StrictStr | None = None
     transformer_layer_config: _Config | None = None
     vision_config: dict[str, Any] | None = None
+    vocab_size: _Size = None
 
 
 def problem(config: Mapping[str, Any]) -> str:

@@ -108,6 +108,9 @@ def _layers(source: str, config: Mapping[str, Any]) -> tuple[Attention, ...]:
     if not count or not _number(config, "num_attention_heads"):
         missing = "num_attention_heads" if count else "num_hidden_layers"
         raise ToolkitError(f"{source}: its config has no `{missing}`", hint="Memory cannot be sized without it.")
+    if not _number(config, "head_dim") and _number(config, "hidden_size") < _number(config, "num_attention_heads"):
+        hint = "It must be the model's own config."
+        raise ToolkitError(f"{source}: more attention heads than values of a hidden state", hint=hint)
     kinds = _kinds(source, config, count)
     return tuple(_attention(config, kind) for kind in kinds)
 
