@@ -16,6 +16,7 @@ import pytest
 
 from toolkit.platforms.local import LocalDaemon, running, start, stop
 from toolkit.platforms.local.clients import session
+from toolkit.recipe.load import catalogue_dir
 
 ECHO = Path(__file__).parent / "local" / "containers" / "echo"
 TOOLKIT = Path(sys.executable).with_name("toolkit")
@@ -64,10 +65,13 @@ def test_a_killed_destroy_is_carried_on_by_the_next(home: Path) -> None:
     assert _left(running(home / "local")) == []
 
 
-def test_ctrl_c_says_how_to_go_on(home: Path) -> None:
+def test_ctrl_c_says_how_to_go_on(home: Path, tmp_path: Path) -> None:
     record = home / "records" / "tiny-p-eagle.jsonl"
     record.unlink(missing_ok=True)
-    command = _start(home, *DEPLOY)
+    slow = tmp_path / "slow.yaml"  # its container takes five seconds, so that the signal finds the command waiting
+    text = (catalogue_dir() / "tiny" / "p-eagle.yaml").read_text().replace("./", f"{catalogue_dir()}/tiny/")
+    slow.write_text(text.replace("env: {", 'env: {STARTS_IN: "5", '))
+    command = _start(home, "deploy", str(slow), "--no-prove", "--json")
     _until(lambda: record.is_file() and len(record.read_text().splitlines()) >= 5)
     command.send_signal(signal.SIGINT)
     _, said = command.communicate(timeout=20)

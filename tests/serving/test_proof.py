@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.endpoint.handle import Endpoint
+from toolkit.recipe.source import ModelSource
 
 pytestmark = pytest.mark.serving
 
@@ -48,7 +49,9 @@ def test_other_drafters_give_the_baselines_output(endpoint: Endpoint, method: st
 def test_a_head_whose_tokens_are_never_accepted_fails_the_proof(endpoint: Endpoint, tmp_path: Path) -> None:
     recipe = toolkit.load("tiny/p-eagle")
     assert recipe.speculation is not None
-    wrong = replace(recipe.speculation, drafter=_head_that_names_wrong_tokens(recipe.speculation.drafter, tmp_path))
+    assert recipe.speculation.drafter.folder
+    head = _head_that_names_wrong_tokens(recipe.speculation.drafter.folder, tmp_path)
+    wrong = replace(recipe.speculation, drafter=ModelSource("folder", str(head)))
     deployed = toolkit.deploy(replace(recipe, name="tiny-wrong", speculation=wrong), progress=Silent())
     try:
         proof = deployed.prove(requests=1)

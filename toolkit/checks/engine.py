@@ -14,6 +14,7 @@ from toolkit.recipe.resolve import Recipe
 _FLAG_VARIABLE = "SM_VLLM_"
 _RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 _HEAD_METHODS = ("p-eagle", "eagle3", "dflash")
+_DRAFT_MODELS = ("draft-model", "pard")
 # vLLM warns below it (config/vllm.py): prompts are then read in small pieces.
 _SLOW_PREFILL_TOKENS = 8192
 _BUDGET = "engine.max_num_batched_tokens"
@@ -26,6 +27,7 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
     yield from _speculation_flags(recipe)
     yield from _runner(recipe)
     yield from _schedule(recipe)
+    yield from _draft_tensor_parallel(recipe)
     if lookup.subtracts_draft_slots(recipe.engine.name, recipe.engine.version):
         yield from _subtracted_budget(recipe)
     else:
@@ -45,6 +47,19 @@ def check_target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         hint = "Add chat_template.jinja to the folder; an instruction-tuned target has one."
         yield Finding("engine.chat-template", message, "target.model", hint=hint, severity="warning")
     yield from _target_architecture(recipe, target)
+    yield from _quantization(recipe, target)
+
+
+def _quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """A flag that contradicts the checkpoint; names such as `awq_marlin` are ways to run `awq` (config/model.py)."""
+    stored = (target.config.get("quantization_config") or target.text_config.get("quantization_config") or {}).get(
+        "quant_method"
+    )
+    wanted = recipe.engine.args.get("quantization")
+    if stored and isinstance(wanted, str) and not wanted.startswith(stored):
+        message = f"the target is quantized with `{stored}`, which `{wanted}` contradicts"
+        hint = "Remove the flag: the engine reads it from the target's config.json."
+        yield Finding("engine.quantization", message, "engine.args.quantization", hint=hint)
 
 
 def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
@@ -139,6 +154,19 @@ def _schedule(recipe: Recipe) -> Iterator[Finding]:
     if recipe.engine.args.get("data-parallel-size", 1) != 1:
         message = "the schedule has no effect with data parallelism"
         yield Finding("engine.schedule", message, path, hint="Remove one of the two.", severity="warning")
+
+
+def _draft_tensor_parallel(recipe: Recipe) -> Iterator[Finding]:
+    """Heads run on one accelerator or on all of the target's, draft models on all (config/speculative.py)."""
+    if recipe.speculation is None or recipe.speculation.tensor_parallel is None:
+        return
+    wanted, target = recipe.speculation.tensor_parallel, recipe.engine.args.get("tensor-parallel-size", 1)
+    allowed = [target] if recipe.method in _DRAFT_MODELS else [1, target]
+    if wanted not in allowed:
+        message = f"a `{recipe.method}` drafter cannot run on {wanted} accelerators beside a target on {target}"
+        hint = f"Set it to {' or '.join(map(str, dict.fromkeys(allowed)))}, or remove it."
+        path = "speculation.draft_tensor_parallel_size"
+        yield Finding("engine.draft-tensor-parallel", message, path, hint=hint)
 
 
 def _subtracted_budget(recipe: Recipe) -> Iterator[Finding]:

@@ -68,6 +68,8 @@ def _speculative_config(engine: str, speculation: Speculation) -> dict[str, Any]
         "model": DRAFTER_DIR,
         "num_speculative_tokens": speculation.num_speculative_tokens,
     }
+    if speculation.tensor_parallel:
+        config["draft_tensor_parallel_size"] = speculation.tensor_parallel
     if speculation.schedule:
         config["num_speculative_tokens_per_batch_size"] = [list(entry) for entry in speculation.schedule]
     return {**config, "parallel_drafting": True} if method.parallel_drafting else config

@@ -19,13 +19,15 @@ from toolkit.recipe.source import ModelSource, model_source
 class Speculation:
     """How draft tokens are made. `num_speculative_tokens` is K, draft tokens per target step.
 
-    `schedule` has a K by requests in a step, as (from, to, K), for those where another one is better.
+    `schedule` has a K by requests in a step, as (from, to, K), for those where another one is better; `tensor_parallel`
+    is the drafter's, None for the target's.
     """
 
     method: str
     drafter: ModelSource
     num_speculative_tokens: int
     schedule: tuple[tuple[int, int, int], ...] = ()
+    tensor_parallel: int | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         tokens = file.speculation.num_speculative_tokens or method.default_num_speculative_tokens
         drafter = model_source(file.speculation.model, folder, file.speculation.revision)
         schedule = tuple(file.speculation.num_speculative_tokens_per_batch_size)
-        speculation = Speculation(file.speculation.method, drafter, tokens, schedule)
+        size = file.speculation.draft_tensor_parallel_size
+        speculation = Speculation(file.speculation.method, drafter, tokens, schedule, size)
     engine = Engine(
         name=file.engine.name,
         version=file.engine.version,

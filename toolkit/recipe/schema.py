@@ -62,6 +62,9 @@ class SpeculationSection(Section):
     num_speculative_tokens: PositiveInt | None = Field(
         None, description="K, draft tokens per target step; default: the method's in the catalogue"
     )
+    draft_tensor_parallel_size: PositiveInt | None = Field(
+        None, description="accelerators that share the drafter: 1, or as many as the target's; default: the target's"
+    )
     num_speculative_tokens_per_batch_size: list[BatchSizeRange] = Field(
         default_factory=list, description="[from, to, K] by requests in a step, both ends included; K may be 0"
     )

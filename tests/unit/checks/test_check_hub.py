@@ -103,6 +103,10 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([args("data-parallel-size: 2"),
           ("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {},
          "engine.schedule", "warning", "speculation.num_speculative_tokens_per_batch_size", "no effect with data"),
+        ([("tokens: 7", "tokens: 7\n  draft_tensor_parallel_size: 2")], {},
+         "engine.draft-tensor-parallel", "error", "speculation.draft_tensor_parallel_size", "cannot run on 2"),
+        ([args("quantization: awq")], {"target": config(quantization_config={"quant_method": "fp8"})},
+         "engine.quantization", "error", "engine.args.quantization", "quantized with `fp8`"),
         ([version("0.27.0"), ("16384", "768")], {},
          "engine.token-budget", "error", "engine.max_num_batched_tokens", "leave 0 of 768 tokens"),
         ([version("0.27.0"), ("16384", "8959")], {},
@@ -180,6 +184,8 @@ def test_what_is_wrong_is_found_alone(
         ([("org/target", "openai/gpt-oss-20b-fp8"), ("org/drafter", "amazon/GPT-OSS-20B-P-EAGLE")],
          {"target": {"model": "openai/gpt-oss-20b-fp8"}, "drafter": {"model": "amazon/GPT-OSS-20B-P-EAGLE"}}),
         ([], {"drafter": config(ptd_token_id=None, pard_token=3)}),
+        ([("tokens: 7", "tokens: 7\n  draft_tensor_parallel_size: 1")], {}),
+        ([args("quantization: awq_marlin")], {"target": config(quantization_config={"quant_method": "awq"})}),
     ],
 )  # fmt: skip
 def test_what_is_right_is_left_alone(tmp_path: Path, edits: list[tuple[str, str]], facts: Facts) -> None:

@@ -42,7 +42,7 @@ def text(name: str, content: str) -> Edit:
         (text("config.json", "{"), "{folder}/config.json cannot be read: Expecting property name"),
         (text("config.json", "[]"), "{folder}/config.json is not a JSON object"),
         (lambda folder: edit_config(folder, hidden_size=None), "{folder}/config.json has no `hidden_size`"),
-        (lambda folder: edit_config(folder, vocab_size="32"), "{folder}/config.json has no `vocab_size`"),
+        (lambda folder: edit_config(folder, vocab_size="32"), "{folder}/config.json: `vocab_size`: Input should be"),
         (lambda folder: edit_config(folder, text_config={}), "{folder}/config.json has no `hidden_size`"),
         (lambda folder: (folder / "model.safetensors").unlink(), "{folder} holds no *.safetensors file"),
         (weights(b""), "{folder}/model.safetensors is not a safetensors file: unpack requires"),
