@@ -3,7 +3,7 @@
     ToolkitError                    base: a message, and the next step as `hint`
     ├── RecipeError                 the recipe cannot be used; carries every finding at once
     ├── RecipeNotFound              no such file or catalogue name, or text that is not YAML
-    ├── UnreadableModel             a model folder lacks a file or holds a broken one
+    ├── UnreadableModel             a model lacks a file or holds a broken one, or cannot be reached
     ├── UsageError                  the call itself makes no sense
     └── PlatformError               AWS, or the local platform, refused or failed
         ├── StalePlanError          what runs now is not what the plan was made from
@@ -51,7 +51,7 @@ class RecipeNotFound(ToolkitError):
 
 
 class UnreadableModel(ToolkitError):
-    """A model folder lacks a file or holds a broken one."""
+    """A model, in a folder, on the hub or in S3, lacks a file or holds a broken one, or cannot be reached."""
 
 
 class UsageError(ToolkitError):

@@ -77,11 +77,6 @@ class EngineFacts:
     default_max_num_seqs: int
     default_max_num_batched_tokens: int
 
-    @property
-    def mask_token_keys(self) -> tuple[str, ...]:
-        """The keys of the newest version."""
-        return list(self.mask_token_keys_since.values())[-1]
-
 
 @dataclass(frozen=True)
 class Image:
@@ -307,6 +302,11 @@ def head(repo: str) -> Head | None:
 def platform(name: str) -> PlatformFacts:
     """Facts of the platform `name`, a key of platforms.json."""
     return PlatformFacts(**_read("platforms.json")[name])
+
+
+def older(version: str, than: str) -> bool:
+    """Whether `version` comes before `than`."""
+    return version_key(version) < version_key(than)
 
 
 def version_key(version: str) -> tuple[int, ...]:

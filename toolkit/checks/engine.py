@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
+from toolkit.checks.head import HEAD_METHODS
 from toolkit.findings import Finding
 from toolkit.recipe.arguments import OWN_FLAGS, draft_slots
 from toolkit.recipe.facts import ModelFacts
@@ -13,7 +14,7 @@ from toolkit.recipe.resolve import Recipe
 
 _FLAG_VARIABLE = "SM_VLLM_"
 _RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
-_HEAD_METHODS = ("p-eagle", "eagle3", "dflash")
+_READS_HIDDEN_STATES = (*HEAD_METHODS, "dflash")
 _DRAFT_MODELS = ("draft-model", "pard")
 # vLLM warns below it (config/vllm.py): prompts are then read in small pieces.
 _SLOW_PREFILL_TOKENS = 8192
@@ -64,7 +65,7 @@ def _quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
 
 def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     engine, architectures = recipe.engine, target.config.get("architectures")
-    if recipe.method not in _HEAD_METHODS or not isinstance(architectures, list) or not architectures:
+    if recipe.method not in _READS_HIDDEN_STATES or not isinstance(architectures, list) or not architectures:
         return
     named = str(architectures[0])
     if lookup.supports_eagle3(engine.name, engine.version, named) is False:
@@ -178,7 +179,7 @@ def _subtracted_budget(recipe: Recipe) -> Iterator[Finding]:
     if left < max(1, engine.max_num_seqs) and slots:
         message = f"{taken} leave {left} of {engine.max_num_batched_tokens} tokens a step"
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint)
-    elif left < _SLOW_PREFILL_TOKENS and slots and recipe.platform != "local":
+    elif left < _SLOW_PREFILL_TOKENS and slots:
         message = f"{taken} leave {left} tokens a step: prompts are read in small pieces, the first token comes late"
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint, severity="warning")
     elif engine.max_num_batched_tokens < engine.max_num_seqs:
@@ -203,4 +204,4 @@ def _token_budget(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _older(recipe: Recipe, version: str) -> bool:
-    return lookup.version_key(recipe.engine.version) < lookup.version_key(version)
+    return lookup.older(recipe.engine.version, version)

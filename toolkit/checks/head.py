@@ -13,6 +13,7 @@ from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.resolve import Engine, Recipe
 
+HEAD_METHODS = ("p-eagle", "eagle3")
 _DRAFTER = "speculation.model"
 _DEFAULT_AUX_LAYERS = 3
 _AUX_LAYERS = "auxiliary layers x hidden size of the target"
@@ -54,7 +55,7 @@ def _speculators(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
     facts = lookup.engine(engine.name)
     qwen3 = head.text_config.get("model_type") == "qwen3"
     since = facts.speculators_qwen3_arch_since if qwen3 else facts.speculators_peagle_since
-    if lookup.version_key(engine.version) < lookup.version_key(since):
+    if lookup.older(engine.version, since):
         message = f"{engine.name} reads P-EAGLE heads of this speculators format from {since} on"
         yield Finding("pair.speculators-format", message, "engine.version", hint=f"Set `version: {since}` or newer.")
 
@@ -111,7 +112,7 @@ def _positions(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator
     fixed = lookup.engine(engine.name).max_position_crash_until
     if not isinstance(positions, int) or not isinstance(length, int) or positions >= length:
         return
-    if lookup.version_key(engine.version) < lookup.version_key(fixed):
+    if lookup.older(engine.version, fixed):
         message = f"the head knows {positions} positions; a longer request ends {engine.name} {engine.version}"
         hint = f"Set `max_model_len: {positions}` or less, or `version: {fixed}` or newer."
         yield Finding("pair.positions", message, "engine.max_model_len", hint=hint)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
+from toolkit.checks.head import HEAD_METHODS
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
@@ -18,7 +19,6 @@ _TYPES = "platform.instance_types"
 _LENGTH = "engine.max_model_len"
 _TENSOR_PARALLEL = "tensor-parallel-size"
 _OFFERED = 3
-_HEAD_METHODS = ("p-eagle", "eagle3")
 
 
 def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
@@ -66,7 +66,7 @@ def _instance(recipe: Recipe, models: Lock, found: Fit, path: str) -> Iterator[F
 
 def _kv_groups(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """vLLM deals layers that are alike out to groups of one size, and wants all of the drafter's in the same group."""
-    if models.drafter is None or recipe.method not in _HEAD_METHODS:
+    if models.drafter is None or recipe.method not in HEAD_METHODS:
         return
     target, head = shape_of(models.target), shape_of(models.drafter)
     kinds = Counter(target.cached_layers + head.cached_layers)

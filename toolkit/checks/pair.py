@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.checks.head import check_head
+from toolkit.checks.head import HEAD_METHODS, check_head
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Engine, Recipe
 
-_HEAD_METHODS = ("p-eagle", "eagle3")
 _MASK_METHODS = ("p-eagle", "pard", "dflash")
 _DRAFTER = "speculation.model"
 _K = "speculation.num_speculative_tokens"
@@ -30,7 +29,7 @@ def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     if recipe.speculation is None or models.drafter is None:
         return
     method, target, drafter = recipe.speculation.method, models.target, models.drafter
-    if method in _HEAD_METHODS:
+    if method in HEAD_METHODS:
         yield from check_head(recipe, target, drafter)
     elif drafter.vocab_size != target.vocab_size:
         message = f"the draft model's vocabulary has {drafter.vocab_size} tokens, the target's {target.vocab_size}"

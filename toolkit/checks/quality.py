@@ -53,12 +53,11 @@ def _best_k(recipe: Recipe) -> Iterator[Finding]:
             f"K={wanted}, but the best that was measured at concurrency {best.concurrency} "
             f"is K={best.num_speculative_tokens} ({best.source})"
         )
-        schedule = f"[[1, 8, {max(wanted, best.num_speculative_tokens)}], [9, {requests}, {_low(recipe)}]]"
-        hint = f"Set it to {best.num_speculative_tokens}" + (
-            f", or give a K per batch size: `num_speculative_tokens_per_batch_size: {schedule}`."
-            if not _without_schedule(recipe)
-            else "."
-        )
+        hint = f"Set it to {best.num_speculative_tokens}"
+        if not lookup.older(recipe.engine.version, lookup.engine(recipe.engine.name).batch_size_schedule_since):
+            schedule = f"[[1, 8, {max(wanted, best.num_speculative_tokens)}], [9, {requests}, {_low(recipe)}]]"
+            hint += f", or give a K per batch size: `num_speculative_tokens_per_batch_size: {schedule}`"
+        hint += "."
         yield Finding("quality.best-k", message, _K, hint=hint, severity="warning")
 
 
@@ -74,8 +73,3 @@ def _fastest(evidence: Sequence[Evidence], requests: int) -> Evidence | None:
 
 def _low(recipe: Recipe) -> int:
     return min(item.num_speculative_tokens or 1 for item in recipe.evidence if item.num_speculative_tokens)
-
-
-def _without_schedule(recipe: Recipe) -> bool:
-    since = lookup.engine(recipe.engine.name).batch_size_schedule_since
-    return lookup.version_key(recipe.engine.version) < lookup.version_key(since)

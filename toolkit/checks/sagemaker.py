@@ -65,13 +65,15 @@ def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
 
 
 def _start(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    seconds = round(_weight_bytes(models) / _LOAD_BYTES_PER_SECOND) + _START_SECONDS
-    if recipe.health_check_timeout < min(seconds, _LONGEST_SECONDS):
+    size = _weight_bytes(models)
+    seconds = round(size / _LOAD_BYTES_PER_SECOND) + _START_SECONDS
+    enough = min(seconds, _LONGEST_SECONDS)
+    if recipe.health_check_timeout < enough:
         message = (
-            f"{_weight_bytes(models) / 1e9:.0f} GB of weights take up to {seconds} s to load (an estimate), "
+            f"{size / 1e9:.0f} GB of weights take up to {seconds} s to load (an estimate), "
             f"the container is given {recipe.health_check_timeout}"
         )
-        hint = f"Set it to {min(seconds, _LONGEST_SECONDS)}."
+        hint = f"Set it to {enough}."
         yield Finding("sagemaker.health-check", message, _TIMEOUT, hint=hint, severity="warning")
 
 

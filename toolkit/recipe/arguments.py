@@ -47,7 +47,7 @@ def engine_flags(recipe: Recipe) -> dict[str, Any]:
     if recipe.speculation:
         flags["speculative-config"] = _speculative_config(engine.name, recipe.speculation)
         since = lookup.engine(engine.name).per_request_metrics_since
-        if lookup.version_key(engine.version) >= lookup.version_key(since):
+        if not lookup.older(engine.version, since):
             flags["per-request-spec-decode-metrics"] = "summary"
     return flags
 

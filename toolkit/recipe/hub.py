@@ -49,11 +49,11 @@ class HubFiles:
         answer = self._get(f"api/models/{self._repo}/revision/{self._wanted}", params={"blobs": "true"})
         try:
             info: dict[str, Any] = answer.json()
-            if isinstance(info["sha"], str) and isinstance(info["siblings"], list):
-                return info
+            if not isinstance(info["sha"], str) or not isinstance(info["siblings"], list):
+                raise TypeError("sha or siblings")
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableModel(f"{answer.url} answered with something else than a model") from error
-        raise UnreadableModel(f"{answer.url} answered with something else than a model")
+        return info
 
     def _get(self, path: str, **options: Any) -> httpx.Response:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ def merged(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     entries: dict[str, Tensor] = {}
     for (pattern, tensor), found in alike.items():
         axes = [sorted(set(axis)) for axis in zip(*found, strict=True)]
-        if len(found) > 1 and len(found) == _product(axes):
+        if len(found) > 1 and len(found) == math.prod(map(len, axes)):
             entries[_fill(pattern, [_ranges(axis) for axis in axes])] = replace(tensor, count=len(found))
         else:
             entries |= {_fill(pattern, [str(index) for index in indices]): tensor for indices in found}
@@ -43,10 +44,3 @@ def _ranges(indices: Sequence[int]) -> str:
         return str(indices[0])
     runs = [[index for _, index in run] for _, run in groupby(enumerate(indices), lambda pair: pair[1] - pair[0])]
     return "{" + ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) + "}"
-
-
-def _product(axes: Sequence[Sequence[int]]) -> int:
-    count = 1
-    for axis in axes:
-        count *= len(axis)
-    return count

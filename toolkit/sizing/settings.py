@@ -100,7 +100,7 @@ def _steps_in_flight(flags: Mapping[str, Any], version: str) -> int:
 
 
 def _is_since(version: str, since: str) -> bool:
-    return lookup.version_key(version) >= lookup.version_key(since)
+    return not lookup.older(version, since)
 
 
 def _is_on(flags: Mapping[str, Any], flag: str, default: bool) -> bool:

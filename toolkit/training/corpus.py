@@ -17,6 +17,7 @@ from toolkit.training.words import ADJECTIVES, ADVERBS, NAMES, NOUNS, PLACES, VE
 OPEN_ENDED_SHARE = 0.3
 SHORT_SHARE = 0.7
 HELD_OUT = 8
+CANDIDATES = 16
 NUMBER_LIMIT = 400
 FOLLOWERS = 3
 
@@ -46,7 +47,7 @@ def held_out_structured() -> list[Example]:
     """One prompt of every structured kind, for measuring; its answer is known, and long."""
     rng = Random(2602_01469)  # noqa: S311
     return [
-        max((kind(rng) for _ in range(2 * HELD_OUT)), key=lambda example: example.answer.count("\n"))
+        max((kind(rng) for _ in range(CANDIDATES)), key=lambda example: example.answer.count("\n"))
         for kind in STRUCTURED
     ]
 

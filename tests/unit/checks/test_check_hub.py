@@ -234,7 +234,7 @@ def test_a_memory_finding_names_the_cheapest_types_that_fit(tmp_path: Path) -> N
     assert finding.hint.startswith("The cheapest types that fit: ml.")
 
 
-def test_every_code_has_a_case(tmp_path: Path) -> None:
+def test_every_code_has_a_case() -> None:
     folder = Path(__file__).parent.parent
     tested = "".join(path.read_text() for path in folder.glob("*/test_*.py"))
     named = json.loads((Path(check.__code__.co_filename).parent / "codes.json").read_text())
