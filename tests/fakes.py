@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.errors import EndpointNotFound, PlatformError
-from toolkit.planning.desired import ENDPOINT_TAG
+from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import KINDS, Account, Existing, Kind, Observed, Resource
+from toolkit.recipe.resolve import Recipe
 
 ACCOUNT = Account("123456789012", "us-west-2")
 Key = tuple[Kind, str]
@@ -62,8 +63,11 @@ class MemoryPlatform:
     def interrupt_in(self, moments: int | None) -> None:
         self._moments_left = moments
 
-    def account(self) -> Account:
+    def account(self, recipe: Recipe | None = None) -> Account:
         return ACCOUNT
+
+    def lease(self, endpoint: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         wanted = {(item.kind, item.name) for item in desired}
@@ -98,7 +102,9 @@ class MemoryPlatform:
         self._settle(endpoint)
         return seen
 
-    def logs(self, endpoint: str) -> Iterator[LogLine]:
+    def logs(
+        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+    ) -> Iterator[LogLine]:
         return iter(())
 
     def _put(self, key: Key, action: Action) -> None:
@@ -110,9 +116,13 @@ class MemoryPlatform:
             for there in range(len(action.request["Files"]) + 1):
                 self.resources[key] = {**action.request, "Source": "forgotten", "There": there}
                 self._moment()
+        elif kind == "Endpoint" and action.verb == "update":
+            there = self.resources[key]
+            there["Previous"] = there["EndpointConfigName"]
+            self._moment()
+            there.update({**action.request, "EndpointStatus": "Updating"})
         elif kind == "Endpoint":
-            under_way = "Updating" if action.verb == "update" else "Creating"
-            self.resources[key] = {**action.request, "EndpointStatus": under_way}
+            self.resources[key] = {**action.request, "EndpointStatus": "Creating"}
         else:
             self.resources[key] = dict(action.request)
 
@@ -149,7 +159,14 @@ class MemoryPlatform:
         if kind == "Weights":
             state["Files"] = request["There"]
         if kind == "Endpoint":
-            state["EndpointConfigName"] = request["EndpointConfigName"]
+            state["EndpointConfigName"] = state["Running"] = request["EndpointConfigName"]
+            state["Previous"] = request.get("Previous")
+        if kind == "EndpointConfig":
+            state["Models"] = [request["ProductionVariants"][0]["ModelName"]]
+        if kind == "Model":
+            container = request["PrimaryContainer"]
+            sources = [container["ModelDataSource"], *container.get("AdditionalModelDataSources", [])]
+            state["Prefixes"] = [item["S3DataSource"]["S3Uri"].split("/", 3)[3] for item in sources]
         return Existing(kind, name, True, self._users(kind, name), state)
 
     def _users(self, kind: Kind, name: str) -> tuple[str, ...]:

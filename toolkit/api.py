@@ -8,23 +8,37 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from toolkit.apply.executor import make, remove
+from toolkit.apply.executor import complete, make, remove
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.apply.waiter import EndpointStatus, wait_in_service
+from toolkit.apply.waiter import wait_in_service, wait_settled
 from toolkit.checks.run import check, require
 from toolkit.checks.workloads import read_prompts
 from toolkit.endpoint.handle import Endpoint
+from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.prove import DEFAULT_PROMPTS
-from toolkit.errors import ApplyError, EndpointNotFound, RecipeNotFound, StalePlanError, UsageError
+from toolkit.errors import ApplyError, EndpointNotFound, RecipeNotFound, StalePlanError, ToolkitError, UsageError
 from toolkit.findings import Report
 from toolkit.home import home
+from toolkit.planning import cloudformation
 from toolkit.planning.desired import desired
+from toolkit.planning.hosting import endpoint_name
 from toolkit.planning.plan import Plan
-from toolkit.planning.planner import make_plan
+from toolkit.planning.planner import make_plan, rollback_plan
+from toolkit.planning.price import price_now, price_per_hour
 from toolkit.planning.record import Record
 from toolkit.planning.resources import Observed, Resource
-from toolkit.platforms import Platform, account_of, open_platform, open_running
+from toolkit.platforms import (
+    NO_ACCOUNT,
+    PLATFORMS,
+    Platform,
+    account_of,
+    open_platform,
+    open_readable,
+    open_running,
+    regions,
+)
 from toolkit.recipe.load import catalogue
+from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
 
 __all__ = [
@@ -40,6 +54,7 @@ __all__ = [
     "load",
     "plan",
     "recipes",
+    "rollback",
 ]
 
 RecipeLike = str | os.PathLike[str] | Recipe
@@ -56,7 +71,10 @@ class DeploymentPlan(Plan):
 
         Raises StalePlanError, ApplyError, EndpointFailed or WaitTimeout.
         """
-        platform = open_platform(self.platform)
+        if self.account == NO_ACCOUNT:
+            hint = f"Log in, and make it again: toolkit plan {self.recipe} --out plan.json"
+            raise StalePlanError("this plan was made without an AWS account", hint=hint)
+        platform = open_platform(self.platform, self.region)
         wanted = [Resource(a.kind, a.name, a.request) for a in self.actions if a.verb != "delete"]
         if platform.observe(wanted, self.endpoints).fingerprint() != self.fingerprint:
             again = f"toolkit plan {self.recipe} --out plan.json"
@@ -99,10 +117,30 @@ def recipes() -> Catalogue:
 
 
 def plan(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> DeploymentPlan:
-    """What `deploy` would do. Reads only; starts nothing. Raises RecipeError when a check finds an error."""
-    complete = load(recipe).with_platform(platform)
-    require(complete)
-    return _plan(complete, open_running(complete.platform), baseline)
+    """What `deploy` would do. Reads only; starts nothing. Raises RecipeError when a check finds an error.
+
+    Without AWS credentials it is the plan for an account that holds nothing.
+    """
+    loaded = load(recipe).with_platform(platform)
+    require(loaded)
+    return _plan(loaded, open_readable(loaded.platform, loaded.region), baseline)
+
+
+def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> dict[str, Any]:
+    """All that `deploy` would make where there is nothing, as a CloudFormation template. Starts nothing.
+
+    Raises RecipeError when a check finds an error, UsageError for a recipe that does not run on AWS.
+    """
+    loaded = load(recipe).with_platform(platform)
+    if loaded.platform != "sagemaker":
+        hint = "Write `platform: {name: sagemaker}`, or add: --platform sagemaker"
+        raise UsageError(f"CloudFormation is AWS's, and {loaded.name} runs on platform `{loaded.platform}`", hint=hint)
+    require(loaded)
+    locked = pinned(loaded, _locked(loaded))
+    opened = open_readable(loaded.platform, loaded.region)
+    account = opened.account(locked) if opened else account_of(loaded.platform, loaded.region)
+    arms = [locked, locked.baseline()] if baseline and locked.speculation else [locked]
+    return cloudformation.template(desired(arms, account))
 
 
 def deploy(
@@ -119,21 +157,23 @@ def deploy(
     interrupted. Raises RecipeError, ApplyError, EndpointFailed or WaitTimeout.
     """
     progress = progress or default_progress()
-    complete = load(recipe).with_platform(platform)
+    loaded = load(recipe).with_platform(platform)
     with progress.stage("check"):
-        require(complete)
-    with progress.stage(f"open platform {complete.platform}"):
-        opened = open_platform(complete.platform)
+        require(loaded)
+    with progress.stage(f"open platform {loaded.platform}"):
+        opened = open_platform(loaded.platform, loaded.region)
     with progress.stage("plan"):
-        made = _plan(complete, opened, baseline)
-    return _apply(made, opened, complete, wait, progress)
+        for arm in (loaded, loaded.baseline()):  # AWS takes no change while another one is under way
+            wait_settled(opened, endpoint_name(arm), _WAIT_SECONDS, progress)
+        made = _plan(loaded, opened, baseline)
+    return _apply(made, opened, loaded, wait, progress)
 
 
-def connect(name: RecipeLike, *, platform: str | None = None) -> Endpoint:
-    """The handle of an endpoint that exists, by its name or recipe. Raises EndpointNotFound."""
+def connect(name: RecipeLike, *, platform: str | None = None, region: str | None = None) -> Endpoint:
+    """The handle of an endpoint that exists, the toolkit's or not, by its name or recipe. Raises EndpointNotFound."""
     recipe = _recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
-    opened = open_running(platform or (recipe.platform if recipe else _DEFAULT_PLATFORM))
+    opened = _where(endpoint, recipe, platform, region)
     if opened is None:
         raise EndpointNotFound(
             f"there is no endpoint {endpoint}: the local platform is not running", hint="Run: toolkit deploy RECIPE"
@@ -142,27 +182,49 @@ def connect(name: RecipeLike, *, platform: str | None = None) -> Endpoint:
     return _handle(endpoint, opened, recipe)
 
 
-def endpoints(*, platform: str = _DEFAULT_PLATFORM) -> list[EndpointStatus]:
-    """Every endpoint on the platform that the toolkit made."""
-    opened = open_running(platform)
-    return opened.endpoints() if opened else []
+def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
+    """Every endpoint that the toolkit made: on this machine, and on AWS where there are credentials."""
+    found: list[Deployed] = []
+    for name in (platform,) if platform else PLATFORMS:
+        for region in regions() if all_regions and name == "sagemaker" else (None,):
+            if opened := open_readable(name, region):
+                found += opened.endpoints()
+    return found
+
+
+def rollback(
+    name: RecipeLike, *, platform: str | None = None, wait: bool = True, progress: Progress | None = None
+) -> Endpoint:
+    """Bring an endpoint back to what it ran before its last update.
+
+    Raises UsageError when there is nothing to go back to, ApplyError, EndpointFailed or WaitTimeout.
+    """
+    recipe = _recipe_or_none(name)
+    endpoint = endpoint_name(recipe) if recipe else str(name)
+    opened = _where(endpoint, recipe, platform, recipe.region if recipe else None)
+    if opened is None:
+        raise EndpointNotFound(f"there is no endpoint {endpoint}: the local platform is not running")
+    made = rollback_plan(str(name), opened.name, endpoint, opened.observe((), [endpoint]))
+    return _apply(made, opened, recipe, wait, progress or default_progress())
 
 
 def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress | None = None) -> Plan:
     """Remove an endpoint, its baseline and all that was made for them; returns the plan that was applied.
 
-    Its actions are empty when there was nothing. Raises ApplyError.
+    Its actions are empty when there was nothing. `left` of the plan says what stays on purpose. Raises ApplyError.
     """
     recipe = _recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
-    platform = platform or (recipe.platform if recipe else _DEFAULT_PLATFORM)
-    opened = open_running(platform)
-    names = (endpoint, f"{endpoint}-baseline")
+    opened = _where(endpoint, recipe, platform, recipe.region if recipe else None)
+    hosts = [endpoint_name(recipe)] if recipe else []
+    names = tuple(dict.fromkeys((endpoint, f"{endpoint}-baseline", *hosts)))
     observed = opened.observe((), names) if opened else Observed()
-    made = make_plan(str(name), platform, names, (), observed)
-    if opened:
-        remove(made, opened, _record(endpoint), progress or default_progress())
-        if left := make_plan(str(name), platform, names, (), opened.observe((), names)).actions:
+    where = opened.name if opened else _DEFAULT_PLATFORM
+    made = make_plan(str(name), where, names, (), observed)
+    if opened and made.actions:
+        with opened.lease(endpoint):
+            remove(made, opened, _record(endpoint), progress or default_progress())
+        if left := make_plan(str(name), where, names, (), opened.observe((), names)).actions:
             raise ApplyError(
                 f"still there: {', '.join(f'{a.kind} {a.name}' for a in left)}", hint="Run the same command again."
             )
@@ -170,26 +232,59 @@ def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress
 
 
 def _plan(recipe: Recipe, platform: Platform | None, baseline: bool) -> DeploymentPlan:
+    recipe = pinned(recipe, _locked(recipe))
     if recipe.speculation and platform and not baseline:
         baseline = _in_service(platform, recipe.baseline().name)  # one that is there is kept in step
     arms = [recipe, recipe.baseline()] if recipe.speculation and baseline else [recipe]
-    resources = desired(arms, platform.account() if platform else account_of(recipe.platform))
+    account = platform.account(recipe) if platform else account_of(recipe.platform, recipe.region)
+    resources = desired(arms, account)
     names = [arm.name for arm in arms]
     observed = platform.observe(resources, names) if platform else Observed()
-    made = make_plan(str(recipe.path.resolve()), recipe.platform, names, resources, observed)
+    prices = [price_per_hour(arm) for arm in arms]
+    made = make_plan(
+        str(recipe.path.resolve()),
+        recipe.platform,
+        names,
+        resources,
+        observed,
+        account=account,
+        price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
+        price_before=price_now(recipe.platform, observed),
+    )
     return DeploymentPlan(**{item.name: getattr(made, item.name) for item in fields(made)})
 
 
+def _locked(recipe: Recipe) -> Lock | None:
+    """The recipe's lock; one that cannot be read was a finding already."""
+    try:
+        return read_lock(lock_path(recipe))
+    except ToolkitError:
+        return None
+
+
 def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> Endpoint:
-    record = _record(made.endpoints[0])
+    name = made.endpoints[0]
+    record = _record(name)
     if (last := record.last()) and last.step != "done":
         progress.say(f"carrying on: last time, {last.verb} {last.kind} {last.name} was {last.step}")
-    make(made, platform, record, progress)
-    if wait:
-        with progress.stage("wait until in service"):
-            wait_in_service(platform, made.configs, progress, _WAIT_SECONDS)
-        remove(made, platform, record, progress)
-    return _handle(made.endpoints[0], platform, recipe)
+    with platform.lease(name):
+        make(made, platform, record, progress)
+        if wait:
+            with progress.stage("wait until in service"):
+                wait_in_service(platform, made.configs, progress, _WAIT_SECONDS)
+            complete(made, platform, record, progress)
+            remove(made, platform, record, progress)
+    return _handle(name, platform, recipe)
+
+
+def _where(endpoint: str, recipe: Recipe | None, platform: str | None, region: str | None) -> Platform | None:
+    """The platform that holds the endpoint: the one that is named, the recipe's, this machine's, or AWS."""
+    if platform or recipe:
+        return open_running(platform or (recipe.platform if recipe else _DEFAULT_PLATFORM), region)
+    here = open_running(_DEFAULT_PLATFORM)
+    if here and (_exists(here, endpoint) or not open_readable("sagemaker", region)):
+        return here
+    return open_readable("sagemaker", region)
 
 
 def _handle(name: str, platform: Platform, recipe: Recipe | None) -> Endpoint:
@@ -211,6 +306,14 @@ def _published_acceptance(recipe: Recipe) -> dict[str, float]:
         for item in recipe.evidence
         if item.acceptance_length and item.num_speculative_tokens in (None, k)
     }
+
+
+def _exists(platform: Platform, endpoint: str) -> bool:
+    try:
+        platform.status(endpoint)
+    except EndpointNotFound:
+        return False
+    return True
 
 
 def _in_service(platform: Platform, endpoint: str) -> bool:

@@ -8,10 +8,10 @@
     └── PlatformError               AWS, or the local platform, refused or failed
         ├── StalePlanError          what runs now is not what the plan was made from
         ├── ApplyError              an action failed; says what was done, how to continue, how to undo
-        ├── EndpointFailed          the endpoint's container died or never became healthy; carries its last lines
+        ├── EndpointFailed          the endpoint's container died or never became healthy; carries cause and last lines
         ├── WaitTimeout             still not ready when the time was up (also a TimeoutError)
         ├── EndpointNotFound        no such endpoint on that platform
-        └── InvocationError         the endpoint answered a request with an error
+        └── InvocationError         a request got an error for an answer, or none
 
 The first four are mistakes of the caller: nothing was created. The others tell what the platform holds now.
 """
@@ -19,6 +19,7 @@ The first four are mistakes of the caller: nothing was created. The others tell 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -70,12 +71,27 @@ class ApplyError(PlatformError):
     """An action of a plan failed."""
 
 
-class EndpointFailed(PlatformError):
-    """The endpoint is in status Failed. `logs` holds the container's last lines."""
+@dataclass(frozen=True)
+class Cause:
+    """Why an endpoint does not come up: `line` in the words of its container or of AWS, `hint` the edit to make.
 
-    def __init__(self, message: str, *, hint: str = "", logs: Sequence[str] = ()) -> None:
+    `code` is stable, `evidence` are at most five lines that show it, `fatal` says that another start would end alike.
+    """
+
+    code: str
+    line: str
+    hint: str
+    evidence: tuple[str, ...] = ()
+    fatal: bool = False
+
+
+class EndpointFailed(PlatformError):
+    """The endpoint failed, or cannot come up. `logs` holds its container's last lines, `cause` is None when unknown."""
+
+    def __init__(self, message: str, *, hint: str = "", logs: Sequence[str] = (), cause: Cause | None = None) -> None:
         super().__init__(message, hint=hint)
         self.logs = tuple(logs)
+        self.cause = cause
 
 
 class WaitTimeout(PlatformError, TimeoutError):
@@ -87,4 +103,11 @@ class EndpointNotFound(PlatformError):
 
 
 class InvocationError(PlatformError):
-    """The endpoint answered a request with an error."""
+    """A request got an error for an answer, or none.
+
+    `transient`: the model never began, so the same request may be sent again: throttled, nobody free, no connection.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", transient: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.transient = transient

@@ -49,7 +49,7 @@ def test_through_the_gateway_and_directly(
     assert port
     urls = {
         "direct": f"http://127.0.0.1:{port[1]}/invocations",
-        "gateway": f"{endpoint.platform.runtime_url}/endpoints/{endpoint.name}/openai/v1/chat/completions",
+        "gateway": f"{endpoint.platform.openai_access(endpoint.name).base_url}/chat/completions",
     }
     prompts = list(endpoint.workloads["structured"])
     timings: dict[str, list[Timing]] = {name: [] for name in urls}

@@ -108,6 +108,17 @@ def windows(root: Path) -> None:
     )
 
 
+def speculators_with_fc_norm(root: Path) -> None:
+    path = root / "drafter" / "config.json"
+    config = json.loads(path.read_text())
+    outer = {key: config.pop(key) for key in ("draft_vocab_size", "eagle_aux_hidden_state_layer_ids")}
+    methods = {"proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 8}]}
+    outer |= {"speculators_config": methods, "speculators_model_type": "peagle", "mask_token_id": 3, "fc_norm": True}
+    path.write_text(json.dumps({**outer, "transformer_layer_config": config}))
+    norms = {f"fc_norm.{number}.weight": torch.ones(config["hidden_size"]) for number in range(3)}
+    tensors(lambda found: {**found, **norms})(root)
+
+
 def nothing(root: Path) -> None:
     """Leave it as it is."""
 
@@ -151,6 +162,12 @@ CASES = {
             tensors(lambda found: {**found, "lm_head.weight": found["lm_head.weight"][-512:].clone()})(root),
         ),
     ),
+    "a map of the whole vocabulary": Case(
+        "pair.d2t",
+        "draft_id_to_target_id",
+        tensors(lambda found: {**found, "d2t": torch.zeros(len(found["lm_head.weight"]), dtype=torch.int64)}),
+    ),
+    "fc_norm in speculators' format": Case("pair.speculators-format", "'fc_norm'", speculators_with_fc_norm),
     "the tokens of another model": Case("pair.tokenizer", "", other_tokens, method="draft-model"),
     "more positions than there are": Case("engine.max-model-len", "max_model_len", length=4096),
     "a budget below one step": Case("engine.token-budget", "max_num_batched_tokens", budget=1),

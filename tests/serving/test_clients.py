@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from toolkit.endpoint.handle import Endpoint
 from toolkit.platforms.local.platform import LocalPlatform
 
 pytestmark = pytest.mark.serving
-REQUEST = {
+REQUEST: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Write JSON records of the books 205 to 215."}],
     "temperature": 0,
     "max_tokens": 120,
@@ -48,12 +50,41 @@ def test_boto3_gets_an_answer_with_the_acceptance_of_its_drafts(endpoint: Endpoi
 
 def test_openais_client_asks_and_streams(endpoint: Endpoint) -> None:
     with endpoint.openai() as client:
-        whole = client.chat.completions.create(model=endpoint.name, **REQUEST)  # type: ignore[call-overload]
-        pieces = client.chat.completions.create(model=endpoint.name, stream=True, **REQUEST)  # type: ignore[call-overload]
+        whole = client.chat.completions.create(model=endpoint.name, **REQUEST)
+        pieces = client.chat.completions.create(model=endpoint.name, stream=True, **REQUEST)
         text = "".join(piece.choices[0].delta.content or "" for piece in pieces)
 
     assert whole.choices[0].message.content == text
-    assert text == endpoint.chat(REQUEST["messages"], max_tokens=120).text  # type: ignore[arg-type]
+    assert text == endpoint.chat(REQUEST["messages"], max_tokens=120).text
+
+
+def test_openais_client_asks_whatever_is_served(endpoint: Endpoint) -> None:
+    with endpoint.openai() as client:
+        answer = client.chat.completions.create(model="", **REQUEST)
+
+    assert answer.model == endpoint.name
+
+
+def test_both_routes_answer_alike_with_acceptance(endpoint: Endpoint) -> None:
+    by_invocations = endpoint.chat(REQUEST["messages"], max_tokens=120)
+    by_openai = endpoint.chat(REQUEST["messages"], max_tokens=120, via="openai")
+
+    assert by_invocations.token_ids == by_openai.token_ids
+    assert by_invocations.acceptance == by_openai.acceptance
+    assert by_openai.acceptance
+    assert by_openai.acceptance.length > 2
+
+
+def test_event_loops_ask_and_stream(endpoint: Endpoint) -> None:
+    async def ask() -> tuple[list[str], str | None]:
+        streams = [endpoint.astream(REQUEST["messages"], max_tokens=120) for _ in range(3)]
+        texts = [answer.text for answer in await asyncio.gather(*(stream.result() for stream in streams))]
+        async with endpoint.async_openai() as client:
+            whole = await client.chat.completions.create(model=endpoint.name, **REQUEST)
+        return texts, whole.choices[0].message.content
+
+    texts, whole = asyncio.run(ask())
+    assert texts == [whole] * 3
 
 
 def test_both_arms_answer_alike(endpoint: Endpoint) -> None:

@@ -87,6 +87,7 @@ def as_speculators(config: Config, tensors: Tensors) -> tuple[Config, Tensors]:
         "speculators_config": {"proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 8}]},
         "target_hidden_size": None,
         "norm_before_residual": config.pop("norm_before_residual", False),
+        "fc_norm": config.pop("fc_norm", False),
         **{key: config.pop(key) for key in ("draft_vocab_size", "mask_token_id", LAYERS)},
     }
     return outer | {"transformer_layer_config": config}, tensors
@@ -95,17 +96,27 @@ def as_speculators(config: Config, tensors: Tensors) -> tuple[Config, Tensors]:
 SHAPES = {"specforge": as_specforge, "nemo-automodel": as_nemo, "speculators": as_speculators}
 
 
-def write_export(folder: Path, shape: Any) -> Path:
-    """The shipped head as that exporter would have written it."""
-    config = json.loads((HEAD / "config.json").read_text())
-    token = config.pop("ptd_token_id")
-    for key in ("pard_token", "target_hidden_size", "num_aux_hidden_states"):
-        config.pop(key, None)
-    config, tensors = shape(config | {"mask_token_id": token}, load_file(HEAD / "model.safetensors"))
+def with_fc_norm(folder: Path) -> Path:
+    """The shipped head with norms in front of `fc`, which it was not trained with: it drafts worse."""
+    config, tensors = json.loads((HEAD / "config.json").read_text()), load_file(HEAD / "model.safetensors")
+    norms = {f"fc_norm.{number}.weight": torch.full((config["hidden_size"],), 6.0) for number in range(3)}
+    return write_head(folder, config | {"fc_norm": True}, tensors | norms)
+
+
+def write_head(folder: Path, config: Config, tensors: Tensors) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
+
+
+def write_export(folder: Path, shape: Any, head: Path = HEAD) -> Path:
+    """A head in vLLM's format as that exporter would have written it."""
+    config = json.loads((head / "config.json").read_text())
+    token = config.pop("ptd_token_id")
+    for key in ("pard_token", "target_hidden_size", "num_aux_hidden_states"):
+        config.pop(key, None)
+    return write_head(folder, *shape(config | {"mask_token_id": token}, load_file(head / "model.safetensors")))
 
 
 @pytest.fixture(scope="module")
@@ -117,13 +128,21 @@ def drafted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         for name, shape in SHAPES.items()
     ]
     assert [(one.format, one.method, bool(one.changes)) for one in made] == [(n, "p-eagle", True) for n in SHAPES]
+    normed = with_fc_norm(root / "fc-norm")
+    export = write_export(root / "fc-norm-export", as_speculators, normed)
+    converted = convert(export, root / "fc-norm-converted", target=TINY / "models" / "target")
     lines = (TINY / "prompts" / "structured.jsonl").read_text().splitlines()[:2]
     prompts = [json.loads(line)["prompt"] for line in lines]
-    heads = [str(HEAD), *(str(one.out) for one in made)]
+    heads = {
+        "original": HEAD,
+        **{name: one.out for name, one in zip(SHAPES, made, strict=True)},
+        "fc_norm": normed,
+        "fc_norm converted": converted.out,
+    }
     quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     done = subprocess.run(
         [sys.executable, "-c", GENERATE],
-        input=json.dumps([str(TINY / "models" / "target"), heads, prompts]),
+        input=json.dumps([str(TINY / "models" / "target"), list(map(str, heads.values())), prompts]),
         env={"PATH": os.environ["PATH"], "HOME": str(root), **quiet},
         capture_output=True,
         text=True,
@@ -131,10 +150,15 @@ def drafted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     )
     results = [line.removeprefix("RESULT") for line in done.stdout.splitlines() if line.startswith("RESULT")]
     assert len(results) == len(heads), done.stderr[-4000:]
-    return dict(zip(["original", *SHAPES], map(json.loads, results), strict=True))
+    return dict(zip(heads, map(json.loads, results), strict=True))
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_converted_head_drafts_as_the_original(drafted: dict[str, dict[str, Any]], name: str) -> None:
     assert drafted["original"]["drafted"]["vllm:spec_decode_num_accepted_tokens"] > 0
     assert drafted[name] == drafted["original"]
+
+
+def test_norms_in_front_of_fc_work_as_in_vllms_own_format(drafted: dict[str, dict[str, Any]]) -> None:
+    assert drafted["fc_norm"]["drafted"]["vllm:spec_decode_num_accepted_tokens"] > 0
+    assert drafted["fc_norm converted"] == drafted["fc_norm"] != drafted["original"]

@@ -1,4 +1,5 @@
-"""The memory model against a real vLLM: the same blocks, KV tokens and concurrency, and the weights that it loads.
+"""The memory model against a real vLLM: the same blocks, KV tokens and concurrency, the weights that it loads, and what
+its process grows by.
 
 The models are shapes without weights (`load_format="dummy"`), started one after the other in one process.
 """
@@ -20,7 +21,7 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.sizing.fit import cache_of
 from toolkit.sizing.settings import Settings
 from toolkit.sizing.shape import Shape, shape_of
-from toolkit.sizing.weights import rank_bytes
+from toolkit.sizing.weights import DTYPE_BYTES, rank_bytes
 
 pytestmark = pytest.mark.serving
 
@@ -57,6 +58,31 @@ for arguments in json.load(sys.stdin):
     }), flush=True)
     core.shutdown()
     del llm, core, runner, drafter
+    cleanup_dist_env_and_memory()
+    gc.collect()
+"""
+
+# What a start adds to the process, once a first one has made all that stays: libraries, threads, caches.
+GROW = """
+import ctypes, gc, json, sys
+from vllm import LLM
+from vllm.distributed import cleanup_dist_env_and_memory
+
+def resident():
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    line = next(line for line in open("/proc/self/status") if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+for arguments in json.load(sys.stdin):
+    before = resident()
+    llm = LLM(**arguments)
+    core = llm.llm_engine.engine_core.engine_core
+    caches = core.model_executor.driver_worker.worker.model_runner.kv_caches
+    tensors = {cache.untyped_storage().data_ptr(): cache.untyped_storage().nbytes() for cache in caches}
+    print("RESULT" + json.dumps({"grown": resident() - before, "kv_cache": sum(tensors.values())}), flush=True)
+    core.shutdown()
+    del llm, core, caches
     cleanup_dist_env_and_memory()
     gc.collect()
 """
@@ -129,17 +155,50 @@ CASES = {
 }
 
 
+LARGE = {
+    **LLAMA,
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "vocab_size": 8192,
+}
+LARGE_QWEN = {**LARGE, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "tie_word_embeddings": True}
+LARGE_CASES = {
+    "bfloat16": Case(LARGE),
+    "float32, tied": Case(LARGE_QWEN, dtype="float32"),
+    "draft model": Case(LARGE, {**LARGE, "hidden_size": 512, "head_dim": 32, "num_hidden_layers": 4}, DRAFT_MODEL),
+}
+LARGE_KV_CACHE_BYTES = 256 * 1024**2
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What vLLM says of every case."""
     root = tmp_path_factory.mktemp("shapes")
     arguments = [llm_arguments(case, root / str(number)) for number, case in enumerate(CASES.values())]
+    return dict(zip(CASES, started(START, arguments, root), strict=True))
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What the process grew by with every large case."""
+    root = tmp_path_factory.mktemp("large")
+    first = llm_arguments(Case(LLAMA), root / "first")
+    arguments = [llm_arguments(case, root / str(number)) for number, case in enumerate(LARGE_CASES.values())]
+    large = [{**one, "kv_cache_memory_bytes": LARGE_KV_CACHE_BYTES} for one in arguments]
+    return dict(zip(LARGE_CASES, started(GROW, [first, *large], root)[1:], strict=True))
+
+
+def started(script: str, arguments: list[dict[str, Any]], home: Path) -> list[dict[str, Any]]:
+    """What `script` prints of every start."""
     done = subprocess.run(
-        [sys.executable, "-c", START],
+        [sys.executable, "-c", script],
         input=json.dumps(arguments),
         env={
             "PATH": os.environ["PATH"],
-            "HOME": str(root),
+            "HOME": str(home),
             "HF_HUB_OFFLINE": "1",
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "VLLM_NO_USAGE_STATS": "1",
@@ -149,8 +208,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
         timeout=280,
     )
     lines = [line.removeprefix("RESULT") for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert len(lines) == len(CASES), done.stderr[-4000:]
-    return dict(zip(CASES, map(json.loads, lines), strict=True))
+    assert len(lines) == len(arguments), done.stderr[-4000:]
+    return [json.loads(line) for line in lines]
 
 
 def llm_arguments(case: Case, folder: Path) -> dict[str, Any]:
@@ -204,3 +263,20 @@ def test_the_weights_are_the_engines(name: str, measured: dict[str, dict[str, An
     if case.drafter:
         drafter = rank_bytes(facts(case.drafter), 1, case.dtype)
         assert drafter == pytest.approx(measured[name]["drafter_bytes"], rel=0.05)
+
+
+@pytest.mark.parametrize("name", LARGE_CASES)
+def test_the_process_grows_by_weights_and_kv_cache(name: str, grown: dict[str, dict[str, Any]]) -> None:
+    """On a CPU the token tables are there twice: as they are, and packed for multiplication, one for each end.
+
+    vllm/model_executor/layers/vocab_parallel_embedding.py packs them and keeps what it has packed.
+    """
+    case = LARGE_CASES[name]
+    settings = Settings(MAX_MODEL_LEN, 4, TOKENS_PER_STEP, 0, dtype=case.dtype)
+    cache = cache_of(*shapes(case), settings, on_cpu=True)
+    kv_cache = cache.blocks(LARGE_KV_CACHE_BYTES) * cache.bytes_per_block
+    assert kv_cache == grown[name]["kv_cache"]
+    models = [case.target, *([case.drafter] if case.drafter else [])]
+    weights = sum(rank_bytes(facts(model), 1, case.dtype) for model in models)
+    packed = sum(2 * model["vocab_size"] * model["hidden_size"] * DTYPE_BYTES[case.dtype] for model in models)
+    assert grown[name]["grown"] == pytest.approx(weights + kv_cache + packed, rel=0.02)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
+from toolkit.apply.diagnose import diagnose
 from toolkit.apply.progress import Progress
 from toolkit.errors import ApplyError, PlatformError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.record import Record
+from toolkit.planning.resources import IN_SERVICE
 
 
 class Executor(Protocol):
@@ -17,15 +20,27 @@ class Executor(Protocol):
     def execute(self, action: Action, progress: Progress) -> None:
         """Do one action; doing it again does no harm. Raises PlatformError."""
 
+    def lease(self, endpoint: str) -> AbstractContextManager[None]:
+        """The right to change that endpoint. Raises PlatformError when somebody else is changing it."""
+
 
 def make(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
-    """Create, update and replace, in the plan's order. Raises ApplyError, which says how to go on."""
-    _execute(plan, [action for action in plan.changes if action.verb != "delete"], platform, record, progress)
+    """Create, update and replace, in the plan's order, up to the endpoint. Raises ApplyError: it says how to go on."""
+    _execute(plan, [action for action in _made(plan) if action.kind not in IN_SERVICE], platform, record, progress)
+
+
+def complete(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
+    """The same for what can only be made once the endpoint is in service."""
+    _execute(plan, [action for action in _made(plan) if action.kind in IN_SERVICE], platform, record, progress)
 
 
 def remove(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
     """Delete what the plan no longer wants, in the plan's order. Raises ApplyError."""
     _execute(plan, [action for action in plan.changes if action.verb == "delete"], platform, record, progress)
+
+
+def _made(plan: Plan) -> list[Action]:
+    return [action for action in plan.changes if action.verb != "delete"]
 
 
 def _execute(plan: Plan, actions: Sequence[Action], platform: Executor, record: Record, progress: Progress) -> None:
@@ -41,6 +56,8 @@ def _execute(plan: Plan, actions: Sequence[Action], platform: Executor, record: 
             record.write(plan, action, "failed", error.message)
             done = f"{position} of {len(actions)} actions were done; recorded in {record.path}."
             on = f"The same command carries on; toolkit destroy {plan.endpoints[0]} removes what is there."
-            hint = f"{error.hint}\n  {done} {on}".strip()
+            cause = diagnose((), error.message)
+            helps = error.hint or (cause.hint if cause else "")
+            hint = f"{helps}\n  {done} {on}".strip()
             raise ApplyError(f"{action} failed: {error.message}", hint=hint) from error
         record.write(plan, action, "done")

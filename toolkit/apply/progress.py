@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+_NUMBER = re.compile(r"\d")
+_MINUTE = 60.0
 
 
 class Progress(Protocol):
@@ -40,12 +45,16 @@ class Silent:
 
 
 class PlainProgress:
-    """One line per finished stage, and one whenever what it does changes. `clock` counts seconds."""
+    """One line per finished stage, and one whenever what it does changes: a minute apart where only numbers move.
+
+    `clock` counts seconds.
+    """
 
     def __init__(self, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
         self._clock = clock
         self._last = ""
+        self._written = 0.0
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -59,9 +68,11 @@ class PlainProgress:
 
     def update(self, text: str) -> None:
         """Write what the stage does, when it is something new."""
-        if text != self._last:
+        now = self._clock()
+        is_news = _NUMBER.sub("", text) != _NUMBER.sub("", self._last)
+        if is_news or (text != self._last and now - self._written >= _MINUTE):
             self.say(f"           {text}")
-        self._last = text
+            self._last, self._written = text, now
 
     def say(self, text: str) -> None:
         """Write a line."""

@@ -1,39 +1,47 @@
-"""Wait until endpoints are in service, and tell failed from timed out."""
+"""Wait until endpoints are in service, tell how far they are, and tell failed from timed out."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
-from toolkit.apply.diagnose import diagnose
+from toolkit.apply.diagnose import diagnose, last_error
 from toolkit.apply.progress import Progress
-from toolkit.errors import EndpointFailed, EndpointNotFound, WaitTimeout
+from toolkit.apply.stages import STARTING, Start, minutes
+from toolkit.errors import Cause, EndpointFailed, EndpointNotFound, PlatformError, WaitTimeout
 from toolkit.planning.planner import UNDER_WAY
 
 _LAST_LINES = 15
-# What vLLM 0.32 prints when it comes to a stage of its start; the last that was printed counts.
-_STAGES = (
-    ("Application startup complete", "answering"),
-    ("Starting vLLM server", "starting the server"),
-    ("init engine", "warming up"),
-    ("Loading weights took", "making the KV cache"),
-    ("Loading drafter model", "loading the drafter"),
-    ("Starting to load model", "loading the target"),
-    ("Initializing a V1 LLM engine", "starting the engine"),
-    ("serve: exec", "importing vLLM"),
+# Where nobody starts a container again, its endpoint fails by itself this soon after it died.
+_GRACE_SECONDS = 10.0
+_QUIET_SECONDS = 900.0
+# 30 minutes: what users report of InsufficientInstanceCapacity. No log: aws/deep-learning-containers#6187.
+_QUIET = (
+    f"no container has written a line for {_QUIET_SECONDS / 60:.0f} minutes: SageMaker looks for a free instance (and "
+    "gives up after about 30), or the image does not start on that type, which leaves no log"
 )
+_ENDED = {
+    "Failed": "failed",
+    "OutOfService": "is out of service",
+    "UpdateRollbackFailed": "could not be rolled back: it serves with the old and the new configuration",
+}
 
 
 @dataclass(frozen=True)
 class EndpointStatus:
-    """Status of an endpoint in SageMaker's words, and the EndpointConfig that it runs."""
+    """Status of an endpoint in SageMaker's words, and the EndpointConfig that it runs.
+
+    `began` is when what is under way began, in seconds since 1970; 0 when nothing is, or nobody knows.
+    """
 
     name: str
     status: str
     config: str
     failure_reason: str = ""
+    began: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -55,8 +63,14 @@ class Waitable(Protocol):
     def status(self, endpoint: str) -> EndpointStatus:
         """The endpoint's status now. Raises EndpointNotFound."""
 
-    def logs(self, endpoint: str) -> Iterator[LogLine]:
-        """What the endpoint's containers have written since it was created; the newest container comes last."""
+    def logs(
+        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+    ) -> Iterator[LogLine]:
+        """What the endpoint's containers have written since it was created; the newest container comes last.
+
+        Only of containers that began to write at `since` or later. `bookmarks` says how far each stream was read: what
+        comes is newer, and they are moved on, so that the same mapping given again brings only new lines.
+        """
 
 
 def wait_in_service(
@@ -66,29 +80,22 @@ def wait_in_service(
     timeout: float,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    *,
+    expected: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
     """Return when every endpoint is InService with its EndpointConfig (`configs`: endpoint to config).
 
-    Raises EndpointFailed, with cause and last lines, as soon as one has failed or its update was rolled back;
-    WaitTimeout after `timeout` seconds; EndpointNotFound when one vanishes.
+    `expected` gives the seconds that stages (names of stages.STAGES) are thought to take. Raises EndpointFailed, with
+    cause and last lines, as soon as one has failed, was rolled back, or cannot come up whatever is tried; WaitTimeout
+    after `timeout` seconds; EndpointNotFound when one vanishes.
     """
     deadline = clock() + timeout
-    waiting = dict(configs)
-    while True:
-        for endpoint, config in list(waiting.items()):
-            status = platform.status(endpoint)
-            if status.status == "Failed" or (status.status == "InService" and status.config != config):
-                raise _failed(platform, status)
-            if status.status == "InService":
-                progress.say(f"{endpoint} is in service")
-                del waiting[endpoint]
-        if not waiting:
-            return
-        if clock() > deadline:
-            first = next(iter(waiting))
-            hint = f"See: toolkit logs {first}. The same command goes on waiting; toolkit destroy {first} gives up."
-            raise WaitTimeout(f"{', '.join(waiting)} not in service after {timeout:.0f} s", hint=hint)
-        progress.update(", ".join(f"{endpoint}: {_stage(_newest(platform, endpoint))}" for endpoint in waiting))
+    watches = [_Watch(platform, endpoint, config, progress, clock()) for endpoint, config in configs.items()]
+    while watches := [watch for watch in watches if not watch.in_service(clock())]:
+        now = clock()
+        if now > deadline:
+            raise _timed_out(watches, timeout)
+        progress.update(", ".join(watch.tell(now, expected) for watch in watches))
         sleep(platform.poll_seconds)
 
 
@@ -132,21 +139,127 @@ def wait_deleted(
     raise WaitTimeout(f"{endpoint} is still being deleted after {timeout:.0f} s", hint="Run the same command again.")
 
 
-def _failed(platform: Waitable, status: EndpointStatus) -> EndpointFailed:
-    lines = _newest(platform, status.name)
-    cause = diagnose(lines)
-    why = cause.line if cause else status.failure_reason or "no reason is given"
-    what = "failed" if status.status == "Failed" else f"was rolled back and still runs {status.config}"
-    hint = cause.hint if cause and cause.hint else f"The container's log: toolkit logs {status.name}"
-    return EndpointFailed(f"{status.name} {what}: {why}", hint=hint, logs=lines[-_LAST_LINES:])
+@dataclass
+class _Container:
+    """The log of one container as far as it was read, and how far its start has come."""
+
+    start: Start
+    lines: list[str] = field(default_factory=list)
 
 
-def _newest(platform: Waitable, endpoint: str) -> list[str]:
-    """What the newest container has written."""
-    lines = list(platform.logs(endpoint))
-    return [line.text for line in lines if line.stream == lines[-1].stream]
+class _Watch:
+    """One endpoint that is waited for, and what is known of it so far."""
+
+    def __init__(self, platform: Waitable, endpoint: str, config: str, progress: Progress, now: float) -> None:
+        self.endpoint = endpoint
+        self._platform, self._config, self._progress = platform, config, progress
+        self._waiting_since = now
+        self._status = ""
+        self._began = 0.0
+        self._bookmarks: dict[str, str] = {}
+        self._containers: dict[str, _Container] = {}
+        self._is_readable = True
+        self._certain: Cause | None = None
+        self._certain_since = 0.0
+        self._said: set[str] = set()
+
+    def in_service(self, now: float) -> bool:
+        """Look at it and say what is new. Raises EndpointFailed or EndpointNotFound."""
+        status = self._platform.status(self.endpoint)
+        self._status, self._began = status.status, status.began or self._began
+        if status.status == "InService" and status.config == self._config:
+            self._progress.say(f"{self.endpoint} is in service")
+            return True
+        news = self._read(now)
+        if ended := _ENDED.get(status.status):
+            raise self._failed(ended, status.failure_reason)
+        if status.status == "InService":
+            raise self._failed(f"was rolled back and still runs {status.config}", status.failure_reason)
+        if news:
+            self._diagnose(now)
+        if self._certain and now - self._certain_since >= _GRACE_SECONDS:
+            raise self._hopeless(self._certain)
+        return False
+
+    @property
+    def stage(self) -> str:
+        """What it does now."""
+        return "rolling back" if self._status == "RollingBack" else self._newest.start.stage
+
+    def tell(self, now: float, expected: Mapping[str, float]) -> str:
+        """What it does now and for how long, for the moving line."""
+        start = self._newest.start
+        if not self._containers and now - self._waiting_since > _QUIET_SECONDS:
+            self._say_once(_QUIET)
+        doing = self.stage if self._status == "RollingBack" else start.tell(now, expected.get(start.stage))
+        return f"{self.endpoint}: {doing}"
+
+    @property
+    def _newest(self) -> _Container:
+        return next(reversed(self._containers.values()), _Container(Start(entered=self._waiting_since)))
+
+    def _read(self, now: float) -> bool:
+        """Take in what the containers have written since the last look; whether that is anything."""
+        news: list[LogLine] = []
+        try:
+            for line in self._platform.logs(self.endpoint, self._began, self._bookmarks):
+                news.append(line)  # one by one: what came before an error has its bookmark behind it
+            self._is_readable = True
+        except EndpointNotFound:
+            raise
+        except PlatformError as error:  # a caller who may deploy need not be one who may read logs
+            self._is_readable = False
+            self._say_once(f"its log cannot be read, so its stages are not shown: {error.message}")
+        latest = max((line.time for line in news), default=0.0)
+        for line in news:
+            self._take(line, now - (latest - line.time))
+        return bool(news)
+
+    def _take(self, line: LogLine, at: float) -> None:
+        instance = line.stream.removesuffix("/data-log")
+        if instance not in self._containers:
+            begin = Start(STARTING, at) if self._containers else Start(entered=self._waiting_since)
+            self._containers[instance] = _Container(begin)
+        container = self._containers[instance]
+        container.lines.append(line.text)
+        if (said := container.start.read(line.text, at)) and container is self._newest:
+            self._progress.say(f"{self.endpoint}: {said}")
+
+    def _diagnose(self, now: float) -> None:
+        causes = (diagnose(container.lines) for container in self._containers.values())
+        certain = next((cause for cause in causes if cause and cause.fatal), None)
+        if certain and not self._certain:
+            self._certain, self._certain_since = certain, now
+
+    def _hopeless(self, cause: Cause) -> EndpointFailed:
+        goes_on = "; the old configuration goes on serving" if self._status == "Updating" else ", and bills"
+        hint = (
+            f"{cause.hint}\n  It is still {self._status}{goes_on}: SageMaker starts the container again until the "
+            "time for its health check is up, and lets nobody change or delete it before that. `toolkit deploy` of "
+            f"the corrected recipe and `toolkit destroy {self.endpoint}` wait for it."
+        )
+        return self._error(f"{self.endpoint} cannot come up: {cause.line}", hint, cause)
+
+    def _failed(self, ended: str, reason: str) -> EndpointFailed:
+        lines = self._newest.lines
+        cause = diagnose(lines, reason) or self._certain
+        if cause and (self._is_readable or cause.code != "no-log"):
+            return self._error(f"{self.endpoint} {ended}: {cause.line}", cause.hint, cause)
+        why = last_error(lines) or reason or "no reason is given"
+        hint = f"The toolkit does not know this cause. The container's whole log: toolkit logs {self.endpoint}"
+        return self._error(f"{self.endpoint} {ended}: {why}", hint, None)
+
+    def _error(self, message: str, hint: str, cause: Cause | None) -> EndpointFailed:
+        return EndpointFailed(message, hint=hint, logs=self._newest.lines[-_LAST_LINES:], cause=cause)
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._progress.say(f"{self.endpoint}: {text}")
+        self._said.add(text)
 
 
-def _stage(lines: Sequence[str]) -> str:
-    stages = (stage for line in reversed(lines) for mark, stage in _STAGES if mark in line)
-    return next(stages, "provisioning")
+def _timed_out(watches: Sequence[_Watch], timeout: float) -> WaitTimeout:
+    still = ", ".join(f"{watch.endpoint} (still {watch.stage})" for watch in watches)
+    first = watches[0].endpoint
+    hint = f"See: toolkit logs {first}. The same command goes on waiting; toolkit destroy {first} gives up."
+    return WaitTimeout(f"not in service after {minutes(timeout)} minutes: {still}", hint=hint)

@@ -56,6 +56,8 @@ class EngineFacts:
             of every step; later ones charge each scheduled request for its own.
         max_position_crash_until: first version that serves a head whose `max_position_embeddings` is below
             `max_model_len`.
+        full_vocabulary_map_until: first version that refuses a head which drafts from the whole vocabulary and stores
+            a `d2t` all the same.
         parallel_drafting_runner: the only model runner that P-EAGLE and PARD run on.
         multimodal_parallel_since: first version that lets P-EAGLE and PARD draft for a multimodal target (text only).
         batch_size_schedule_since: first version with `num_speculative_tokens_per_batch_size`.
@@ -67,6 +69,7 @@ class EngineFacts:
     kv_group_factor_since: Mapping[str, float]
     token_budget_subtraction: Versions
     max_position_crash_until: str
+    full_vocabulary_map_until: str
     parallel_drafting_runner: str
     multimodal_parallel_since: str
     speculators_peagle_since: str
@@ -274,6 +277,13 @@ def images(platform: str, engine_name: str) -> tuple[Image, ...]:
     all_images = [Image(**fields) for fields in _read("images.json")["images"]]
     found = [image for image in all_images if (image.platform, image.engine) == (platform, engine_name)]
     return tuple(sorted(found, key=lambda image: version_key(image.version), reverse=True))
+
+
+@cache
+def registries() -> Mapping[str, str]:
+    """AWS account of the registry that holds AWS's own images, by region."""
+    accounts: dict[str, str] = _read("registries.json")["accounts"]
+    return accounts
 
 
 @cache

@@ -1,7 +1,9 @@
 """Bring up to date what a network can tell: revisions of heads from the Hugging Face hub, prices from AWS's price list.
 
-Both are public and need no credentials. The shape of the price list is that of public programs that read it
-(`component` Hosting, `usagetype` such as `USE1-Host:ml.g5.xlarge`); the list itself was not read when this was written.
+Both are public and need no credentials. The list itself was not read when this was written: unverified. Its shape is
+that of public programs that read it, and of what others quote from it, such as usage type USE2-Host:ml.g6.xlarge,
+1.1267000000 USD, unit Hrs, "$1.1267 per Hosting ml.g6.xlarge hour in US East (Ohio)". Training, Studio, asynchronous
+inference and the rest have usage types of their own, reservations terms of their own.
 """
 
 from __future__ import annotations
@@ -17,21 +19,24 @@ import httpx
 
 HUB = "https://huggingface.co"
 PRICE_LIST = "https://pricing.us-east-1.amazonaws.com"
+REGION = "us-east-1"
 _HOSTING = re.compile(r"(?:^|-)Host:(ml\..+)$")
 
 
 def refresh(
-    client: httpx.Client, folder: Path, *, hub: str = HUB, price_list: str = PRICE_LIST, region: str = "us-east-1"
+    client: httpx.Client, folder: Path, *, hub: str = HUB, price_list: str = PRICE_LIST, region: str = REGION
 ) -> list[str]:
     """Rewrite heads.json and instances.json in `folder`; one line for each change, and for each thing not read.
 
-    What cannot be read stays as it is. A file without a change is not written. Prices are US dollars per hour, on
-    demand, in `region`; the whole list (one JSON document) is held in memory while it is read.
+    What cannot be read stays as it is. A file without a change is not written. Raises OSError.
     """
-    return [*_refresh_heads(client, folder / "heads.json", hub), *_refresh_prices(client, folder, price_list, region)]
+    heads = refresh_heads(client, folder, hub=hub)
+    return [*heads, *refresh_prices(client, folder, price_list=price_list, region=region)]
 
 
-def _refresh_heads(client: httpx.Client, path: Path, hub: str) -> list[str]:
+def refresh_heads(client: httpx.Client, folder: Path, *, hub: str = HUB) -> list[str]:
+    """The heads' part of `refresh`."""
+    path = folder / "heads.json"
     data = _read(path)
     changed: list[str] = []
     unread: list[str] = []
@@ -53,12 +58,22 @@ def _hub_facts(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _refresh_prices(client: httpx.Client, folder: Path, price_list: str, region: str) -> list[str]:
+def refresh_prices(
+    client: httpx.Client, folder: Path, *, price_list: str = PRICE_LIST, region: str = REGION
+) -> list[str]:
+    """The prices' part of `refresh`: US dollars per hour, on demand, of real-time hosting in `region`.
+
+    A type that the region's list has no price for keeps the one it has. The whole list (one JSON document, perhaps
+    hundreds of MB) is held in memory while it is read.
+    """
     url = f"{price_list}/offers/v1.0/aws/AmazonSageMaker/current/{region}/index.json"
     answer = _get(client, url)
     if isinstance(answer, str):
         return [f"instances.json: prices not read, {answer}"]
-    prices = dict(_hosting_prices(answer))
+    try:
+        prices = dict(_hosting_prices(answer))
+    except (AttributeError, TypeError, ValueError) as error:
+        return [f"instances.json: prices not read, {url} has another shape than was expected: {error}"]
     if not prices:
         return [f"instances.json: prices not read, {url} lists no hosting price per hour"]
     source = {"region": region, "date": str(answer.get("publicationDate", ""))[:10], "source": url, "quality": "good"}

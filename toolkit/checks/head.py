@@ -29,7 +29,7 @@ def check_head(recipe: Recipe, target: ModelFacts, head: ModelFacts) -> Iterator
     yield from _architecture(recipe.engine, head)
     yield from _hidden_size(target, head)
     yield from _aux_layers(target, head)
-    yield from _vocabulary(target, head)
+    yield from _vocabulary(recipe.engine, target, head)
     yield from _positions(recipe.engine, target, head)
     if recipe.method == "p-eagle":
         yield from _mask_hidden(target, head)
@@ -58,6 +58,12 @@ def _speculators(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
     if lookup.older(engine.version, since):
         message = f"{engine.name} reads P-EAGLE heads of this speculators format from {since} on"
         yield Finding("pair.speculators-format", message, "engine.version", hint=f"Set `version: {since}` or newer.")
+    elif head.config.get("fc_norm"):
+        message = (
+            f"{engine.name} does not see `fc_norm` of a P-EAGLE head of this format, and has no place for its norms"
+        )
+        hint = f"Convert the head: toolkit convert {head.model} --out DIR"
+        yield Finding("pair.speculators-format", message, _DRAFTER, hint=hint)
 
 
 def _hidden_size(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
@@ -88,7 +94,7 @@ def _aux_layers(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
         yield Finding("pair.aux-layers", message, _DRAFTER, hint=hint)
 
 
-def _vocabulary(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+def _vocabulary(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     if head.vocab_size != target.vocab_size:
         message = f"the head's vocabulary has {head.vocab_size} tokens, the target's {target.vocab_size}"
         yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a head that was trained for this target.")
@@ -104,6 +110,11 @@ def _vocabulary(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     if drafted != target.vocab_size and "d2t" not in head.tensors:
         message = f"the head drafts from {drafted} of {target.vocab_size} tokens but has no `d2t` to map them back"
         yield Finding("pair.d2t", message, _DRAFTER, hint="Export the head together with its `d2t`.")
+    refused_from = lookup.engine(engine.name).full_vocabulary_map_until
+    if drafted == target.vocab_size and "d2t" in head.tensors and not lookup.older(engine.version, refused_from):
+        message = f"the head drafts from all {drafted} tokens, and {engine.name} {engine.version} takes no `d2t` then"
+        hint = _convert(head, f"Set a `version` before {refused_from}, remove `d2t` from the head")
+        yield Finding("pair.d2t", message, _DRAFTER, hint=hint)
 
 
 def _positions(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:

@@ -1,11 +1,15 @@
-"""Run every check on a recipe. Pure but for reading the recipe, its lock and its models' headers: no AWS, no GPU."""
+"""Run every check on a recipe. Pure but for reading the recipe, its lock and its models' headers: no AWS, no GPU.
+
+What the AWS account says is a check too, on facts that the caller has to bring.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from toolkit.checks.account import AccountFacts, check_account
 from toolkit.checks.container import check_container
 from toolkit.checks.engine import check_engine, check_target
 from toolkit.checks.memory import check_memory
@@ -23,13 +27,19 @@ from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
 
 
-def check(recipe: str | os.PathLike[str] | Recipe) -> Report:
-    """All findings on a recipe, those of reading it included. Raises RecipeNotFound when there is nothing to read."""
+def check(
+    recipe: str | os.PathLike[str] | Recipe, *, account: Callable[[Recipe], AccountFacts] | None = None
+) -> Report:
+    """All findings on a recipe, those of reading it included. Raises RecipeNotFound when there is nothing to read.
+
+    `account` reads what the AWS account holds for the recipe, and what it raises goes through; without it no AWS.
+    """
     try:
         complete = load(recipe)
     except RecipeError as error:
         return Report(error.recipe, error.findings)
-    findings = [_with_line(finding, complete) for finding in _findings(complete)]
+    found = [*_findings(complete), *(_account_findings(complete, account) if account else ())]
+    findings = [_with_line(finding, complete) for finding in found]
     return Report(str(complete.path), tuple(sorted(findings, key=lambda finding: finding.line or 0)))
 
 
@@ -53,6 +63,14 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
         yield from check_pair(recipe, models)
         yield from check_quality(recipe, models.target)
         yield from check_memory(recipe, models)
+
+
+def _account_findings(recipe: Recipe, read: Callable[[Recipe], AccountFacts]) -> Iterator[Finding]:
+    if recipe.platform == "sagemaker":
+        yield from check_account(recipe, read(recipe))
+    else:
+        message = f"platform `{recipe.platform}` needs no AWS account: none was looked at"
+        yield Finding("account.none", message, "platform.name", severity="info")
 
 
 def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:

@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.findings import Finding
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.lock import Lock, load_seconds
 from toolkit.recipe.resolve import Recipe
 
 _TYPES = "platform.instance_types"
 _TIMEOUT = "platform.health_check_timeout"
-# Reading weights from disk into accelerators and starting the engine. Conservative, of published vLLM logs: about a
-# gigabyte a second from NVMe, and one to three minutes for compiling and capturing CUDA graphs.
-_LOAD_BYTES_PER_SECOND = 0.5e9
-_START_SECONDS = 180
-_LONGEST_SECONDS = 3600
+# Compiling and capturing CUDA graphs, at the least; and SageMaker's limit.
+_START_SECONDS, _LONGEST_SECONDS = 180, 3600
 # Where no instance store is, SageMaker downloads to a volume of its own, whose size cannot be chosen above this.
 _VOLUME_GB = 512
 
@@ -65,16 +62,15 @@ def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
 
 
 def _start(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """A time-out that the recipe sets itself."""
     size = _weight_bytes(models)
-    seconds = round(size / _LOAD_BYTES_PER_SECOND) + _START_SECONDS
-    enough = min(seconds, _LONGEST_SECONDS)
-    if recipe.health_check_timeout < enough:
+    seconds = round(load_seconds(recipe, size)) + _START_SECONDS
+    if recipe.health_check_timeout and recipe.health_check_timeout < min(seconds, _LONGEST_SECONDS):
         message = (
             f"{size / 1e9:.0f} GB of weights take up to {seconds} s to load (an estimate), "
             f"the container is given {recipe.health_check_timeout}"
         )
-        hint = f"Set it to {enough}."
-        yield Finding("sagemaker.health-check", message, _TIMEOUT, hint=hint, severity="warning")
+        yield Finding("sagemaker.health-check", message, _TIMEOUT, hint="Remove the key.", severity="warning")
 
 
 def _weight_bytes(models: Lock) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,17 +18,21 @@ from toolkit.cli.recipe_commands import Baseline, Json, PlatformName
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolkit.endpoint.handle import Endpoint
+    from toolkit.endpoint.listing import Deployed
+    from toolkit.endpoint.metrics import Metrics
     from toolkit.endpoint.prove import Proof
+    from toolkit.planning.plan import Plan
 
 Name = Annotated[str, typer.Argument(help="An endpoint's name, or the recipe that it was made from.")]
 Requests = Annotated[int, typer.Option(min=1, help="Prompts of each workload that are asked.")]
-_FOLLOW_SECONDS = 1.0
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (deploy, status, invoke, logs, prove, destroy):
+    for command in (deploy, status, invoke, logs, metrics, prove, rollback, destroy):
         app.command()(command)
 
 
@@ -59,14 +64,33 @@ def deploy(
     exit_unless(result.ok)
 
 
-def status(platform: PlatformName = None, as_json: Json = False) -> None:
-    """List the endpoints that the toolkit made."""
+def status(
+    platform: PlatformName = None,
+    all_regions: Annotated[bool, typer.Option("--all-regions", help="Look in every region of AWS.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the endpoints that the toolkit made: here, and on AWS where there are credentials."""
     from toolkit import api
 
-    found = api.endpoints(platform=platform or "local")
-    rows = [(item.name, item.status, item.config, item.failure_reason) for item in found]
-    text = table(("endpoint", "status", "configuration", "reason"), rows) if rows else "no endpoints"
-    answer({"endpoints": [asdict(item) for item in found]}, as_json, lambda: text)
+    found = api.endpoints(platform=platform, all_regions=all_regions)
+    document = {"endpoints": [item.to_dict() for item in found]}
+    answer(document, as_json, lambda: _status_text(found))
+
+
+def rollback(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wait: Annotated[bool, typer.Option(help="Return only when it is done.")] = True,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Bring an endpoint back to what it ran before its last update."""
+    from toolkit import api
+
+    exit_unless(confirm(f"Bring {name} back to what it ran before its last update?", yes))
+    endpoint = api.rollback(name, platform=platform, wait=wait)
+    now = endpoint.status()
+    answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {now.status}, runs {now.config}")
 
 
 def invoke(
@@ -95,25 +119,39 @@ def invoke(
 
 def logs(
     name: Name,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes more.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes more; Ctrl-C ends it.")] = False,
+    since: Annotated[
+        float | None, typer.Option(min=0, help="Only what was written in the last so many seconds.")
+    ] = None,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
     """Print what an endpoint's containers have written."""
     from toolkit import api
 
-    endpoint, shown = api.connect(name, platform=platform), 0
+    if follow and as_json:
+        raise UsageError("--json is one document, which has an end: it cannot follow", hint="Leave out one of them.")
+    endpoint = api.connect(name, platform=platform)
+    lines = endpoint.logs(follow=follow, since=since)
     if as_json:
-        answer({"endpoint": endpoint.name, "lines": list(endpoint.logs())}, True, str)
+        answer({"endpoint": endpoint.name, "lines": list(lines)}, True, str)
         return
-    while True:
-        lines = list(endpoint.logs())
-        for line in lines[shown:]:
-            print(line)  # noqa: T201
-        shown = len(lines)
-        if not follow:
-            return
-        time.sleep(_FOLLOW_SECONDS)
+    with suppress(KeyboardInterrupt) if follow else nullcontext():
+        for line in lines:
+            print(line, flush=follow)  # noqa: T201
+
+
+def metrics(
+    name: Name,
+    minutes: Annotated[int, typer.Option(min=1, max=1440, help="How far to look back.")] = 60,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Show what an endpoint did lately, from CloudWatch: requests, errors, latencies, and how much was accepted."""
+    from toolkit import api
+
+    found = api.connect(name, platform=platform).metrics(minutes)
+    answer(found.to_dict(), as_json, lambda: _metrics_text(found))
 
 
 def prove(name: Name, requests: Requests = 4, platform: PlatformName = None, as_json: Json = False) -> None:
@@ -136,12 +174,47 @@ def destroy(
 
     exit_unless(confirm(f"Remove {name} and everything made for it?", yes))
     done = api.destroy(name, platform=platform)
-    nothing = f"there was nothing of {name} to remove"
-    answer(
-        done.to_dict(),
-        as_json,
-        lambda: f"removed {len(done.actions)} resources; nothing is left" if done.actions else nothing,
-    )
+    answer(done.to_dict(), as_json, lambda: _removed_text(name, done))
+
+
+def _status_text(found: Sequence[Deployed]) -> str:
+    if not found:
+        return "no endpoints"
+    head = ("endpoint", "where", "status", "age", "instances", "$/h", "reason")
+    rows = [
+        (
+            item.name,
+            item.region if item.platform == "sagemaker" else "this machine",
+            item.status,
+            _age(time.time() - item.created),
+            ", ".join(f"{number} x {kind}" for kind, number in item.instances),
+            "?" if item.price_per_hour is None else f"{item.price_per_hour:.2f}",
+            item.failure_reason,
+        )
+        for item in found
+    ]
+    known = [item.price_per_hour for item in found if item.price_per_hour is not None]
+    more = "" if len(known) == len(found) else " and what has no known price"
+    return f"{table(head, rows)}\n\n{sum(known):.2f} $/h in all{more}"
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _removed_text(name: str, done: Plan) -> str:
+    if not done.actions:
+        return f"there was nothing of {name} to remove"
+    left = "\n".join(f"left on purpose: {item}" for item in done.left) or "nothing is left"
+    return f"removed {len(done.actions)} resources; {left}"
+
+
+def _metrics_text(found: Metrics) -> str:
+    rows = table((f"last {found.minutes} minutes", found.endpoint), list(found.rows()))
+    return "\n\n".join([rows, *found.notes])
 
 
 def _prove(endpoint: Endpoint, requests: int) -> Proof:

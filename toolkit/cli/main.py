@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -71,12 +72,16 @@ def run(arguments: list[str]) -> int:
         code = int(ended.code or 0)
         if code == _INTERRUPTED:
             say(_CARRY_ON)
-        if code in _NO_ANSWER and "--json" in arguments:
+        if code in _NO_ANSWER and _wants_json(arguments):
             print(json.dumps({"error": _NO_ANSWER[code], "message": "See stderr.", "hint": ""}))  # noqa: T201
         return code
     except ToolkitError as error:
         say(explain(error))
-        if "--json" in arguments:
+        if _wants_json(arguments):
             print(json.dumps(error_document(error)))  # noqa: T201
         return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
     return 0
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    return bool({"--json", "--format=json"} & set(arguments)) or ("--format", "json") in pairwise(arguments)

@@ -49,9 +49,12 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def explain(error: ToolkitError) -> str:
-    """An error as a person reads it."""
-    logs = "".join(f"\n  | {line}" for line in error.logs) if isinstance(error, EndpointFailed) else ""
-    return f"error: {error.message}{logs}" + (f"\n  {error.hint}" if error.hint else "")
+    """An error as a person reads it: what is wrong, the lines that show it, the edit to make."""
+    shown: Sequence[str] = ()
+    if isinstance(error, EndpointFailed):
+        shown = error.cause.evidence if error.cause else error.logs
+    lines = "".join(f"\n  | {line}" for line in shown)
+    return f"error: {error.message}{lines}" + (f"\n  {error.hint}" if error.hint else "")
 
 
 def error_document(error: ToolkitError) -> dict[str, Any]:
@@ -59,6 +62,7 @@ def error_document(error: ToolkitError) -> dict[str, Any]:
     document: dict[str, Any] = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
     if isinstance(error, EndpointFailed):
         document["logs"] = list(error.logs)
+        document["cause"] = asdict(error.cause) if error.cause else None
     if isinstance(error, RecipeError):
         document["findings"] = [asdict(finding) for finding in error.findings]
     return document

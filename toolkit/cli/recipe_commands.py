@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,7 +12,11 @@ from toolkit.cli.output import answer, exit_unless, say, table
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolkit.checks.account import AccountFacts
     from toolkit.findings import Report
+    from toolkit.recipe.resolve import Recipe as CompleteRecipe
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -32,6 +36,9 @@ def check(
     recipes: Annotated[list[str] | None, typer.Argument(help="Recipe files, or names from `toolkit recipes`.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All recipes that come with the toolkit.")] = False,
     code: Annotated[str | None, typer.Option("--explain", help="Say what the code of a finding means.")] = None,
+    account: Annotated[
+        bool, typer.Option("--account", help="Also ask AWS: role, permissions, quotas, image, network. Only reads.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Find what is wrong with a recipe and its models, before it costs anything."""
@@ -46,30 +53,70 @@ def check(
     names = catalogue() if every else recipes or []
     if not names:
         raise UsageError("give a recipe, or --all", hint="See: toolkit recipes")
-    reports = [run_checks(name) for name in names]
+    reports = [run_checks(name, account=_account_reader() if account else None) for name in names]
     ok = all(reports)
     one = reports[0].to_dict() if len(reports) == 1 else {"ok": ok, "reports": [report.to_dict() for report in reports]}
     answer(one, as_json, lambda: "\n".join(_report_text(report) for report in reports))
     exit_unless(ok)
 
 
+def _account_reader() -> Callable[[CompleteRecipe], AccountFacts]:
+    from toolkit.platforms.sagemaker.account import account_facts  # brings boto3
+
+    return account_facts
+
+
 def plan(
     recipe: Recipe,
     baseline: Baseline = False,
     platform: PlatformName = None,
-    out: Annotated[Path | None, typer.Option(help="Save the plan, for `toolkit deploy --plan`.")] = None,
+    form: Annotated[
+        Literal["table", "json", "cloudformation"],
+        typer.Option("--format", help="What to print: `json` is --json, `cloudformation` a template of all of it."),
+    ] = "table",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Save the plan, for `toolkit deploy --plan`; or the template, unprinted."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what deploying would make, change and remove, and why. Starts nothing."""
     from toolkit.api import plan as make
 
+    if as_json and form != "table":
+        raise UsageError(f"--json and --format {form} are two answers", hint="Give one of them.")
+    if form == "cloudformation":
+        _write_template(recipe, platform, baseline, out)
+        return
     made = make(recipe, platform=platform, baseline=baseline)
     if out:
         made.save(out)
         say(f"saved; apply it: toolkit deploy --plan {out}")
     rows = [(a.verb, a.kind, a.name, a.reason) for a in made.actions]
-    cost = f"{len(made.changes)} changes on {made.platform}, {made.price_per_hour:.2f} $/h while it runs"
-    answer(made.to_dict(), as_json, lambda: f"{table(('verb', 'kind', 'name', 'because it'), rows)}\n\n{cost}")
+    text = f"{len(made.changes)} changes on {made.platform}, {made.cost}"
+    show_json = as_json or form == "json"
+    answer(made.to_dict(), show_json, lambda: f"{table(('verb', 'kind', 'name', 'because it'), rows)}\n\n{text}")
+
+
+def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:
+    from toolkit.api import template
+    from toolkit.planning.cloudformation import STAGE_FIRST, losses
+    from toolkit.platforms import NO_ACCOUNT
+
+    made = template(recipe, platform=platform, baseline=baseline)
+    text = json.dumps(made, indent=2)
+    if out:
+        out.write_text(f"{text}\n", encoding="utf-8")
+    else:
+        print(text)  # noqa: T201
+    if NO_ACCOUNT in text:
+        say(f"warning: without AWS credentials {NO_ACCOUNT} stands for your account: log in, and make it again")
+    for line in losses(made):
+        say(f"warning: {line}")
+    for step in made["Metadata"][STAGE_FIRST]:
+        say(f"before the stack, {step['what']}: {step['command']}")
+    file = out or "FILE"
+    say(f"then: aws cloudformation deploy --template-file {file} --stack-name NAME --capabilities CAPABILITY_NAMED_IAM")
 
 
 def recipes(as_json: Json = False) -> None:
@@ -92,6 +139,10 @@ def recipes(as_json: Json = False) -> None:
 def lock(
     recipe: Annotated[str | None, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")] = None,
     catalog: Annotated[bool, typer.Option("--catalog", help="Refresh prices and revisions of public heads.")] = False,
+    prices: Annotated[
+        bool, typer.Option("--prices", help="Refresh prices from AWS's public list; not tried on the real list so far.")
+    ] = False,
+    region: Annotated[str | None, typer.Option(help="Region of the prices.  [default: us-east-1]")] = None,
     as_json: Json = False,
 ) -> None:
     """Write the facts of both models beside the recipe, so that checks are the same everywhere. Never reads weights."""
@@ -99,23 +150,31 @@ def lock(
     from toolkit.recipe.lock import write_lock
     from toolkit.recipe.resolve import load
 
-    if (recipe is None) != catalog:
-        raise UsageError("give a recipe, or --catalog", hint="See: toolkit recipes")
+    if [recipe is not None, catalog, prices].count(True) != 1:
+        raise UsageError("give a recipe, --catalog or --prices", hint="See: toolkit recipes")
+    if region and recipe is not None:
+        raise UsageError("--region is for --prices and --catalog", hint="The recipe's own is platform.region.")
     if recipe is None:
-        changed = _refresh_catalog()
+        changed = _refresh_catalog(region, heads=catalog)
         answer({"changed": changed}, as_json, lambda: "\n".join(changed) or "nothing has changed")
         return
     path = write_lock(load(recipe), open_files)
     answer({"lock": str(path)}, as_json, lambda: f"wrote {path}")
 
 
-def _refresh_catalog() -> list[str]:
+def _refresh_catalog(region: str | None, *, heads: bool) -> list[str]:
     import httpx
 
     from toolkit.catalog import lookup, refresh
 
+    say("reading AWS's price list, which is large")
     with httpx.Client(follow_redirects=True, timeout=_REFRESH_SECONDS) as client:
-        return refresh.refresh(client, lookup.FOLDER)
+        read = refresh.refresh if heads else refresh.refresh_prices
+        try:
+            return read(client, lookup.FOLDER, region=region or refresh.REGION)
+        except OSError as error:
+            hint = "Run it as who installed the toolkit, or from a copy of its repository."
+            raise UsageError(f"the catalogue cannot be written: {error}", hint=hint) from error
 
 
 def schema() -> None:

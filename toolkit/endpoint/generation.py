@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ Message = Mapping[str, str]
 
 
 class Invoker(Protocol):
-    """The invoking side of a platform."""
+    """The invoking side of a platform. `endpoint` is a name, or `name/component` for an inference component of it."""
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The container's JSON answer. Raises EndpointNotFound or InvocationError."""
@@ -91,45 +91,95 @@ class Stream:
         """The finished answer; reads what has not been read yet. Raises InvocationError."""
         for _ in self._pieces:
             pass
-        if self._result is None:
-            raise InvocationError("the stream broke off before its end", hint="Ask again.")
-        return self._result
+        return _whole(self._result)
 
     def __iter__(self) -> Iterator[str]:
         return self._pieces
 
     def _read(self, parts: Iterable[bytes], clock: Callable[[], float]) -> Iterator[str]:
-        started, ttft = clock(), 0.0
-        texts: list[str] = []
-        token_ids: list[int] = []
-        prompt_token_ids: list[int] = []
-        finish_reason, last = "", {}
-        for event in _events(parts):
-            if "error" in event:
-                raise InvocationError(f"the endpoint broke off: {event['error']}")
-            prompt_token_ids += event.get("prompt_token_ids") or []
-            last = event
-            for choice in event.get("choices", []):
-                finish_reason = choice.get("finish_reason") or finish_reason
-                token_ids += choice.get("token_ids") or []
-                if text := choice.get("delta", {}).get("content"):
-                    ttft = ttft or clock() - started
-                    texts.append(text)
-                    yield text
-        if not finish_reason:
-            raise InvocationError("the stream broke off before its end", hint="Ask again.")
-        usage = last.get("usage") or {}
-        self._result = Generation(
-            text="".join(texts),
+        answer = _Answer(clock)
+        for part in parts:
+            yield from answer.take(part)
+        self._result = answer.finished()
+
+
+class AsyncStream:
+    """The same in an event loop: `async for piece in stream`, then `await stream.result()`."""
+
+    def __init__(self, parts: AsyncIterable[bytes], clock: Callable[[], float] = time.perf_counter) -> None:
+        self._pieces = self._read(parts, clock)
+        self._result: Generation | None = None
+
+    async def result(self) -> Generation:
+        """The finished answer; reads what has not been read yet. Raises InvocationError."""
+        async for _ in self._pieces:
+            pass
+        return _whole(self._result)
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self._pieces
+
+    async def _read(self, parts: AsyncIterable[bytes], clock: Callable[[], float]) -> AsyncIterator[str]:
+        answer = _Answer(clock)
+        async for part in parts:
+            for text in answer.take(part):
+                yield text
+        self._result = answer.finished()
+
+
+class _Answer:
+    """What has come of an answer that was asked for when this was made."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._started = clock()
+        self._ttft = 0.0
+        self._rest = b""
+        self._texts: list[str] = []
+        self._token_ids: list[int] = []
+        self._prompt_token_ids: list[int] = []
+        self._finish_reason = ""
+        self._done = False
+        self._last: dict[str, Any] = {}
+
+    def take(self, part: bytes) -> Iterator[str]:
+        """The pieces of text in a part, which may end anywhere. Raises InvocationError."""
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        for line in lines:
+            if line.rstrip() == b"data: [DONE]":
+                self._done = True
+            elif line.startswith(b"data: "):
+                yield from self._take_event(_document(line))
+
+    def finished(self) -> Generation:
+        """The whole of it. Raises InvocationError when its end has not come: usage and acceptance come last."""
+        usage = self._last.get("usage") or {}
+        if not self._finish_reason or not (self._done or usage):
+            raise _broken()
+        return Generation(
+            text="".join(self._texts),
             prompt_tokens=usage.get("prompt_tokens", 0),
-            completion_tokens=usage.get("completion_tokens", len(token_ids)),
-            finish_reason=finish_reason,
-            ttft=ttft,
-            latency=clock() - started,
-            acceptance=_acceptance(last),
-            token_ids=tuple(token_ids),
-            prompt_token_ids=tuple(prompt_token_ids),
+            completion_tokens=usage.get("completion_tokens", len(self._token_ids)),
+            finish_reason=self._finish_reason,
+            ttft=self._ttft,
+            latency=self._clock() - self._started,
+            acceptance=_acceptance(self._last),
+            token_ids=tuple(self._token_ids),
+            prompt_token_ids=tuple(self._prompt_token_ids),
         )
+
+    def _take_event(self, event: dict[str, Any]) -> Iterator[str]:
+        if "error" in event:
+            raise InvocationError(f"the endpoint broke off: {event['error']}")
+        self._prompt_token_ids += event.get("prompt_token_ids") or []
+        self._last = event
+        for choice in event.get("choices", []):
+            self._finish_reason = choice.get("finish_reason") or self._finish_reason
+            self._token_ids += choice.get("token_ids") or []
+            if text := choice.get("delta", {}).get("content"):
+                self._ttft = self._ttft or self._clock() - self._started
+                self._texts.append(text)
+                yield text
 
 
 def chat_body(prompt: str | Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,17 +190,25 @@ def chat_body(prompt: str | Sequence[Message], options: Mapping[str, Any]) -> di
     return {"messages": messages, **defaults, **options, **fixed}
 
 
-def _events(parts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The JSON documents of a server-sent event stream that is cut at arbitrary bytes."""
-    rest = b""
-    for part in parts:
-        *lines, rest = (rest + part).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data: ") and line != b"data: [DONE]":
-                try:
-                    yield json.loads(line[6:])
-                except ValueError as error:
-                    raise InvocationError(f"the endpoint sent {line!r}, which is not JSON") from error
+def _document(line: bytes) -> dict[str, Any]:
+    """What a line of a server-sent event stream holds."""
+    try:
+        event = json.loads(line[6:])
+    except ValueError as error:
+        raise InvocationError(f"the endpoint sent {line!r}, which is not JSON") from error
+    if not isinstance(event, dict):
+        raise InvocationError(f"the endpoint sent {line!r}, which is not an event of a chat")
+    return event
+
+
+def _broken() -> InvocationError:
+    return InvocationError("the stream broke off before its end", hint="Ask again.")
+
+
+def _whole(result: Generation | None) -> Generation:
+    if result is None:  # the one who read it to its end caught the error
+        raise _broken()
+    return result
 
 
 def _acceptance(event: Mapping[str, Any]) -> Acceptance | None:

@@ -1,4 +1,4 @@
-"""The deployed thing: ask it, stream from it, read its log, prove it, remove it."""
+"""The deployed thing: ask it, stream from it, read its log and metrics, prove it, remove it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.waiter import EndpointStatus, Waitable, wait_in_service
-from toolkit.endpoint.generation import Generation, Invoker, Message, Stream, chat_body
+from toolkit.endpoint.access import OpenAIAccess
+from toolkit.endpoint.generation import AsyncStream, Generation, Invoker, Message, Stream, chat_body
+from toolkit.endpoint.log import read_log
+from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.prove import DEFAULT_PROMPTS, Proof, prove
 from toolkit.errors import UsageError
 from toolkit.planning.plan import Plan
 
 if TYPE_CHECKING:
-    from openai import OpenAI
+    from openai import AsyncOpenAI, OpenAI
+
+Route = Literal["invocations", "openai"]
+"""How a request gets to the container: InvokeEndpointWithResponseStream, or the endpoint's OpenAI route."""
 
 
 class EndpointPlatform(Waitable, Invoker, Protocol):
@@ -27,16 +34,19 @@ class EndpointPlatform(Waitable, Invoker, Protocol):
     def pause_between_arms(self) -> float:
         """Seconds after which an arm that has answered no longer takes time from the other."""
 
-    def openai_access(self, endpoint: str) -> tuple[str, str]:
-        """Base URL and key for an OpenAI client."""
+    def openai_access(self, endpoint: str) -> OpenAIAccess:
+        """The OpenAI route of an endpoint, or of `endpoint/component`. Raises PlatformError."""
+
+    def metrics(self, endpoint: str, minutes: int) -> Metrics:
+        """What an endpoint, or `endpoint/component`, did in the last `minutes`. Raises PlatformError."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An endpoint on a platform.
+    """An endpoint on a platform, or one inference component of it.
 
-    `baseline` is the name of its twin without speculation, None when there is none; `speculative` is False when its own
-    recipe has method `none`.
+    `baseline` is its twin without speculation, a name or `name/component`, None when there is none; `speculative` is
+    False when its own recipe has method `none`.
     """
 
     name: str
@@ -46,23 +56,63 @@ class Endpoint:
     speculative: bool = True
     workloads: Mapping[str, Sequence[str]] = field(repr=False, default_factory=lambda: DEFAULT_PROMPTS)
     expected: Mapping[str, float] = field(repr=False, default_factory=dict)
+    component: str | None = None
 
-    def chat(self, prompt: str | Sequence[Message], **options: Any) -> Generation:
+    @property
+    def address(self) -> str:
+        """What requests are sent to: the endpoint's name, or `name/component`."""
+        return f"{self.name}/{self.component}" if self.component else self.name
+
+    def chat(self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Any) -> Generation:
         """The whole answer: greedy, at most 256 tokens, unless `options` of OpenAI's chat (`max_tokens`, …) differ."""
-        return self.stream(prompt, **options).result
+        return self.stream(prompt, via=via, **options).result
 
-    def stream(self, prompt: str | Sequence[Message], **options: Any) -> Stream:
-        """The answer piece by piece: iterate for text, then ask `.result` for times and acceptance."""
-        return Stream(self.platform.stream(self.name, chat_body(prompt, options)))
+    def stream(self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Any) -> Stream:
+        """The answer piece by piece: iterate for text, then ask `.result` for times and acceptance.
+
+        What SageMaker could not pass on, throttled or with no container free, is sent up to four times. `via="openai"`
+        opens a connection of its own, and TTFT counts that.
+        """
+        body = chat_body(prompt, options)
+        if via == "openai":
+            from toolkit.endpoint import openai_route  # brings httpx, which most commands do without
+
+            return Stream(openai_route.stream(self.platform.openai_access(self.address), self.address, body))
+        return Stream(self.platform.stream(self.address, body))
+
+    async def achat(self, prompt: str | Sequence[Message], **options: Any) -> Generation:
+        """`chat` for event loops; it takes the OpenAI route, since boto3 knows no event loop."""
+        return await self.astream(prompt, **options).result()
+
+    def astream(self, prompt: str | Sequence[Message], **options: Any) -> AsyncStream:
+        """`stream` for event loops, over the OpenAI route: `async for piece in …`, then `await ….result()`."""
+        from toolkit.endpoint import openai_route
+
+        access = self.platform.openai_access(self.address)
+        return AsyncStream(openai_route.stream_async(access, self.address, chat_body(prompt, options)))
 
     def openai(self) -> OpenAI:
-        """An OpenAI client of this endpoint; the model's name is the endpoint's. Needs the `openai` package."""
-        try:
-            from openai import OpenAI
-        except ImportError as error:
-            raise UsageError("the openai package is not installed", hint="pip install 'toolkit[openai]'") from error
-        base_url, key = self.platform.openai_access(self.name)
-        return OpenAI(base_url=base_url, api_key=key)
+        """An OpenAI client, which gets a fresh token for each request. Needs the `openai` package.
+
+        `model` is the recipe's name, or empty for whatever the container serves. Only chat completions are routed.
+        """
+        package, access = _openai_package(), self.platform.openai_access(self.address)
+        direct = package.DefaultHttpxClient(trust_env=False) if access.loopback else None
+        client: OpenAI = package.OpenAI(base_url=access.base_url, api_key=access.token, http_client=direct)
+        return client
+
+    def async_openai(self) -> AsyncOpenAI:
+        """The same for event loops."""
+        import asyncio
+
+        package, access = _openai_package(), self.platform.openai_access(self.address)
+        direct = package.DefaultAsyncHttpxClient(trust_env=False) if access.loopback else None
+
+        async def token() -> str:
+            return await asyncio.to_thread(access.token)  # fresh credentials may have to be fetched for it
+
+        client: AsyncOpenAI = package.AsyncOpenAI(base_url=access.base_url, api_key=token, http_client=direct)
+        return client
 
     def status(self) -> EndpointStatus:
         """What SageMaker says of it now."""
@@ -70,29 +120,34 @@ class Endpoint:
 
     def wait(self, timeout: float = 3600, progress: Progress | None = None) -> Endpoint:
         """Return when it is in service with its present configuration. Raises EndpointFailed or WaitTimeout."""
-        names = [self.name, self.baseline] if self.baseline else [self.name]
+        names = {address.partition("/")[0] for address in (self.name, self.baseline) if address}
         configs = {name: self.platform.status(name).config for name in names}
         wait_in_service(self.platform, configs, progress or default_progress(), timeout)
         return self
 
-    def logs(self) -> Iterator[str]:
-        """What its containers have written, oldest first."""
-        return (line.text for line in self.platform.logs(self.name))
+    def logs(self, *, follow: bool = False, since: float | None = None) -> Iterator[str]:
+        """What its containers have written, oldest first, or in the last `since` seconds; `follow` goes on for ever."""
+        return (line.text for line in read_log(self.platform, self.address, follow, since))
+
+    def metrics(self, minutes: int = 60) -> Metrics:
+        """What it did in the last `minutes`, from CloudWatch. Raises PlatformError; the local platform has none."""
+        return self.platform.metrics(self.address, minutes)
 
     def prove(self, requests: int | None = None, max_tokens: int = 256) -> Proof:
         """Ask `requests` prompts of each workload (None: all): is speculation on and lossless, and how much faster?"""
         workloads = {name: prompts[:requests] for name, prompts in self.workloads.items()}
         pause = partial(time.sleep, self.platform.pause_between_arms)
-        return prove(self.platform, self.name, self.baseline, workloads, self.expected, max_tokens, pause)
+        return prove(self.platform, self.address, self.baseline, workloads, self.expected, max_tokens, pause)
 
     def destroy(self) -> Plan:
         """Remove it, its baseline and everything made for them; the plan that was applied."""
         return self.destroyer(self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Name, baseline and status."""
+        """Name, component, baseline and status."""
         status = self.status()
-        return {"name": self.name, "baseline": self.baseline, "status": status.status, "config": status.config}
+        names = {"name": self.name, "component": self.component, "baseline": self.baseline}
+        return {**names, "status": status.status, "config": status.config}
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -100,3 +155,11 @@ class Endpoint:
             for key, value in self.to_dict().items()
         )
         return f"<table>{rows}</table>"
+
+
+def _openai_package() -> ModuleType:
+    try:
+        import openai
+    except ImportError as error:
+        raise UsageError("the openai package is not installed", hint="pip install 'toolkit[openai]'") from error
+    return openai

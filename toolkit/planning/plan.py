@@ -35,15 +35,21 @@ class Plan:
     """Actions in the order in which they are applied.
 
     `endpoints` are the names that the plan brings up (the first is the recipe's own) or removes; `fingerprint` stands
-    for what was observed when the plan was made; `price_per_hour` is in US dollars for all endpoints together.
+    for what was observed when the plan was made, in `account` and `region`. `price_per_hour` is in US dollars for all
+    endpoints together, `price_before` that of what runs now; None where it is not known. `left` says what a removal
+    leaves on purpose, and what that costs.
     """
 
     recipe: str
     platform: str
     endpoints: tuple[str, ...]
     actions: tuple[Action, ...]
-    price_per_hour: float
+    price_per_hour: float | None
     fingerprint: str
+    price_before: float | None = 0.0
+    account: str = ""
+    region: str = ""
+    left: tuple[str, ...] = ()
 
     @property
     def changes(self) -> Sequence[Action]:
@@ -56,6 +62,17 @@ class Plan:
         endpoints = [action for action in self.actions if action.kind == "Endpoint" and action.verb != "delete"]
         return {action.name: action.request["EndpointConfigName"] for action in endpoints}
 
+    @property
+    def cost(self) -> str:
+        """The price in words."""
+        if self.price_per_hour is None:
+            return "price not known"
+        now = f"{self.price_per_hour:.2f} $/h while it runs"
+        if not self.price_before or self.price_before == self.price_per_hour:
+            return now
+        difference = self.price_per_hour - self.price_before
+        return f"{now}, {abs(difference):.2f} {'more' if difference > 0 else 'less'} than now"
+
     def to_dict(self) -> dict[str, Any]:
         """The document of `toolkit plan --json`, and of a saved plan."""
         return asdict(self)
@@ -64,7 +81,8 @@ class Plan:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The plan that `to_dict` wrote."""
         actions = tuple(Action(**action) for action in data["actions"])
-        return cls(**{**data, "actions": actions, "endpoints": tuple(data["endpoints"])})
+        tuples = {key: tuple(data[key]) for key in ("endpoints", "left")}
+        return cls(**{**data, **tuples, "actions": actions})
 
     def save(self, path: Path) -> None:
         """Write the plan as JSON, to be read by people and applied by `toolkit deploy --plan`."""
@@ -80,7 +98,7 @@ class Plan:
             raise UsageError(f"{path} is not a saved plan: {error}", hint=hint) from error
 
     def __repr__(self) -> str:
-        head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.price_per_hour:.2f} $/h>"
+        head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.cost}>"
         return "\n".join([head, *(f"  {action} ({action.reason})" for action in self.actions)])
 
     def _repr_html_(self) -> str:
@@ -88,5 +106,5 @@ class Plan:
             f"<tr><td>{a.verb}</td><td>{a.kind}</td><td><code>{escape(a.name)}</code></td><td>{escape(a.reason)}</td></tr>"
             for a in self.actions
         )
-        cost = f"{len(self.changes)} changes, {self.price_per_hour:.2f} $/h"
-        return f"<b>{escape(self.recipe)}</b> on {self.platform}: {cost}<table>{rows}</table>"
+        changes = f"{len(self.changes)} changes, {self.cost}"
+        return f"<b>{escape(self.recipe)}</b> on {self.platform}: {changes}<table>{rows}</table>"

@@ -3,44 +3,93 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.errors import PlatformError
-from toolkit.planning.desired import ROLE_POLICY_NAME
+from toolkit.errors import PlatformError, UsageError
+from toolkit.planning.names import LEASES_PREFIX, ROLE_POLICY_NAME
+from toolkit.planning.observability import differs
 from toolkit.planning.plan import Action, Plan, Verb
-from toolkit.planning.resources import KINDS, Existing, Observed, Resource
+from toolkit.planning.resources import KINDS, Account, Existing, Kind, Observed, Resource
 
 UNDER_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 """Statuses of an endpoint that will be in service, or failed, by itself."""
 
+_WATCHING: tuple[Kind, ...] = ("LogGroup", "MetricFilter", "Alarm", "Dashboard", "ScalableTarget", "ScalingPolicy")
+_LEFT_ON_PURPOSE: tuple[Kind, ...] = ("LogGroup",)
+
 
 def make_plan(
-    recipe: str, platform: str, endpoints: Sequence[str], desired: Sequence[Resource], observed: Observed
+    recipe: str,
+    platform: str,
+    endpoints: Sequence[str],
+    desired: Sequence[Resource],
+    observed: Observed,
+    *,
+    account: Account | None = None,
+    price_per_hour: float | None = 0.0,
+    price_before: float | None = 0.0,
 ) -> Plan:
     """The plan that leads from `observed` to `desired` for these endpoints; with nothing desired, it removes them.
 
-    What carries our tag for one of the endpoints, and is neither desired nor used by another endpoint, is removed last.
-    Raises PlatformError when a resource of a desired name is not ours.
+    What carries our tag for one of the endpoints, and is neither desired nor used by another endpoint, is removed last;
+    but what an endpoint ran before its update stays for `toolkit rollback`. Prices are US dollars per hour of what
+    shall be and of what is, None where they are not known. Raises PlatformError when a resource of a desired name is
+    not ours.
     """
     wanted = {(resource.kind, resource.name) for resource in desired}
     changes = [_action(resource, observed, platform) for resource in desired]
+    updated = {action.name for action in changes if action.kind == "Endpoint" and action.verb == "update"}
+    kept = wanted | _for_rollback(observed, updated) if desired else wanted
     superseded = [
         item
         for item in observed.existing
-        if (item.kind, item.name) not in wanted and item.ours and set(item.endpoints) <= set(endpoints)
+        if (item.kind, item.name) not in kept and item.ours and set(item.endpoints) <= set(endpoints)
     ]
-    deletes = [_delete(item, bool(desired)) for item in sorted(superseded, key=_removal_order)]
-    facts = lookup.platform(platform)
-    price = facts.price_per_hour * sum(resource.kind == "Endpoint" for resource in desired)
-    return Plan(recipe, platform, tuple(endpoints), (*changes, *deletes), price, observed.fingerprint())
+    deletes = [
+        _delete(item, bool(desired), endpoints[0])
+        for item in sorted(superseded, key=_removal_order)
+        if item.kind not in _LEFT_ON_PURPOSE
+    ]
+    return Plan(
+        recipe,
+        platform,
+        tuple(endpoints),
+        (*changes, *deletes),
+        price_per_hour,
+        observed.fingerprint(),
+        price_before,
+        account.id if account else "",
+        account.region if account else "",
+        () if platform == "local" else tuple(_left(item) for item in superseded if item.kind in _LEFT_ON_PURPOSE),
+    )
+
+
+def rollback_plan(recipe: str, platform: str, endpoint: str, observed: Observed) -> Plan:
+    """The plan that brings an endpoint back to the EndpointConfig of before its last update. Raises UsageError."""
+    existing = observed.get("Endpoint", endpoint)
+    if existing is None or not existing.ours:
+        raise UsageError(f"there is no endpoint {endpoint} that the toolkit made", hint="See: toolkit status")
+    running, previous = existing.state["Running"], existing.state.get("Previous")
+    if previous in (None, running):
+        why = "its last update was rolled back already" if previous else "it was never updated"
+        raise UsageError(f"{endpoint} runs {running}, and there is nothing to go back to: {why}")
+    if observed.get("EndpointConfig", previous) is None:
+        raise UsageError(f"{endpoint} ran {previous} before, which is gone", hint="Deploy the recipe that you want.")
+    # All at once, and without alarms: what serves now is what one wants to get away from.
+    request = {"EndpointName": endpoint, "EndpointConfigName": previous, "RetainAllVariantProperties": True}
+    seconds = lookup.platform(platform).endpoint_seconds
+    action = Action("Endpoint", endpoint, "update", f"goes back from {running}", request, seconds)
+    return Plan(recipe, platform, (endpoint,), (action,), None, observed.fingerprint())
 
 
 def _action(resource: Resource, observed: Observed, platform: str) -> Action:
     existing = observed.get(resource.kind, resource.name)
     verb, reason = _decide(resource, existing)
     seconds = lookup.platform(platform).endpoint_seconds if resource.kind == "Endpoint" and verb != "reuse" else 0
-    return Action(resource.kind, resource.name, verb, reason, resource.request, seconds)
+    request = resource.update if verb == "update" and resource.update else resource.request
+    return Action(resource.kind, resource.name, verb, reason, request, seconds)
 
 
 def _decide(resource: Resource, existing: Existing | None) -> tuple[Verb, str]:
@@ -51,19 +100,27 @@ def _decide(resource: Resource, existing: Existing | None) -> tuple[Verb, str]:
             f"{resource.kind} {resource.name} exists and was not made by the toolkit",
             hint="Give the recipe another `name:`; what is not tagged as ours is never changed.",
         )
-    if resource.kind == "Endpoint":
-        return _decide_endpoint(resource, existing)
-    if resource.kind == "Weights":
-        return _decide_weights(resource, existing)
-    if resource.kind == "RolePolicy" and not _same_policy(resource, existing):
-        return "update", "the weights it may read have changed"
+    decide = {
+        "Endpoint": _decide_endpoint,
+        "InferenceComponent": _decide_component,
+        "Weights": _decide_weights,
+        "RolePolicy": _decide_policy,
+        **dict.fromkeys(_WATCHING, _decide_watching),
+    }.get(resource.kind)
+    if decide:
+        return decide(resource, existing)
     return "reuse", "exists with this content" if resource.kind in ("Model", "EndpointConfig") else "exists"
 
 
-def _same_policy(resource: Resource, existing: Existing) -> bool:
+def _decide_policy(resource: Resource, existing: Existing) -> tuple[Verb, str]:
     """IAM gives a policy back with spaces and keys as it likes."""
     wanted, there = resource.request["PolicyDocument"], existing.state["PolicyDocument"]
-    return bool(json.loads(wanted) == json.loads(there))
+    same = json.loads(wanted) == json.loads(there)
+    return ("reuse", "exists") if same else ("update", "what it may do has changed")
+
+
+def _decide_watching(resource: Resource, existing: Existing) -> tuple[Verb, str]:
+    return ("update", "has changed") if differs(resource, existing) else ("reuse", "exists")
 
 
 def _decide_endpoint(resource: Resource, existing: Existing) -> tuple[Verb, str]:
@@ -75,27 +132,81 @@ def _decide_endpoint(resource: Resource, existing: Existing) -> tuple[Verb, str]
     return "reuse", "is in service with this configuration" if status == "InService" else f"is {status.lower()} already"
 
 
+def _decide_component(resource: Resource, existing: Existing) -> tuple[Verb, str]:
+    status, model = existing.state["Status"], existing.state["ModelName"]
+    if status not in ("InService", *UNDER_WAY):
+        return "replace", f"is {status}"
+    if model != resource.request["Specification"]["ModelName"]:
+        return "update", f"runs {model}"
+    return "reuse", "is in service with this model" if status == "InService" else f"is {status.lower()} already"
+
+
 def _decide_weights(resource: Resource, existing: Existing) -> tuple[Verb, str]:
+    if "Hub" in resource.request:
+        complete = existing.state.get("Complete", False)
+        return ("reuse", "all files are in S3") if complete else ("update", "only part of the files is in S3")
     total, there = len(resource.request["Files"]), existing.state["Files"]
     if there < total:
         return "update", f"{there} of {total} files are in S3"
     return "reuse", "all files are in S3"
 
 
-def _delete(item: Existing, superseded: bool) -> Action:
+def _for_rollback(observed: Observed, updated: set[str]) -> set[tuple[str, str]]:
+    """What endpoints run, and would go back to: configurations, their models, the models' weights.
+
+    An endpoint that is `updated` goes back to what it runs now.
+    """
+    names = {
+        item.state.get(key)
+        for item in observed.existing
+        if item.kind == "Endpoint"
+        for key in ("Running", "EndpointConfigName" if item.name in updated else "Previous")
+    }
+    configs = [item for item in observed.existing if item.kind == "EndpointConfig" and item.name in names]
+    models = {name for config in configs for name in config.state.get("Models", ())}
+    prefixes = {
+        prefix
+        for item in observed.existing
+        if item.kind == "Model" and item.name in models
+        for prefix in item.state.get("Prefixes", ())
+    }
+    weights = {item.name for item in observed.existing if item.state.get("Prefix") in prefixes}
+    uses = {item.name for item in observed.existing if item.kind == "WeightsUse" and item.name.split("/")[0] in weights}
+    return {
+        *(("EndpointConfig", config.name) for config in configs),
+        *(("Model", name) for name in models),
+        *(("Weights", name) for name in weights),
+        *(("WeightsUse", name) for name in uses),
+    }
+
+
+def _delete(item: Existing, superseded: bool, endpoint: str) -> Action:
     reason = "no longer used" if superseded else "removes the endpoint"
-    return Action(item.kind, item.name, "delete", reason, _delete_request(item))
+    return Action(item.kind, item.name, "delete", reason, _delete_request(item, endpoint))
 
 
-def _delete_request(item: Existing) -> dict[str, str]:
-    if item.kind in ("Endpoint", "EndpointConfig", "Model"):
+def _delete_request(item: Existing, endpoint: str) -> Mapping[str, Any]:
+    if item.kind == "Bucket":
+        return {"Bucket": item.name, "Lease": f"{LEASES_PREFIX}{endpoint}"}
+    if item.kind in ("Endpoint", "EndpointConfig", "Model", "InferenceComponent"):
         return {f"{item.kind}Name": item.name}
     if item.kind == "Role":
         return {"RoleName": item.name}
     if item.kind == "RolePolicy":
         return {"RoleName": item.name, "PolicyName": ROLE_POLICY_NAME}
-    return {key: item.state[key] for key in ("Bucket", "Key", "Prefix") if key in item.state}
+    if item.kind in _WATCHING:
+        return {}
+    return {key: item.state[key] for key in ("Bucket", "Key", "Prefix", "Mark") if key in item.state}
 
 
 def _removal_order(item: Existing) -> tuple[int, str]:
     return -KINDS.index(item.kind), item.name
+
+
+def _left(item: Existing) -> str:
+    days = item.state.get("RetentionInDays")
+    kept = f"kept for {days} days" if days else "kept for ever"
+    return (
+        f"log group {item.name}: {kept}, about $0.03 per GB and month (us-east-1, unverified). "
+        f"Remove it: aws logs delete-log-group --log-group-name {item.name}"
+    )

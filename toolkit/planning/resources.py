@@ -5,33 +5,74 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
-Kind = Literal["Bucket", "WeightsUse", "Weights", "Role", "RolePolicy", "Model", "EndpointConfig", "Endpoint"]
+from toolkit.recipe.resolve import Recipe
+
+Kind = Literal[
+    "Bucket",
+    "WeightsUse",
+    "Weights",
+    "Role",
+    "RolePolicy",
+    "Model",
+    "EndpointConfig",
+    "LogGroup",
+    "MetricFilter",
+    "Alarm",
+    "Dashboard",
+    "Endpoint",
+    "InferenceComponent",
+    "ScalableTarget",
+    "ScalingPolicy",
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """In the order in which they are made; they are removed in the reverse order."""
+
+IN_SERVICE: tuple[Kind, ...] = ("InferenceComponent", "ScalableTarget", "ScalingPolicy")
+"""What can only be made once the endpoint is in service."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Where resources are made: an AWS account number and a region."""
+    """Where resources are made: an AWS account number and a region, and what was found there.
+
+    `role` is the ARN of an execution role that exists, None when one is to be made; `digests` gives
+    `repository@sha256:…` for each image URI that the registry could be asked for.
+    """
 
     id: str
     region: str
+    role: str | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def partition(self) -> str:
+        """The word after `arn:`."""
+        if self.region.startswith("cn-"):
+            return "aws-cn"
+        return "aws-us-gov" if self.region.startswith("us-gov-") else "aws"
+
+    @property
+    def domain(self) -> str:
+        """What the addresses of AWS's services end in."""
+        return "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
 
 
 @dataclass(frozen=True)
 class Resource:
     """A resource that shall exist. `request` is the exact API request that makes it, JSON all through.
 
-    `Weights` has no single API call: its request lists bucket, prefix, source folder and files with size and SHA-256.
-    They are shared by content; a `WeightsUse` is the mark in S3 that one endpoint leaves on them.
+    `Weights` has no single API call: its request lists bucket, prefix and where its files come from. They are shared by
+    content; a `WeightsUse` is the mark in S3 that one endpoint leaves on them. `update` is the request that brings an
+    existing resource to this state, where that is another call than making it.
     """
 
     kind: Kind
     name: str
     request: Mapping[str, Any]
+    update: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,8 +104,11 @@ class Observed:
 class Observer(Protocol):
     """The reading side of a platform."""
 
-    def account(self) -> Account:
-        """Account and region that resources are made in."""
+    def account(self, recipe: Recipe | None = None) -> Account:
+        """Account and region that resources are made in; for a recipe also its execution role and image digests.
+
+        Raises UsageError when there is no execution role and the recipe does not ask for one to be made.
+        """
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         """Which of `desired` exist, and everything else that carries our tag for one of `endpoints`."""

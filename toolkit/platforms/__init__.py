@@ -5,32 +5,51 @@ from __future__ import annotations
 from typing import Protocol
 
 from toolkit.apply.executor import Executor
-from toolkit.apply.waiter import EndpointStatus
 from toolkit.endpoint.handle import EndpointPlatform
+from toolkit.endpoint.listing import Deployed
 from toolkit.errors import UsageError
 from toolkit.home import home
 from toolkit.planning.resources import Account, Observer
+
+PLATFORMS = ("local", "sagemaker")
+NO_ACCOUNT = "000000000000"
+"""Stands for the account number in plans that are made without credentials."""
+
+_SOME_REGION = "us-west-2"
 
 
 class Platform(Observer, Executor, EndpointPlatform, Protocol):
     """All that the stages need of a platform."""
 
-    def endpoints(self) -> list[EndpointStatus]:
+    @property
+    def name(self) -> str:
+        """`local` or `sagemaker`."""
+
+    def endpoints(self) -> list[Deployed]:
         """Every endpoint there that the toolkit made."""
 
 
-def open_platform(name: str) -> Platform:
-    """The platform, started when it is `local` and does not run. Raises UsageError or PlatformError."""
+def open_platform(name: str, region: str | None = None) -> Platform:
+    """The platform, started when it is `local` and does not run. `region` None is that of the user's AWS session.
+
+    Raises UsageError or PlatformError.
+    """
     _require_known(name)
+    if name == "sagemaker":
+        from toolkit.platforms.sagemaker.session import sagemaker_platform
+
+        return sagemaker_platform(region)
     from toolkit.platforms.local import daemon
     from toolkit.platforms.local.platform import local_platform
 
     return local_platform(daemon.start(home() / "local", daemon.default_containers()))
 
 
-def open_running(name: str) -> Platform | None:
+def open_running(name: str, region: str | None = None) -> Platform | None:
     """The platform as it is, None when it is `local` and does not run: then nothing exists there. Starts nothing."""
     _require_known(name)
+    if name == "sagemaker":
+        return open_platform(name, region)
     from toolkit.platforms.local import daemon
 
     running = daemon.running(home() / "local")
@@ -41,16 +60,32 @@ def open_running(name: str) -> Platform | None:
     return local_platform(running)
 
 
-def account_of(name: str) -> Account:
-    """Account and region of a platform that does not run."""
+def open_readable(name: str, region: str | None = None) -> Platform | None:
+    """The same for a plan, which needs no account: None too when there are no credentials for AWS."""
+    if name == "sagemaker":
+        from toolkit.platforms.sagemaker.session import has_credentials
+
+        if not has_credentials():
+            return None
+    return open_running(name, region)
+
+
+def account_of(name: str, region: str | None = None) -> Account:
+    """Account and region of a platform that cannot be asked."""
+    if name == "sagemaker":
+        return Account(NO_ACCOUNT, region or _SOME_REGION)
     from toolkit.platforms.local.aws import ACCOUNT, REGION
 
     return Account(ACCOUNT, REGION)
 
 
+def regions() -> list[str]:
+    """The regions of AWS that the user's account has enabled. Raises PlatformError."""
+    from toolkit.platforms.sagemaker.session import enabled_regions
+
+    return enabled_regions()
+
+
 def _require_known(name: str) -> None:
-    if name == "sagemaker":
-        hint = "`check` and `fit` work for it; deploy with: --platform local"
-        raise UsageError("nothing can be deployed to `sagemaker` yet", hint=hint)
-    if name != "local":
-        raise UsageError(f"there is no platform `{name}`", hint="Use `local`.")
+    if name not in PLATFORMS:
+        raise UsageError(f"there is no platform `{name}`", hint=f"Use one of: {', '.join(PLATFORMS)}.")

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.recipe.resolve import Recipe, Speculation
+from toolkit.recipe.source import ModelSource
 
 # A drafter is an AdditionalModelDataSources channel, which SageMaker mounts here. The name must not contain "eagle":
 # vLLM guesses the method from a path that does.
 DRAFTER_CHANNEL = "drafter"
-DRAFTER_DIR = f"/opt/ml/additional-model-data-sources/{DRAFTER_CHANNEL}"
+_CHANNELS = "/opt/ml/additional-model-data-sources"
+DRAFTER_DIR = f"{_CHANNELS}/{DRAFTER_CHANNEL}"
+CONFIG_CHANNEL = "config"
+CONFIG_NAME = "engine.json"  # JSON is YAML, which the engine reads
+
+# botocore 1.44.5, service model of SageMaker: EnvironmentValue.
+_LONGEST_VALUE = 1024
+# supervisord expands `%`, and takes ` ;` or ` #` for the beginning of a comment
+# (model-hosting-container-standards 0.1.16 writes the command into its configuration).
+_NOT_FOR_SUPERVISORD = re.compile(r"%|\s[;#]")
 
 OWN_FLAGS = {
     "host": "nothing: the platform gives it",
@@ -29,8 +41,31 @@ OWN_FLAGS = {
 
 def environment(recipe: Recipe) -> dict[str, str]:
     """The container's environment: `engine.env`, and every flag as `SM_VLLM_<FLAG>` (facts: AWS's vLLM image)."""
-    flags = {f"SM_VLLM_{flag.upper().replace('-', '_')}": _text(value) for flag, value in engine_flags(recipe).items()}
-    return dict(sorted({**recipe.engine.env, **_runner(recipe), **flags}.items()))
+    too_long = config_file(recipe)
+    flags = {flag: _text(value) for flag, value in engine_flags(recipe).items() if flag not in too_long}
+    if too_long:
+        flags["config"] = f"{_CHANNELS}/{CONFIG_CHANNEL}/{CONFIG_NAME}"
+    variables = {_variable(flag): value for flag, value in flags.items()}
+    return dict(sorted({**recipe.engine.env, **_runner(recipe), **_supervisor(recipe, flags), **variables}.items()))
+
+
+def config_file(recipe: Recipe) -> dict[str, Any]:
+    """Flags whose values are too long for SageMaker's environment: they travel with the model data, as a file."""
+    if recipe.platform != "sagemaker":
+        return {}
+    return {flag: value for flag, value in engine_flags(recipe).items() if len(_text(value)) > _LONGEST_VALUE}
+
+
+def supervised(image: lookup.Image, value: str) -> bool:
+    """Whether a flag's value gets through the supervisor of the image unharmed."""
+    if _NOT_FOR_SUPERVISORD.search(value):
+        return False
+    return image.supervisor_quoting == "fixed" or not any(mark in value for mark in "{\"' ")
+
+
+def pulled(recipe: Recipe, source: ModelSource) -> bool:
+    """Whether the container itself fetches that model from the hub."""
+    return recipe.weights == "hub" and source.kind == "hub"
 
 
 def engine_flags(recipe: Recipe) -> dict[str, Any]:
@@ -42,10 +77,14 @@ def engine_flags(recipe: Recipe) -> dict[str, Any]:
         "max-num-seqs": engine.max_num_seqs,
         "served-model-name": recipe.name,
     }
+    if pulled(recipe, recipe.target):
+        flags["model"] = recipe.target.written
+        if recipe.target.revision:
+            flags["revision"] = flags["tokenizer-revision"] = recipe.target.revision
     if engine.max_model_len:
         flags["max-model-len"] = engine.max_model_len
     if recipe.speculation:
-        flags["speculative-config"] = _speculative_config(engine.name, recipe.speculation)
+        flags["speculative-config"] = _speculative_config(recipe, recipe.speculation)
         since = lookup.engine(engine.name).per_request_metrics_since
         if not lookup.older(engine.version, since):
             flags["per-request-spec-decode-metrics"] = "summary"
@@ -61,13 +100,16 @@ def draft_slots(recipe: Recipe) -> int:
     return {"p-eagle": k - 1, "pard": k, "dflash": k, "draft-model": 1}[speculation.method]
 
 
-def _speculative_config(engine: str, speculation: Speculation) -> dict[str, Any]:
-    method = lookup.engine(engine).methods[speculation.method]
+def _speculative_config(recipe: Recipe, speculation: Speculation) -> dict[str, Any]:
+    method = lookup.engine(recipe.engine.name).methods[speculation.method]
+    drafter = speculation.drafter
     config: dict[str, Any] = {
         "method": method.engine_method,
-        "model": DRAFTER_DIR,
+        "model": drafter.written if pulled(recipe, drafter) else DRAFTER_DIR,
         "num_speculative_tokens": speculation.num_speculative_tokens,
     }
+    if pulled(recipe, drafter) and drafter.revision:
+        config["revision"] = drafter.revision
     if speculation.tensor_parallel:
         config["draft_tensor_parallel_size"] = speculation.tensor_parallel
     if speculation.schedule:
@@ -79,6 +121,24 @@ def _runner(recipe: Recipe) -> dict[str, str]:
     """Parallel drafting runs on vLLM's V1 model runner only: V2 once dropped all draft tokens silently."""
     parallel = recipe.speculation and lookup.engine(recipe.engine.name).methods[recipe.method].parallel_drafting
     return {"VLLM_USE_V2_MODEL_RUNNER": "0"} if parallel else {}
+
+
+def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
+    """Without its supervisor the image starts the engine with the arguments as they are."""
+    image = image_of(recipe)
+    unharmed = image is None or image.entrypoint == "own" or all(supervised(image, value) for value in flags.values())
+    return {} if recipe.platform != "sagemaker" or unharmed else {"PROCESS_AUTO_RECOVERY": "false"}
+
+
+def image_of(recipe: Recipe) -> lookup.Image | None:
+    """The catalogue's image for the recipe's engine on its platform, None when there is none."""
+    images = lookup.images(recipe.platform, recipe.engine.name)
+    ours = (image for image in images if image.version == recipe.engine.version and image.entrypoint != "own")
+    return next(ours, None)
+
+
+def _variable(flag: str) -> str:
+    return f"SM_VLLM_{flag.upper().replace('-', '_')}"
 
 
 def _text(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,13 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
+
+# Conservative, of published logs: weights come from S3 or the hub at 200 MB/s, and from disk into accelerators at
+# 500 MB/s; compiling and capturing CUDA graphs take one to three minutes, on a cold start more. SageMaker's limits:
+# botocore 1.44.5, ProductionVariantModelDataDownloadTimeoutInSeconds.
+_DOWNLOAD_RATE, _LOAD_RATE = 0.2e9, 0.5e9
+_DOWNLOAD_SECONDS, _START_SECONDS = 300, 600
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 60, 3600
 
 OpenFiles = Callable[[ModelSource], ModelFiles]
 """Where files of a model that is in no folder are read from."""
@@ -63,6 +70,38 @@ def write_lock(recipe: Recipe, open_files: OpenFiles) -> Path:
     temporary.write_text(text + "\n", encoding="utf-8")
     temporary.replace(path)
     return path
+
+
+def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
+    """The recipe at the lock's revisions, with time-outs sized by the weights; what the recipe says itself stands."""
+    known = [facts for facts in ((lock.target, lock.drafter) if lock else ()) if facts]
+    size = sum(facts.weight_bytes or 0 for facts in known) or None
+    speculation = recipe.speculation
+    if speculation and lock and lock.drafter:
+        speculation = replace(speculation, drafter=_at(speculation.drafter, lock.drafter.revision))
+    return replace(
+        recipe,
+        target=_at(recipe.target, lock.target.revision) if lock else recipe.target,
+        speculation=speculation,
+        weight_bytes=size,
+        download_timeout=recipe.download_timeout or _within_limits(_DOWNLOAD_SECONDS + (size or 0) / _DOWNLOAD_RATE),
+        health_check_timeout=recipe.health_check_timeout
+        or _within_limits(_START_SECONDS + load_seconds(recipe, size or 0)),
+    )
+
+
+def load_seconds(recipe: Recipe, weight_bytes: int) -> float:
+    """Seconds that a container takes to load that much, and to fetch it first where it does so itself. An estimate."""
+    fetched = weight_bytes / _DOWNLOAD_RATE if recipe.weights == "hub" else 0.0
+    return fetched + weight_bytes / _LOAD_RATE
+
+
+def _within_limits(seconds: float) -> int:
+    return min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, round(seconds)))
+
+
+def _at(source: ModelSource, revision: str) -> ModelSource:
+    return replace(source, revision=source.revision or revision or None) if source.kind == "hub" else source
 
 
 def _read(source: ModelSource, open_files: OpenFiles) -> ModelFacts:

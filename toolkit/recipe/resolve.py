@@ -11,7 +11,15 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
-from toolkit.recipe.schema import Evidence
+from toolkit.recipe.schema import (
+    ComponentSection,
+    Evidence,
+    InstanceType,
+    NetworkSection,
+    ObservabilitySection,
+    RolloutSection,
+    ScalingSection,
+)
 from toolkit.recipe.source import ModelSource, model_source
 
 
@@ -45,7 +53,12 @@ class Engine:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key."""
+    """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
+
+    Time-outs are in seconds; what is None of them, of the weights' size and of revisions `lock.pinned` fills in.
+    `overrides` has the settings of those instance types that need their own. `region` None is the session's, `role`
+    None is looked for, `component` None is a plain endpoint.
+    """
 
     name: str
     description: str
@@ -55,10 +68,25 @@ class Recipe:
     engine: Engine
     platform: str
     instance_types: tuple[str, ...]
-    health_check_timeout: int
+    health_check_timeout: int | None
     workloads: Mapping[str, Path]
     tags: Mapping[str, str]
     evidence: tuple[Evidence, ...]
+    download_timeout: int | None = None
+    weight_bytes: int | None = None
+    overrides: Mapping[str, InstanceType] = field(default_factory=dict)
+    accept_eula: bool = False
+    region: str | None = None
+    role: str | None = None
+    weights: str = "s3"
+    component: ComponentSection | None = None
+    routing: str = "least-outstanding-requests"
+    capacity_reservation: str | None = None
+    kms_key: str | None = None
+    scaling: ScalingSection = field(default_factory=ScalingSection)
+    rollout: RolloutSection = field(default_factory=RolloutSection)
+    network: NetworkSection = field(default_factory=NetworkSection)
+    observability: ObservabilitySection = field(default_factory=ObservabilitySection)
     lines: Lines = field(repr=False, default_factory=dict)
 
     @property
@@ -69,6 +97,17 @@ class Recipe:
     def baseline(self) -> Recipe:
         """The same recipe without speculation, as `<name>-baseline`."""
         return replace(self, name=f"{self.name}-baseline", speculation=None) if self.speculation else self
+
+    def on(self, instance_type: str) -> Recipe:
+        """The recipe as it runs on that instance type."""
+        differs = self.overrides.get(instance_type)
+        if differs is None:
+            return self
+        engine = replace(self.engine, args={**self.engine.args, **_dashed(differs.args)})
+        speculation = self.speculation
+        if speculation and differs.num_speculative_tokens:
+            speculation = replace(speculation, num_speculative_tokens=differs.num_speculative_tokens)
+        return replace(self, engine=engine, speculation=speculation)
 
     def with_platform(self, platform: str | None) -> Recipe:
         """The same recipe on another platform; None keeps the recipe's own."""
@@ -97,7 +136,22 @@ class Recipe:
                 "args": dict(self.engine.args),
                 "env": dict(self.engine.env),
             },
-            "platform": {"name": self.platform, "instance_types": list(self.instance_types)},
+            "platform": {
+                "name": self.platform,
+                "instance_types": list(self.instance_types),
+                "overrides": {name: item.model_dump() for name, item in self.overrides.items()},
+                "region": self.region,
+                "role": self.role,
+                "weights": self.weights,
+                "inference_component": self.component.model_dump() if self.component else None,
+                "routing": self.routing,
+                "capacity_reservation": self.capacity_reservation,
+                "kms_key": self.kms_key,
+            },
+            "scaling": self.scaling.model_dump(),
+            "rollout": self.rollout.model_dump(),
+            "network": self.network.model_dump(),
+            "observability": self.observability.model_dump(),
             "workloads": {name: str(path) for name, path in self.workloads.items()},
         }
 
@@ -140,7 +194,7 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         max_model_len=file.engine.max_model_len,
         max_num_seqs=file.engine.max_num_seqs or facts.default_max_num_seqs,
         max_num_batched_tokens=file.engine.max_num_batched_tokens or facts.default_max_num_batched_tokens,
-        args={flag.replace("_", "-"): value for flag, value in file.engine.args.items()},
+        args=_dashed(file.engine.args),
         env=file.engine.env,
     )
     return Recipe(
@@ -151,13 +205,30 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         speculation=speculation,
         engine=engine,
         platform=file.platform.name,
-        instance_types=tuple(file.platform.instance_types),
+        instance_types=tuple(item if isinstance(item, str) else item.type for item in file.platform.instance_types),
+        overrides={item.type: item for item in file.platform.instance_types if not isinstance(item, str)},
         health_check_timeout=file.platform.health_check_timeout,
         workloads={name: _folder(folder, path) for name, path in file.workloads.items()},
         tags=file.tags,
         evidence=tuple(file.evidence),
+        accept_eula=file.target.accept_eula,
+        region=file.platform.region,
+        role=file.platform.role,
+        weights=file.platform.weights,
+        component=file.platform.inference_component,
+        routing=file.platform.routing,
+        capacity_reservation=file.platform.capacity_reservation,
+        kms_key=file.platform.kms_key,
+        scaling=file.scaling,
+        rollout=file.rollout,
+        network=file.network,
+        observability=file.observability,
         lines={_with_dashes(path): line for path, line in loaded.lines.items()},
     )
+
+
+def _dashed(args: Mapping[str, Any]) -> dict[str, Any]:
+    return {flag.replace("_", "-"): value for flag, value in args.items()}
 
 
 def _with_dashes(path: str) -> str:

@@ -20,6 +20,7 @@ from pydantic import (
 PositiveInt = Annotated[StrictInt, Field(gt=0)]
 NonEmptyStr = Annotated[StrictStr, StringConstraints(min_length=1)]
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
+FlagValue = Scalar | list[Scalar] | dict[str, Any]
 
 # SageMaker's EndpointName is at most 63 characters; `-baseline` and an 8-character digest must still fit.
 RecipeName = Annotated[
@@ -49,6 +50,9 @@ class TargetSection(Section):
 
     model: ModelName = Field(description=_MODEL)
     revision: NonEmptyStr | None = Field(None, description=_REVISION)
+    accept_eula: StrictBool = Field(
+        False, description="you have read and accept the licence that JumpStart asks for; nothing accepts it for you"
+    )
 
 
 class SpeculationSection(Section):
@@ -90,7 +94,7 @@ class EngineSection(Section):
     max_num_batched_tokens: PositiveInt | None = Field(
         None, description="tokens per engine step, draft slots included; default 32768"
     )
-    args: dict[EngineFlag, Scalar | list[Scalar] | dict[str, Any]] = Field(
+    args: dict[EngineFlag, FlagValue] = Field(
         default_factory=dict, description="any other flag of the engine, without the leading dashes"
     )
     env: dict[EnvironmentName, StrictStr] = Field(
@@ -106,15 +110,140 @@ class EngineSection(Section):
         return args
 
 
+class ComponentSection(Section):
+    """An inference component: the model as a tenant of an endpoint, with copies of its own."""
+
+    endpoint: RecipeName | None = Field(
+        None, description="the endpoint it lives on; recipes that name the same one share it; default: one of its own"
+    )
+    accelerators: PositiveInt | None = Field(
+        None, description="accelerators of one copy; default: the tensor parallelism"
+    )
+    memory_mib: Annotated[StrictInt, Field(ge=128)] = Field(4096, description="host memory that one copy needs, MiB")
+
+
+class InstanceType(Section):
+    """An instance type that needs settings of its own, such as another tensor parallelism."""
+
+    type: NonEmptyStr
+    args: dict[EngineFlag, FlagValue] = Field(default_factory=dict, description="flags that differ from engine.args")
+    num_speculative_tokens: PositiveInt | None = Field(None, description="K on this type")
+
+
 class PlatformSection(Section):
-    """Where the endpoint runs."""
+    """Where the endpoint runs. All keys but `name`, `instance_types` and `health_check_timeout` are SageMaker's."""
 
     name: Literal["local", "sagemaker"] = Field(description="`local`: AWS rehearsed on this machine; or `sagemaker`")
-    instance_types: Annotated[list[NonEmptyStr], Field(min_length=1)] = Field(
-        default=["ml.m7i.large"], description="SageMaker instance types, best first"
+    instance_types: Annotated[list[NonEmptyStr | InstanceType], Field(min_length=1, max_length=5)] = Field(
+        default=["ml.m7i.large"],
+        description="SageMaker instance types, best first: where one has no capacity the next is taken",
     )
-    health_check_timeout: Annotated[StrictInt, Field(ge=60, le=3600)] = Field(
-        600, description="seconds the container may take until it answers /ping (SageMaker: 60 to 3600)"
+    health_check_timeout: Annotated[StrictInt, Field(ge=60, le=3600)] | None = Field(
+        None,
+        description="seconds until the container answers /ping, 60 to 3600; default: by the size of the weights",
+    )
+    region: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]+$")] | None = Field(
+        None, description="AWS region; default: your session's"
+    )
+    role: Annotated[StrictStr, StringConstraints(pattern=r"^(create|[\w+=,.@-]+|arn:aws[a-z-]*:iam::.+)$")] | None = (
+        Field(
+            None,
+            description="execution role: an ARN, a name, or `create`; default: the one of Studio or the environment",
+        )
+    )
+    weights: Literal["s3", "hub"] = Field(
+        "s3", description="`s3`: staged in your account first; `hub`: each container fetches them from the hub itself"
+    )
+    inference_component: ComponentSection | None = Field(
+        None, description="serve as an inference component; write {} for one on an endpoint of its own"
+    )
+    routing: Literal["least-outstanding-requests", "random", "prefix-aware", "kv-aware"] = Field(
+        "least-outstanding-requests", description="how requests are spread over instances"
+    )
+    capacity_reservation: (
+        Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:sagemaker:.+:training-plan/.+$")] | None
+    ) = Field(None, description="ARN of the reserved capacity to run on, and on nothing else")
+    kms_key: NonEmptyStr | None = Field(
+        None, description="KMS key, id or ARN, that encrypts staged weights and the instances' volumes"
+    )
+
+
+class ScalingSection(Section):
+    """How many instances serve (of an inference component: how many copies)."""
+
+    min_instances: Annotated[StrictInt, Field(ge=0)] = Field(
+        1, description="0: none when nobody asks, for inference components only"
+    )
+    max_instances: PositiveInt = Field(1, description="above `min_instances`: autoscaling between the two")
+    requests_per_instance: PositiveInt | None = Field(
+        None, description="concurrent requests that autoscaling aims at; default: half of engine.max_num_seqs"
+    )
+    scale_in: StrictBool = Field(True, description="false: autoscaling only ever adds instances")
+    scale_out_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(60, description="pause after adding")
+    scale_in_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(600, description="pause after removing")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> ScalingSection:
+        if self.max_instances < self.min_instances:
+            raise ValueError(f"max_instances {self.max_instances} is below min_instances {self.min_instances}")
+        return self
+
+
+class RolloutSection(Section):
+    """How a changed recipe replaces the one that serves, and how traffic is shared with the baseline."""
+
+    update: Literal["all-at-once", "canary", "linear", "rolling"] = Field(
+        "all-at-once", description="canary: a first step, then the rest; linear and rolling: step by step"
+    )
+    step_percent: Annotated[StrictInt, Field(ge=5, le=50)] = Field(10, description="capacity of one step, percent")
+    wait_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(300, description="watching after each step")
+    alarms: Annotated[list[NonEmptyStr], Field(max_length=5)] = Field(
+        default_factory=list, description="CloudWatch alarms that roll an update back, besides the toolkit's own"
+    )
+    speculative_percent: Annotated[StrictInt, Field(ge=1, le=100)] = Field(
+        100, description="below 100: the rest of the requests goes to a variant without speculation"
+    )
+    shadow: StrictBool = Field(
+        False, description="the variant without speculation answers; the speculative one gets a copy of each request"
+    )
+
+    @model_validator(mode="after")
+    def _one_experiment(self) -> RolloutSection:
+        if self.shadow and self.speculative_percent != 100:
+            raise ValueError("a shadow variant answers nobody: remove `speculative_percent`, or `shadow`")
+        return self
+
+
+class NetworkSection(Section):
+    """The VPC that containers run in, and whether they may call out at all."""
+
+    subnets: list[NonEmptyStr] = Field(default_factory=list, description="subnet ids, in at least two zones")
+    security_groups: list[NonEmptyStr] = Field(default_factory=list, description="security group ids")
+    isolation: StrictBool = Field(False, description="no network at all for the container; weights come from S3")
+    private_registry: StrictBool = Field(False, description="images come from a registry that only the VPC reaches")
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> NetworkSection:
+        if bool(self.subnets) != bool(self.security_groups):
+            raise ValueError("`subnets` and `security_groups` belong together: give both, or none")
+        if self.private_registry and not self.subnets:
+            raise ValueError("a private registry is reached through a VPC: add `subnets` and `security_groups`")
+        return self
+
+
+class ObservabilitySection(Section):
+    """What is watched."""
+
+    alarms: StrictBool | None = Field(None, description="alarms on errors, latency and acceptance; default: on AWS")
+    dashboard: StrictBool | None = Field(None, description="a CloudWatch dashboard; default: on AWS")
+    notify: Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:sns:.+$")] | None = Field(
+        None, description="SNS topic that alarms are sent to"
+    )
+    metrics_seconds: Literal[10, 30, 60, 120, 180, 240, 300] = Field(
+        60, description="how often the container's own metrics go to CloudWatch"
+    )
+    data_capture_percent: Annotated[StrictInt, Field(ge=0, le=100)] = Field(
+        0, description="requests and answers that are kept in the toolkit's bucket"
     )
 
 
@@ -143,6 +272,10 @@ class RecipeFile(Section):
     speculation: SpeculationSection
     engine: EngineSection
     platform: PlatformSection
+    scaling: ScalingSection = ScalingSection()
+    rollout: RolloutSection = RolloutSection()
+    network: NetworkSection = NetworkSection()
+    observability: ObservabilitySection = ObservabilitySection()
     workloads: dict[RecipeName, NonEmptyStr] = Field(
         default_factory=dict, description='prompt sets: name to a .jsonl file of {"prompt": …}, relative to the recipe'
     )

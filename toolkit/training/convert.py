@@ -1,9 +1,12 @@
 """Heads trained elsewhere, as folders that vLLM loads with `--speculative-config '{"method": "eagle3", ...}'`.
 
 What each exporter writes was read in its source: SpecForge 0.2.0 (export/to_hf.py, modeling/draft), NeMo AutoModel
-0.7.0 (components/speculative/serve_vllm.py, eagle/draft_llama.py, recipes/llm/train_eagle3.py) and speculators 0.9.0
+0.7.0 (components/speculative/serve_vllm.py and eagle/, recipes/llm/train_eagle3.py) and speculators 0.9.0
 (models/eagle3, models/peagle). What vLLM reads: model_executor/models/llama_eagle3.py and qwen3_eagle3.py of 0.32.0.
 All of them store `d2t` as offsets and the layers in one order, so tensors keep their bytes: names and config change.
+
+`fc_norm` and `norm_output` stay as they are: vLLM heeds them in a config without `speculators_config` (`fc_norm` from
+0.22.0 on), and a head that drafts in parallel is the same with `norm_output` as without.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any
 
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.recipe.model_files import read_folder
-from toolkit.training.shards import Shard, read_shards, write_shards
+from toolkit.training.shards import Shard, read_shards, read_tensor, write_shards
 
 _TRAVELS_ALONG = (
     "tokenizer*",
@@ -115,6 +118,12 @@ class _Draft:
         if self.tensors.pop(tensor, None) is not None:
             self.changes.append(f"Left out tensor `{tensor}`: {why}.")
 
+    def read(self, tensor: str) -> bytes:
+        """Its stored bytes; none for a tensor that the head does not have."""
+        return b"".join(
+            read_tensor(shard, name) for shard in self.shards for name in shard.tensors if _renamed(name) == tensor
+        )
+
     def cannot(self, problem: str, edit: str) -> UnreadableModel:
         return UnreadableModel(f"{self.file}: {problem}", hint=edit)
 
@@ -159,8 +168,10 @@ def _format(draft: _Draft) -> tuple[str, Callable[[_Draft], bool]]:
         return "speculators", _from_speculators
     if architectures == ["LlamaEagle3DraftModel"]:
         return "nemo-automodel", _from_nemo
-    # SpecForge's EAGLE-3 heads bear the name that vLLM knows; only its trainer stores `midlayer.` and `t2d` together.
-    by_specforge = "t2d" in draft.tensors and any(name.startswith("midlayer.") for name in draft.tensors)
+    # SpecForge's EAGLE-3 heads bear the name that vLLM knows, and store `midlayer.` and `t2d` together. So does AWS's
+    # P-EAGLE head for gpt-oss-20b (github aws-neuron/nkipy, examples/models/gpt_oss/peagle), which is in vLLM's format.
+    midlayer = any(name.startswith("midlayer.") for name in draft.tensors)
+    by_specforge = midlayer and "t2d" in draft.tensors and "mask_hidden" not in draft.tensors
     if architectures == ["PEagleDraftModel"] or (architectures == ["LlamaForCausalLMEagle3"] and by_specforge):
         return "specforge", _from_specforge
     if architectures[0] in _VLLM_ARCHITECTURES:
@@ -259,6 +270,9 @@ def _fit_layers(draft: _Draft) -> None:
     bias = any(name.endswith("q_proj.bias") for name in names)
     if bias != bool(draft.config.get("attention_bias")):
         draft.set("attention_bias", bias, f"biases are {'' if bias else 'not '}stored")
+    norms = any(name.startswith("fc_norm.") for name in names)
+    if norms != bool(draft.config.get("fc_norm")):
+        draft.set("fc_norm", norms, f"norms in front of `fc` are {'' if norms else 'not '}stored")
 
 
 def _fit_vocabulary(draft: _Draft) -> None:
@@ -267,7 +281,10 @@ def _fit_vocabulary(draft: _Draft) -> None:
     drafted = lm_head[0] if lm_head else draft.config.get("draft_vocab_size") or vocabulary
     draft.set("draft_vocab_size", drafted, "the tokens it drafts from")
     if drafted == vocabulary:
-        draft.leave_out("d2t", "the head drafts from the whole vocabulary, and vLLM refuses a map then")
+        if any(draft.read("d2t")):
+            problem = "it drafts from the whole vocabulary, and yet `d2t` maps tokens to others"
+            raise draft.cannot(problem, "vLLM takes no such map from 0.30.0 on: export the head in the target's order.")
+        draft.leave_out("d2t", "the head drafts from the whole vocabulary; from 0.30.0 on vLLM refuses a map then")
     elif "d2t" not in draft.tensors:
         problem = f"it drafts from {drafted} of {vocabulary} tokens, but no tensor `d2t` maps them back"
         raise draft.cannot(problem, "Export the head again together with its vocabulary mapping (`d2t`).")
@@ -294,10 +311,6 @@ def _fit_hidden_states(draft: _Draft, target: Path | None) -> None:
 
 
 def _fit_parallel_drafting(draft: _Draft) -> None:
-    for key in ("fc_norm", "norm_output"):
-        if draft.config.get(key):
-            problem = f"`{key}` is set, which vLLM does not heed in a P-EAGLE head"
-            raise draft.cannot(problem, f"Train the head anew without `{key}`.")
     token = _mask_token(draft.config)
     if token is None:
         hint = (

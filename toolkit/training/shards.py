@@ -45,6 +45,14 @@ def read_shards(folder: Path) -> tuple[Shard, ...]:
     return shards
 
 
+def read_tensor(shard: Shard, name: str) -> bytes:
+    """The tensor's data, as it is stored."""
+    entry = shard.tensors[name]
+    with shard.path.open("rb") as source:
+        source.seek(shard.data_start + entry["data_offsets"][0])
+        return source.read(_size(entry))
+
+
 def write_shards(shards: tuple[Shard, ...], folder: Path, names: Mapping[str, str]) -> None:
     """Write the tensors in `names` (old name to new) to `folder`: files of the same names, an index where several."""
     for shard in shards:

@@ -54,7 +54,7 @@ class Account:
 
     def _if_settled(self, name: str) -> dict[str, Any] | None:
         described: dict[str, Any] = self.sagemaker.describe_endpoint(EndpointName=name)
-        return None if described["EndpointStatus"] in ("Creating", "Updating") else described
+        return None if described["EndpointStatus"] in ("Creating", "Updating", "RollingBack") else described
 
     def invoke(self, name: str, **request: Any) -> Any:
         return json.loads(self.runtime.invoke_endpoint(EndpointName=name, Body=json.dumps(request))["Body"].read())

@@ -1,72 +1,289 @@
-"""From a container's log to the cause. The logs in tests/golden/logs are vLLM 0.32.0's own, shortened."""
+"""From a container's log, or AWS's words, to the cause.
+
+The logs in tests/golden/logs are named after their cause. Those of vLLM 0.32.0 were written by it on a CPU and are
+shortened; the others are put together from the words of their sources.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from toolkit.apply.diagnose import Cause, diagnose
+from toolkit.apply.causes import LOG, REASONS
+from toolkit.apply.diagnose import diagnose, last_error
+from toolkit.errors import Cause
 
 LOGS = Path(__file__).parents[2] / "golden" / "logs"
+PING = (
+    "The primary container for production variant AllTraffic did not pass the ping health check. Please check "
+    "CloudWatch logs for this endpoint."
+)
+OURS = "written by vLLM 0.32.0 on a CPU"
+
+
+@dataclass(frozen=True)
+class Log:
+    """What must come of a log: the start of the cause's line, a word of the edit, whether it is certain at once."""
+
+    line: str
+    edit: str
+    source: str = OURS
+    fatal: bool = True
+
+
+OUT_OF_MEMORY = "OutOfMemoryError: CUDA out of memory. Tried to allocate"
+GPU = "vLLM 0.30 gpu_model_runner.py, gpu_worker.py; PyTorch's words as in vllm-project/vllm#15598"
+DEAD = {
+    "architecture": Log("Value error, Model architectures ['Eagle3PEagleDraftModel'] are not supported", "convert"),
+    "broken-json": Log("error: argument --speculative-config/-sc: Value {method:eagle3", "engine.version 0.24.0"),
+    "cuda-driver": Log(
+        "version 550.163.01 was detected", "engine.version", "NVIDIA's entrypoint as in deep-learning-containers#4990"
+    ),
+    "disk-full": Log("OSError: [Errno 28] No space left", "platform.instance_types", "huggingface_hub 2.4, CPython"),
+    "eagle3-target": Log("AttributeError: Target model does not have 'embed_tokens'", "engine.version"),
+    "engine-died": Log("KeyError: 'sinks'", "engine.version", "vLLM 0.30 v1/engine/core.py", fatal=False),
+    "flag-value": Log("error: argument --max-logprobs: invalid int value: 'many'", "engine.args"),
+    "gpu-architecture": Log("AcceleratorError: CUDA error: no kernel image", "engine.version", "PyTorch 2.13"),
+    "gpu-memory": Log(OUT_OF_MEMORY, "engine.max_num_seqs", GPU),
+    "gpu-memory-graphs": Log(OUT_OF_MEMORY, "max-cudagraph-capture-size", GPU),
+    "gpu-memory-step": Log(OUT_OF_MEMORY, "engine.max_num_batched_tokens", GPU),
+    "gpu-memory-taken": Log(
+        "ValueError: Free memory on device cuda:0 (1.21/22.30 GiB)",
+        "gpu-memory-utilization",
+        "vLLM 0.30 v1/worker/utils.py",
+        fatal=False,
+    ),
+    "gpu-memory-weights": Log(OUT_OF_MEMORY, "tensor-parallel-size", GPU),
+    "hidden-size": Log("RuntimeError: The size of tensor a (384) must match", "speculation.model"),
+    "host-memory": Log("ValueError: Available memory on node 0 (6.54/9.21 GiB)", "kv-cache-memory-bytes"),
+    "hub-gated": Log("GatedRepoError: 403 Client Error.", "platform.weights: s3"),
+    "hub-missing": Log("RevisionNotFoundError: 404 Client Error.", "target.model"),
+    "hub-unreachable": Log("LocalEntryNotFoundError: An error happened while", "network.isolation", fatal=False),
+    "killed": Log("Exception: WorkerProc initialization failed", "memory of the machine", fatal=False),
+    "kv-cache-memory": Log("ValueError: No available memory for the cache blocks.", "engine.max_model_len"),
+    "kv-groups": Log("AssertionError: All drafting layers should belong", "speculation.model"),
+    "max-model-len": Log("Value error, User-specified max_model_len (4096) is greater", "engine.max_model_len"),
+    "nccl": Log("DistBackendError: NCCL error in: ", "NCCL_DEBUG", "PyTorch 2.13 ProcessGroupNCCL.cpp", fatal=False),
+    "neuron-compile": Log(
+        "RuntimeError: neuronx-cc compilation failed with 70.", "ahead", "aws-neuron/aws-neuron-sdk#1369", fatal=False
+    ),
+    "neuron-driver": Log("2026-Oct-27 11:03:22.0589", "driver", "aws-neuron/aws-neuron-sdk#655"),
+    "no-engine": Log("ModuleNotFoundError: No module named 'vllm'", "toolkit[local]", "containers/vllm/serve, CPython"),
+    "no-gpu": Log("RuntimeError: Failed to infer device type", "platform.instance_types", "vLLM 0.30 config/device.py"),
+    "no-mask-hidden": Log("ValueError: mask_hidden not found in weights but model is", "method: eagle3"),
+    "no-mask-token": Log("ValueError: For parallel drafting, the draft model config must", "speculation.model"),
+    "no-speculation": Log("Value error, --per-request-spec-decode-metrics requires", "speculative-config"),
+    "port-taken": Log("OSError: [Errno 98] Address already in use", "engine.args", fatal=False),
+    "s3-access": Log(
+        "ClientError: An error occurred (AccessDenied) when", "platform.role", "botocore, vLLM s3_utils.py"
+    ),
+    "supervisor-characters": Log("Error: Format string 'python3 -m vllm", "engine.args", "supervisor 4.3 options.py"),
+    "tensor-parallel": Log("Value error, Total number of attention heads (4) must", "tensor-parallel-size"),
+    "tensors": Log("ValueError: There is no module or parameter named 'model'", "toolkit convert"),
+    "token-budget": Log("Value error, VllmConfig does not have enough slots", "engine.max_num_batched_tokens"),
+    "unknown-flag": Log("error: unrecognized arguments: --not-a-flag", "engine.args"),
+    "v2-runner": Log(
+        "Value error, Model Runner V2 does not yet support: parallel drafting",
+        "VLLM_USE_V2_MODEL_RUNNER",
+        "vLLM 0.24 to 0.33 config/vllm.py",
+    ),
+    "vocabulary": Log("Value error, Target and draft model should have the same vocabulary size", "speculation.model"),
+}
+HEALTHY = ("starts", "noise")
+UNHEALTHY = ("health-check-too-slow", "wrong-port", "ping-unanswered")
+
+REFUSALS = {
+    "capacity": [
+        "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error. Please retry "
+        "using a different ML instance type or after some time.",
+        "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance "
+        "type.",
+    ],
+    "quota": [
+        "The account-level service limit 'ml.g7e.2xlarge for endpoint usage' is 0 Instances, with current utilization "
+        "of 0 Instances and a request delta of 1 Instances. Please contact AWS support to request an increase for "
+        "this limit. (ResourceLimitExceeded)"
+    ],
+    "throttling": ["create Model e: Rate exceeded (ThrottlingException)"],
+    "s3-access": [
+        'Could not access model data at s3://b/w/. Please ensure that the role "arn:aws:iam::123456789012:role/r" '
+        'exists and that its trust relationship policy allows the action "sts:AssumeRole" for the service principal '
+        '"sagemaker.amazonaws.com". Also ensure that the role has "s3:GetObject" permissions and that the object is '
+        "located in eu-west-1. If your Model uses multiple models or uncompressed models, please ensure that the role "
+        'has "s3:ListBucket" permission. (ValidationException)',
+        'Failed to download model data for container "container_1" from URL: "s3://b/model.tar.gz". Please ensure '
+        "that there is an object located at the URL and that the role passed to CreateModel has permissions to "
+        "download the object.",
+        "Could not find model data at s3://jumpstart-cache-prod-eu-central-1/artifacts/. (ValidationException)",
+    ],
+    "role-not-assumable": [
+        "Could not assume role arn:aws:iam::123456789012:role/r. Please ensure that the role exists and allows "
+        "principal 'sagemaker.amazonaws.com' to assume the role. (ValidationException)",
+        "SageMaker is unable to perform: sts:AssumeRole on the role. Check if you have a trust relationship for "
+        "'sagemaker.amazonaws.com' to assume the role.",
+    ],
+    "image-access": [
+        "The role 'arn:aws:iam::123456789012:role/r' does not have BatchGetImage permission for the image: "
+        "'763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker'."
+    ],
+    "image-missing": [
+        "Requested image 123456789012.dkr.ecr.us-west-2.amazonaws.com/vllm:9 not found. (ValidationException)",
+        "manifest for 123456789012.dkr.ecr.us-west-2.amazonaws.com/vllm:9 not found: manifest unknown: Requested "
+        "image not found",
+    ],
+    "kms-access": [
+        "User: arn:aws:sts::123456789012:assumed-role/r/SageMaker is not authorized to perform: kms:CreateGrant on "
+        "resource: arn:aws:kms:us-east-1:123456789012:key/abc because no resource-based policy allows the "
+        "kms:CreateGrant action"
+    ],
+    "subnets": [
+        "InsufficientFreeAddressesInSubnet: The specified subnet does not have enough free addresses to satisfy the "
+        "request.",
+        "The subnet ID 'subnet-0a1b2c3d' does not exist (ValidationException)",
+    ],
+    "download-timeout": ["Model data download for production variant AllTraffic timed out."],
+    "service-failure": ["Request to service failed. If failure persists after retry, contact customer support."],
+    "permissions": [
+        "User: arn:aws:iam::123456789012:user/me is not authorized to perform: sagemaker:CreateModel on resource: "
+        "arn:aws:sagemaker:us-west-2:123456789012:model/m (AccessDeniedException)"
+    ],
+}  # sources: toolkit/apply/causes.py; `subnets` and `download-timeout` are unverified there
+
+
+def read(log: str) -> list[str]:
+    return (LOGS / f"{log}.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize("code", DEAD)
+def test_a_dead_container_tells_why(code: str) -> None:
+    expected, cause = DEAD[code], diagnose(read(code), PING)
+    assert cause
+    assert cause.code == code
+    assert cause.line.startswith(expected.line)
+    assert expected.edit in cause.hint
+    assert cause.fatal is expected.fatal
+
+
+@pytest.mark.parametrize("code", DEAD)
+def test_the_evidence_is_in_the_log(code: str) -> None:
+    log, cause = "\n".join(read(code)), diagnose(read(code))
+    assert cause
+    assert 1 <= len(cause.evidence) <= 5
+    assert all(line.removesuffix(" …") in log for line in cause.evidence)
+    assert any(cause.line[:100] in line for line in cause.evidence)
+
+
+def test_every_known_cause_has_its_log_and_every_log_its_cause() -> None:
+    assert {known.code for known in LOG} == set(DEAD)
+    assert {path.stem for path in LOGS.glob("*.txt")} == {*DEAD, *HEALTHY, *UNHEALTHY}
+
+
+@pytest.mark.parametrize("log", HEALTHY)
+def test_a_healthy_start_has_no_cause(log: str) -> None:
+    """Warnings of a low ulimit that quote an OSError, retries logged as errors, requests that were refused."""
+    assert diagnose(read(log)) is None
+
+
+@pytest.mark.parametrize(("code", "words"), [(code, words) for code, each in REFUSALS.items() for words in each])
+def test_awss_words_tell_why(code: str, words: str) -> None:
+    cause = diagnose((), words)
+    assert cause
+    assert (cause.code, cause.evidence[0][:40]) == (code, words[:40])
+    assert cause.hint
+
+
+def test_every_refusal_is_tried() -> None:
+    assert {known.code for known in REASONS} == set(REFUSALS)
+
+
+def test_what_aws_refused_counts_more_than_what_an_older_container_wrote() -> None:
+    cause = diagnose(read("hidden-size"), REFUSALS["capacity"][0])
+    assert cause
+    assert cause.code == "capacity"
 
 
 @pytest.mark.parametrize(
-    ("log", "line", "hint"),
+    ("log", "line", "edit"),
     [
-        ("no-mask-token", "ValueError: For parallel drafting, the draft model config must have", "no mask token"),
-        ("no-mask-hidden", "ValueError: mask_hidden not found in weights but model is", "or `method: eagle3`"),
-        (
-            "memory",
-            "ValueError: Available memory on node 0 (6.54/9.21 GiB) on startup",
-            "lower `kv-cache-memory-bytes`",
-        ),
-        ("unknown-flag", "error: unrecognized arguments: --not-a-flag", "correct engine.args"),
-        (
-            "max-model-len",
-            "Value error, User-specified max_model_len (4096) is greater than",
-            "Lower engine.max_model_len",
-        ),
-        ("vocab", "Value error, Target and draft model should have the same vocabulary size", ""),
+        ("health-check-too-slow", "it was still loading the target when", "platform.health_check_timeout"),
+        ("wrong-port", "it listens on 0.0.0.0:8000, SageMaker asks port 8080", "engine.args"),
+        ("ping-unanswered", 'it answers with an error: "GET /ping HTTP/1.1" 404', "engine.args"),
     ],
 )
-def test_a_real_log(log: str, line: str, hint: str) -> None:
-    cause = diagnose((LOGS / f"{log}.txt").read_text().splitlines())
+def test_a_failed_health_check_without_an_error_in_the_log(log: str, line: str, edit: str) -> None:
+    cause = diagnose(read(log), PING)
     assert cause
+    assert cause.code == log
     assert cause.line.startswith(line)
-    assert hint in cause.hint
+    assert edit in cause.hint
 
 
-@pytest.mark.parametrize(
-    ("line", "hint"),
-    [
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "Not enough memory"),
-        ("OSError: [Errno 28] No space left on device", "The disk is full"),
-        ("OSError: [Errno 98] Address already in use", "Another process holds the container's port"),
-        ("RuntimeError: The size of tensor a (8) must match the size of tensor b (16)", "drafter's shapes do not fit"),
-        ("ModuleNotFoundError: No module named 'vllm'", "pip install 'toolkit[local]'"),
-    ],
-)
-def test_a_known_message(line: str, hint: str) -> None:
-    cause = diagnose(["before", line, "after"])
+@pytest.mark.parametrize("log", UNHEALTHY)
+def test_as_long_as_the_health_check_has_not_failed_nothing_is_wrong(log: str) -> None:
+    assert diagnose(read(log)) is None
+
+
+def test_a_failed_health_check_without_any_log() -> None:
+    cause = diagnose((), PING)
     assert cause
-    assert hint in cause.hint
+    assert (cause.code, cause.line) == ("no-log", PING)
+    assert "its CUDA is newer than the driver" in cause.hint
 
 
-def test_an_unknown_error_is_named_without_a_guess() -> None:
-    log = ["(Worker pid=1) ERROR 11-21 02:41:41 [a.py:1] KeyError: 'layers.7'", "RuntimeError: See root cause above."]
-    assert diagnose(log) == Cause("KeyError: 'layers.7'", "")
+def test_what_may_go_away_is_certain_when_it_comes_again() -> None:
+    again = diagnose([*read("killed"), *read("killed")])
+    assert again
+    assert again.fatal
 
 
-def test_of_several_unknown_errors_the_last_counts() -> None:
-    assert diagnose(["ValueError: first", "TypeError: second"]) == Cause("TypeError: second", "")
+def test_the_newest_start_counts() -> None:
+    cause = diagnose([*read("killed"), *read("hidden-size")])
+    assert cause
+    assert cause.code == "hidden-size"
 
 
-def test_a_warning_that_quotes_an_error_is_no_cause() -> None:
-    """vLLM warns of a low ulimit at every start, and names an OSError in doing so."""
-    assert diagnose((LOGS / "starts.txt").read_text().splitlines()) is None
+def test_an_error_before_a_start_that_worked_is_no_cause() -> None:
+    assert diagnose(["OSError: [Errno 28] No space left on device", "INFO:     Application startup complete."]) is None
 
 
-@pytest.mark.parametrize("log", [[], [""], ["INFO all is well"], ["no error here"]])
-def test_nothing_to_find(log: list[str]) -> None:
+def test_the_key_that_is_refused_is_shown() -> None:
+    """pydantic writes the key on a line of its own, before what it says of it."""
+    cause = diagnose(["paralel_drafting", "  Unexpected keyword argument [type=unexpected_keyword_argument]"])
+    assert cause
+    assert cause.evidence[0] == "paralel_drafting"
+
+
+def test_the_same_words_of_eight_workers_are_one_line() -> None:
+    said = "ERROR 11-21 02:41:41 [a.py:1] RuntimeError: size mismatch for fc.weight"
+    cause = diagnose([f"(Worker_TP{rank} pid={rank}) {said}" for rank in range(8)])
+    assert cause == Cause(
+        "hidden-size", "RuntimeError: size mismatch for fc.weight", cause.hint if cause else "",
+        ("RuntimeError: size mismatch for fc.weight",), fatal=True,
+    )  # fmt: skip
+
+
+def test_an_endless_line_is_cut() -> None:
+    cause = diagnose([f"ValueError: size mismatch {'x' * 9999}"])
+    assert cause
+    assert len(cause.line) < 400
+
+
+@pytest.mark.parametrize("log", [[], [""], ["INFO all is well"], ["no error here"], ["KeyError: 'layers.7'"]])
+def test_nothing_known(log: list[str]) -> None:
     assert diagnose(log) is None
+
+
+def test_of_an_unknown_death_the_last_error_of_its_own_is_named() -> None:
+    """The last process to die only says that another one knows the cause."""
+    log = [
+        "ValueError: first",
+        "(Worker pid=1) ERROR 11-21 02:41:41 [a.py:1] KeyError: 'layers.7'",
+        "RuntimeError: Frontend process failed. See root cause above.",
+    ]
+    assert last_error(log) == "KeyError: 'layers.7'"
+
+
+def test_no_error_is_no_last_error() -> None:
+    assert last_error(read("starts")) == ""

@@ -105,3 +105,10 @@ def test_a_fault_of_ours_is_not_dressed_up_as_one_of_the_platform(record: Record
     with pytest.raises(ZeroDivisionError):
         make(PLAN, Scripted("c", ZeroDivisionError()), record, Told())
     assert steps(record)[-1] == ("c", "started", "")
+
+
+def test_what_aws_refuses_without_an_advice_of_its_own_gets_ours(record: Record) -> None:
+    refused = PlatformError("create Model a: Requested image r.amazonaws.com/vllm:9 not found. (ValidationException)")
+    with pytest.raises(ApplyError) as caught:
+        make(PLAN, Scripted("a", refused), record, Told())
+    assert "engine.version" in caught.value.hint

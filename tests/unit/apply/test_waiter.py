@@ -1,64 +1,97 @@
-"""Waiting: in service, failed, rolled back, too long, gone."""
+"""Waiting: in service, failed, certain to fail, rolled back, too long, gone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 import pytest
 from fakes import FakeClock, Told
 
 from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_in_service, wait_settled
-from toolkit.errors import EndpointFailed, EndpointNotFound, WaitTimeout
+from toolkit.errors import EndpointFailed, EndpointNotFound, PlatformError, WaitTimeout
 
 LOGS = Path(__file__).parents[2] / "golden" / "logs"
 NEW, OLD = "e-new", "e-old"
+CREATING, UPDATING, IN_SERVICE = ("Creating", NEW), ("Updating", OLD), ("InService", NEW)
+PING = "did not pass the ping health check"
 
 
 class Scripted:
-    """Endpoints that go through statuses, one a look, and stay in the last; None is "no such endpoint"."""
+    """Endpoints that go through statuses, one a look, and stay in the last; None is "no such endpoint".
+
+    `logs` are written one list a look.
+    """
 
     poll_seconds = 2.0
 
-    def __init__(self, statuses: Mapping[str, Sequence[tuple[str, str] | None]], log: Sequence[LogLine] = ()) -> None:
+    def __init__(
+        self,
+        statuses: Mapping[str, Sequence[tuple[str, str] | None]],
+        *logs: Sequence[LogLine],
+        began: float = 0.0,
+        reason: str = PING,
+    ) -> None:
         self._left = {name: list(each) for name, each in statuses.items()}
-        self._log = log
+        self._logs = list(logs)
+        self._written: list[LogLine] = []
+        self._began = began
+        self._reason = reason
+        self.read: list[LogLine] = []
 
     def status(self, endpoint: str) -> EndpointStatus:
         left = self._left[endpoint]
         now = left.pop(0) if len(left) > 1 else left[0]
         if now is None:
             raise EndpointNotFound(f"there is no endpoint {endpoint}")
-        return EndpointStatus(endpoint, *now, failure_reason="did not pass the ping health check")
+        if self._logs:
+            self._written += self._logs.pop(0)
+        return EndpointStatus(endpoint, *now, failure_reason=self._reason, began=self._began)
 
-    def logs(self, endpoint: str) -> Iterator[LogLine]:
-        return iter(self._log)
+    def logs(
+        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+    ) -> Iterator[LogLine]:
+        marks = {} if bookmarks is None else bookmarks
+        for stream in dict.fromkeys(line.stream for line in self._written):
+            lines = [line for line in self._written if line.stream == stream]
+            if lines[0].time >= since:
+                new = lines[int(marks.get(stream, "0")) :]
+                marks[stream] = str(len(lines))
+                self.read += new
+                yield from new
 
 
-def lines(stream: str, texts: Sequence[str]) -> list[LogLine]:
-    return [LogLine(stream, float(second), text) for second, text in enumerate(texts)]
+def lines(stream: str, texts: Sequence[str], start: float = 0.0) -> list[LogLine]:
+    return [LogLine(stream, start + second, text) for second, text in enumerate(texts)]
 
 
-def wait(platform: Scripted, *endpoints: str, timeout: float = 60) -> tuple[FakeClock, Told]:
+def golden(name: str) -> list[str]:
+    return (LOGS / f"{name}.txt").read_text().splitlines()
+
+
+def wait(
+    platform: Scripted, *endpoints: str, timeout: float = 60, expected: Mapping[str, float] | None = None
+) -> tuple[FakeClock, Told]:
     clock, told = FakeClock(), Told()
-    wait_in_service(platform, dict.fromkeys(endpoints or ("e",), NEW), told, timeout, clock, clock.sleep)
+    configs = dict.fromkeys(endpoints or ("e",), NEW)
+    wait_in_service(platform, configs, told, timeout, clock, clock.sleep, expected=expected or {})
     return clock, told
 
 
 def test_an_endpoint_comes_up() -> None:
-    clock, told = wait(Scripted({"e": [("Creating", NEW), ("Creating", NEW), ("InService", NEW)]}))
+    clock, told = wait(Scripted({"e": [CREATING, CREATING, IN_SERVICE]}))
     assert clock.seconds == 4.0
     assert told.said == ["e is in service"]
 
 
 def test_an_update_counts_only_when_the_new_configuration_runs() -> None:
-    clock, _ = wait(Scripted({"e": [("Updating", OLD), ("Updating", OLD), ("InService", NEW)]}))
+    clock, _ = wait(Scripted({"e": [UPDATING, UPDATING, IN_SERVICE]}))
     assert clock.seconds == 4.0
 
 
 def test_two_endpoints_are_waited_for_together() -> None:
-    creating, ready = ("Creating", NEW), ("InService", NEW)
-    clock, told = wait(Scripted({"a": [creating, ready], "b": [creating, creating, ready]}), "a", "b")
+    clock, told = wait(Scripted({"a": [CREATING, IN_SERVICE], "b": [CREATING, CREATING, IN_SERVICE]}), "a", "b")
     assert clock.seconds == 4.0
     assert told.said == ["a is in service", "b is in service"]
 
@@ -69,16 +102,16 @@ def test_nothing_to_wait_for_takes_no_time() -> None:
     assert clock.seconds == 0
 
 
-def test_a_failure_tells_the_cause_and_the_newest_containers_last_lines() -> None:
-    log = (LOGS / "no-mask-token.txt").read_text().splitlines()
-    platform = Scripted({"e": [("Creating", NEW), ("Failed", NEW)]}, [*lines("v/1", ["older"] * 3), *lines("v/2", log)])
+def test_a_failure_tells_the_cause_the_edit_and_the_newest_containers_last_lines() -> None:
+    log = golden("no-mask-token")
+    platform = Scripted({"e": [("Failed", NEW)]}, [*lines("v/1", ["older"] * 3), *lines("v/2", log)])
     with pytest.raises(EndpointFailed) as caught:
         wait(platform)
-    assert caught.value.message.startswith(
-        "e failed: ValueError: For parallel drafting, the draft model config must have"
-    )
-    assert caught.value.hint == "The drafter has no mask token: use a P-EAGLE or PARD drafter."
-    assert caught.value.logs == tuple(log[-15:])
+    error = caught.value
+    assert error.message.startswith("e failed: ValueError: For parallel drafting, the draft model config must have")
+    assert error.cause
+    assert (error.cause.code, error.hint) == ("no-mask-token", error.cause.hint)
+    assert error.logs == tuple(log[-15:])
 
 
 def test_what_an_older_container_died_of_is_not_the_cause() -> None:
@@ -87,25 +120,184 @@ def test_what_an_older_container_died_of_is_not_the_cause() -> None:
         wait(Scripted({"e": [("Failed", NEW)]}, log))
 
 
-def test_a_failure_without_a_word_from_the_container_gives_sagemakers_reason() -> None:
+def test_an_unknown_cause_is_called_unknown() -> None:
     with pytest.raises(EndpointFailed) as caught:
-        wait(Scripted({"e": [("Failed", NEW)]}))
-    assert str(caught.value) == "e failed: did not pass the ping health check\n  The container's log: toolkit logs e"
+        wait(Scripted({"e": [("Failed", NEW)]}, lines("v/1", ["so far so good", "KeyError: 'layers.7'"])))
+    assert caught.value.cause is None
+    assert caught.value.logs == ("so far so good", "KeyError: 'layers.7'")
+    assert caught.value.hint == ("The toolkit does not know this cause. The container's whole log: toolkit logs e")
+
+
+def test_a_failure_of_aws_itself_gives_its_reason_and_the_edit() -> None:
+    reason = "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error."
+    with pytest.raises(EndpointFailed, match=f"e failed: {reason}") as caught:
+        wait(Scripted({"e": [CREATING, ("Failed", NEW)]}, reason=reason))
+    assert "platform.instance_types" in caught.value.hint
+
+
+def test_a_health_check_that_was_too_short_tells_how_far_it_came() -> None:
+    log = lines("v/1", golden("health-check-too-slow"))
+    with pytest.raises(EndpointFailed, match="e failed: it was still loading the target when"):
+        wait(Scripted({"e": [("Failed", NEW)]}, log))
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        ("OutOfService", "e is out of service: ValueError: x"),
+        ("UpdateRollbackFailed", "e could not be rolled back: it serves with the old and the new configuration: Val"),
+    ],
+)
+def test_other_statuses_that_nothing_leads_out_of(status: str, says: str) -> None:
+    with pytest.raises(EndpointFailed, match=says):
+        wait(Scripted({"e": [UPDATING, (status, OLD)]}, lines("v/1", ["ValueError: x"])))
 
 
 def test_an_update_that_was_rolled_back_is_a_failure() -> None:
-    platform = Scripted(
-        {"e": [("Updating", OLD), ("RollingBack", OLD), ("InService", OLD)]}, lines("v/1", ["ValueError: x"])
-    )
+    platform = Scripted({"e": [UPDATING, ("RollingBack", OLD), ("InService", OLD)]}, lines("v/1", ["ValueError: x"]))
+    clock, told = FakeClock(), Told()
     with pytest.raises(EndpointFailed, match="e was rolled back and still runs e-old: ValueError: x"):
+        wait_in_service(platform, {"e": NEW}, told, 60, clock, clock.sleep)
+    assert told.updates[-1] == "e: rolling back"
+
+
+class TestCertainToFail:
+    """SageMaker starts a dead container again until the time for its health check is up: nobody need wait for that."""
+
+    def test_the_wait_ends_soon_after_the_container_said_why(self) -> None:
+        platform = Scripted({"e": [CREATING]}, [], lines("v/1", golden("hidden-size")))
+        clock, told = FakeClock(), Told()
+        with pytest.raises(EndpointFailed) as caught:
+            wait_in_service(platform, {"e": NEW}, told, 3600, clock, clock.sleep)
+        assert clock.seconds == 12.0  # read after two seconds, and ten for an endpoint that fails by itself
+        assert caught.value.message.startswith("e cannot come up: RuntimeError: The size of tensor a (384) must match")
+        assert "It is still Creating, and bills" in caught.value.hint
+        assert "toolkit destroy e" in caught.value.hint
+        assert caught.value.cause
+        assert caught.value.cause.code == "hidden-size"
+
+    def test_an_endpoint_that_fails_by_itself_is_called_failed(self) -> None:
+        platform = Scripted({"e": [CREATING, CREATING, ("Failed", NEW)]}, lines("v/1", golden("hidden-size")))
+        with pytest.raises(EndpointFailed, match="e failed: RuntimeError: The size of tensor a"):
+            wait(platform)
+
+    def test_an_update_leaves_the_old_configuration_in_service(self) -> None:
+        with pytest.raises(EndpointFailed) as caught:
+            wait(Scripted({"e": [UPDATING]}, lines("v/1", golden("hidden-size"))))
+        assert "It is still Updating; the old configuration goes on serving" in caught.value.hint
+
+    def test_what_may_go_away_is_waited_for(self) -> None:
+        looks = [CREATING] * 20
+        clock, _ = wait(Scripted({"e": [*looks, IN_SERVICE]}, lines("v/1", golden("killed"))))
+        assert clock.seconds == 40.0
+
+    def test_until_it_comes_again(self) -> None:
+        twice = [lines("v/1", golden("killed")), lines("v/1", golden("killed"), 100)]
+        with pytest.raises(EndpointFailed, match="e cannot come up: Exception: WorkerProc initialization failed"):
+            wait(Scripted({"e": [CREATING]}, *twice))
+
+    def test_one_dead_container_of_two_is_enough(self) -> None:
+        healthy = golden("starts")[:20]
+        log = [*lines("v/1", golden("hidden-size")), *lines("v/2", healthy)]
+        with pytest.raises(EndpointFailed, match="e cannot come up: RuntimeError: The size of tensor a"):
+            wait(Scripted({"e": [CREATING]}, log))
+
+    def test_containers_of_the_deployment_before_do_not_count(self) -> None:
+        """They died of what the recipe that is deployed now has mended."""
+        before = lines("v/1", golden("hidden-size"), start=100)
+        clock, _ = wait(Scripted({"e": [*[UPDATING] * 20, IN_SERVICE]}, before, began=1000.0))
+        assert clock.seconds == 40.0
+
+
+class TestProgress:
+    """The moving line and the lines that stay."""
+
+    def test_it_tells_what_vllm_is_doing(self) -> None:
+        """A real log of vLLM 0.32.0 with a P-EAGLE head, seen line by line."""
+        log = [[line] for line in lines("v/1", golden("starts"))]
+        _, told = wait(Scripted({"e": [*[CREATING] * (len(log) + 1), IN_SERVICE]}, [], *log), timeout=9999)
+        assert list(dict.fromkeys(re.sub(r" \d+:\d\d.*", "", update) for update in told.updates)) == [
+            "e: waiting for an instance, weights and image",
+            "e: starting",
+            "e: loading the target",
+            "e: loading the drafter",
+            "e: warming up",
+            "e: answering",
+        ]
+
+    def test_elapsed_and_expected_time_and_shards(self) -> None:
+        log = lines("v/1", golden("health-check-too-slow"))
+        platform = Scripted({"e": [CREATING, CREATING, CREATING, IN_SERVICE]}, log)
+        _, told = wait(platform, expected={"loading the target": 240})
+        assert told.updates[-1] == "e: loading the target 0:07 of about 4 min (2/3 shards)"
+
+    def test_a_stage_that_is_over_leaves_its_time(self) -> None:
+        log = lines("v/1", ["non-default args: {}"]), [LogLine("v/1", 30.0, "Starting to load model /opt/ml/model...")]
+        _, told = wait(Scripted({"e": [*[CREATING] * 10, IN_SERVICE]}, [], [], *log))
+        assert told.said == [
+            "e: waiting for an instance, weights and image took 0:04",
+            "e: starting took 0:02",
+            "e is in service",
+        ]
+
+    def test_graphs_are_counted(self) -> None:
+        log = [line for line in golden("gpu-memory-graphs") if " ERROR " not in line][:-1]
+        _, told = wait(Scripted({"e": [CREATING, IN_SERVICE]}, lines("v/1", log)))
+        assert told.updates == ["e: compiling and capturing graphs 0:05 (33/67 graphs)"]
+
+    def test_a_second_start_is_told(self) -> None:
+        args, load = "non-default args: {}", "Starting to load model /opt/ml/model..."
+        _, told = wait(Scripted({"e": [CREATING, IN_SERVICE]}, lines("v/1", [args, load, args])))
+        assert "e: it starts again, after loading the target" in told.said
+
+    def test_only_new_lines_are_read(self) -> None:
+        log = lines("v/1", golden("starts")[:9])
+        platform = Scripted({"e": [*[CREATING] * 9, IN_SERVICE]}, *[[line] for line in log])
         wait(platform)
+        assert platform.read == log
+
+    def test_what_came_before_a_failed_read_is_kept(self) -> None:
+        class Throttled(Scripted):
+            def logs(
+                self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+            ) -> Iterator[LogLine]:
+                yield from super().logs(endpoint, since, bookmarks)
+                raise PlatformError("reading the log of e: Rate exceeded (ThrottlingException)")
+
+        platform = Throttled({"e": [CREATING, ("Failed", NEW)]}, lines("v/1", golden("hidden-size")))
+        with pytest.raises(EndpointFailed, match="e failed: RuntimeError: The size of tensor a"):
+            wait(platform)
+
+    def test_a_long_silence_is_explained_once(self) -> None:
+        _, told = wait(Scripted({"e": [*[CREATING] * 600, IN_SERVICE]}), timeout=3600)
+        assert [said.partition(":")[2][:60] for said in told.said[:-1]] == [
+            " no container has written a line for 15 minutes: SageMaker l"
+        ]
+
+    def test_whoever_may_not_read_logs_may_still_wait(self) -> None:
+        class Closed(Scripted):
+            def logs(
+                self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+            ) -> Iterator[LogLine]:
+                raise PlatformError("reading the log of e: not authorized (AccessDeniedException)")
+
+        with pytest.raises(EndpointFailed) as caught:
+            wait(Closed({"e": [CREATING, ("Failed", NEW)]}))
+        assert caught.value.cause is None, "that nothing was read does not mean that nothing was written"
+
+        _, told = wait(Closed({"e": [CREATING, CREATING, IN_SERVICE]}))
+        assert told.said == [
+            "e: its log cannot be read, so its stages are not shown: "
+            "reading the log of e: not authorized (AccessDeniedException)",
+            "e is in service",
+        ]
 
 
 def test_it_does_not_wait_for_ever() -> None:
     with pytest.raises(WaitTimeout) as caught:
-        wait(Scripted({"a": [("InService", NEW)], "b": [("Creating", NEW)]}), "a", "b", timeout=30)
+        wait(Scripted({"a": [IN_SERVICE], "b": [CREATING]}), "a", "b", timeout=90)
     assert str(caught.value) == (
-        "b not in service after 30 s\n"
+        "not in service after 1:30 minutes: b (still waiting for an instance, weights and image)\n"
         "  See: toolkit logs b. The same command goes on waiting; toolkit destroy b gives up."
     )
     assert isinstance(caught.value, TimeoutError)
@@ -113,31 +305,7 @@ def test_it_does_not_wait_for_ever() -> None:
 
 def test_an_endpoint_that_vanishes_ends_the_waiting() -> None:
     with pytest.raises(EndpointNotFound, match="there is no endpoint e"):
-        wait(Scripted({"e": [("Creating", NEW), None]}))
-
-
-def test_progress_tells_what_vllm_is_doing() -> None:
-    """A real log of vLLM 0.32.0 with a P-EAGLE head, seen line by line."""
-
-    class Growing(Scripted):
-        seen = 0
-
-        def logs(self, endpoint: str) -> Iterator[LogLine]:
-            self.seen += 1
-            return iter(lines("v/1", log[: self.seen]))
-
-    log = (LOGS / "starts.txt").read_text().splitlines()
-    _, told = wait(Growing({"e": [*[("Creating", NEW)] * (len(log) + 1), ("InService", NEW)]}), timeout=9999)
-    assert list(dict.fromkeys(told.updates)) == [
-        "e: provisioning",
-        "e: starting the engine",
-        "e: loading the target",
-        "e: making the KV cache",
-        "e: loading the drafter",
-        "e: warming up",
-        "e: starting the server",
-        "e: answering",
-    ]
+        wait(Scripted({"e": [CREATING, None]}))
 
 
 @pytest.mark.parametrize("status", ["Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"])
@@ -159,7 +327,7 @@ def test_a_settled_endpoint_is_not_waited_for(settled: tuple[str, str] | None) -
 def test_settling_does_not_take_for_ever_either() -> None:
     clock = FakeClock()
     with pytest.raises(WaitTimeout, match="e is still Creating after 30 s"):
-        wait_settled(Scripted({"e": [("Creating", NEW)]}), "e", 30, Told(), clock, clock.sleep)
+        wait_settled(Scripted({"e": [CREATING]}), "e", 30, Told(), clock, clock.sleep)
 
 
 def test_a_deletion_is_waited_for() -> None:

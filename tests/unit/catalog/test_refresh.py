@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from toolkit.catalog.lookup import FOLDER
-from toolkit.catalog.refresh import refresh
+from toolkit.catalog.refresh import refresh, refresh_prices
 
 REPO = "amazon/GPT-OSS-20B-P-EAGLE"
 PRICES = "/offers/v1.0/aws/AmazonSageMaker/current/us-east-1/index.json"
@@ -22,23 +22,53 @@ HUB_ANSWER = {"id": REPO, "sha": "abc123", "lastModified": "2026-05-01T10:00:00.
 
 
 def price_list(**usd_per_hour: str) -> dict[str, Any]:
-    """A regional price list with one training product and a hosting product for each usage type."""
-    usage = {"USE1-Train:ml.g7e.2xlarge": "9.99", **{f"USE1-Host:ml.g7e.{size}": p for size, p in usd_per_hour.items()}}
-    skus = {f"SKU{number}": item for number, item in enumerate(usage.items())}
+    """A cut-out of a regional price list: a hosting product for each size of g7e, and what else is priced there."""
+    hosting = {f"USE1-Host:ml.g7e.{size}": price for size, price in usd_per_hour.items()}
+    others = {
+        "USE1-Train:ml.g7e.2xlarge": "9.99",
+        "USE1-AsyncInf:ml.g7e.2xlarge": "9.98",
+        "USE1-Studio:JupyterLab:ml.g7e.2xlarge": "9.97",
+        "USE1-Host:VolumeUsage.gp3": "0.11",
+    }
+    skus = {f"SKU{number}": item for number, item in enumerate({**others, **hosting}.items())}
     return {
+        "formatVersion": "v1.0",
         "offerCode": "AmazonSageMaker",
+        "version": "20261119000000",
         "publicationDate": "2026-11-19T00:00:00Z",
-        "products": {
-            sku: {"sku": sku, "attributes": {"usagetype": usagetype, "regionCode": "us-east-1"}}
-            for sku, (usagetype, _) in skus.items()
-        },
+        "products": {sku: product(sku, usagetype) for sku, (usagetype, _) in skus.items()},
         "terms": {
-            "OnDemand": {
-                sku: {f"{sku}.T": {"priceDimensions": {"R": {"unit": "Hrs", "pricePerUnit": {"USD": price}}}}}
-                for sku, (_, price) in skus.items()
-            }
+            "OnDemand": {sku: {f"{sku}.JRTCKXETXF": term(sku, price)} for sku, (_, price) in skus.items()},
+            "Reserved": {},
         },
     }
+
+
+def product(sku: str, usagetype: str) -> dict[str, Any]:
+    name = usagetype.rpartition(":")[2]
+    attributes = {
+        "servicecode": "AmazonSageMaker",
+        "locationType": "AWS Region",
+        "regionCode": "us-east-1",
+        "component": "Hosting" if "-Host:" in usagetype else "other",
+        "instanceName": name,
+        "usagetype": usagetype,
+        "operation": "RunInstance",
+    }
+    return {"sku": sku, "productFamily": "ML Instance", "attributes": attributes}
+
+
+def term(sku: str, price: str) -> dict[str, Any]:
+    dimension = {"unit": "Hrs", "beginRange": "0", "endRange": "Inf", "pricePerUnit": {"USD": price}}
+    return {
+        "offerTermCode": "JRTCKXETXF",
+        "sku": sku,
+        "effectiveDate": "2026-11-01T00:00:00Z",
+        "priceDimensions": {f"{sku}.JRTCKXETXF.6YS6EN2CT7": dimension},
+    }
+
+
+IN_YUAN = json.loads(json.dumps(price_list(**{"2xlarge": "30.0"})).replace('"USD"', '"CNY"'))
 
 
 class Answers(ThreadingHTTPServer):
@@ -150,10 +180,43 @@ def test_what_cannot_be_read_stays_and_is_named(
         assert path.read_bytes() == (before / path.name).read_bytes()
 
 
-@pytest.mark.parametrize("answer", [{}, [], price_list()], ids=["empty", "no object", "no hosting"])
+@pytest.mark.parametrize(
+    "answer",
+    [{}, [], {"products": []}, price_list(), price_list(**{"2xlarge": "four"}), IN_YUAN],
+    ids=["empty", "no object", "no products", "no hosting", "no number", "not in dollars"],
+)
 def test_a_price_list_of_another_shape_is_not_taken_for_no_prices(site: Answers, folder: Path, answer: Any) -> None:
     site.answers[PRICES] = answer
     assert run(site, folder)[-1].startswith("instances.json: prices not read")
+
+
+def test_prices_alone_leave_the_heads_as_they_are(site: Answers, folder: Path) -> None:
+    heads = (folder / "heads.json").read_bytes()
+    site.answers[PRICES] = price_list(**{"2xlarge": "4.2", "4xlarge": "5.0"})
+    with httpx.Client(timeout=5) as client:
+        lines = refresh_prices(client, folder, price_list=site.url)
+    assert [line.rpartition(" -> ")[2] for line in lines] == [
+        "4.2 USD (us-east-1, 2026-11-19)",
+        "5.0 USD (us-east-1, 2026-11-19)",
+    ]
+    assert (folder / "heads.json").read_bytes() == heads
+
+
+def test_prices_of_another_region_name_it(site: Answers, folder: Path) -> None:
+    path = PRICES.replace("us-east-1", "eu-central-1")
+    site.answers[path] = json.loads(json.dumps(price_list(**{"2xlarge": "5.2549"})).replace("USE1-", "EUC1-"))
+    with httpx.Client(timeout=5) as client:
+        refresh_prices(client, folder, price_list=site.url, region="eu-central-1")
+    price = entry(folder, "instances")["price"]
+    assert (price["usd_per_hour"], price["region"]) == (5.2549, "eu-central-1")
+    assert price["source"].endswith(path)
+
+
+def test_a_type_that_costs_nothing_in_the_list_keeps_the_price_it_has(site: Answers, folder: Path) -> None:
+    site.answers[PRICES] = price_list(**{"2xlarge": "0.0000000000", "4xlarge": "5.0"})
+    before = entry(folder, "instances")["price"]
+    assert "instances.json: ml.g7e.2xlarge: no hosting price in us-east-1" in run(site, folder)
+    assert entry(folder, "instances")["price"] == before
 
 
 def test_a_network_that_is_down_is_said_once_for_each_source(folder: Path) -> None:

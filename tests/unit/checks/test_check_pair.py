@@ -120,6 +120,18 @@ def test_a_smaller_draft_vocabulary_needs_a_map(tmp_path: Path) -> None:
     assert "drafts from 16 of 32 tokens but has no `d2t`" in finding.message
 
 
+def test_a_map_of_the_whole_vocabulary_is_too_much_from_vllm_0_30_on(tmp_path: Path) -> None:
+    recipe = write_pair(tmp_path)
+    edit_tensors(tmp_path / "drafter", {"d2t": (VOCABULARY,), "t2d": (VOCABULARY,)})
+    (finding,) = check(recipe).findings
+    assert (finding.code, finding.severity, finding.line) == ("pair.d2t", "error", 6)
+    assert "drafts from all 32 tokens, and vllm 0.32.0 takes no `d2t` then" in finding.message
+    assert "`version` before 0.30.0" in finding.hint
+    assert "toolkit convert drafter" in finding.hint
+    recipe.write_text(recipe.read_text().replace("0.32.0", "0.29.0"))
+    assert not [finding for finding in check(recipe).findings if finding.code == "pair.d2t"]
+
+
 def test_vllm_does_not_count_layer_ids_at_the_top_of_the_config(tmp_path: Path) -> None:
     """It takes three layers then (llama_eagle3.py), and a head of two does not load."""
     recipe = write_pair(tmp_path, "eagle3")

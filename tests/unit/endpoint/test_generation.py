@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from fakes import FakeClock, answer_events, event_stream
 
-from toolkit.endpoint.generation import Acceptance, Generation, Stream, chat_body
+from toolkit.endpoint.generation import Acceptance, AsyncStream, Generation, Stream, chat_body
 from toolkit.errors import InvocationError
 
 EVENTS = answer_events([7, 8, 9], histogram=[1, 0, 2], prompt_token_ids=[1, 2])
@@ -148,3 +149,38 @@ def test_a_chat_is_greedy_and_short_unless_asked_otherwise() -> None:
 def test_a_conversation_is_sent_as_it_is() -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
     assert chat_body(messages, {})["messages"] == messages
+
+
+async def coming(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+def test_in_an_event_loop_the_answer_is_the_same() -> None:
+    async def ask() -> tuple[list[str], Generation]:
+        stream = AsyncStream(coming(BYTES[:70], BYTES[70:]), FakeClock())
+        return [piece async for piece in stream], await stream.result()
+
+    assert asyncio.run(ask()) == (["<7>", "<8>", "<9>"], GENERATION)
+
+
+def test_in_an_event_loop_the_result_reads_what_has_not_been_read_yet() -> None:
+    async def ask() -> Generation:
+        return await AsyncStream(coming(BYTES), FakeClock()).result()
+
+    assert asyncio.run(ask()) == GENERATION
+
+
+def test_in_an_event_loop_a_stream_that_breaks_off_is_an_error_too() -> None:
+    async def ask() -> Generation:
+        return await AsyncStream(coming(BYTES[:-100])).result()
+
+    with pytest.raises(InvocationError, match="broke off"):
+        asyncio.run(ask())
+
+
+def test_what_is_no_event_of_a_chat_is_told() -> None:
+    with pytest.raises(InvocationError, match="which is not an event of a chat"):
+        result(b"data: 5\n\n")
+    with pytest.raises(InvocationError, match="which is not JSON"):
+        result(b"data: five\n\n")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from fakes import ACCOUNT, FakeClock, MemoryPlatform, Told, by_kind
@@ -16,9 +18,10 @@ from pairs import edit_config, write_pair
 
 from toolkit.apply.executor import make, remove
 from toolkit.apply.waiter import wait_in_service
+from toolkit.errors import EndpointNotFound, UsageError
 from toolkit.planning.desired import desired
 from toolkit.planning.plan import Action, Plan
-from toolkit.planning.planner import make_plan
+from toolkit.planning.planner import make_plan, rollback_plan
 from toolkit.planning.record import Record, Step
 from toolkit.planning.resources import Resource
 from toolkit.recipe.resolve import Recipe, load
@@ -54,13 +57,26 @@ class Deployer:
         return make_plan("tiny", "local", endpoints, resources, self.platform.observe(resources, endpoints))
 
     def deploy(self, resources: Sequence[Resource], endpoints: Sequence[str] = ENDPOINTS) -> None:
+        for endpoint in endpoints:
+            self._settle(endpoint)
         clock, plan = FakeClock(), self.plan(resources, endpoints)
         make(plan, self.platform, self.record, Told())
         wait_in_service(self.platform, plan.configs, Told(), 100, clock, clock.sleep)
         remove(plan, self.platform, self.record, Told())
 
+    def rollback(self, endpoint: str = "tiny") -> None:
+        observed = self.platform.observe((), [endpoint])
+        plan = rollback_plan("tiny", "local", endpoint, observed)
+        make(plan, self.platform, self.record, Told())
+        self._settle(endpoint)
+
     def destroy(self, endpoints: Sequence[str] = ENDPOINTS) -> None:
         remove(self.plan((), endpoints), self.platform, self.record, Told())
+
+    def _settle(self, endpoint: str) -> None:
+        """Let what is under way come to its end, which asking does."""
+        with suppress(EndpointNotFound):
+            self.platform.status(endpoint)
 
     def killed(self, moment: int, command: Callable[[], None]) -> bool:
         """Whether Ctrl-C at that moment came before the command was done."""
@@ -90,6 +106,40 @@ def variants() -> Iterator[list[Arms]]:
 
 def arms(recipe: Recipe) -> Arms:
     return Arms(desired([recipe, recipe.baseline()], ACCOUNT))
+
+
+def content(resource: Mapping[str, Any]) -> dict[str, Any]:
+    """What it is, without the story of how it came about."""
+    return {key: value for key, value in resource.items() if key not in ("Previous", "Tags")}
+
+
+def config_of(name: str) -> str:
+    """The endpoint of an EndpointConfig, by its name."""
+    return name.rpartition("-")[0]
+
+
+def test_after_an_update_what_ran_before_stays_and_what_ran_before_that_goes(variants: list[Arms]) -> None:
+    deployer = Deployer()
+    for resources in variants[:3]:
+        deployer.deploy(resources)
+    there = {(kind, name) for kind, name in deployer.platform.resources}
+    kept = {(item.kind, item.name) for resources in variants[1:3] for item in resources}
+    assert there == kept
+    assert deployer.plan(variants[2]).changes == []
+
+
+def test_a_rollback_brings_back_what_ran_before_and_cannot_be_done_twice(variants: list[Arms]) -> None:
+    deployer = Deployer()
+    deployer.deploy(variants[0])
+    with pytest.raises(UsageError, match="never updated"):
+        deployer.rollback()
+    before = deployer.platform.status("tiny").config
+    deployer.deploy(variants[1])
+    now = deployer.platform.status("tiny").config
+    deployer.rollback()
+    assert deployer.platform.status("tiny").config == before
+    deployer.rollback()  # of the rollback
+    assert deployer.platform.status("tiny").config == now
 
 
 def at_once(resources: Arms) -> MemoryPlatform:
@@ -173,7 +223,11 @@ def test_whatever_was_done_and_killed_before_the_last_deployment_wins(
         command = deployer.destroy if destroys else partial(deployer.deploy, variants[variant])
         deployer.killed(moment, command)
     deployer.deploy(variants[last])
-    assert deployer.platform.resources == at_once(variants[last]).resources
+    there = deployer.platform.resources
+    for (kind, name), wanted in at_once(variants[last]).resources.items():
+        assert content(there[kind, name]) == content(wanted)
+    for endpoint in ENDPOINTS:  # besides what runs there is at most what ran before
+        assert sum(kind == "EndpointConfig" and config_of(name) == endpoint for kind, name in there) <= 2
     assert deployer.plan(variants[last]).changes == []
     deployer.destroy()
     assert deployer.platform.resources == {}

@@ -14,12 +14,16 @@ from head_exports import (
     EXPORTS,
     HIDDEN,
     MASK_TOKEN,
+    SIZES,
     VOCAB,
     WIDTH,
+    export,
+    maps,
     nemo,
     specforge_eagle3,
     specforge_peagle,
     speculators,
+    weights,
 )
 from pairs import write_model, write_tokenizer
 from safetensors.numpy import load_file, save_file
@@ -130,6 +134,41 @@ def test_speculators_config_is_flat_afterwards(tmp_path: Path) -> None:
     assert not {"speculators_model_type", "speculators_config", "transformer_layer_config"} & config.keys()
 
 
+def test_norms_in_front_of_fc_stay(tmp_path: Path) -> None:
+    head = speculators(tmp_path / "head", fc_norm=True, norm_output=True)
+    edit_tensors(head, {f"fc_norm.{number}.weight": np.ones(HIDDEN, np.float32) for number in range(3)})
+    made = convert(head, tmp_path / "out")
+    assert (config_of(made)["fc_norm"], config_of(made)["norm_output"]) == (True, True)
+    assert "fc_norm.2.weight" in load_file(made.out / "model.safetensors")
+
+
+def test_norms_that_were_never_trained_are_switched_off(tmp_path: Path) -> None:
+    """SpecForge's P-EAGLE heads have none, whatever their config says; vLLM would make some up."""
+    made = convert(specforge_peagle(tmp_path / "head", fc_norm=True), tmp_path / "out")
+    assert config_of(made)["fc_norm"] is False
+    assert "Set `fc_norm` to false: norms in front of `fc` are not stored." in made.changes
+
+
+def test_a_head_like_that_of_aws_only_loses_its_map(tmp_path: Path) -> None:
+    """vLLM's format with `midlayer`, `t2d` and a `d2t` of zeros, as amazon/GPT-OSS-20B-P-EAGLE has them."""
+    config = {**SIZES, "architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": VOCAB}
+    changes = {"target_hidden_size": HIDDEN, "num_aux_hidden_states": 3, "ptd_token_id": 3, "pard_token": 3}
+    tensors = weights(first="midlayer", parallel=True) | maps(VOCAB)
+    made = convert(export(tmp_path / "head", {**config, **changes}, tensors), tmp_path / "out")
+    assert (made.format, made.method) == ("vllm", "p-eagle")
+    assert len(made.changes) == 1
+    assert "Left out tensor `d2t`: the head drafts from the whole vocabulary" in made.changes[0]
+    assert load_file(made.out / "model.safetensors").keys() == tensors.keys() - {"d2t"}
+
+
+def test_a_map_from_the_whole_vocabulary_to_other_tokens_is_not_dropped(tmp_path: Path) -> None:
+    head = specforge_peagle(tmp_path / "head")
+    edit_tensors(head, {"d2t": np.ones(VOCAB, np.int64)})
+    with pytest.raises(UnreadableModel, match="`d2t` maps tokens to others") as error:
+        convert(head, tmp_path / "out")
+    assert "export the head in the target's order" in error.value.hint
+
+
 def test_what_the_target_keeps_for_itself_is_left_out(tmp_path: Path) -> None:
     head = speculators(tmp_path / "head", "eagle3")
     edit_tensors(head, {"verifier_lm_head.weight": np.zeros((DRAFTED, HIDDEN), np.float32)})
@@ -203,8 +242,6 @@ def test_nothing_is_left_of_a_conversion_that_fails(tmp_path: Path) -> None:
         (specforge_peagle, {"mask_token_id": None}, "names no mask token", "`peagle_mask_token_id`"),
         (nemo, {"mask_token_id": None}, "names no mask token", "Add `mask_token_id`"),
         (speculators, {"mask_token_id": None}, "names no mask token", "Add `mask_token_id`"),
-        (speculators, {"fc_norm": True}, "`fc_norm` is set", "without `fc_norm`"),
-        (nemo, {"norm_output": True}, "`norm_output` is set", "without `norm_output`"),
         (specforge_eagle3, {"norm_output": False}, "vLLM always norms", "without `norm_output`"),
         (speculators, {"speculators_model_type": "dflash"}, "is `dflash`", "Only `eagle3` and `peagle`"),
         (speculators, {"transformer_layer_config": None}, "`transformer_layer_config` is missing", "speculators 0.6"),

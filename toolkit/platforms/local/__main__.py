@@ -37,9 +37,10 @@ def _serve(home: Path, containers: Path, ready_fd: int) -> None:
     # Imported here, and not before the fork: half a second of moto, boto3 and uvicorn.
     import uvicorn
 
+    from toolkit.platforms.local.aws import HOME
     from toolkit.platforms.local.clients import session
-    from toolkit.platforms.local.control import control_server
-    from toolkit.platforms.local.endpoints import Endpoints
+    from toolkit.platforms.local.container_host import ContainerHost
+    from toolkit.platforms.local.control import control_application, control_server
     from toolkit.platforms.local.gateway import gateway
     from toolkit.platforms.local.service import SageMaker
 
@@ -53,8 +54,8 @@ def _serve(home: Path, containers: Path, ready_fd: int) -> None:
         client: S3Client = session(daemon).client("s3")
         return client
 
-    endpoints = Endpoints(endpoints_folder(home), s3)
-    control = control_server(SageMaker(endpoints, containers, s3))
+    sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3))
+    control = control_server(control_application(lambda region: sagemaker))
     daemon = LocalDaemon(
         pid=os.getpid(),
         control_url=f"http://127.0.0.1:{control.server_port}",
@@ -62,7 +63,9 @@ def _serve(home: Path, containers: Path, ready_fd: int) -> None:
         started_at=time.time(),
     )
     runtime = uvicorn.Server(
-        uvicorn.Config(gateway(endpoints.targets), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+        uvicorn.Config(
+            gateway(sagemaker.endpoints.targets), log_level="warning", access_log=False, timeout_graceful_shutdown=1
+        )
     )
     serving = [
         threading.Thread(target=control.serve_forever, args=(0.05,), name="control"),
@@ -78,7 +81,7 @@ def _serve(home: Path, containers: Path, ready_fd: int) -> None:
     asked_to_end.wait()
     runtime.should_exit = True
     control.shutdown()
-    endpoints.close()
+    sagemaker.endpoints.close()
     for thread in serving:
         thread.join()
     (home / "daemon.json").unlink(missing_ok=True)

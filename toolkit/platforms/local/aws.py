@@ -1,11 +1,38 @@
-"""The account that the local platform pretends to be, and the error that its services answer with."""
+"""The account and the regions that the local platform pretends to be, and the error that its services answer with."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 ACCOUNT = "123456789012"  # moto's account
 REGION = "us-west-2"
+_PARTITIONS = {"cn": "aws-cn", "us-gov": "aws-us-gov"}  # by how a region's name begins; all others are in "aws"
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region of AWS, and how its resources are called."""
+
+    name: str
+
+    @property
+    def partition(self) -> str:
+        """First part of its ARNs."""
+        found = (partition for prefix, partition in _PARTITIONS.items() if self.name.startswith(f"{prefix}-"))
+        return next(found, "aws")
+
+    def arn(self, kind: str, name: str) -> str:
+        """ARN of a SageMaker resource; `kind` is such as "model", "endpoint-config" or "endpoint"."""
+        return f"arn:{self.partition}:sagemaker:{self.name}:{ACCOUNT}:{kind}/{name}"
+
+    def log_stream_arn(self, endpoint: str, stream: str) -> str:
+        """ARN of one container's log stream."""
+        return f"arn:{self.partition}:logs:{self.name}:{ACCOUNT}:log-group:{log_group(endpoint)}:log-stream:{stream}"
+
+
+HOME = Region(REGION)
+"""Where the local platform is."""
 
 
 def now() -> float:
@@ -13,19 +40,9 @@ def now() -> float:
     return int(time.time() * 1000) / 1000
 
 
-def arn(kind: str, name: str) -> str:
-    """ARN of a SageMaker resource; `kind` is "model", "endpoint-config" or "endpoint"."""
-    return f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind}/{name}"
-
-
 def log_group(endpoint: str) -> str:
     """CloudWatch log group in which SageMaker keeps the logs of an endpoint's containers."""
     return f"/aws/sagemaker/Endpoints/{endpoint}"
-
-
-def log_stream_arn(endpoint: str, stream: str) -> str:
-    """ARN of one container's log stream."""
-    return f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{log_group(endpoint)}:log-stream:{stream}"
 
 
 class ServiceError(Exception):

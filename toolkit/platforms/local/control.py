@@ -1,34 +1,46 @@
-"""The control plane's HTTP front: SageMaker's requests to our service, all others to moto."""
+"""The control plane's HTTP front: SageMaker's requests and those for tags to our services, all others to moto."""
 
 from __future__ import annotations
 
 import json
+import re
 import uuid
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from toolkit.platforms.local.aws import ServiceError
+from toolkit.platforms.local.aws import REGION, ServiceError
+from toolkit.platforms.local.host import Answer
 from toolkit.platforms.local.service import SageMaker
+from toolkit.platforms.local.tagging import get_resources
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _TARGET = "SageMaker."
+_GET_RESOURCES = "ResourceGroupsTaggingAPI_20170126.GetResources"
+# AWS4-HMAC-SHA256 Credential=<key>/<day>/<region>/<service>/aws4_request, ...
+_SCOPE = re.compile(r"Credential=[^/]*/\d+/(?P<region>[^/]+)/")
 
 
-def control_server(sagemaker: SageMaker) -> BaseWSGIServer:
-    """A server on a free port of loopback; it answers once `serve_forever()` runs."""
+def region_of(environ: WSGIEnvironment) -> str:
+    """The region that a request was signed for; the local platform's, when it was not signed."""
+    found = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
+    return found["region"] if found else REGION
+
+
+def control_application(service: Callable[[str], SageMaker]) -> WSGIApplication:
+    """The WSGI application. `service` finds the service of a region."""
     moto: WSGIApplication = DomainDispatcherApplication(create_backend_app)
 
     def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         target = environ.get("HTTP_X_AMZ_TARGET", "")
-        if not target.startswith(_TARGET):
+        if not target.startswith(_TARGET) and target != _GET_RESOURCES:
             return moto(environ, start_response)
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        status, answer = _answer(sagemaker, target.removeprefix(_TARGET), body)
+        status, answer = _answer(service(region_of(environ)), target, body)
         content = json.dumps(answer).encode()
         headers = [
             ("Content-Type", "application/x-amz-json-1.1"),
@@ -38,12 +50,20 @@ def control_server(sagemaker: SageMaker) -> BaseWSGIServer:
         start_response(status, headers)
         return [content]
 
+    return application
+
+
+def control_server(application: WSGIApplication) -> BaseWSGIServer:
+    """A server on a free port of loopback; it answers once `serve_forever()` runs."""
     return make_server("127.0.0.1", 0, application, threaded=True, request_handler=_RequestHandler)
 
 
-def _answer(sagemaker: SageMaker, operation: str, body: bytes) -> tuple[str, dict[str, Any]]:
+def _answer(sagemaker: SageMaker, target: str, body: bytes) -> tuple[str, Answer]:
     try:
-        return "200 OK", sagemaker.answer(operation, json.loads(body))
+        request = json.loads(body)
+        if target == _GET_RESOURCES:
+            return "200 OK", get_resources(sagemaker.region, sagemaker.tags, request)
+        return "200 OK", sagemaker.answer(target.removeprefix(_TARGET), request)
     except json.JSONDecodeError as exc:
         return "400 Bad Request", {"__type": "SerializationException", "message": str(exc)}
     except ServiceError as exc:

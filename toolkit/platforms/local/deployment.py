@@ -1,4 +1,4 @@
-"""The containers of an endpoint, one for each production variant: started, kept alive, ended."""
+"""The containers of an endpoint, one for each variant: started, kept alive, ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from toolkit.platforms.local import folders, modeldata
 from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.container import Container
+from toolkit.platforms.local.host import EndpointSpec, Placement, Target, Variant, Watcher
 from toolkit.platforms.local.logs import LogStream
 
 if TYPE_CHECKING:
@@ -28,53 +29,57 @@ _DRAIN_S = 480.0  # as long as SageMaker lets a streamed answer take
 
 
 @dataclass(frozen=True)
-class Variant:
-    """What CreateModel and CreateEndpointConfig said about one production variant."""
+class Model:
+    """What a container runs. `data` is the S3 prefix by folder below /opt/ml."""
 
-    name: str
-    image: str
     program: Path
     environment: Mapping[str, str]
-    model_data: Mapping[str, str]
-    """S3 prefix by folder below /opt/ml."""
-    weight: float
+    data: Mapping[str, str]
     startup_timeout_s: float
-
-
-@dataclass
-class Target:
-    """Where the gateway sends the requests of one production variant."""
-
-    variant: str
-    weight: float
-    port: int
-    log_stream_arn: str
-    requests: int = 0
-    """Requests under way, counted by the gateway."""
 
 
 class StartError(Exception):
     """A container did not become healthy; the text is a FailureReason."""
 
 
-class Deployment:
-    """All containers that serve one endpoint configuration. `on_lost` is called with a reason when one is given up."""
+class ContainerDeployment:
+    """All containers that serve one endpoint configuration, one for each variant."""
 
-    def __init__(
-        self,
-        endpoint: str,
-        variants: Sequence[Variant],
-        folder: Path,
-        s3: S3Client,
-        on_lost: Callable[[Deployment, str], None],
-    ) -> None:
-        self.variants = tuple(variants)
+    def __init__(self, spec: EndpointSpec, models: Mapping[str, Model], folder: Path, s3: S3Client) -> None:
         self._folder = folder
-        self._on_lost = on_lost
-        self._instances = [_Instance(endpoint, variant, folder / variant.name, s3) for variant in variants]
+        self._instances = [
+            _Instance(spec.endpoint, variant, models[variant.name], folder / variant.name, s3)
+            for variant in spec.variants
+        ]
 
-    def start(self) -> None:
-        """Return when every container answers /ping; else end them all and raise StartError."""
+    def start(self, watcher: Watcher) -> None:
+        """See host.Deployment."""
+        threading.Thread(target=self._start, args=(watcher,), daemon=True).start()
+
+    def rescale(self, spec: EndpointSpec, watcher: Watcher) -> None:
+        """See host.Deployment. The number of instances stays what it is, one."""
+        weights = {variant.name: variant.weight for variant in spec.variants}
+        for instance in self._instances:
+            instance.weigh(weights[instance.variant.name])
+        watcher.healthy()
+
+    def retire(self, ended: Callable[[], None]) -> None:
+        """See host.Deployment. A request that takes longer than any may is not waited for."""
+        threading.Thread(target=self._retire, args=(ended,), daemon=True).start()
+
+    def stop(self, ended: Callable[[], None]) -> None:
+        """See host.Deployment."""
+        threading.Thread(target=self._stop, args=(ended,), daemon=True).start()
+
+    def targets(self) -> list[Target]:
+        """The containers that take requests now."""
+        return [instance.target for instance in self._instances if instance.target]
+
+    def placement(self, variant: Variant) -> Placement:
+        """Its first choice: here every type is there."""
+        return variant.placements[0]
+
+    def _start(self, watcher: Watcher) -> None:
         try:
             for instance in self._instances:
                 instance.prepare()
@@ -83,25 +88,39 @@ class Deployment:
             waiting = self._instances
             while waiting:
                 waiting = [instance for instance in waiting if not instance.is_healthy()]
-        except StartError:
-            self.stop()
-            raise
+        except StartError as exc:
+            watcher.failing(str(exc))
+            self._end()
+            watcher.failed(str(exc))
+            return
+        watcher.healthy()
         for instance in self._instances:
-            threading.Thread(target=self._keep_alive, args=(instance,), daemon=True).start()
+            threading.Thread(target=self._keep_alive, args=(instance, watcher), daemon=True).start()
 
-    def targets(self) -> list[Target]:
-        """The containers that take requests now."""
-        return [instance.target for instance in self._instances if instance.target]
+    def _keep_alive(self, instance: _Instance, watcher: Watcher) -> None:
+        """Start a container again when it dies, as SageMaker does; give up when it does not become healthy again."""
+        try:
+            while instance.wait_until_dead():
+                instance.launch()
+                while not instance.is_healthy():
+                    pass
+        except StartError as exc:
+            watcher.failed(f"{exc} It had been in service before.")
+            self._end()
 
-    def drain(self) -> None:
-        """Return when the requests that are under way have been answered, or have had all the time they may take."""
+    def _retire(self, ended: Callable[[], None]) -> None:
         deadline = time.monotonic() + _DRAIN_S
         while time.monotonic() < deadline:
             time.sleep(_DRAIN_INTERVAL_S)
             if not any(target.requests for target in self.targets()):
-                return
+                break
+        self._stop(ended)
 
-    def stop(self) -> None:
+    def _stop(self, ended: Callable[[], None]) -> None:
+        self._end()
+        ended()
+
+    def _end(self) -> None:
         """End all containers and delete their folders."""
         stopping = [threading.Thread(target=instance.stop) for instance in self._instances]
         for thread in stopping:
@@ -112,23 +131,15 @@ class Deployment:
         with suppress(OSError):  # other generations of this endpoint may still be there
             self._folder.parent.rmdir()
 
-    def _keep_alive(self, instance: _Instance) -> None:
-        """Start a container again when it dies, as SageMaker does; give up when it does not become healthy again."""
-        try:
-            while instance.wait_until_dead():
-                instance.launch()
-                while not instance.is_healthy():
-                    pass
-        except StartError as exc:
-            self._on_lost(self, f"{exc} It had been in service before.")
-
 
 class _Instance:
-    """One production variant's container, across restarts."""
+    """One variant's container, across restarts."""
 
-    def __init__(self, endpoint: str, variant: Variant, folder: Path, s3: S3Client) -> None:
+    def __init__(self, endpoint: str, variant: Variant, model: Model, folder: Path, s3: S3Client) -> None:
+        self.variant = variant
         self.target: Target | None = None
-        self._variant = variant
+        self._model = model
+        self._weight = variant.weight
         self._folder = folder
         self._s3 = s3
         self._log = LogStream(endpoint, f"{variant.name}/i-{uuid.uuid4().hex[:17]}")
@@ -142,35 +153,36 @@ class _Instance:
         try:
             for name in ("opt/ml/model", "root"):
                 (self._folder / name).mkdir(parents=True)
-            for name, uri in self._variant.model_data.items():
+            for name, uri in self._model.data.items():
                 modeldata.fetch(self._s3, uri, self._folder / "opt" / "ml" / name)
         except ServiceError as exc:
             raise StartError(str(exc)) from exc
         except (OSError, BotoCoreError, ClientError) as exc:
-            raise StartError(f"The model data of {self._variant.name} did not get to {self._folder}: {exc}.") from exc
+            raise StartError(f"The model data of {self.variant.name} did not get to {self._folder}: {exc}.") from exc
 
     def launch(self) -> None:
         """Start the container's program; `is_healthy()` tells when it serves."""
-        variant = self._variant
+        model = self._model
         with self._lock:
             if self._stopping:
                 raise StartError("The endpoint is being deleted.")
             try:
-                self._container = Container(variant.program, variant.environment, self._folder, self._log)
+                self._container = Container(model.program, model.environment, self._folder, self._log)
             except OSError as exc:
-                raise StartError(f"The container of {variant.name} could not be started: {exc}.") from exc
-            self._deadline = time.monotonic() + variant.startup_timeout_s
+                raise StartError(f"The container of {self.variant.name} could not be started: {exc}.") from exc
+            self._deadline = time.monotonic() + model.startup_timeout_s
 
     def is_healthy(self) -> bool:
         """Whether the container serves; takes a moment when it does not. Raises StartError when it never will."""
-        container, variant = self._running(), self._variant
+        container = self._running()
         if container.answers_ping():
-            self.target = Target(variant.name, variant.weight, container.port, self._log.arn)
+            name, is_shadow = self.variant.name, self.variant.is_shadow
+            self.target = Target(name, self._weight, container.port, self._log.arn, is_shadow)
             return True
         if container.ended(_PING_INTERVAL_S):
             raise StartError(f"{self._not_healthy()} It ended with exit code {container.exit_code}.")
         if time.monotonic() > self._deadline:
-            raise StartError(f"{self._not_healthy()} No answer within {variant.startup_timeout_s:.0f} seconds.")
+            raise StartError(f"{self._not_healthy()} No answer within {self._model.startup_timeout_s:.0f} seconds.")
         return False
 
     def wait_until_dead(self) -> bool:
@@ -182,6 +194,12 @@ class _Instance:
             return False
         self._log.write(f"The container ended with exit code {container.exit_code}; starting it again.\n".encode())
         return True
+
+    def weigh(self, weight: float) -> None:
+        """Take another share of the requests."""
+        self._weight = weight
+        if target := self.target:
+            target.weight = weight
 
     def stop(self) -> None:
         with self._lock:
@@ -197,6 +215,6 @@ class _Instance:
 
     def _not_healthy(self) -> str:
         return (  # SageMaker's words
-            f"The primary container for production variant {self._variant.name} did not pass the ping health check. "
+            f"The primary container for production variant {self.variant.name} did not pass the ping health check. "
             "Please check CloudWatch logs for this endpoint."
         )

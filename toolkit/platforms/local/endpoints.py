@@ -1,101 +1,109 @@
-"""Endpoints and their life cycle: Creating, InService, Updating, Deleting, Failed with a reason."""
+"""Endpoints: what they serve now, what they are brought to, and how that is described."""
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from toolkit.platforms.local.aws import ServiceError, arn, now
-from toolkit.platforms.local.deployment import Deployment, StartError, Target, Variant
-from toolkit.platforms.local.folders import endpoint_folder
+from toolkit.platforms.local.aws import Region, ServiceError
+from toolkit.platforms.local.host import Answer, EndpointDeployment, EndpointSpec, ModelHost, Request, Target, Variant
+from toolkit.platforms.local.lifecycle import Life
 
-if TYPE_CHECKING:
-    from types_boto3_s3 import S3Client
-
-_LONGEST_REASON = 1024  # of a FailureReason, by the service model
-_IN_PROGRESS = ("Creating", "Updating", "Deleting")
+# What DescribeEndpoint repeats of a variant's entry in the endpoint configuration.
+_REPEATED = ("ManagedInstanceScaling", "RoutingConfig", "CapacityReservationConfig", "AcceleratorPartitionLayouts")
 
 
-@dataclass
-class Endpoint:
-    """An endpoint as DescribeEndpoint shows it: `live` serves, `pending` is on its way to."""
+@dataclass(eq=False)
+class Endpoint(Life[EndpointSpec, EndpointDeployment]):
+    """An endpoint. `last_deployment` is the DeploymentConfig of its last update that had one."""
 
-    name: str
-    config: str
-    status: str = "Creating"
-    failure: str = ""
-    live: Deployment | None = None
-    pending: Deployment | None = None
-    pending_config: str = ""
-    created: float = field(default_factory=now)
-    modified: float = field(default_factory=now)
-
-    def turn(self, status: str, failure: str = "") -> None:
-        """Take another status; an empty `failure` clears the reason."""
-        self.status, self.failure, self.modified = status, failure[:_LONGEST_REASON], now()
+    last_deployment: Mapping[str, Any] | None = None
 
 
 class Endpoints:
-    """All endpoints of this machine. Every method may be called from any thread."""
+    """All endpoints of one region. Every method may be called from any thread."""
 
-    def __init__(self, folder: Path, s3: Callable[[], S3Client]) -> None:
-        self._folder = folder
-        self._s3 = s3
+    def __init__(self, region: Region, host: ModelHost) -> None:
+        self._region = region
+        self._host = host
         self._by_name: dict[str, Endpoint] = {}
-        self._generations = itertools.count(1)
         self._lock = threading.RLock()
 
-    def create(self, name: str, config: str, variants: Sequence[Variant]) -> None:
+    def create(self, spec: EndpointSpec) -> None:
         """Start the containers in the background; the status tells how it goes."""
         with self._lock:
-            if name in self._by_name:
-                raise ServiceError(f'Cannot create already existing endpoint "{arn("endpoint", name)}".')
-            endpoint = Endpoint(name, config)
-            self._deploy(endpoint, config, variants)
-            self._by_name[name] = endpoint
+            if spec.endpoint in self._by_name:
+                raise ServiceError(f'Cannot create already existing endpoint "{self._arn(spec.endpoint)}".')
+            deployment = self._host.endpoint(spec)
+            endpoint = self._by_name[spec.endpoint] = Endpoint(spec, self._lock)
+            endpoint.deploy(spec, deployment)
 
-    def update(self, name: str, config: str, variants: Sequence[Variant]) -> None:
+    def update(self, spec: EndpointSpec, request: Request) -> None:
         """Start new containers beside the old ones; requests move over when the new ones are healthy."""
         with self._lock:
-            endpoint = self._settled(name)
-            if endpoint.live is None:
-                raise ServiceError(f'Cannot update failed endpoint "{arn("endpoint", name)}". Delete it.')
-            endpoint.turn("Updating")
-            self._deploy(endpoint, config, variants)
+            endpoint = self.changeable(spec.endpoint)
+            if request.get("RetainAllVariantProperties"):
+                excluded = request.get("ExcludeRetainedVariantProperties", [])
+                spec = _retain(spec, endpoint.spec, {item["VariantPropertyType"] for item in excluded})
+            deployment = self._host.endpoint(spec)
+            endpoint.last_deployment = request.get("DeploymentConfig", endpoint.last_deployment)
+            endpoint.deploy(spec, deployment)
 
-    def delete(self, name: str) -> None:
-        """End the endpoint's containers in the background, then forget it."""
+    def rescale(self, name: str, desired: Sequence[Mapping[str, Any]]) -> None:
+        """Change weights and numbers of instances of an endpoint in service."""
         with self._lock:
-            endpoint = self._settled(name)
-            endpoint.turn("Deleting")
-            threading.Thread(target=self._end, args=(endpoint,), daemon=True).start()
+            endpoint = self.changeable(name)
+            by_variant = {variant.name: variant for variant in endpoint.spec.variants}
+            for item in desired:
+                if item["VariantName"] not in by_variant:
+                    raise ServiceError(
+                        f'Could not find variant "{item["VariantName"]}" of endpoint "{self._arn(name)}".'
+                    )
+                variant = by_variant[item["VariantName"]]
+                by_variant[variant.name] = replace(
+                    variant,
+                    weight=item.get("DesiredWeight", variant.weight),
+                    count=item.get("DesiredInstanceCount", variant.count),
+                )
+            endpoint.rescale(replace(endpoint.spec, variants=tuple(by_variant.values())))
 
-    def describe(self, name: str) -> dict[str, Any]:
+    def delete(self, name: str, gone: Callable[[], None]) -> None:
+        """End the endpoint's containers in the background, then forget it and call `gone`."""
+
+        def forget() -> None:
+            with self._lock:
+                self._by_name.pop(name, None)
+                gone()
+
+        with self._lock:
+            self.settled(name).delete(forget)
+
+    def describe(self, name: str) -> Answer:
         """DescribeEndpoint's answer."""
         with self._lock:
             endpoint = self._find(name)
             answer = {
-                **_summary(endpoint),
-                "EndpointConfigName": endpoint.config,
-                "ProductionVariants": _variants(endpoint.live) if endpoint.live else None,
+                **self._summary(endpoint),
+                "EndpointConfigName": endpoint.spec.config,
+                **(_variants(endpoint.spec, endpoint.live.deployment) if endpoint.live else {}),
+                "DataCaptureConfig": _data_capture(endpoint.spec.data_capture),
+                "LastDeploymentConfig": endpoint.last_deployment,
                 "FailureReason": endpoint.failure or None,
             }
-            if endpoint.pending:
+            if new := endpoint.new:
                 answer["PendingDeploymentSummary"] = {
-                    "EndpointConfigName": endpoint.pending_config,
-                    "ProductionVariants": _variants(endpoint.pending),
+                    "EndpointConfigName": new.spec.config,
+                    **_variants(new.spec, new.deployment),
                     "StartTime": endpoint.modified,
                 }
             return {key: value for key, value in answer.items() if value is not None}
 
-    def summaries(self) -> list[dict[str, Any]]:
+    def summaries(self) -> list[Answer]:
         """ListEndpoints' items, in no order."""
         with self._lock:
-            return [_summary(endpoint) for endpoint in self._by_name.values()]
+            return [self._summary(endpoint) for endpoint in self._by_name.values()]
 
     def targets(self, name: str) -> Sequence[Target] | None:
         """Where requests to that endpoint go, empty while its containers are being restarted.
@@ -103,93 +111,119 @@ class Endpoints:
         None when there is no such endpoint in service.
         """
         endpoint = self._by_name.get(name)
-        if endpoint is None or endpoint.live is None or endpoint.status not in ("InService", "Updating"):
+        if endpoint is None or endpoint.live is None or endpoint.status not in ("InService", "Updating", "RollingBack"):
             return None
-        return endpoint.live.targets()
+        return endpoint.live.deployment.targets()
+
+    def in_service(self, name: str) -> EndpointSpec:
+        """What an endpoint serves. Raises ServiceError when there is none, or nothing."""
+        with self._lock:
+            endpoint = self._find(name)
+            if endpoint.status != "InService":
+                raise ServiceError(f'Endpoint "{self._arn(name)}" is not in service: it is {endpoint.status}.')
+            return endpoint.spec
+
+    def settled(self, name: str) -> Endpoint:
+        """The endpoint, when nothing is under way with it. AWS uses the same words for updating and deleting."""
+        with self._lock:
+            endpoint = self._find(name)
+        if endpoint.in_progress:
+            raise ServiceError(f'Cannot update in-progress endpoint "{self._arn(name)}".')
+        return endpoint
+
+    def changeable(self, name: str) -> Endpoint:
+        """The endpoint, when it may be updated now."""
+        endpoint = self.settled(name)
+        if endpoint.live is None:
+            raise ServiceError(f'Cannot update failed endpoint "{self._arn(name)}". Delete it.')
+        return endpoint
 
     def close(self) -> None:
         """End all containers of all endpoints and wait for it."""
         with self._lock:
             endpoints = list(self._by_name.values())
-        ending = [threading.Thread(target=self._end, args=(endpoint,)) for endpoint in endpoints]
-        for thread in ending:
-            thread.start()
-        for thread in ending:
-            thread.join()
-
-    def _deploy(self, endpoint: Endpoint, config: str, variants: Sequence[Variant]) -> None:
-        folder = endpoint_folder(self._folder, endpoint.name) / str(next(self._generations))
-        deployment = Deployment(endpoint.name, variants, folder, self._s3(), self._lost)
-        endpoint.pending, endpoint.pending_config = deployment, config
-        threading.Thread(target=self._switch, args=(endpoint, deployment), daemon=True).start()
-
-    def _switch(self, endpoint: Endpoint, new: Deployment) -> None:
-        """Start a deployment and put it in service, or say why not and leave what serves as it is."""
-        try:
-            new.start()
-        except StartError as exc:
-            with self._lock:
-                endpoint.pending = None
-                endpoint.turn("InService" if endpoint.live else "Failed", str(exc))
-            return
-        with self._lock:
-            old, endpoint.live, endpoint.pending = endpoint.live, new, None
-            endpoint.config = endpoint.pending_config
-        if old:
-            old.drain()
-            old.stop()
-        with self._lock:
-            endpoint.turn("InService")
-
-    def _lost(self, deployment: Deployment, reason: str) -> None:
-        """A container in service died and did not come back."""
-        with self._lock:
-            lost = [endpoint for endpoint in self._by_name.values() if endpoint.live is deployment]
-            for endpoint in lost:
-                endpoint.live = None
-                endpoint.turn("Failed", reason)
-        deployment.stop()
-
-    def _end(self, endpoint: Endpoint) -> None:
-        for deployment in (endpoint.live, endpoint.pending):
-            if deployment:
-                deployment.stop()
-        with self._lock:
-            self._by_name.pop(endpoint.name, None)
+        ending = [threading.Event() for _ in endpoints]
+        for endpoint, ended in zip(endpoints, ending, strict=True):
+            endpoint.end(ended.set)
+        for ended in ending:
+            ended.wait()
 
     def _find(self, name: str) -> Endpoint:
         if name not in self._by_name:
-            raise ServiceError(f'Could not find endpoint "{arn("endpoint", name)}".')
+            raise ServiceError(f'Could not find endpoint "{self._arn(name)}".')
         return self._by_name[name]
 
-    def _settled(self, name: str) -> Endpoint:
-        """The endpoint, when nothing is under way with it. AWS uses the same words for updating and deleting."""
-        endpoint = self._find(name)
-        if endpoint.status in _IN_PROGRESS:
-            raise ServiceError(f'Cannot update in-progress endpoint "{arn("endpoint", name)}".')
-        return endpoint
+    def _arn(self, name: str) -> str:
+        return self._region.arn("endpoint", name)
 
-
-def _summary(endpoint: Endpoint) -> dict[str, Any]:
-    return {
-        "EndpointName": endpoint.name,
-        "EndpointArn": arn("endpoint", endpoint.name),
-        "EndpointStatus": endpoint.status,
-        "CreationTime": endpoint.created,
-        "LastModifiedTime": endpoint.modified,
-    }
-
-
-def _variants(deployment: Deployment) -> list[dict[str, Any]]:
-    in_service = {target.variant for target in deployment.targets()}
-    return [
-        {
-            "VariantName": variant.name,
-            "DeployedImages": [{"SpecifiedImage": variant.image, "ResolvedImage": variant.image}],
-            "CurrentWeight": variant.weight,
-            "DesiredWeight": variant.weight,
-            "CurrentInstanceCount": int(variant.name in in_service),
-            "DesiredInstanceCount": 1,
+    def _summary(self, endpoint: Endpoint) -> Answer:
+        name = endpoint.spec.endpoint
+        return {
+            "EndpointName": name,
+            "EndpointArn": self._arn(name),
+            "EndpointStatus": endpoint.status,
+            **endpoint.times(),
         }
-        for variant in deployment.variants
-    ]
+
+
+def _retain(new: EndpointSpec, old: EndpointSpec, excluded: set[str]) -> EndpointSpec:
+    """The new specification, with what may have been changed since the old one was configured."""
+    known = {variant.name: variant for variant in old.variants}
+    variants = tuple(
+        replace(
+            variant,
+            weight=variant.weight if "DesiredWeight" in excluded else known.get(variant.name, variant).weight,
+            count=variant.count if "DesiredInstanceCount" in excluded else known.get(variant.name, variant).count,
+        )
+        for variant in new.variants
+    )
+    data_capture = new.data_capture if "DataCaptureConfig" in excluded else old.data_capture
+    return replace(new, variants=variants, data_capture=data_capture)
+
+
+def _variants(spec: EndpointSpec, deployment: EndpointDeployment) -> Answer:
+    """Summaries of production and shadow variants."""
+    in_service = {target.variant for target in deployment.targets()}
+    summaries: Answer = {}
+    for variant in spec.variants:
+        key = "ShadowProductionVariants" if variant.is_shadow else "ProductionVariants"
+        current = variant.count if variant.name in in_service else 0
+        summaries.setdefault(key, []).append(_variant(variant, deployment, current))
+    return summaries
+
+
+def _variant(variant: Variant, deployment: EndpointDeployment, current: int) -> Answer:
+    placement = deployment.placement(variant)
+    image = placement.container and {
+        "SpecifiedImage": placement.container["Image"],
+        "ResolvedImage": placement.container["Image"],
+    }
+    summary = {
+        "VariantName": variant.name,
+        "DeployedImages": [image] if image else None,
+        "CurrentWeight": variant.weight,
+        "DesiredWeight": variant.weight,
+        "CurrentInstanceCount": current,
+        "DesiredInstanceCount": variant.count,
+        "InstancePools": [
+            {"InstanceType": pool.instance_type, "CurrentInstanceCount": current if pool == placement else 0}
+            for pool in variant.placements
+        ]
+        if "InstancePools" in variant.asked
+        else None,
+        **{key: variant.asked[key] for key in _REPEATED if key in variant.asked},
+    }
+    return {key: value for key, value in summary.items() if value is not None}
+
+
+def _data_capture(config: Mapping[str, Any] | None) -> Answer | None:
+    if config is None:
+        return None
+    capturing = config.get("EnableCapture", False)
+    return {
+        "EnableCapture": capturing,
+        "CaptureStatus": "Started" if capturing else "Stopped",
+        "CurrentSamplingPercentage": config["InitialSamplingPercentage"],
+        "DestinationS3Uri": config["DestinationS3Uri"],
+        "KmsKeyId": config.get("KmsKeyId", ""),
+    }

@@ -1,8 +1,8 @@
 """SageMaker's runtime on this machine: requests to an endpoint go to a container of it, answers come back as AWS's.
 
 Three routes, as on AWS: InvokeEndpoint, InvokeEndpointWithResponseStream, and OpenAI's chat completions. All three end
-at the container's POST /invocations. Tokens pass through here, so the path of a chunk is kept short: no framework
-object per chunk, and no copy but the frame around it.
+at the container's POST /invocations, and a copy of the request at the shadow variant's. Tokens pass through here, so
+the path of a chunk is kept short: no framework object per chunk, and no copy but the frame around it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, TypedDict
 
@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from toolkit.platforms.local import eventstream
 from toolkit.platforms.local.aws import ACCOUNT, log_group
-from toolkit.platforms.local.deployment import Target
+from toolkit.platforms.local.host import Target
 from toolkit.platforms.local.upstream import Answer, BrokenError, ConnectError, Upstream
 
 Resolve = Callable[[str], Sequence[Target] | None]
@@ -113,18 +113,24 @@ class _Invocation:
 
     def __init__(self, resolve: Resolve, limits: Limits, relay: _Relay, error: _ErrorBody) -> None:
         self._resolve, self._limits, self._relay, self._error = resolve, limits, relay, error
+        self._copies: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         endpoint = scope["path_params"]["endpoint"]
         try:
             body = await _read(receive)
-            target = _choose(endpoint, self._resolve(endpoint), headers)
+            targets = self._resolve(endpoint)
+            target = _choose(endpoint, targets, headers)
             forwarded = {name: headers[key] for key, name in _TO_CONTAINER.items() if key in headers}
             call = _Call(endpoint, target, body, forwarded, self._limits)
         except _RefusedError as exc:
             await self._refuse(exc, send)
             return
+        for shadow in _shadows(targets or (), target):
+            copy = asyncio.create_task(_mirror(replace(call, target=shadow), scope["state"]["upstream"]))
+            self._copies.add(copy)  # asyncio itself keeps no task alive
+            copy.add_done_callback(self._copies.discard)
         target.requests += 1
         try:
             await _unless_caller_leaves(self._answer(call, scope["state"]["upstream"], send), receive)
@@ -165,6 +171,7 @@ def _choose(endpoint: str, targets: Sequence[Target] | None, headers: Headers) -
         raise _RefusedError(400, "ValidationError", f"Endpoint {endpoint} of account {ACCOUNT} not found.")
     if component := headers.get("x-amzn-sagemaker-inference-component"):
         raise _RefusedError(400, "ValidationError", f"The local platform has no inference component {component}.")
+    targets = [target for target in targets if not target.is_shadow]
     if not targets:
         message = f"No container of endpoint {endpoint} is running; it is restarted."
         raise _RefusedError(503, "ServiceUnavailable", message)
@@ -174,6 +181,31 @@ def _choose(endpoint: str, targets: Sequence[Target] | None, headers: Headers) -
         raise _RefusedError(400, "ValidationError", f"Variant {wanted} of endpoint {endpoint} not found.")
     weights = [target.weight for target in targets]
     return random.choices(targets, weights if any(weights) else None)[0]  # noqa: S311
+
+
+def _shadows(targets: Sequence[Target], chosen: Target) -> list[Target]:
+    """The shadow variants that get a copy: as often as their weight is a part of the chosen variant's (unverified)."""
+    return [
+        target
+        for target in targets
+        if target.is_shadow and random.random() * chosen.weight < target.weight  # noqa: S311
+    ]
+
+
+async def _mirror(call: _Call, upstream: Upstream) -> None:
+    """Send a copy of a request to a shadow variant; nobody sees its answer, or that there was none."""
+    call.target.requests += 1
+    try:
+        with suppress(TimeoutError, ConnectError, BrokenError):
+            async with (
+                asyncio.timeout(call.limits.stream_s),
+                upstream.post(call.target.port, call.headers, call.body) as answer,
+            ):
+                await answer.head()
+                async for _ in answer.pieces():
+                    pass
+    finally:
+        call.target.requests -= 1
 
 
 async def _unless_caller_leaves(answering: Awaitable[None], receive: Receive) -> None:

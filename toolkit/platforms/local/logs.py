@@ -10,7 +10,7 @@ from typing import Any
 from moto.logs.exceptions import ResourceAlreadyExistsException, ResourceNotFoundException
 from moto.logs.models import LogsBackend, logs_backends
 
-from toolkit.platforms.local.aws import ACCOUNT, REGION, log_group, log_stream_arn
+from toolkit.platforms.local.aws import ACCOUNT, HOME, log_group
 
 _LINE_END = re.compile(rb"[\r\n]+")  # progress bars end their lines with \r
 _LONGEST_LINE = 256 * 1024  # CloudWatch's limit for one event
@@ -24,9 +24,9 @@ class LogStream:
     """
 
     def __init__(self, endpoint: str, name: str) -> None:
-        self.arn = log_stream_arn(endpoint, name)
+        self.arn = HOME.log_stream_arn(endpoint, name)
         self._group, self._name = log_group(endpoint), name
-        self._backend: LogsBackend = logs_backends[ACCOUNT][REGION]
+        self._backend: LogsBackend = logs_backends[ACCOUNT][HOME.name]
         self._unfinished = b""
         self._create()
 

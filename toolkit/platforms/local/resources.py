@@ -5,22 +5,22 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from toolkit.platforms.local.aws import ServiceError, arn, now
-
-Request = dict[str, Any]
-Answer = dict[str, Any]
+from toolkit.platforms.local.aws import Region, ServiceError, now
+from toolkit.platforms.local.host import Answer, Request
 
 _PAGE = 10  # SageMaker's, where MaxResults is not given
 _MOST_TAGS = 50
+_TAGS_PAGE = 20  # fewer than ListTags may give, so that a client which reads one page only is found out
 
 
 class Resources:
     """All resources of one kind. `prefix` stands in its request keys, `kind` in its ARNs, `words` in messages."""
 
-    def __init__(self, prefix: str, kind: str, words: str) -> None:
+    def __init__(self, region: Region, prefix: str, kind: str, words: str) -> None:
+        self._region = region
         self._prefix, self._kind, self._words = prefix, kind, words
         self._described: dict[str, Answer] = {}
 
@@ -28,13 +28,13 @@ class Resources:
         """Raise ServiceError when that name is taken."""
         name = self._name(request)
         if name in self._described:
-            raise ServiceError(f'Cannot create already existing {self._words} "{arn(self._kind, name)}".')
+            raise ServiceError(f'Cannot create already existing {self._words} "{self._arn(name)}".')
 
     def add(self, request: Request) -> str:
         """Keep what was asked for; gives its ARN."""
         name = self._name(request)
         kept = {key: value for key, value in request.items() if key != "Tags"}
-        its_arn = arn(self._kind, name)
+        its_arn = self._arn(name)
         self._described[name] = {**kept, f"{self._prefix}Arn": its_arn, "CreationTime": now()}
         return its_arn
 
@@ -42,7 +42,7 @@ class Resources:
         """What was asked for, its ARN and its creation time."""
         name = self._name(request)
         if name not in self._described:
-            raise ServiceError(f'Could not find {self._words} "{arn(self._kind, name)}".')
+            raise ServiceError(f'Could not find {self._words} "{self._arn(name)}".')
         return self._described[name]
 
     def delete(self, request: Request) -> Answer:
@@ -57,6 +57,9 @@ class Resources:
         summaries = [{key: described[key] for key in keys} for described in list(self._described.values())]
         return page(self._prefix, summaries, request)
 
+    def _arn(self, name: str) -> str:
+        return self._region.arn(self._kind, name)
+
     def _name(self, request: Request) -> str:
         name: str = request[f"{self._prefix}Name"]
         return name
@@ -70,7 +73,7 @@ class Tags:
 
     def new(self, resource: str, request: Request) -> None:
         """Begin to keep tags for a resource, with those that it is created with."""
-        self._by_arn[resource] = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        self._by_arn[resource] = _by_key(request.get("Tags", []))
 
     def forget(self, resource: str) -> None:
         """The resource is deleted."""
@@ -79,15 +82,22 @@ class Tags:
     def add(self, request: Request) -> Answer:
         """Set tags; those of the same key are replaced."""
         tags = self._find(request)
-        merged = tags | {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+        merged = tags | _by_key(request["Tags"])
         if len(merged) > _MOST_TAGS:
             raise ServiceError(f"A resource can have {_MOST_TAGS} tags, this one would have {len(merged)}.")
         tags.update(merged)
-        return self.list(request)
+        return {"Tags": _pairs(tags)}
 
     def list(self, request: Request) -> Answer:
-        """All tags of a resource, on one page."""
-        return {"Tags": [{"Key": key, "Value": value} for key, value in self._find(request).items()]}
+        """A page of a resource's tags. The token is the key of the last one."""
+        tags = dict(sorted(self._find(request).items()))
+        if "NextToken" in request:
+            (last,) = read_token(request["NextToken"], 1)
+            tags = {key: value for key, value in tags.items() if key > last}
+        answer: Answer = {"Tags": _pairs(tags)[:_TAGS_PAGE]}
+        if len(tags) > _TAGS_PAGE:
+            answer["NextToken"] = token_of(answer["Tags"][-1]["Key"])
+        return answer
 
     def delete(self, request: Request) -> Answer:
         """Remove tags by key; keys that are not there are no error."""
@@ -96,11 +106,24 @@ class Tags:
             tags.pop(key, None)
         return {}
 
+    def all(self) -> dict[str, dict[str, str]]:
+        """The tags of every resource."""
+        return {arn: dict(tags) for arn, tags in list(self._by_arn.items())}
+
     def _find(self, request: Request) -> dict[str, str]:
         resource = request["ResourceArn"]
         if resource not in self._by_arn:
             raise ServiceError(f'Could not find resource "{resource}".')
         return self._by_arn[resource]
+
+
+def must_be_allowed(tags: Iterable[Mapping[str, str]]) -> None:
+    """Raise ServiceError for tags that only AWS may set, and for keys that stand there twice."""
+    keys = [tag["Key"] for tag in tags]
+    if reserved := [key for key in keys if key.lower().startswith("aws:")]:
+        raise ServiceError(f"The prefix aws: of tag keys is reserved for AWS: {', '.join(reserved)}.")
+    if len(set(keys)) < len(keys):
+        raise ServiceError("Tag keys must be unique per resource.")
 
 
 def page(prefix: str, summaries: Iterable[Answer], request: Request) -> Answer:
@@ -117,12 +140,12 @@ def page(prefix: str, summaries: Iterable[Answer], request: Request) -> Answer:
     descending = request.get("SortOrder", "Descending") == "Descending"
     items = sorted((item for item in summaries if _wanted(item, prefix, request)), key=place, reverse=descending)
     if "NextToken" in request:
-        last = _read_token(request["NextToken"])
+        last = read_token(request["NextToken"], 2)
         items = [item for item in items if (place(item) < last if descending else place(item) > last)]
     size = request.get("MaxResults", _PAGE)
     answer: Answer = {f"{prefix}s": items[:size]}
     if len(items) > size:
-        answer["NextToken"] = base64.urlsafe_b64encode(json.dumps(place(items[size - 1])).encode()).decode()
+        answer["NextToken"] = token_of(*place(items[size - 1]))
     return answer
 
 
@@ -139,9 +162,25 @@ def _wanted(item: Answer, prefix: str, request: Request) -> bool:
     )
 
 
-def _read_token(token: str) -> tuple[Any, str]:
+def _by_key(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in tags}
+
+
+def _pairs(tags: Mapping[str, str]) -> list[Answer]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def token_of(*place: Any) -> str:
+    """A NextToken that names the last item of a page."""
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+
+
+def read_token(token: str, length: int) -> tuple[Any, ...]:
+    """What `token_of` was given. Raises ServiceError for a token from elsewhere."""
     try:
-        value, name = json.loads(base64.urlsafe_b64decode(token))
+        place = json.loads(base64.urlsafe_b64decode(token))
     except (binascii.Error, ValueError) as exc:
         raise ServiceError("Invalid pagination token.") from exc
-    return value, name
+    if not isinstance(place, list) or len(place) != length:
+        raise ServiceError("Invalid pagination token.")
+    return tuple(place)

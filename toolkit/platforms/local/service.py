@@ -1,9 +1,9 @@
 """SageMaker's control plane for real-time endpoints, on this machine.
 
-It answers like AWS, in AWS's words where they are known, and differs in three points, on purpose: an image must be one
-that this machine can run, a variant has one instance (its type only has to exist), and what would change the answers
-to requests but is not built here is refused instead of ignored (`_REFUSED`). What concerns network, encryption,
-drivers, routing or metrics is accepted and has no effect.
+It answers like AWS, in AWS's words where they are known. What runs the models is a `ModelHost`: containers on this
+machine (`container_host.py`), or a script in tests. What would change the answers to requests but is not built in a
+host is refused instead of ignored (`ModelHost.refused`). What concerns network, encryption, drivers, routing or metrics
+is accepted and has no effect.
 """
 
 from __future__ import annotations
@@ -11,48 +11,33 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import botocore.session
 from botocore.model import ServiceModel
 
-from toolkit.platforms.local import modeldata
-from toolkit.platforms.local.aws import ServiceError, arn
-from toolkit.platforms.local.container import entrypoint, runnable_images
-from toolkit.platforms.local.deployment import Variant
+from toolkit.platforms.local import configs
+from toolkit.platforms.local.aws import Region, ServiceError
+from toolkit.platforms.local.components import Components
 from toolkit.platforms.local.endpoints import Endpoints
-from toolkit.platforms.local.resources import Answer, Request, Resources, Tags, page
+from toolkit.platforms.local.host import Answer, EndpointSpec, ModelHost, Placement, Request, Variant
+from toolkit.platforms.local.resources import Resources, Tags, must_be_allowed, page
 from toolkit.platforms.local.validation import problems
 
-if TYPE_CHECKING:
-    from types_boto3_s3 import S3Client
-
-_STARTUP_TIMEOUT_S = 480  # SageMaker's, where ContainerStartupHealthCheckTimeoutInSeconds is not given
-
-_REFUSED: Mapping[str, tuple[str, ...]] = {
-    "CreateModel": ("Containers", "InferenceExecutionConfig"),
-    "PrimaryContainer": ("ModelDataUrl", "ModelPackageName", "MultiModelConfig"),
-    "CreateEndpointConfig": (
-        "AsyncInferenceConfig",
-        "DataCaptureConfig",
-        "ExplainerConfig",
-        "ShadowProductionVariants",
-    ),
-    "ProductionVariant": ("ServerlessConfig",),
-}
+_LARGEST_ENVIRONMENT = 32 * 1024  # bytes of all keys and values, by the API reference of ContainerDefinition
 
 
 class SageMaker:
-    """The service. `answer()` may be called from any thread."""
+    """The service in one region. `answer()` may be called from any thread."""
 
-    def __init__(self, endpoints: Endpoints, containers: Path, s3: Callable[[], S3Client]) -> None:
-        self._endpoints = endpoints
-        self._containers = containers
-        self._s3 = s3
-        self._models = Resources("Model", "model", "model")
-        self._configs = Resources("EndpointConfig", "endpoint-config", "endpoint configuration")
-        self._tags = Tags()
+    def __init__(self, region: Region, host: ModelHost) -> None:
+        self.region = region
+        self.endpoints = Endpoints(region, host)
+        self.tags = Tags()
+        self._host = host
+        self._models = Resources(region, "Model", "model", "model")
+        self._configs = Resources(region, "EndpointConfig", "endpoint-config", "endpoint configuration")
+        self._components = Components(region, host, self.endpoints, self._models, self.tags)
         self._lock = threading.Lock()
         self._operations: Mapping[str, Callable[[Request], Answer]] = {
             "CreateModel": self._create_model,
@@ -65,12 +50,14 @@ class SageMaker:
             "DeleteEndpointConfig": self._delete_endpoint_config,
             "CreateEndpoint": self._create_endpoint,
             "UpdateEndpoint": self._update_endpoint,
-            "DescribeEndpoint": lambda request: self._endpoints.describe(request["EndpointName"]),
-            "ListEndpoints": lambda request: page("Endpoint", self._endpoints.summaries(), request),
+            "UpdateEndpointWeightsAndCapacities": self._update_weights,
+            "DescribeEndpoint": lambda request: self.endpoints.describe(request["EndpointName"]),
+            "ListEndpoints": lambda request: page("Endpoint", self.endpoints.summaries(), request),
             "DeleteEndpoint": self._delete_endpoint,
-            "AddTags": self._tags.add,
-            "ListTags": self._tags.list,
-            "DeleteTags": self._tags.delete,
+            "AddTags": self.tags.add,
+            "ListTags": self.tags.list,
+            "DeleteTags": self.tags.delete,
+            **self._components.operations,
         }
 
     def answer(self, operation: str, request: Request) -> Answer:
@@ -84,6 +71,7 @@ class SageMaker:
         assert shape is not None
         if found := list(problems(request, shape)):
             raise ServiceError(f"{len(found)} validation error{'s'[: len(found) > 1]} detected: {'; '.join(found)}")
+        must_be_allowed(request.get("Tags", []))
         with self._lock:
             return self._operations[operation](request)
 
@@ -93,108 +81,123 @@ class SageMaker:
 
     def _create_model(self, request: Request) -> Answer:
         self._models.must_be_new(request)
-        _refuse("CreateModel", request)
+        self._refuse("CreateModel", request)
         if "PrimaryContainer" not in request or "ExecutionRoleArn" not in request:
             raise ServiceError("CreateModel needs PrimaryContainer and ExecutionRoleArn.")
         container = request["PrimaryContainer"]
-        _refuse("PrimaryContainer", container)
-        image = container.get("Image", "")
-        if entrypoint(image, self._containers) is None:
-            runnable = ", ".join(runnable_images(self._containers))
-            raise ServiceError(f"Requested image {image} not found. This machine runs {runnable}.")
-        for uri in _model_data(container).values():
-            if not modeldata.exists(self._s3(), uri):
-                raise ServiceError(f"Could not find model data at {uri}.")
+        self._refuse("PrimaryContainer", container)
+        environment = container.get("Environment", {})
+        if sum(len(f"{key}{value}".encode()) for key, value in environment.items()) > _LARGEST_ENVIRONMENT:
+            raise ServiceError(f"The keys and values of Environment together exceed {_LARGEST_ENVIRONMENT} bytes.")
+        for source in _model_data_sources(container):
+            _must_be_a_folder(source)
+        self._host.examine("CreateModel", request)
         model = self._models.add(request)
-        self._tags.new(model, request)
+        self.tags.new(model, request)
         return {"ModelArn": model}
 
     def _delete_model(self, request: Request) -> Answer:
-        self._tags.forget(arn("model", request["ModelName"]))
+        self.tags.forget(self.region.arn("model", request["ModelName"]))
         return self._models.delete(request)
 
     def _create_endpoint_config(self, request: Request) -> Answer:
         self._configs.must_be_new(request)
-        _refuse("CreateEndpointConfig", request)
-        variants = request["ProductionVariants"]
-        if len({variant["VariantName"] for variant in variants}) < len(variants):
-            raise ServiceError("The VariantName of each production variant must be unique.")
-        for variant in variants:
-            _refuse("ProductionVariant", variant)
-            if "ModelName" not in variant:
+        self._refuse("CreateEndpointConfig", request)
+        for variant in configs.variants(request):
+            self._refuse("ProductionVariant", variant)
+            if not self._host.has_components and "ModelName" not in variant:
                 raise ServiceError("The local platform has no inference components: a variant needs a ModelName.")
-            if "InitialInstanceCount" not in variant or not ("InstanceType" in variant or "InstancePools" in variant):
-                raise ServiceError(
-                    f"Variant {variant['VariantName']} needs InitialInstanceCount, and InstanceType or InstancePools."
-                )
-            self._models.describe(variant)
+        configs.must_be_possible(request)
+        for variant in configs.variants(request):
+            for name in sorted(configs.model_names(variant)):
+                self._models.describe({"ModelName": name})
+        self._host.examine("CreateEndpointConfig", request)
         config = self._configs.add(request)
-        self._tags.new(config, request)
+        self.tags.new(config, request)
         return {"EndpointConfigArn": config}
 
     def _delete_endpoint_config(self, request: Request) -> Answer:
-        self._tags.forget(arn("endpoint-config", request["EndpointConfigName"]))
+        self.tags.forget(self.region.arn("endpoint-config", request["EndpointConfigName"]))
         return self._configs.delete(request)
 
     def _create_endpoint(self, request: Request) -> Answer:
         name = request["EndpointName"]
-        self._endpoints.create(name, request["EndpointConfigName"], self._variants(request))
-        self._tags.new(arn("endpoint", name), request)
-        return {"EndpointArn": arn("endpoint", name)}
+        self._examine_deployment("CreateEndpoint", request)
+        self.endpoints.create(self._spec(request))
+        self.tags.new(self.region.arn("endpoint", name), request)
+        return {"EndpointArn": self.region.arn("endpoint", name)}
 
     def _update_endpoint(self, request: Request) -> Answer:
-        name = request["EndpointName"]
-        self._endpoints.update(name, request["EndpointConfigName"], self._variants(request))
-        return {"EndpointArn": arn("endpoint", name)}
+        current = self.endpoints.changeable(request["EndpointName"]).spec.config
+        self._configs.describe({"EndpointConfigName": current})
+        if request["EndpointConfigName"] == current:
+            raise ServiceError(f"Cannot update endpoint with the endpoint configuration that it has, {current}.")
+        self._examine_deployment("UpdateEndpoint", request)
+        self.endpoints.update(self._spec(request), request)
+        return {"EndpointArn": self.region.arn("endpoint", request["EndpointName"])}
+
+    def _update_weights(self, request: Request) -> Answer:
+        self._host.examine("UpdateEndpointWeightsAndCapacities", request)
+        self.endpoints.rescale(request["EndpointName"], request["DesiredWeightsAndCapacities"])
+        return {"EndpointArn": self.region.arn("endpoint", request["EndpointName"])}
 
     def _delete_endpoint(self, request: Request) -> Answer:
-        self._endpoints.delete(request["EndpointName"])
-        self._tags.forget(arn("endpoint", request["EndpointName"]))
+        name = request["EndpointName"]
+        self.endpoints.settled(name)
+        if components := self._components.on(name):
+            raise ServiceError(f"Endpoint {name} still has inference components: {', '.join(components)}.")
+        self.endpoints.delete(name, lambda: self.tags.forget(self.region.arn("endpoint", name)))
         return {}
 
-    def _variants(self, request: Request) -> list[Variant]:
-        """What the endpoint configuration and its models say now; later changes do not matter to the endpoint."""
-        return [self._variant(variant) for variant in self._configs.describe(request)["ProductionVariants"]]
+    def _examine_deployment(self, operation: str, request: Request) -> None:
+        policies = {"BlueGreenUpdatePolicy", "RollingUpdatePolicy"} & request.get("DeploymentConfig", {}).keys()
+        if len(policies) > 1:
+            raise ServiceError("DeploymentConfig takes BlueGreenUpdatePolicy or RollingUpdatePolicy, not both.")
+        self._host.examine(operation, request)
 
-    def _variant(self, variant: dict[str, Any]) -> Variant:
-        if variant["InitialInstanceCount"] > 1:
-            raise ServiceError(
-                f"The local platform runs 1 instance of a variant; {variant['VariantName']} wants "
-                f"{variant['InitialInstanceCount']}. Set InitialInstanceCount to 1.",
-                code="ResourceLimitExceeded",
-            )
-        container = self._models.describe(variant)["PrimaryContainer"]
-        program = entrypoint(container["Image"], self._containers)
-        assert program is not None, "CreateModel has looked"
-        return Variant(
-            name=variant["VariantName"],
-            image=container["Image"],
-            program=program,
-            environment=container.get("Environment", {}),
-            model_data=_model_data(container),
-            weight=variant.get("InitialVariantWeight", 1.0),
-            startup_timeout_s=variant.get("ContainerStartupHealthCheckTimeoutInSeconds", _STARTUP_TIMEOUT_S),
+    def _spec(self, request: Request) -> EndpointSpec:
+        """What the endpoint configuration and its models say now; later changes do not matter to the endpoint."""
+        config = self._configs.describe(request)
+        shadows = config.get("ShadowProductionVariants", [])
+        return EndpointSpec(
+            endpoint=request["EndpointName"],
+            config=request["EndpointConfigName"],
+            variants=tuple(self._variant(item, item in shadows) for item in configs.variants(config)),
+            data_capture=config.get("DataCaptureConfig"),
         )
 
+    def _variant(self, asked: Mapping[str, Any], is_shadow: bool) -> Variant:
+        pools = sorted(asked.get("InstancePools", [asked]), key=lambda pool: int(pool.get("Priority", 0)))
+        scaling = asked.get("ManagedInstanceScaling", {})
+        return Variant(
+            name=asked["VariantName"],
+            asked=asked,
+            placements=tuple(
+                Placement(pool["InstanceType"], self._container(pool.get("ModelNameOverride", asked.get("ModelName"))))
+                for pool in pools
+            ),
+            weight=asked.get("InitialVariantWeight", 1.0),
+            count=asked.get("InitialInstanceCount", scaling.get("MinInstanceCount", 1)),
+            is_shadow=is_shadow,
+        )
 
-def _refuse(what: str, request: Request) -> None:
-    if found := [key for key in _REFUSED[what] if key in request]:
-        raise ServiceError(f"The local platform does not do {', '.join(found)} in {what}. Leave it out here.")
+    def _container(self, model: str | None) -> Mapping[str, Any] | None:
+        if model is None:
+            return None
+        container: Mapping[str, Any] = self._models.describe({"ModelName": model})["PrimaryContainer"]
+        return container
+
+    def _refuse(self, what: str, request: Request) -> None:
+        if found := [key for key in self._host.refused.get(what, ()) if key in request]:
+            raise ServiceError(f"The local platform does not do {', '.join(found)} in {what}. Leave it out here.")
 
 
-def _model_data(container: dict[str, Any]) -> dict[str, str]:
-    """S3 prefix by folder below /opt/ml."""
-    sources = {"model": container["ModelDataSource"]} if "ModelDataSource" in container else {}
-    for source in container.get("AdditionalModelDataSources", []):
-        sources[f"additional-model-data-sources/{source['ChannelName']}"] = source
-    return {folder: _prefix(source) for folder, source in sources.items()}
+def _model_data_sources(container: dict[str, Any]) -> list[dict[str, Any]]:
+    first = [container["ModelDataSource"]] if "ModelDataSource" in container else []
+    return [source.get("S3DataSource", {}) for source in [*first, *container.get("AdditionalModelDataSources", [])]]
 
 
-def _prefix(source: dict[str, Any]) -> str:
-    data = source.get("S3DataSource", {})
-    uri: str = data.get("S3Uri", "")
-    if data.get("S3DataType") != "S3Prefix" or data.get("CompressionType") != "None":
-        raise ServiceError("The local platform takes model data as S3DataType S3Prefix with CompressionType None only.")
-    if not uri.startswith("s3://") or not uri.endswith("/"):
+def _must_be_a_folder(source: dict[str, Any]) -> None:
+    uri: str = source.get("S3Uri", "")
+    if source.get("S3DataType") == "S3Prefix" and not (uri.startswith("s3://") and uri.endswith("/")):
         raise ServiceError(f"The S3Uri of an S3Prefix must start with s3:// and end with a forward slash: {uri!r}.")
-    return uri

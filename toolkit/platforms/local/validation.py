@@ -26,12 +26,15 @@ _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "timestamp": (int, float),
 }
 
-# AWS's patterns are Java's. Python's `re` lacks the Unicode classes, of which the operations here use three, all in
-# the pattern of tags, where "_" is allowed as well, so that \w is exactly letters, numbers and "_".
-_UNICODE_CLASSES = {
+# AWS's patterns are Java's, and this is what Python's `re` lacks of them. The Unicode classes stand in the pattern of
+# tags, where "_" is allowed as well, so that \w is exactly letters, numbers and "_". What is beyond the first 65536
+# characters is a pair of surrogates in Java only.
+_ONLY_JAVA = {
     r"\p{L}": r"\w",
     r"\p{N}": r"\w",
     r"\p{Z}": "\u0020\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000",
+    r"\p{Print}": "[ -~]",
+    r"\uD800\uDC00-\uDBFF\uDFFF": "\U00010000-\U0010ffff",
 }
 
 
@@ -92,7 +95,7 @@ def _limits(value: Any, shape: Shape, path: str) -> Iterator[str]:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    for java, python in _UNICODE_CLASSES.items():
+    for java, python in _ONLY_JAVA.items():
         pattern = pattern.replace(java, python)
     return re.compile(pattern)
 

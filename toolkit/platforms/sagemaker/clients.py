@@ -4,55 +4,115 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
 
+from toolkit.version import __version__
+
 if TYPE_CHECKING:
+    from types_boto3_application_autoscaling import ApplicationAutoScalingClient
+    from types_boto3_cloudwatch import CloudWatchClient
+    from types_boto3_ecr import ECRClient
     from types_boto3_iam import IAMClient
     from types_boto3_logs import CloudWatchLogsClient
+    from types_boto3_resourcegroupstaggingapi import ResourceGroupsTaggingAPIClient
     from types_boto3_s3 import S3Client
     from types_boto3_sagemaker import SageMakerClient
     from types_boto3_sagemaker_runtime import SageMakerRuntimeClient
+    from types_boto3_secretsmanager import SecretsManagerClient
+    from types_boto3_service_quotas import ServiceQuotasClient
     from types_boto3_sts import STSClient
 
-# A model may think for a minute before it answers (SageMaker's own limit), and asking twice would generate twice.
-_RUNTIME = Config(read_timeout=70, retries={"total_max_attempts": 1})
+# A model may think for a minute before it answers (SageMaker's own limit), and asking twice would generate twice:
+# runtime.py decides what is sent again. A pool that is too small for a benchmark opens a connection per request.
+_RUNTIME = Config(
+    connect_timeout=5,
+    read_timeout=70,
+    retries={"total_max_attempts": 1},
+    max_pool_connections=256,
+    tcp_keepalive=True,
+)
 
 
 @dataclass(frozen=True)
 class Clients:
-    """Clients of one session."""
+    """Clients of one session. `attempts` is how often a throttled or lost call to the control plane is made in all."""
 
     session: boto3.Session
+    attempts: int = 10
 
     @cached_property
     def sagemaker(self) -> SageMakerClient:
         """Control plane: models, endpoint configurations, endpoints."""
-        return self.session.client("sagemaker")
+        return self.session.client("sagemaker", config=self._config)
 
     @cached_property
     def runtime(self) -> SageMakerRuntimeClient:
         """Data plane: invocations."""
-        return self.session.client("sagemaker-runtime", config=_RUNTIME)
+        return self.session.client("sagemaker-runtime", config=self._config.merge(_RUNTIME))
 
     @cached_property
     def s3(self) -> S3Client:
         """Weights."""
-        return self.session.client("s3")
+        return self.session.client("s3", config=self._config)
 
     @cached_property
     def iam(self) -> IAMClient:
         """Execution roles."""
-        return self.session.client("iam")
+        return self.session.client("iam", config=self._config)
 
     @cached_property
     def sts(self) -> STSClient:
         """Who we are."""
-        return self.session.client("sts")
+        return self.session.client("sts", config=self._config)
 
     @cached_property
     def logs(self) -> CloudWatchLogsClient:
         """What containers wrote."""
-        return self.session.client("logs")
+        return self.session.client("logs", config=self._config)
+
+    @cached_property
+    def cloudwatch(self) -> CloudWatchClient:
+        """Metrics, alarms, dashboards."""
+        return self.session.client("cloudwatch", config=self._config)
+
+    @cached_property
+    def application_autoscaling(self) -> ApplicationAutoScalingClient:
+        """How many instances or copies there are."""
+        return self.session.client("application-autoscaling", config=self._config)
+
+    @cached_property
+    def service_quotas(self) -> ServiceQuotasClient:
+        """How many instances the account may have."""
+        return self.session.client("service-quotas", config=self._config)
+
+    @cached_property
+    def ecr(self) -> ECRClient:
+        """Images of containers."""
+        return self.session.client("ecr", config=self._config)
+
+    @cached_property
+    def ec2(self) -> Any:
+        """Subnets and what they reach. Not typed: its stubs are larger than all others together."""
+        return self.session.client("ec2", config=self._config)
+
+    @cached_property
+    def secretsmanager(self) -> SecretsManagerClient:
+        """Tokens for gated models."""
+        return self.session.client("secretsmanager", config=self._config)
+
+    @cached_property
+    def tagging(self) -> ResourceGroupsTaggingAPIClient:
+        """Everything that carries our tag, whatever the service."""
+        return self.session.client("resourcegroupstaggingapi", config=self._config)
+
+    @cached_property
+    def _config(self) -> Config:
+        return Config(
+            connect_timeout=5,
+            read_timeout=60,
+            retries={"mode": "standard", "total_max_attempts": self.attempts},
+            user_agent_extra=f"toolkit/{__version__}",
+        )

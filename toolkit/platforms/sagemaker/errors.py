@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from boto3.exceptions import Boto3Error
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    LoginError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from toolkit.errors import PlatformError
 
-_CONNECTION = (BotoConnectionError, HTTPClientError)
+_LOG_IN = "Log in: aws sso login, aws login or aws configure; AWS_PROFILE chooses a profile."
+_EXPIRED = "The AWS credentials have expired. Log in again: aws sso login, or get new keys the way you got these."
+_UNKNOWN = (
+    "AWS does not know these credentials: see where they come from with aws configure list. A region that the "
+    "account has not enabled says the same."
+)
+_QUOTA = "Ask for a higher quota in Service Quotas, or use another instance type."
+_BUSY = "AWS is busy: the same command carries on."
 _HINTS = {
-    "AccessDeniedException": "Ask for that action in your IAM policy.",
-    "AccessDenied": "Ask for that action in your IAM policy.",
-    "ExpiredTokenException": "Log in again: your AWS credentials have expired.",
-    "ResourceLimitExceeded": "Ask for a higher quota in Service Quotas, or use another instance type.",
-    "ThrottlingException": "AWS is busy: the same command carries on.",
+    "ExpiredToken": _EXPIRED,
+    "ExpiredTokenException": _EXPIRED,
+    "RequestExpired": "The request was too old when it came: set this machine's clock, or log in again.",
+    "InvalidClientTokenId": _UNKNOWN,
+    "InvalidSignatureException": _UNKNOWN,
+    "SignatureDoesNotMatch": _UNKNOWN,
+    "UnrecognizedClientException": _UNKNOWN,
+    "LimitExceededException": _QUOTA,
+    "ResourceLimitExceeded": _QUOTA,
+    "ServiceQuotaExceededException": _QUOTA,
+    "RequestLimitExceeded": _BUSY,
+    "SlowDown": _BUSY,
+    "Throttling": _BUSY,
+    "ThrottlingException": _BUSY,
+    "TooManyRequestsException": _BUSY,
 }
+_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+_DENIED_ACTION = re.compile(r"not authorized to perform:? ([\w-]+:\w+)")
 
 
 @contextmanager
@@ -29,18 +61,59 @@ def aws_errors(doing: str) -> Iterator[None]:
     except PlatformError:  # WaitTimeout is an OSError too
         raise
     except ClientError as error:
-        code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
-        raise PlatformError(f"{doing}: {message} ({code})", hint=_HINTS.get(code, "")) from error
+        code = error.response["Error"]["Code"]
+        # What follows the first line is the request as AWS would have signed it, session token and all.
+        message = error.response["Error"]["Message"].split("\n\nThe Canonical String")[0]
+        raise PlatformError(f"{doing}: {message} ({code})", hint=hint_for(error)) from error
     except (Boto3Error, BotoCoreError) as error:  # Boto3Error: what upload_file makes of a ClientError
-        hint = "Nobody answers there any more. The same command carries on." if isinstance(error, _CONNECTION) else ""
-        raise PlatformError(f"{doing}: {error}", hint=hint) from error
+        raise PlatformError(f"{doing}: {error}", hint=hint_for(error)) from error
     except OSError as error:
         raise PlatformError(f"{doing}: {error}", hint="Mend that file, then run the same command again.") from error
+
+
+def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
+    """What helps against it, empty when nothing is known to."""
+    match error:
+        case ClientError():
+            code = error.response["Error"]["Code"]
+            return _denied(error) if code in _DENIED else _HINTS.get(code, "")
+        case NoCredentialsError() | PartialCredentialsError() | CredentialRetrievalError():
+            return _LOG_IN
+        case SSOError() | LoginError() | TokenRetrievalError():
+            return _LOG_IN
+        case ProfileNotFound():
+            return "See: aws configure list-profiles"
+        case NoRegionError():
+            return "Set AWS_REGION, or `platform.region` in the recipe."
+        case BotoConnectionError() | HTTPClientError():
+            return "Nobody answers there: look at the network and the region. The same command carries on."
+    return ""
 
 
 def is_missing(error: ClientError) -> bool:
     """Whether AWS says that the thing does not exist; SageMaker says so in a ValidationException's text."""
     code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
-    return code in ("NoSuchEntity", "NoSuchBucket", "404", "ResourceNotFoundException", "ResourceNotFound") or (
-        code == "ValidationException" and "could not find" in message.lower()
-    )
+    return code in (
+        "NoSuchEntity",
+        "NoSuchBucket",
+        "NoSuchKey",
+        "404",
+        "ResourceNotFoundException",
+        "ResourceNotFound",
+        "ObjectNotFoundException",  # Application Auto Scaling's
+    ) or (code == "ValidationException" and "could not find" in message.lower())
+
+
+def is_denied(error: ClientError) -> bool:
+    """Whether AWS says that we may not do, or not see, it."""
+    return error.response["Error"]["Code"] in _DENIED
+
+
+def _denied(error: ClientError) -> str:
+    """AWS's text mostly names the action; otherwise the call's name nearly is it."""
+    message = error.response["Error"]["Message"]
+    named = _DENIED_ACTION.search(message)
+    action = named[1] if named else error.operation_name
+    if "explicit deny" in message:
+        return f"A policy denies {action} on purpose: ask whoever manages the account or the organization."
+    return f"Ask for {action} in your IAM policy."

@@ -4,31 +4,52 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from toolkit.planning.desired import ENDPOINT_TAG, ROLE_POLICY_NAME, USES_PREFIX, WEIGHTS_PREFIX, bucket_name, role_name
+from toolkit.planning.names import (
+    ENDPOINT_TAG,
+    PREVIOUS_TAG,
+    ROLE_POLICY_NAME,
+    STAGED_PREFIX,
+    USES_PREFIX,
+    WEIGHTS_PREFIX,
+    bucket_name,
+    role_name,
+)
 from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.platforms.sagemaker import watching
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import is_missing
 
 
 def observe(clients: Clients, account: Account, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
-    """What exists of `desired`, and all that is tagged or marked for one of `endpoints`. Reads only."""
-    existing: list[Existing] = [*_storage(clients, account, desired, endpoints)]
-    for endpoint in endpoints:
-        existing += [*_role(clients, endpoint), *_models(clients, endpoint), *_configs(clients, endpoint)]
-        existing += _endpoint(clients, endpoint)
-    return Observed(tuple(existing))
+    """What exists of `desired`, and all that is tagged or marked for one of `endpoints`. Reads only.
+
+    `endpoints` are names of recipes; an endpoint that serves one of them as an inference component belongs to it too.
+    """
+    components = [item for name in endpoints for item in _component(clients, name)]
+    hosts = {item.state["EndpointName"] for item in components}
+    hosts |= {item.name for item in desired if item.kind == "Endpoint"}
+    existing: list[Existing] = [*_storage(clients, account, desired, endpoints), *components]
+    for name in dict.fromkeys((*endpoints, *sorted(hosts))):
+        users = _users(clients, name)
+        found = [*_role(clients, name), *_models(clients, name), *_configs(clients, name), *_endpoint(clients, name)]
+        found += watching.observe(clients, name)
+        existing += [replace(item, endpoints=users) if users and item.ours else item for item in found]
+    return Observed(tuple({(item.kind, item.name): item for item in existing}.values()))
 
 
 def owned_endpoints(clients: Clients) -> Iterator[str]:
     """Names of all endpoints that carry our tag."""
-    for page in clients.sagemaker.get_paginator("list_endpoints").paginate():
-        for item in page["Endpoints"]:
-            if _owner(clients, item["EndpointArn"]):
-                yield item["EndpointName"]
+    pages = clients.tagging.get_paginator("get_resources").paginate(
+        TagFilters=[{"Key": ENDPOINT_TAG}], ResourceTypeFilters=["sagemaker:endpoint"]
+    )
+    for page in pages:
+        for item in page["ResourceTagMappingList"]:
+            yield item["ResourceARN"].rpartition("/")[2]
 
 
 def _storage(
@@ -42,9 +63,8 @@ def _storage(
             return
         raise
     uses = _uses(clients, bucket)
-    yield Existing(
-        "Bucket", bucket, True, tuple(sorted({user for users in uses.values() for user in users})), {"Bucket": bucket}
-    )
+    everyone = sorted({user for users in uses.values() for user in users})
+    yield Existing("Bucket", bucket, True, tuple(everyone), {"Bucket": bucket})
     wanted = {item.name: item for item in desired if item.kind == "Weights"}
     for weights, users in sorted(uses.items()):
         for user in users:
@@ -65,11 +85,14 @@ def _uses(clients: Clients, bucket: str) -> dict[str, tuple[str, ...]]:
 
 
 def _weights(clients: Clients, bucket: str, name: str, users: tuple[str, ...], wanted: Resource | None) -> Existing:
-    prefix = f"{WEIGHTS_PREFIX}{name}/"
+    prefix, mark = f"{WEIGHTS_PREFIX}{name}/", f"{STAGED_PREFIX}{name}"
+    state = {"Bucket": bucket, "Prefix": prefix, "Mark": mark}
+    if wanted and "Hub" in wanted.request:
+        return Existing("Weights", name, True, users, {**state, "Complete": bool(_sizes(clients, bucket, mark))})
     sizes = _sizes(clients, bucket, prefix)
     files = wanted.request["Files"] if wanted else []
     there = sum(sizes.get(prefix + file["path"]) == file["size"] for file in files)
-    return Existing("Weights", name, True, users, {"Bucket": bucket, "Prefix": prefix, "Files": there})
+    return Existing("Weights", name, True, users, {**state, "Files": there})
 
 
 def _sizes(clients: Clients, bucket: str, prefix: str) -> dict[str, int]:
@@ -101,14 +124,36 @@ def _models(clients: Clients, endpoint: str) -> Iterator[Existing]:
     for page in clients.sagemaker.get_paginator("list_models").paginate(NameContains=endpoint):
         for item in page["Models"]:
             if _owner(clients, item["ModelArn"]) == endpoint:
-                yield Existing("Model", item["ModelName"], True, (endpoint,), {})
+                yield Existing("Model", item["ModelName"], True, (endpoint,), _model(clients, item["ModelName"]))
+
+
+def _model(clients: Clients, name: str) -> dict[str, Any]:
+    """Where in our bucket its files are."""
+    container: Mapping[str, Any] = clients.sagemaker.describe_model(ModelName=name).get("PrimaryContainer", {})
+    sources = [container.get("ModelDataSource", {}), *container.get("AdditionalModelDataSources", [])]
+    uris = [source.get("S3DataSource", {}).get("S3Uri", "") for source in sources]
+    return {"Prefixes": [uri.removeprefix("s3://").partition("/")[2] for uri in uris]}
 
 
 def _configs(clients: Clients, endpoint: str) -> Iterator[Existing]:
     for page in clients.sagemaker.get_paginator("list_endpoint_configs").paginate(NameContains=endpoint):
         for item in page["EndpointConfigs"]:
             if _owner(clients, item["EndpointConfigArn"]) == endpoint:
-                yield Existing("EndpointConfig", item["EndpointConfigName"], True, (endpoint,), {})
+                name = item["EndpointConfigName"]
+                yield Existing("EndpointConfig", name, True, (endpoint,), _config(clients, name))
+
+
+def _config(clients: Clients, name: str) -> dict[str, Any]:
+    """Its models, and the instances that it pays for: type (the first of its pools) and number of each variant."""
+    described: Mapping[str, Any] = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
+    variants = [*described["ProductionVariants"], *described.get("ShadowProductionVariants", [])]
+    pools = [pool for variant in variants for pool in variant.get("InstancePools", [])]
+    models = {item.get(key) for item in (*variants, *pools) for key in ("ModelName", "ModelNameOverride")}
+    instances = [
+        [variant.get("InstanceType") or variant["InstancePools"][0]["InstanceType"], variant["InitialInstanceCount"]]
+        for variant in variants
+    ]
+    return {"Models": sorted(model for model in models if model), "Instances": instances}
 
 
 def _endpoint(clients: Clients, endpoint: str) -> Iterator[Existing]:
@@ -118,16 +163,44 @@ def _endpoint(clients: Clients, endpoint: str) -> Iterator[Existing]:
         if is_missing(error):
             return
         raise
-    owner = _owner(clients, answer["EndpointArn"])
+    tags = clients.sagemaker.list_tags(ResourceArn=answer["EndpointArn"])["Tags"]
+    owner = _tag(tags)
     # While an update is under way, EndpointConfigName is still the old one.
     config = answer.get("PendingDeploymentSummary", answer)["EndpointConfigName"]
-    state = {"EndpointStatus": answer["EndpointStatus"], "EndpointConfigName": config}
+    state = {
+        "EndpointStatus": answer["EndpointStatus"],
+        "EndpointConfigName": config,
+        "Running": answer["EndpointConfigName"],
+        "Previous": _tag(tags, PREVIOUS_TAG),
+    }
     yield Existing("Endpoint", endpoint, owner is not None, (owner or "",), state)
+
+
+def _component(clients: Clients, name: str) -> Iterator[Existing]:
+    try:
+        answer = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
+    except ClientError as error:
+        if is_missing(error):
+            return
+        raise
+    owner = _owner(clients, answer["InferenceComponentArn"])
+    state = {
+        "EndpointName": answer["EndpointName"],
+        "Status": answer["InferenceComponentStatus"],
+        "ModelName": answer.get("Specification", {}).get("ModelName"),
+    }
+    yield Existing("InferenceComponent", name, owner is not None, (owner or "",), state)
+
+
+def _users(clients: Clients, endpoint: str) -> tuple[str, ...]:
+    """The inference components that live on the endpoint."""
+    pages = clients.sagemaker.get_paginator("list_inference_components").paginate(EndpointNameEquals=endpoint)
+    return tuple(item["InferenceComponentName"] for page in pages for item in page["InferenceComponents"])
 
 
 def _owner(clients: Clients, arn: str) -> str | None:
     return _tag(clients.sagemaker.list_tags(ResourceArn=arn)["Tags"])
 
 
-def _tag(tags: Sequence[Mapping[str, Any]]) -> str | None:
-    return next((tag["Value"] for tag in tags if tag["Key"] == ENDPOINT_TAG), None)
+def _tag(tags: Sequence[Mapping[str, Any]], key: str = ENDPOINT_TAG) -> str | None:
+    return next((tag["Value"] for tag in tags if tag["Key"] == key), None)

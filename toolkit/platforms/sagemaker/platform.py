@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, EventStreamError
+from botocore.exceptions import ClientError
 
 from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_settled
-from toolkit.errors import EndpointNotFound, InvocationError
+from toolkit.endpoint.access import OpenAIAccess
+from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.metrics import Metrics
+from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError, WaitTimeout
+from toolkit.planning.hosting import image_uri
+from toolkit.planning.metrics import log_groups
 from toolkit.planning.plan import Action
+from toolkit.planning.planner import UNDER_WAY
 from toolkit.planning.resources import Account, Observed, Resource
-from toolkit.platforms.sagemaker import execute, observe
+from toolkit.planning.storage import bucket
+from toolkit.platforms.model_files import open_files
+from toolkit.platforms.sagemaker import execute, images, observe, runtime
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, is_missing
+from toolkit.platforms.sagemaker.lease import lease
+from toolkit.platforms.sagemaker.listing import deployed
+from toolkit.platforms.sagemaker.metrics import read_metrics
+from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
+from toolkit.platforms.sagemaker.tokens import openai_access
+from toolkit.recipe.lock import OpenFiles
+from toolkit.recipe.resolve import Recipe
 
 _DELETE_TIMEOUT_SECONDS = 600.0
 # As long as an endpoint may take to come up.
@@ -29,23 +46,51 @@ class SageMakerPlatform:
     """Real-time endpoints of one account and region. `poll_seconds` is the pause between two looks at an endpoint."""
 
     clients: Clients
+    name: str = "sagemaker"
+    open_files: OpenFiles = open_files
+    sleep: Callable[[float], None] = time.sleep
     poll_seconds: float = 5.0
     pause_between_arms: float = 0.0
 
-    def account(self) -> Account:
-        """Account and region of the session."""
+    def account(self, recipe: Recipe | None = None) -> Account:
+        """See planning.resources.Observer."""
         with aws_errors("asking who we are"):
-            return Account(self.clients.sts.get_caller_identity()["Account"], self.clients.session.region_name)
+            number = self.clients.sts.get_caller_identity()["Account"]
+        account = Account(number, self.clients.session.region_name)
+        if recipe is None or recipe.platform == "local":
+            return account
+        digests = images.digests(self.clients, [image_uri(recipe, account)])
+        return replace(account, role=self._role(recipe), digests=digests)
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         """See planning.resources.Observer."""
         with aws_errors("looking at what exists"):
             return observe.observe(self.clients, self.account(), desired, endpoints)
 
-    def endpoints(self) -> list[EndpointStatus]:
+    def endpoints(self) -> list[Deployed]:
         """All endpoints that carry our tag."""
         with aws_errors("listing endpoints"):
-            return [self.status(name) for name in observe.owned_endpoints(self.clients)]
+            return deployed(self.clients, self.name)
+
+    @contextmanager
+    def lease(self, endpoint: str) -> Iterator[None]:
+        """See apply.executor.Executor. The lease lies in the toolkit's bucket, which is made when it is not there."""
+        request = bucket(self.account()).request
+        with ExitStack() as held:
+            with aws_errors(f"claiming {endpoint}"):
+                execute.create_bucket(self.clients, request)
+                held.enter_context(lease(self.clients, request["Bucket"], endpoint))
+            yield
+
+    def _role(self, recipe: Recipe) -> str | None:
+        """The execution role's ARN, None when the recipe asks for one to be made."""
+        if recipe.role == "create":
+            return None
+        found = find_role(self.clients, written=recipe.role, environ=os.environ)
+        if found is None:
+            hint = f"Name one as `platform.role`, or in ${ROLE_VARIABLE}; or write `role: create` to have one made."
+            raise UsageError("no execution role was found: this is no Studio, and no role is named", hint=hint)
+        return found
 
     def execute(self, action: Action, progress: Progress) -> None:
         """See apply.executor.Executor."""
@@ -56,48 +101,69 @@ class SageMakerPlatform:
                 execute.delete(self.clients, action)
                 if action.kind == "Endpoint":
                     wait_deleted(self, action.name, _DELETE_TIMEOUT_SECONDS)
+                elif action.kind == "InferenceComponent":
+                    self._wait_component(action.name, progress, _DELETE_TIMEOUT_SECONDS)
             if action.verb in ("create", "replace"):
-                execute.create(self.clients, action, progress)
+                execute.create(self.clients, action, progress, self.open_files, self.sleep)
             elif action.verb == "update":
-                execute.update(self.clients, action, progress)
+                execute.update(self.clients, action, progress, self.open_files)
+            if action.kind == "InferenceComponent" and action.verb != "delete":
+                self._wait_component(action.name, progress, _SETTLE_TIMEOUT_SECONDS)
+
+    def _wait_component(self, name: str, progress: Progress, timeout: float) -> None:
+        """Return when the inference component is in service, or gone. Raises EndpointFailed or WaitTimeout."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            try:
+                described = self.clients.sagemaker.describe_inference_component(InferenceComponentName=name)
+            except ClientError as error:
+                if is_missing(error):
+                    return
+                raise
+            status = described["InferenceComponentStatus"]
+            if status == "InService":
+                return
+            if status == "Failed":
+                why = described.get("FailureReason") or "no reason is given"
+                raise EndpointFailed(f"{name} failed: {why}", hint=f"The container's log: toolkit logs {name}")
+            progress.update(f"{name} is {status.lower()}")
+            self.sleep(self.poll_seconds)
+        raise WaitTimeout(f"{name} is not done after {timeout:.0f} s", hint="Run the same command again.")
 
     def status(self, endpoint: str) -> EndpointStatus:
         """See apply.waiter.Waitable."""
         answer = self._describe(endpoint)
         config, reason = answer["EndpointConfigName"], answer.get("FailureReason", "")
-        return EndpointStatus(endpoint, answer["EndpointStatus"], config, reason)
+        return EndpointStatus(endpoint, answer["EndpointStatus"], config, reason, _began(answer))
 
-    def logs(self, endpoint: str) -> Iterator[LogLine]:
+    def logs(
+        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+    ) -> Iterator[LogLine]:
         """See apply.waiter.Waitable. Follows every page to the last one: the error stands there."""
-        created = self._describe(endpoint)["CreationTime"].timestamp()
-        group = f"/aws/sagemaker/Endpoints/{endpoint}"
+        name, _, component = endpoint.partition("/")
+        created = self._describe(name)["CreationTime"].timestamp()
+        group = log_groups(component)[1] if component else log_groups(name)[0]
         with aws_errors(f"reading the log of {endpoint}"):
             for stream, start in self._streams(group):
-                if start >= created:
-                    yield from self._lines(group, stream)
+                if start >= max(created, since):
+                    yield from self._lines(group, stream, {} if bookmarks is None else bookmarks)
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The container's JSON answer to one request. Raises EndpointNotFound or InvocationError."""
-        try:
-            answer = self.clients.runtime.invoke_endpoint(
-                EndpointName=endpoint, Body=json.dumps(body).encode(), ContentType="application/json"
-            )
-            document: dict[str, Any] = json.loads(answer["Body"].read())
-        except (ClientError, BotoCoreError, ValueError) as error:
-            raise _invocation_error(endpoint, error) from error
-        return document
+        """See endpoint.generation.Invoker."""
+        return runtime.invoke(self.clients.runtime, endpoint, body, self.sleep)
 
     def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
-        """The container's answer as it comes; parts may end anywhere. Raises EndpointNotFound or InvocationError."""
-        try:
-            answer = self.clients.runtime.invoke_endpoint_with_response_stream(
-                EndpointName=endpoint, Body=json.dumps(body).encode(), ContentType="application/json"
-            )
-            with closing(answer["Body"]) as events:  # also when it breaks off, or the caller has had enough
-                for event in events:
-                    yield event["PayloadPart"]["Bytes"]
-        except (ClientError, BotoCoreError, EventStreamError) as error:
-            raise _invocation_error(endpoint, error) from error
+        """See endpoint.generation.Invoker."""
+        return runtime.stream(self.clients.runtime, endpoint, body, self.sleep)
+
+    def openai_access(self, endpoint: str) -> OpenAIAccess:
+        """See endpoint.handle.EndpointPlatform."""
+        return openai_access(self.clients, endpoint)
+
+    def metrics(self, endpoint: str, minutes: int) -> Metrics:
+        """See endpoint.handle.EndpointPlatform."""
+        variants = self._describe(endpoint.partition("/")[0]).get("ProductionVariants", [])
+        return read_metrics(self.clients, endpoint, [variant["VariantName"] for variant in variants], minutes)
 
     def _describe(self, endpoint: str) -> Mapping[str, Any]:
         with aws_errors(f"describing {endpoint}"):
@@ -121,25 +187,25 @@ class SageMakerPlatform:
             raise
         return sorted(streams, key=lambda stream: stream[1])
 
-    def _lines(self, group: str, stream: str) -> Iterator[LogLine]:
-        token: dict[str, Any] = {}
+    def _lines(self, group: str, stream: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
+        """Lines of a stream from its bookmark on, which is moved behind each page when its lines were taken."""
         while True:
+            token: dict[str, Any] = {"nextToken": bookmarks[stream]} if stream in bookmarks else {}
             page = self.clients.logs.get_log_events(
                 logGroupName=group, logStreamName=stream, startFromHead=True, **token
             )
             for event in page["events"]:
                 yield LogLine(stream, event["timestamp"] / 1000, event["message"])
+            bookmarks[stream] = page["nextForwardToken"]
             # CloudWatch Logs says that this was the last page by giving the same token again.
             if page["nextForwardToken"] == token.get("nextToken"):
                 return
-            token = {"nextToken": page["nextForwardToken"]}
 
 
-def _invocation_error(endpoint: str, error: Exception) -> InvocationError | EndpointNotFound:
-    response: Mapping[str, Any] = error.response if isinstance(error, ClientError) else {}
-    message = response.get("OriginalMessage") or response.get("Error", {}).get("Message") or str(error)
-    if "not found" in message and response.get("Error", {}).get("Code") in ("ValidationError", "ValidationException"):
-        return EndpointNotFound(f"there is no endpoint {endpoint} in service", hint="See: toolkit status")
-    status = response.get("OriginalStatusCode")
-    answered = f"answered {status}: " if status else ""
-    return InvocationError(f"{endpoint}: {answered}{message}", hint=f"The container's log: toolkit logs {endpoint}")
+def _began(answer: Mapping[str, Any]) -> float:
+    """When what is under way began; 0 when nothing is. Weights and counts change without a PendingDeploymentSummary."""
+    if answer["EndpointStatus"] not in UNDER_WAY:
+        return 0.0
+    pending = answer.get("PendingDeploymentSummary", {})
+    began: datetime = pending.get("StartTime", answer["LastModifiedTime"])
+    return began.timestamp()

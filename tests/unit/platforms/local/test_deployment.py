@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 from toolkit.platforms.local import container, modeldata
 from toolkit.platforms.local.aws import ServiceError
-from toolkit.platforms.local.deployment import Deployment, StartError, Variant
+from toolkit.platforms.local.deployment import ContainerDeployment, Model
+from toolkit.platforms.local.host import EndpointSpec, Placement, Variant
 
 SERVER = """
 import http.server, os, sys, time
@@ -24,42 +26,74 @@ http.server.HTTPServer(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])),
 """
 
 
+class Heard:
+    """A watcher that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = []
+        self.over = threading.Event()
+
+    def healthy(self) -> None:
+        self.said.append(("healthy", ""))
+        self.over.set()
+
+    def failing(self, reason: str) -> None:
+        self.said.append(("failing", reason))
+
+    def failed(self, reason: str) -> None:
+        self.said.append(("failed", reason))
+        self.over.set()
+
+
 @pytest.fixture
-def variant(tmp_path: Path) -> Callable[..., Variant]:
+def model(tmp_path: Path) -> Callable[..., Model]:
     program = tmp_path / "serve"
     program.write_text(SERVER)
 
-    def make(name: str = "v", startup_timeout_s: float = 30.0, **environment: str) -> Variant:
-        return Variant(name, "image", program, environment, {}, 1.0, startup_timeout_s)
+    def make(startup_timeout_s: float = 30.0, **environment: str) -> Model:
+        return Model(program, environment, {}, startup_timeout_s)
 
     return make
 
 
-def deployment(folder: Path, *variants: Variant) -> Deployment:
+def deployment(folder: Path, **models: Model) -> ContainerDeployment:
     s3: Any = None  # no model data, no S3
-    return Deployment("endpoint", variants, folder / "endpoint" / "1", s3, lambda *_: None)
+    placements = (Placement("ml.g6e.xlarge", {"Image": "image"}),)
+    variants = tuple(Variant(name, {}, placements, weight=1.0, count=1) for name in models)
+    return ContainerDeployment(EndpointSpec("endpoint", "config", variants), models, folder / "endpoint" / "1", s3)
 
 
-def test_a_container_that_is_silent_for_too_long_is_given_up(tmp_path: Path, variant: Callable[..., Variant]) -> None:
-    silent = deployment(tmp_path, variant(startup_timeout_s=0.5, STARTS_IN="60"))
-    with pytest.raises(StartError, match=r"did not pass the ping health check.* No answer within 0 seconds"):
-        silent.start()
+def failure(one: ContainerDeployment) -> str:
+    """Why it failed to start."""
+    heard = Heard()
+    one.start(heard)
+    assert heard.over.wait(20)
+    (first, reason), last = heard.said
+    assert (first, last) == ("failing", ("failed", reason)), "said when it is known, and when all is cleared away"
+    return reason
+
+
+def test_a_container_that_is_silent_for_too_long_is_given_up(tmp_path: Path, model: Callable[..., Model]) -> None:
+    reason = failure(deployment(tmp_path, v=model(startup_timeout_s=0.5, STARTS_IN="60")))
+    assert "did not pass the ping health check" in reason
+    assert reason.endswith("No answer within 0 seconds.")
     assert not (tmp_path / "endpoint").exists(), "its folder is gone, and so is what ran in it"
 
 
-def test_one_variant_that_dies_does_not_wait_for_the_others(tmp_path: Path, variant: Callable[..., Variant]) -> None:
-    both = deployment(tmp_path, variant("slow", STARTS_IN="60"), variant("dying", DIES="1"))
+def test_one_variant_that_dies_does_not_wait_for_the_others(tmp_path: Path, model: Callable[..., Model]) -> None:
     started = time.monotonic()
-    with pytest.raises(StartError, match=r"production variant dying did not pass .* exit code 1"):
-        both.start()
+    reason = failure(deployment(tmp_path, slow=model(STARTS_IN="60"), dying=model(DIES="1")))
+    assert "production variant dying did not pass" in reason
+    assert reason.endswith("It ended with exit code 1.")
     assert time.monotonic() - started < 10
 
 
-def test_stopping_ends_a_start_that_is_under_way(tmp_path: Path, variant: Callable[..., Variant]) -> None:
-    one = deployment(tmp_path, variant())
-    one.stop()
-    with pytest.raises(StartError, match="is being deleted"):
-        one.start()
+def test_stopping_ends_a_start_that_is_under_way(tmp_path: Path, model: Callable[..., Model]) -> None:
+    one = deployment(tmp_path, v=model())
+    stopped = threading.Event()
+    one.stop(stopped.set)
+    assert stopped.wait(20)
+    assert failure(one) == "The endpoint is being deleted."
 
 
 @pytest.mark.parametrize(

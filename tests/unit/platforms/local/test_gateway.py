@@ -17,8 +17,8 @@ from botocore.exceptions import EventStreamError
 
 from toolkit.platforms.local.clients import session
 from toolkit.platforms.local.daemon import LocalDaemon
-from toolkit.platforms.local.deployment import Target
 from toolkit.platforms.local.gateway import Limits, gateway
+from toolkit.platforms.local.host import Target
 
 
 class Slow(http.server.BaseHTTPRequestHandler):

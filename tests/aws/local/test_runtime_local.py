@@ -1,0 +1,71 @@
+"""The handle's two routes to a container of the local platform: what one says, the other says too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from local_account import Account
+
+from toolkit.endpoint import openai_route
+from toolkit.errors import EndpointNotFound, InvocationError, PlatformError
+from toolkit.platforms.local.platform import LocalPlatform, local_platform
+
+
+@pytest.fixture(scope="module")
+def platform(account: Account) -> LocalPlatform:
+    account.deploy("ask")
+    return local_platform(account.daemon)
+
+
+def by_invocations(platform: LocalPlatform, endpoint: str, **request: Any) -> Iterator[bytes]:
+    return platform.stream(endpoint, request)
+
+
+def by_openai(platform: LocalPlatform, endpoint: str, **request: Any) -> Iterator[bytes]:
+    return openai_route.stream(platform.openai_access(endpoint), endpoint, request)
+
+
+both = pytest.mark.parametrize("ask", [by_invocations, by_openai])
+
+
+@both
+def test_an_answer_comes_piece_by_piece(platform: LocalPlatform, ask: Any) -> None:
+    parts = ask(platform, "ask", do="stream", chunks=3, pause=0.05)
+    assert b"".join(parts) == b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
+
+
+@both
+@pytest.mark.parametrize("status", [400, 503])
+def test_the_containers_error_is_told_once_and_in_the_same_words(
+    platform: LocalPlatform, ask: Any, status: int
+) -> None:
+    message = f'{{"error": {{"message": "no such adapter", "code": {status}}}}}'
+    with pytest.raises(InvocationError) as caught:
+        list(ask(platform, "ask", do="status", status=status, message=message))
+    assert caught.value.message == f"ask: answered {status}: no such adapter"
+    assert not caught.value.transient
+
+
+@both
+def test_a_stream_that_breaks_is_told_after_what_came(platform: LocalPlatform, ask: Any) -> None:
+    arrived: list[bytes] = []
+    with pytest.raises(InvocationError, match="ask broke off: "):
+        arrived.extend(ask(platform, "ask", do="stream", chunks=9, break_after=1))
+    assert b"".join(arrived) == b"data: 0\n\ndata: 1\n\n"
+
+
+@both
+def test_an_endpoint_that_is_not_there(platform: LocalPlatform, ask: Any) -> None:
+    with pytest.raises(EndpointNotFound, match="there is no endpoint nobody in service"):
+        list(ask(platform, "nobody"))
+
+
+def test_the_answer_in_one_piece(platform: LocalPlatform) -> None:
+    assert platform.invoke("ask", {"do": "echo", "number": 5})["number"] == 5
+
+
+def test_there_are_no_metrics_but_a_proof(platform: LocalPlatform) -> None:
+    with pytest.raises(PlatformError, match="toolkit prove ask"):
+        platform.metrics("ask", 60)

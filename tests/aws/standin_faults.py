@@ -1,0 +1,113 @@
+"""What goes wrong between a client and AWS, on demand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import boto3
+from boto3.s3.transfer import TransferConfig
+from standin_http import Call
+
+When = Literal["before", "after"]
+
+
+@dataclass
+class Fault:
+    """What happens to the next `times` calls of an operation: an error, or a connection that is cut.
+
+    `when` says whether the call took effect. `code` is "" when the connection is cut.
+    """
+
+    operation: str
+    code: str
+    message: str
+    status: int
+    when: When
+    times: int
+
+
+class Faults:
+    """Faults to come. An operation is "CreateModel", "sagemaker:CreateModel", or "*" for every one."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Fault] = []
+
+    def throttle(self, operation: str, times: int = 1) -> None:
+        """ThrottlingException, which botocore tries again."""
+        self.fail(operation, "ThrottlingException", "Rate exceeded", times=times)
+
+    def fail(
+        self, operation: str, code: str, message: str = "", *, status: int = 400, when: When = "before", times: int = 1
+    ) -> None:
+        """Any error, such as `fail("CreateModel", "InternalFailure", status=500)`."""
+        self._waiting.append(Fault(operation, code, message or f"{code} by order of the test", status, when, times))
+
+    def expire_token(self, operation: str = "*", times: int = 1_000_000) -> None:
+        """The credentials have expired: from now on, unless `times` says otherwise."""
+        message = "The security token included in the request is expired"
+        self.fail(operation, "ExpiredTokenException", message, times=times)
+
+    def drop(self, operation: str, *, when: When, times: int = 1) -> None:
+        """Cut the connection without an answer, before or after the call took effect."""
+        self._waiting.append(Fault(operation, "", "", 0, when, times))
+
+    def clear(self) -> None:
+        """All is well again."""
+        self._waiting.clear()
+
+    def take(self, call: Call) -> Fault | None:
+        """The fault that this call meets."""
+        for fault in self._waiting:
+            if fault.operation in ("*", call.operation, str(call)) and fault.times > 0:
+                fault.times -= 1
+                return fault
+        return None
+
+
+class Crash(BaseException):
+    """The process dies here: nothing of the product may handle it."""
+
+
+class CrashPoint:
+    """Counts a session's API calls and raises Crash at one of them, and at every later one: the dead make no calls.
+
+    `calls` tells how many there were, so that a test can first count and then crash at each.
+    """
+
+    def __init__(self, at: int, when: When) -> None:
+        self.calls = 0
+        self._at, self._when = at, when
+
+    def before_call(self, context: dict[str, Any], **_: Any) -> None:
+        """botocore's `before-call`: once per API call, before its first attempt."""
+        self.calls += 1
+        context["standin_call"] = self.calls
+        if self.calls > self._at or (self.calls == self._at and self._when == "before"):
+            raise Crash(f"at call {self.calls}")
+
+    def after_call(self, context: dict[str, Any], **_: Any) -> None:
+        """botocore's `after-call`: when the answer has been read."""
+        if context.get("standin_call") == self._at and self._when == "after":
+            raise Crash(f"after call {self._at}")
+
+
+def crash_at(session: boto3.Session, n: int, when: When) -> CrashPoint:
+    """Let the session's n-th API call raise Crash, before or after it takes effect. `n` 0 crashes never.
+
+    To be called before the session makes clients. Uploads then use no threads: s3transfer's would keep the Crash.
+    """
+    point = CrashPoint(n or 1_000_000_000, when)
+    session.events.register("before-call", point.before_call)
+    session.events.register("after-call", point.after_call)
+    session.events.register_last("creating-client-class.s3", _upload_without_threads)
+    return point
+
+
+def _upload_without_threads(class_attributes: dict[str, Any], **_: Any) -> None:
+    upload = class_attributes["upload_file"]
+
+    def upload_file(*args: Any, **options: Any) -> None:
+        upload(*args, **{**options, "Config": TransferConfig(use_threads=False)})
+
+    class_attributes["upload_file"] = upload_file

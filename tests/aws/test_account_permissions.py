@@ -1,0 +1,164 @@
+"""The list of what the caller must be allowed to do, held against the calls that are really made."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+from pairs import HUB_RECIPE, write_pair, write_recipe
+from standin import ACCOUNT, Call, StandIn
+from standin_account import iam_action
+
+from toolkit.apply.executor import complete, make, remove
+from toolkit.apply.progress import Silent
+from toolkit.apply.waiter import wait_in_service
+from toolkit.planning.desired import desired
+from toolkit.planning.planner import make_plan
+from toolkit.planning.record import Record
+from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.permissions import permissions
+from toolkit.platforms.sagemaker.platform import SageMakerPlatform
+from toolkit.recipe.resolve import Recipe, load
+
+CREATE = HUB_RECIPE.replace("name: sagemaker,", "name: sagemaker, role: create,").replace("org/", "./")
+SCALED = CREATE + "scaling: {max_instances: 3}\n"
+UNWATCHED = CREATE + "observability: {alarms: false, dashboard: false}\n"
+HERE = Account(ACCOUNT, "us-west-2")
+# Nobody needs a right to it, or can do without.
+WITHOUT_A_RIGHT = {"sts:GetCallerIdentity", "ecr:BatchGetImage"}
+# What AWS checks without a call of ours, and what an update, a long upload, a contested lease, or other commands call.
+WITHOUT_A_CALL = {
+    "application-autoscaling:TagResource",
+    "cloudwatch:GetMetricData",
+    "cloudwatch:ListMetrics",
+    "cloudwatch:TagResource",
+    "iam:PassRole",
+    "iam:TagRole",
+    "logs:DeleteLogGroup",
+    "logs:TagResource",
+    "s3:AbortMultipartUpload",
+    "s3:GetObject",
+    "sagemaker:AddTags",
+    "sagemaker:CallWithBearerToken",
+    "sagemaker:InvokeEndpoint",
+    "sagemaker:InvokeEndpointWithResponseStream",
+    "sagemaker:UpdateEndpoint",
+    "sagemaker:UpdateEndpointWeightsAndCapacities",
+}
+# Where a request says what it is about.
+NAMED = {
+    ("sagemaker", "EndpointName"): "arn:aws:sagemaker:us-west-2:{account}:endpoint/{name}",
+    ("sagemaker", "EndpointConfigName"): "arn:aws:sagemaker:us-west-2:{account}:endpoint-config/{name}",
+    ("sagemaker", "ModelName"): "arn:aws:sagemaker:us-west-2:{account}:model/{name}",
+    ("sagemaker", "InferenceComponentName"): "arn:aws:sagemaker:us-west-2:{account}:inference-component/{name}",
+    ("sagemaker", "ResourceArn"): "{name}",
+    ("iam", "RoleName"): "arn:aws:iam::{account}:role/{name}",
+    ("logs", "logGroupName"): "arn:aws:logs:us-west-2:{account}:log-group:{name}",
+    ("logs", "resourceArn"): "{name}",
+    ("cloudwatch", "AlarmName"): "arn:aws:cloudwatch:us-west-2:{account}:alarm:{name}",
+    ("cloudwatch", "ResourceARN"): "{name}",
+    ("cloudwatch", "DashboardName"): "arn:aws:cloudwatch::{account}:dashboard/{name}",
+}
+
+
+def recipe_of(root: Path, text: str) -> Recipe:
+    return load(write_recipe(write_pair(root).parent, text))
+
+
+def listed(recipe: Recipe) -> set[str]:
+    return {action for item in permissions(recipe, HERE) for action in item.actions}
+
+
+def live(standin: StandIn, recipe: Recipe, root: Path) -> None:
+    """Plan, deploy with the baseline, look at status and log, destroy."""
+    platform = SageMakerPlatform(Clients(standin.session()), poll_seconds=0.0, sleep=lambda _: None)
+    record, progress = Record(root / "record.jsonl"), Silent()
+    arms = [recipe, recipe.baseline()]
+    names = [arm.name for arm in arms]
+    account = platform.account(recipe)
+    resources = desired(arms, account)
+    made = make_plan("", "sagemaker", names, resources, platform.observe(resources, names), account=account)
+    with platform.lease(recipe.name):
+        make(made, platform, record, progress)
+        wait_in_service(platform, made.configs, progress, 60)
+        complete(made, platform, record, progress)
+        remove(made, platform, record, progress)
+    assert len(platform.endpoints()) == len(names)
+    assert list(platform.logs(recipe.name))
+    removed = make_plan("", "sagemaker", names, (), platform.observe((), names))
+    with platform.lease(recipe.name):
+        remove(removed, platform, record, progress)
+
+
+def action_of(call: Call) -> str:
+    return iam_action(call.service, call.operation)
+
+
+def resources_of(call: Call) -> list[str]:
+    """ARNs of what the request names; `*` when it names nothing."""
+    if call.service == "s3":
+        bucket, deleted = call.request["Bucket"], call.request.get("Delete", {}).get("Objects", [])
+        keys = [call.request["Key"]] if "Key" in call.request else [item["Key"] for item in deleted]
+        return [f"arn:aws:s3:::{bucket}/{key}" for key in keys] or [f"arn:aws:s3:::{bucket}"]
+    found = []
+    for key, value in call.request.items():
+        if pattern := NAMED.get((call.service, key.removesuffix("s"))):
+            names = value if isinstance(value, list) else [value]
+            found += [pattern.format(account=ACCOUNT, name=name) for name in names]
+    return found or ["*"]
+
+
+@pytest.mark.parametrize("text", [CREATE, SCALED, UNWATCHED], ids=["plain", "scaled", "unwatched"])
+def test_every_call_is_allowed_on_what_it_names(standin: StandIn, tmp_path: Path, text: str) -> None:
+    recipe = recipe_of(tmp_path, text)
+    live(standin, recipe, tmp_path)
+    allowed = [(action, arn) for item in permissions(recipe, HERE) for action in item.actions for arn in item.resources]
+    refused = {
+        (action_of(call), arn)
+        for call in standin.calls
+        for arn in resources_of(call)
+        if action_of(call) not in WITHOUT_A_RIGHT
+        and not any(action == action_of(call) and fnmatchcase(arn, pattern) for action, pattern in allowed)
+    }
+    assert refused == set(), "not in permissions.py"
+
+
+def test_nothing_is_asked_for_in_vain(standin: StandIn, tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path, SCALED)
+    live(standin, recipe, tmp_path)
+    called = {action_of(call) for call in standin.calls}
+    assert listed(recipe) - called == WITHOUT_A_CALL
+
+
+def test_a_recipe_asks_only_for_what_it_uses(tmp_path: Path) -> None:
+    plain, scaled, unwatched = (listed(recipe_of(tmp_path, text)) for text in (CREATE, SCALED, UNWATCHED))
+    assert "application-autoscaling:PutScalingPolicy" in scaled - plain
+    assert "cloudwatch:PutMetricAlarm" in plain - unwatched
+    named = listed(recipe_of(tmp_path, CREATE.replace("role: create", "role: execution")))
+    assert "iam:CreateRole" in plain - named
+
+
+def test_a_role_that_exists_is_only_passed_on(tmp_path: Path) -> None:
+    role = f"arn:aws:iam::{ACCOUNT}:role/execution"
+    recipe = recipe_of(tmp_path, CREATE.replace("role: create", f"role: {role}"))
+    passing = [
+        item for item in permissions(recipe, Account(ACCOUNT, "us-west-2", role)) if "iam:PassRole" in item.actions
+    ]
+    assert [item.resources for item in passing] == [(role,)]
+
+
+def test_an_inference_component_asks_for_components(tmp_path: Path) -> None:
+    text = CREATE.replace("role: create", "inference_component: {endpoint: shared}, role: create")
+    found = permissions(recipe_of(tmp_path, text), HERE)
+    (creating,) = [item for item in found if "sagemaker:CreateInferenceComponent" in item.actions]
+    assert creating.resources[0] == f"arn:aws:sagemaker:us-west-2:{ACCOUNT}:inference-component/hub"
+    (endpoint,) = [item for item in found if "sagemaker:DeleteEndpoint" in item.actions]
+    assert endpoint.resources == (f"arn:aws:sagemaker:us-west-2:{ACCOUNT}:endpoint/shared",)
+
+
+def test_other_partitions_have_arns_of_their_own(tmp_path: Path) -> None:
+    found = permissions(recipe_of(tmp_path, SCALED), Account(ACCOUNT, "cn-north-1"), scaling_role_exists=False)
+    arns = {arn for item in found for arn in item.resources if arn != "*"}
+    assert {arn.split(":")[1] for arn in arns} == {"aws-cn"}

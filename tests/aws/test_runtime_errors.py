@@ -1,0 +1,95 @@
+"""botocore's exceptions in the toolkit's words: what was being done, what AWS said, what helps."""
+
+from __future__ import annotations
+
+import pytest
+from botocore import exceptions
+from botocore.exceptions import BotoCoreError, ClientError
+
+from toolkit.errors import PlatformError
+from toolkit.platforms.sagemaker.errors import aws_errors
+
+
+def said(error: Exception) -> PlatformError:
+    with pytest.raises(PlatformError) as caught, aws_errors("create Model chat"):
+        raise error
+    return caught.value
+
+
+def refused(code: str, message: str = "No.", operation: str = "CreateModel") -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, operation)
+
+
+@pytest.mark.parametrize(
+    ("code", "helps"),
+    [
+        ("ExpiredToken", "aws sso login"),
+        ("ExpiredTokenException", "aws sso login"),
+        ("RequestExpired", "clock"),
+        ("InvalidClientTokenId", "aws configure list"),
+        ("UnrecognizedClientException", "aws configure list"),
+        ("SignatureDoesNotMatch", "aws configure list"),
+        ("ThrottlingException", "the same command carries on"),
+        ("Throttling", "the same command carries on"),
+        ("RequestLimitExceeded", "the same command carries on"),
+        ("ResourceLimitExceeded", "Service Quotas"),
+        ("ServiceQuotaExceededException", "Service Quotas"),
+    ],
+)
+def test_what_aws_answers(code: str, helps: str) -> None:
+    error = said(refused(code))
+    assert error.message == f"create Model chat: No. ({code})"
+    assert helps in error.hint
+
+
+def test_a_code_that_nobody_knows_has_no_hint() -> None:
+    assert said(refused("SomethingNew")).hint == ""
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "AccessDeniedException", "UnauthorizedOperation"])
+def test_what_is_denied_is_named(code: str) -> None:
+    message = "User: arn:aws:iam::1:user/u is not authorized to perform: sagemaker:CreateModel on resource: arn:aws:x"
+    assert said(refused(code, message)).hint == "Ask for sagemaker:CreateModel in your IAM policy."
+
+
+def test_what_is_denied_without_a_name_is_the_call() -> None:
+    assert said(refused("AccessDenied", "Access Denied", "PutObject")).hint == "Ask for PutObject in your IAM policy."
+
+
+def test_what_is_denied_on_purpose_is_not_asked_for() -> None:
+    message = "not authorized to perform: sagemaker:CreateModel with an explicit deny in a service control policy"
+    hint = said(refused("AccessDeniedException", message)).hint
+    assert (
+        hint == "A policy denies sagemaker:CreateModel on purpose: ask whoever manages the account or the organization."
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "helps"),
+    [
+        (exceptions.NoCredentialsError(), "aws sso login"),
+        (exceptions.PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY"), "aws configure"),
+        (exceptions.SSOTokenLoadError(profile_name="p", error_msg="gone"), "aws sso login"),
+        (exceptions.UnauthorizedSSOTokenError(), "aws sso login"),
+        (exceptions.LoginTokenLoadError(error_msg="gone"), "aws login"),
+        (exceptions.TokenRetrievalError(provider="sso", error_msg="gone"), "aws sso login"),
+        (exceptions.ProfileNotFound(profile="nobody"), "aws configure list-profiles"),
+        (exceptions.NoRegionError(), "AWS_REGION"),
+        (exceptions.EndpointConnectionError(endpoint_url="https://api.sagemaker.mars-1.amazonaws.com"), "the region"),
+        (exceptions.ConnectionClosedError(endpoint_url="https://x"), "carries on"),
+        (exceptions.ParamValidationError(report="x"), ""),
+    ],
+)
+def test_what_never_came_to_aws(error: BotoCoreError, helps: str) -> None:
+    told = said(error)
+    assert told.message == f"create Model chat: {error}"
+    assert helps in told.hint
+    assert bool(told.hint) == bool(helps)
+
+
+def test_no_session_token_gets_into_an_error() -> None:
+    message = (
+        "The request signature we calculated does not match the signature you provided.\n\nThe Canonical String for "
+        "this request should have been\n'POST\n/\n\nx-amz-security-token:TOKEN"
+    )
+    assert "TOKEN" not in str(said(refused("InvalidSignatureException", message)))

@@ -1,0 +1,159 @@
+"""The one road on SageMaker, with the genuine boto3 client: deploy, update, roll back, scale, destroy."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pairs import HUB_RECIPE, write_hub_pair
+from standin import PING, StandIn
+
+from toolkit import api
+from toolkit.apply.progress import Silent
+from toolkit.errors import EndpointFailed, PlatformError, UsageError
+
+TOOLKIT = Path(sys.executable).with_name("toolkit")
+PULLED = HUB_RECIPE.replace("platform: {", "platform: {role: create, weights: hub, ").replace(
+    "ml.g6.xlarge", "ml.g6.xlarge, ml.g6.2xlarge"
+)
+LOG_GROUP = "logs group /aws/sagemaker/Endpoints/hub"
+
+
+@pytest.fixture
+def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recipe whose weights the container fetches itself; this process talks to the stand-in."""
+    for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.01"}.items():
+        monkeypatch.setenv(name, value)
+    return write_hub_pair(tmp_path, PULLED)
+
+
+def changed(recipe: Path, old: str, new: str) -> Path:
+    text = recipe.read_text()
+    assert old in text
+    recipe.write_text(text.replace(old, new))
+    return recipe
+
+
+def config(standin: StandIn) -> str:
+    described: Any = standin.session().client("sagemaker").describe_endpoint(EndpointName="hub")
+    return str(described["EndpointConfigName"])
+
+
+def test_deploying_twice_changes_nothing_and_destroying_leaves_only_the_log(recipe: Path, standin: StandIn) -> None:
+    endpoint = api.deploy(recipe, progress=Silent())
+    assert endpoint.status().status == "InService"
+    assert api.plan(recipe).changes == []
+
+    removed = api.destroy(recipe, progress=Silent())
+    assert standin.leftovers() == [LOG_GROUP]
+    assert "log group /aws/sagemaker/Endpoints/hub: kept for 30 days" in removed.left[0]
+
+
+def test_the_plan_needs_no_account(tmp_path: Path) -> None:
+    made = api.plan(write_hub_pair(tmp_path, PULLED))
+    assert made.account == "000000000000"
+    assert {action.verb for action in made.actions} == {"create"}
+    with pytest.raises(PlatformError, match="without an AWS account"):
+        made.apply(progress=Silent())
+
+
+def test_no_role_is_made_unless_the_recipe_asks_for_it(recipe: Path) -> None:
+    with pytest.raises(UsageError, match="role: create"):
+        api.deploy(changed(recipe, "role: create, ", ""), progress=Silent())
+
+
+def test_where_one_type_has_no_capacity_the_next_serves(recipe: Path, standin: StandIn) -> None:
+    standin.without_capacity("ml.g6.xlarge")
+    assert api.deploy(recipe, progress=Silent()).status().status == "InService"
+
+
+def test_an_update_keeps_what_ran_before_for_a_rollback(recipe: Path, standin: StandIn) -> None:
+    api.deploy(recipe, progress=Silent())
+    first = config(standin)
+    api.deploy(changed(recipe, "max_model_len: 1024", "max_model_len: 512"), progress=Silent())
+    assert config(standin) != first
+    api.rollback(recipe, progress=Silent())
+    assert config(standin) == first
+    api.destroy(recipe, progress=Silent())
+    assert standin.leftovers() == [LOG_GROUP]
+
+
+def test_an_update_that_aws_rolls_back_is_a_failure(recipe: Path, standin: StandIn) -> None:
+    api.deploy(recipe, progress=Silent())
+    first = config(standin)
+    standin.script("hub", ["Updating", "RollingBack", "InService"], reason=PING)
+    with pytest.raises(EndpointFailed, match="rolled back"):
+        api.deploy(changed(recipe, "num_speculative_tokens: 7", "num_speculative_tokens: 5"), progress=Silent())
+    assert config(standin) == first
+    with pytest.raises(UsageError, match="rolled back already"):
+        api.rollback(recipe, progress=Silent())
+
+
+def test_throttling_and_a_server_error_are_outlived(recipe: Path, standin: StandIn) -> None:
+    standin.faults.throttle("CreateModel", times=3)
+    standin.faults.fail("CreateEndpoint", "InternalFailure", "try again", status=500, when="before")
+    assert api.deploy(recipe, progress=Silent()).status().status == "InService"
+
+
+def test_another_ones_endpoint_is_never_touched(recipe: Path, standin: StandIn) -> None:
+    api.deploy(recipe, progress=Silent())
+    sagemaker = standin.session().client("sagemaker")
+    arn = sagemaker.describe_endpoint(EndpointName="hub")["EndpointArn"]
+    sagemaker.delete_tags(ResourceArn=arn, TagKeys=["toolkit:endpoint"])
+    with pytest.raises(PlatformError, match="was not made by the toolkit"):
+        api.deploy(recipe, progress=Silent())
+
+
+def test_status_shows_price_and_age(recipe: Path) -> None:
+    api.deploy(recipe, progress=Silent())
+    (shown,) = api.endpoints(platform="sagemaker")
+    assert (shown.name, shown.status, shown.region) == ("hub", "InService", "us-west-2")
+    assert shown.instances == (("ml.g6.xlarge", 1),)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "rollout: {shadow: true}",
+        "rollout: {speculative_percent: 10, update: canary}",
+        "scaling: {min_instances: 1, max_instances: 3}",
+        "observability: {data_capture_percent: 5}",
+    ],
+)
+def test_each_way_of_serving_is_taken_by_aws_and_goes_without_a_trace(
+    recipe: Path, standin: StandIn, edit: str
+) -> None:
+    recipe.write_text(recipe.read_text() + edit + "\n")
+    api.deploy(recipe, progress=Silent())
+    assert api.plan(recipe).changes == []
+    api.destroy(recipe, progress=Silent())
+    assert standin.leftovers() == [LOG_GROUP]
+
+
+def test_an_inference_component_comes_and_goes(recipe: Path, standin: StandIn) -> None:
+    one_type = changed(recipe, ", ml.g6.2xlarge", "")
+    changed(one_type, "role: create", "inference_component: {}, role: create")
+    api.deploy(one_type, progress=Silent())
+    assert api.plan(one_type).changes == []
+    api.destroy(one_type, progress=Silent())
+    assert [item for item in standin.leftovers() if not item.startswith("logs group")] == []
+
+
+def test_the_command_line_takes_the_same_road(recipe: Path, standin: StandIn, tmp_path: Path) -> None:
+    environment = {**os.environ, "TOOLKIT_HOME": str(tmp_path / "home")}
+
+    def run(*arguments: str) -> dict[str, Any]:
+        done = subprocess.run([TOOLKIT, *arguments, "--json"], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    assert run("deploy", str(recipe), "--no-prove")["status"] == "InService"
+    assert [item["name"] for item in run("status", "--platform", "sagemaker")["endpoints"]] == ["hub"]
+    assert run("destroy", "hub", "--platform", "sagemaker", "--yes")["left"]
+    assert standin.leftovers() == [LOG_GROUP]

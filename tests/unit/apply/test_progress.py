@@ -1,0 +1,42 @@
+"""Progress in plain lines, as a log or a notebook shows it."""
+
+from __future__ import annotations
+
+from fakes import FakeClock
+
+from toolkit.apply.progress import PlainProgress
+
+
+def shown(*updates: tuple[float, str]) -> list[str]:
+    """What is written when these texts are given, each after so many seconds."""
+    written: list[str] = []
+    clock = FakeClock()
+    progress = PlainProgress(lambda text: written.append(text.strip()), clock)
+    for seconds, text in updates:
+        clock.sleep(seconds)
+        progress.update(text)
+    return written
+
+
+def test_what_changes_is_written() -> None:
+    assert shown((0, "starting"), (1, "loading")) == ["starting", "loading"]
+
+
+def test_what_stays_the_same_is_written_once() -> None:
+    assert shown((0, "starting"), (100, "starting")) == ["starting"]
+
+
+def test_where_only_numbers_move_a_line_a_minute_is_enough() -> None:
+    moving = [(5.0, f"loading 0:{second:02d} (1/9 shards)") for second in range(5, 60, 5)]
+    assert shown(*moving, (5.0, "loading 1:00 (2/9 shards)"), (60.0, "loading 2:00 (3/9 shards)")) == [
+        "loading 0:05 (1/9 shards)",
+        "loading 2:00 (3/9 shards)",
+    ]
+
+
+def test_a_stage_tells_its_time_when_it_is_over() -> None:
+    written: list[str] = []
+    clock = FakeClock()
+    with PlainProgress(written.append, clock).stage("wait"):
+        clock.sleep(2.5)
+    assert written == ["[   2.5 s] wait\n"]

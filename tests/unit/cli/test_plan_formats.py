@@ -1,0 +1,93 @@
+"""`toolkit plan --format`: a table, JSON, or a CloudFormation template and nothing else on stdout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pairs import write_hub_pair, write_pair
+
+from toolkit.cli.main import run
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> str:
+    """A recipe of the local platform."""
+    return str(write_pair(tmp_path))
+
+
+@pytest.fixture
+def on_aws(tmp_path: Path) -> str:
+    """A recipe that runs on AWS."""
+    return str(write_hub_pair(tmp_path))
+
+
+def test_json_is_the_document_of_the_flag(here: str, capsys: Captured) -> None:
+    assert run(["plan", here, "--format", "json"]) == 0
+    formatted = capsys.readouterr()
+    assert run(["plan", here, "--json"]) == 0
+    assert formatted == capsys.readouterr()
+
+
+def test_a_template_is_all_that_is_on_stdout(on_aws: str, capsys: Captured) -> None:
+    assert run(["plan", on_aws, "--format", "cloudformation"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["Resources"]["EndpointHub"]["Type"] == "AWS::SageMaker::Endpoint"
+
+
+def test_a_template_with_the_baseline(on_aws: str, capsys: Captured) -> None:
+    assert run(["plan", on_aws, "--baseline", "--format", "cloudformation"]) == 0
+    assert {"EndpointHub", "EndpointHubBaseline"} <= json.loads(capsys.readouterr().out)["Resources"].keys()
+
+
+def test_a_template_in_a_file(on_aws: str, tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "stack.json"
+    assert run(["plan", on_aws, "--format", "cloudformation", "--out", str(path)]) == 0
+    ended = capsys.readouterr()
+    assert ended.out == ""
+    assert json.loads(path.read_text())["Outputs"].keys() == {"EndpointHubName"}
+    assert ended.err.splitlines()[-1].startswith(f"then: aws cloudformation deploy --template-file {path} ")
+
+
+def test_what_the_stack_will_lack_and_what_comes_before_it_is_said(on_aws: str, capsys: Captured) -> None:
+    run(["plan", on_aws, "--format", "cloudformation"])
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == (
+        "warning: without AWS credentials 000000000000 stands for your account: log in, and make it again"
+    )
+    assert any("CloudFormation has no PrimaryContainer.AdditionalModelDataSources" in line for line in lines)
+    assert any(line.startswith("before the stack, weights target-") for line in lines)
+
+
+def test_a_recipe_of_this_machine_has_no_template(here: str, capsys: Captured) -> None:
+    assert run(["plan", here, "--format", "cloudformation"]) == 2
+    ended = capsys.readouterr()
+    assert ended.out == ""
+    assert "tiny runs on platform `local`" in ended.err
+
+
+def test_two_formats_at_once(here: str, capsys: Captured) -> None:
+    assert run(["plan", here, "--json", "--format", "cloudformation"]) == 2
+    assert "--json and --format cloudformation are two answers" in capsys.readouterr().err
+
+
+def test_an_error_is_json_too_where_json_was_asked_for(capsys: Captured) -> None:
+    assert run(["plan", "no/such", "--format", "json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"] == "RecipeNotFound"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--catalog", "--prices"], "give a recipe, --catalog or --prices"),
+        ([], "give a recipe, --catalog or --prices"),
+        (["tiny/p-eagle", "--prices"], "give a recipe, --catalog or --prices"),
+        (["tiny/p-eagle", "--region", "eu-west-1"], "--region is for --prices and --catalog"),
+    ],
+)
+def test_lock_takes_one_thing_at_a_time(arguments: list[str], message: str, capsys: Captured) -> None:
+    assert run(["lock", *arguments]) == 2
+    assert message in capsys.readouterr().err

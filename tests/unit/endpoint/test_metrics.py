@@ -1,0 +1,51 @@
+"""Metrics as they are shown."""
+
+from __future__ import annotations
+
+from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
+
+FULL = Metrics(
+    endpoint="chat",
+    minutes=60,
+    invocations=120,
+    client_errors=3,
+    server_errors=1,
+    model_latency=Percentiles(1.2, 4.5),
+    overhead_latency=0.004,
+    concurrent_requests=8,
+    gpu_utilization=71.4,
+    engine=EngineMetrics(Percentiles(0.05, 0.2), Percentiles(0.008, 0.02), 412.0, 3.25, 0.45),
+)
+
+
+def test_all_that_is_known() -> None:
+    assert repr(FULL).splitlines() == [
+        "<Metrics chat: 60 minutes>",
+        "  requests             120, of which 3 answered 4xx, 1 answered 5xx",
+        "  model latency        1.200 s median, 4.500 s at the 99th percentile",
+        "  overhead             0.004 s",
+        "  concurrent requests  at most 8",
+        "  GPU utilization      71 %",
+        "  TTFT                 0.050 s median, 0.200 s at the 99th percentile",
+        "  ITL                  0.008 s median, 0.020 s at the 99th percentile",
+        "  output tokens/s      412.0",
+        "  acceptance length    3.25 tokens per target step",
+        "  acceptance rate      45% of draft tokens",
+    ]
+
+
+def test_what_nobody_published_is_left_out_and_said_why() -> None:
+    metrics = Metrics("chat", 5, notes=("detailed observability is <off>",))
+    assert repr(metrics).splitlines() == [
+        "<Metrics chat: 5 minutes>",
+        "  requests             0, of which 0 answered 4xx, 0 answered 5xx",
+        "  detailed observability is <off>",
+    ]
+    assert "&lt;off&gt;" in metrics._repr_html_()
+
+
+def test_as_a_document() -> None:
+    document = FULL.to_dict()
+    assert document["engine"]["ttft"] == {"p50": 0.05, "p99": 0.2}
+    assert document["engine"]["acceptance_length"] == 3.25
+    assert Metrics("chat", 5).to_dict()["model_latency"] is None

@@ -1,0 +1,85 @@
+"""How far a container has come, read from what vLLM logs as it starts.
+
+The marks are those of vLLM 0.16 to 0.33, compared in their sources; the log lines of other engines move nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+STARTS = re.compile(r"non-default args: ")
+"""vLLM's server begins: a second such line in a log is a second start."""
+
+PROVISIONING = "waiting for an instance, weights and image"
+"""Before the container's first line. SageMaker does not tell which of the three it is about."""
+
+STARTING = "starting"
+ANSWERING = "answering"
+_MARKS = (
+    (STARTING, STARTS),
+    ("loading the target", re.compile(r"Starting to load model |Loading model from scratch")),
+    ("loading the drafter", re.compile(r"Loading drafter model")),
+    (
+        "compiling and capturing graphs",
+        re.compile(r"Model loading took|for vLLM's torch\.compile|Capturing CUDA graphs|neuronx-cc|NEURON_CC_WRAPPER"),
+    ),
+    ("warming up", re.compile(r"Graph capturing finished|init engine \(profile")),
+    (ANSWERING, re.compile(r"Application startup complete|Uvicorn running on")),
+)
+STAGES = (PROVISIONING, *[name for name, _ in _MARKS])
+"""All stages in their order."""
+
+# The last of a progress bar's states counts: they come in one line when they were written with \r.
+_COUNTS = (
+    (re.compile(r"Loading \S+ checkpoint shards: .*\| (\d+/\d+) \["), "shards"),
+    (re.compile(r"Capturing CUDA graphs.*\| (\d+/\d+) \["), "graphs"),
+)
+
+
+@dataclass
+class Start:
+    """A container's start as its lines tell it. `entered` is when the stage began, by the caller's clock."""
+
+    stage: str = PROVISIONING
+    entered: float = 0.0
+    count: str = ""
+
+    def read(self, line: str, now: float) -> str:
+        """Take in the next line, written at `now`; a sentence when a stage is over, else an empty text."""
+        for pattern, what in _COUNTS:
+            if found := pattern.search(line):
+                self.count = f"{found[1]} {what}"
+        stage = next((name for name, mark in _MARKS if mark.search(line)), STARTING)
+        again = self.stage not in (PROVISIONING, STARTING) and STARTS.search(line)
+        if not again and STAGES.index(stage) <= STAGES.index(self.stage):
+            return ""
+        took = f"{self.stage} took {minutes(now - self.entered)}" if now >= self.entered else ""
+        said = f"it starts again, after {self.stage}" if again else took
+        self.stage, self.entered, self.count = stage, now, ""
+        return said
+
+    def tell(self, now: float, expected: float | None) -> str:
+        """The stage with its elapsed time, the time that it is expected to take, and what is counted in it."""
+        of = f" of about {_roughly(expected)}" if expected else ""
+        counted = f" ({self.count})" if self.count else ""
+        return f"{self.stage} {minutes(now - self.entered)}{of}{counted}"
+
+
+def stage_of(lines: Iterable[str]) -> str:
+    """The stage that a log breaks off in."""
+    start = Start()
+    for line in lines:
+        start.read(line, 0.0)
+    return start.stage
+
+
+def minutes(seconds: float) -> str:
+    """Minutes and seconds, as in 2:10."""
+    whole = max(0, round(seconds))
+    return f"{whole // 60}:{whole % 60:02d}"
+
+
+def _roughly(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

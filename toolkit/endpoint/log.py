@@ -1,0 +1,31 @@
+"""What containers write, as it comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from toolkit.apply.waiter import LogLine, Waitable
+
+
+def read_log(
+    platform: Waitable,
+    endpoint: str,
+    follow: bool = False,
+    since: float | None = None,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[LogLine]:
+    """What there is, oldest first, or of the last `since` seconds; with `follow` then what comes, for ever.
+
+    Each line is read once. Raises EndpointNotFound, also when the endpoint is removed while it is followed.
+    """
+    first = clock() - since if since is not None else 0.0
+    bookmarks: dict[str, str] = {}
+    while True:
+        for line in platform.logs(endpoint, bookmarks=bookmarks):
+            if line.time >= first:
+                yield line
+        if not follow:
+            return
+        sleep(platform.poll_seconds)

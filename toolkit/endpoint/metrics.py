@@ -1,0 +1,85 @@
+"""What an endpoint did lately, by its own account."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """Median and 99th percentile."""
+
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class EngineMetrics:
+    """What the engine reports of itself, over all its containers. Times are in seconds, the rate is a share up to 1."""
+
+    ttft: Percentiles | None = None
+    itl: Percentiles | None = None
+    output_tokens_per_second: float | None = None
+    acceptance_length: float | None = None
+    acceptance_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The last `minutes` of an endpoint. Times are in seconds; what nobody published is None, and `notes` say why.
+
+    `client_errors` and `server_errors` are the container's answers 4xx and 5xx. `model_latency` is its time for whole
+    requests, `overhead_latency` what SageMaker adds on average, `concurrent_requests` the most on one instance or copy,
+    `gpu_utilization` the mean in percent, which counts each GPU of an instance: four at work are 400. Where an endpoint
+    has several variants, counts are added up and of the rest the worst is given.
+    """
+
+    endpoint: str
+    minutes: int
+    invocations: int = 0
+    client_errors: int = 0
+    server_errors: int = 0
+    model_latency: Percentiles | None = None
+    overhead_latency: float | None = None
+    concurrent_requests: int | None = None
+    gpu_utilization: float | None = None
+    engine: EngineMetrics = EngineMetrics()
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of `toolkit metrics --json`."""
+        return asdict(self)
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """What is known, as names and texts."""
+        errors = f"{self.client_errors} answered 4xx, {self.server_errors} answered 5xx"
+        yield "requests", f"{self.invocations}, of which {errors}"
+        yield from _known("model latency", self.model_latency)
+        yield from _known("overhead", self.overhead_latency, "{:.3f} s")
+        yield from _known("concurrent requests", self.concurrent_requests, "at most {}")
+        yield from _known("GPU utilization", self.gpu_utilization, "{:.0f} %")
+        yield from _known("TTFT", self.engine.ttft)
+        yield from _known("ITL", self.engine.itl)
+        yield from _known("output tokens/s", self.engine.output_tokens_per_second, "{:.1f}")
+        yield from _known("acceptance length", self.engine.acceptance_length, "{:.2f} tokens per target step")
+        yield from _known("acceptance rate", self.engine.acceptance_rate, "{:.0%} of draft tokens")
+
+    def __repr__(self) -> str:
+        lines = [f"  {name:20} {text}" for name, text in self.rows()]
+        notes = [f"  {note}" for note in self.notes]
+        return "\n".join([f"<Metrics {self.endpoint}: {self.minutes} minutes>", *lines, *notes])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{name}</td><td>{escape(text)}</td></tr>" for name, text in self.rows())
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table>{rows}</table>{notes}"
+
+
+def _known(name: str, value: Percentiles | float | None, form: str = "{}") -> Iterator[tuple[str, str]]:
+    if isinstance(value, Percentiles):
+        yield name, f"{value.p50:.3f} s median, {value.p99:.3f} s at the 99th percentile"
+    elif value is not None:
+        yield name, form.format(value)

@@ -1,0 +1,102 @@
+"""What an endpoint keeps in S3: the toolkit's bucket, weights by content, and marks of who uses which."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from toolkit.planning.names import STAGED_PREFIX, USES_PREFIX, WEIGHTS_PREFIX, bucket_name
+from toolkit.planning.resources import Account, Resource
+from toolkit.planning.weights import WeightsFile, manifest, manifest_digest
+from toolkit.recipe.arguments import CONFIG_CHANNEL, CONFIG_NAME, DRAFTER_CHANNEL, config_file, pulled
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.source import ModelSource
+
+_COMMIT_CHARACTERS = 12
+
+
+@dataclass(frozen=True)
+class ModelData:
+    """Files that a container finds when it starts. `channel` is empty for the model itself.
+
+    `weights` stages them; None where they are in S3 already, at `uri`.
+    """
+
+    channel: str
+    uri: str
+    weights: Resource | None = None
+
+    def source(self) -> dict[str, Any]:
+        """The request's ModelDataSource."""
+        return {"S3DataSource": {"S3Uri": self.uri, "S3DataType": "S3Prefix", "CompressionType": "None"}}
+
+
+def bucket(account: Account) -> Resource:
+    """The toolkit's bucket in that account and region."""
+    name = bucket_name(account)
+    # S3 refuses a LocationConstraint that names us-east-1, and needs one everywhere else.
+    elsewhere = account.region != "us-east-1"
+    location = {"CreateBucketConfiguration": {"LocationConstraint": account.region}} if elsewhere else {}
+    return Resource("Bucket", name, {"Bucket": name, **location})
+
+
+def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
+    """All that the recipe's container gets from S3: the target, the drafter, settings too long for its environment."""
+    found = [_model_data("", recipe.target, recipe, account)]
+    if recipe.speculation:
+        found.append(_model_data(DRAFTER_CHANNEL, recipe.speculation.drafter, recipe, account))
+    if settings := config_file(recipe):
+        found.append(_staged(CONFIG_CHANNEL, _settings(settings, account, recipe)))
+    return [data for data in found if data]
+
+
+def use(data: ModelData, endpoint: str) -> Resource | None:
+    """The mark that `endpoint` leaves on weights that we staged."""
+    if data.weights is None:
+        return None
+    name = f"{data.weights.name}/{endpoint}"
+    return Resource("WeightsUse", name, {"Bucket": data.weights.request["Bucket"], "Key": f"{USES_PREFIX}{name}"})
+
+
+def _model_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
+    if pulled(recipe, source) or source.kind == "jumpstart":
+        return None
+    if source.kind == "s3":
+        return ModelData(channel, source.written.rstrip("/") + "/")
+    return _staged(channel, _weights(source, recipe, account))
+
+
+def _staged(channel: str, weights: Resource) -> ModelData:
+    return ModelData(channel, f"s3://{weights.request['Bucket']}/{weights.request['Prefix']}", weights)
+
+
+def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
+    folder = source.folder
+    if folder is None:
+        revision = source.revision or "main"
+        name = f"{source.name}-{revision[:_COMMIT_CHARACTERS].replace('/', '-')}"
+        origin = {"Hub": source.written, "Revision": revision, "Mark": f"{STAGED_PREFIX}{name}"}
+        return _resource(name, recipe, account, origin)
+    files = manifest(folder)
+    name = f"{folder.name}-{manifest_digest(files)[:_COMMIT_CHARACTERS]}"
+    return _resource(name, recipe, account, {"Source": str(folder), "Files": _listed(files)})
+
+
+def _settings(settings: Mapping[str, Any], account: Account, recipe: Recipe) -> Resource:
+    text = json.dumps(settings, sort_keys=True)
+    file = WeightsFile(CONFIG_NAME, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
+    name = f"config-{manifest_digest((file,))[:_COMMIT_CHARACTERS]}"
+    return _resource(name, recipe, account, {"Content": {CONFIG_NAME: text}, "Files": _listed([file])})
+
+
+def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, Any]) -> Resource:
+    place = {"Bucket": bucket_name(account), "Prefix": f"{WEIGHTS_PREFIX}{name}/"}
+    key = {"KmsKeyId": recipe.kms_key} if recipe.kms_key else {}
+    return Resource("Weights", name, {**place, **origin, **key})
+
+
+def _listed(files: Sequence[WeightsFile]) -> list[dict[str, Any]]:
+    return [asdict(file) for file in files]

@@ -1,0 +1,204 @@
+"""Inference components: models that share the instances of one endpoint."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from toolkit.platforms.local.aws import Region, ServiceError
+from toolkit.platforms.local.endpoints import Endpoints
+from toolkit.platforms.local.host import Answer, ComponentSpec, Deployment, EndpointSpec, ModelHost, Request
+from toolkit.platforms.local.lifecycle import Life
+from toolkit.platforms.local.resources import Resources, Tags, page
+
+Component = Life[ComponentSpec, Deployment[ComponentSpec]]
+
+
+class Components:
+    """All inference components of one region. `operations` answer requests, from any thread."""
+
+    def __init__(self, region: Region, host: ModelHost, endpoints: Endpoints, models: Resources, tags: Tags) -> None:
+        self._region, self._host, self._tags = region, host, tags
+        self._endpoints, self._models = endpoints, models
+        self._by_name: dict[str, Component] = {}
+        self._lock = threading.RLock()
+        self.operations: Mapping[str, Callable[[Request], Answer]] = {
+            "CreateInferenceComponent": self._create,
+            "DescribeInferenceComponent": self._describe,
+            "ListInferenceComponents": self._list,
+            "UpdateInferenceComponent": self._update,
+            "UpdateInferenceComponentRuntimeConfig": self._update_copies,
+            "DeleteInferenceComponent": self._delete,
+        }
+
+    def on(self, endpoint: str) -> list[str]:
+        """Names of the components that an endpoint has."""
+        with self._lock:
+            return [name for name, component in self._by_name.items() if component.spec.endpoint == endpoint]
+
+    def _create(self, request: Request) -> Answer:
+        name, arn = request["InferenceComponentName"], self._arn(request["InferenceComponentName"])
+        with self._lock:
+            if name in self._by_name:
+                raise ServiceError(f'Cannot create already existing inference component "{arn}".')
+            variant = self._variant(request)
+            if not _specifications(request):
+                raise ServiceError("An inference component needs a Specification.")
+            self._examine("CreateInferenceComponent", request)
+            copies = request.get("RuntimeConfig", {}).get("CopyCount", 1)
+            spec = ComponentSpec(name, request["EndpointName"], variant, request, copies)
+            deployment = self._host.component(spec)
+            component = self._by_name[name] = Component(spec, self._lock)
+            self._tags.new(arn, request)
+            component.deploy(spec, deployment)
+        return {"InferenceComponentArn": arn}
+
+    def _update(self, request: Request) -> Answer:
+        with self._lock:
+            component = self._settled(request)
+            self._examine("UpdateInferenceComponent", request)
+            asked = {**component.spec.asked, **request}
+            copies = request.get("RuntimeConfig", {}).get("CopyCount", component.spec.copies)
+            spec = replace(component.spec, asked=asked, copies=copies)
+            component.deploy(spec, self._host.component(spec))
+        return {"InferenceComponentArn": self._arn(component.spec.name)}
+
+    def _update_copies(self, request: Request) -> Answer:
+        with self._lock:
+            component = self._settled(request)
+            if component.live is None:
+                raise ServiceError(f'Cannot update failed inference component "{self._arn(component.spec.name)}".')
+            component.rescale(replace(component.spec, copies=request["DesiredRuntimeConfig"]["CopyCount"]))
+        return {"InferenceComponentArn": self._arn(component.spec.name)}
+
+    def _delete(self, request: Request) -> Answer:
+        with self._lock:
+            component = self._settled(request)
+            name = component.spec.name
+            for other in self._by_name.values():
+                if name in map(_base_name, _specifications(other.spec.asked)):
+                    raise ServiceError(f"{name} is the base of {other.spec.name}; delete that first.")
+            component.delete(lambda: self._forget(name))
+        return {}
+
+    def _describe(self, request: Request) -> Answer:
+        with self._lock:
+            component = self._find(request)
+            spec = component.spec
+            runtime = {
+                "DesiredCopyCount": (component.pending or component).spec.copies,
+                "CurrentCopyCount": component.live.spec.copies if component.live else 0,
+            }
+            answer = {**self._summary(component), "RuntimeConfig": runtime}
+            if "Specification" in spec.asked:
+                answer["Specification"] = _described(spec.asked["Specification"])
+            if "Specifications" in spec.asked:
+                answer["Specifications"] = [_described(item) for item in spec.asked["Specifications"]]
+            if "DeploymentConfig" in spec.asked:
+                answer["LastDeploymentConfig"] = spec.asked["DeploymentConfig"]
+            if component.failure:
+                answer["FailureReason"] = component.failure
+        return answer
+
+    def _list(self, request: Request) -> Answer:
+        with self._lock:
+            found = [
+                self._summary(component)
+                for component in self._by_name.values()
+                if request.get("EndpointNameEquals") in (None, component.spec.endpoint)
+                and request.get("VariantNameEquals") in (None, component.spec.variant)
+            ]
+        return page("InferenceComponent", found, request)
+
+    def _variant(self, request: Request) -> str:
+        """The variant that it goes to: the one asked for, or its base component's."""
+        endpoint = self._endpoints.in_service(request["EndpointName"])
+        if not endpoint.is_for_components:
+            raise ServiceError(
+                f"Endpoint {endpoint.endpoint} cannot have inference components: its variants have a ModelName."
+            )
+        base = next((self._base(item, endpoint) for item in _specifications(request) if _base_name(item)), None)
+        wanted: str = request.get("VariantName", base.variant if base else "")
+        if wanted not in [variant.name for variant in endpoint.variants]:
+            raise ServiceError(f'Could not find variant "{wanted}" of endpoint "{endpoint.endpoint}".')
+        return wanted
+
+    def _base(self, specification: Mapping[str, Any], endpoint: EndpointSpec) -> ComponentSpec:
+        """The component that an adapter belongs to."""
+        base = self._find({"InferenceComponentName": _base_name(specification)})
+        if base.spec.endpoint != endpoint.endpoint or base.status != "InService":
+            raise ServiceError(f"The base {base.spec.name} is not in service on endpoint {endpoint.endpoint}.")
+        return base.spec
+
+    def _examine(self, operation: str, request: Request) -> None:
+        """Raise ServiceError when a specification contradicts itself, or names what does not exist."""
+        if "Specification" in request and "Specifications" in request:
+            raise ServiceError("Give Specification or Specifications, not both.")
+        for specification in _specifications(request):
+            if _base_name(specification):
+                if "ComputeResourceRequirements" in specification:
+                    raise ServiceError("An adapter, which has a BaseInferenceComponentName, uses its base's resources.")
+                continue
+            if ("ModelName" in specification) == ("Container" in specification):
+                raise ServiceError("The specification of an inference component needs either ModelName or Container.")
+            if "ComputeResourceRequirements" not in specification:
+                raise ServiceError("The specification of an inference component needs ComputeResourceRequirements.")
+            if "ModelName" in specification:
+                self._models.describe(dict(specification))
+        self._host.examine(operation, request)
+
+    def _find(self, request: Request) -> Component:
+        name = request["InferenceComponentName"]
+        if name not in self._by_name:
+            raise ServiceError(f'Could not find inference component "{self._arn(name)}".')
+        return self._by_name[name]
+
+    def _settled(self, request: Request) -> Component:
+        component = self._find(request)
+        if component.in_progress:
+            raise ServiceError(f'Cannot update in-progress inference component "{self._arn(component.spec.name)}".')
+        return component
+
+    def _forget(self, name: str) -> None:
+        with self._lock:
+            self._by_name.pop(name, None)
+            self._tags.forget(self._arn(name))
+
+    def _arn(self, name: str) -> str:
+        return self._region.arn("inference-component", name)
+
+    def _summary(self, component: Component) -> Answer:
+        spec, status = component.spec, component.status
+        return {
+            "InferenceComponentName": spec.name,
+            "InferenceComponentArn": self._arn(spec.name),
+            "EndpointName": spec.endpoint,
+            "EndpointArn": self._region.arn("endpoint", spec.endpoint),
+            "VariantName": spec.variant,
+            # Components have no status for that.
+            "InferenceComponentStatus": "Updating" if status == "RollingBack" else status,
+            **component.times(),
+        }
+
+
+def _specifications(request: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    one = [request["Specification"]] if "Specification" in request else []
+    return one or list(request.get("Specifications", []))
+
+
+def _base_name(specification: Mapping[str, Any]) -> str:
+    name: str = specification.get("BaseInferenceComponentName", "")
+    return name
+
+
+def _described(specification: Mapping[str, Any]) -> Answer:
+    """A specification as Describe shows it, which names the image that was deployed."""
+    container = specification.get("Container")
+    if container is None:
+        return dict(specification)
+    shown = {key: value for key, value in container.items() if key != "Image"}
+    if "Image" in container:
+        shown["DeployedImage"] = {"SpecifiedImage": container["Image"], "ResolvedImage": container["Image"]}
+    return {**specification, "Container": shown}

@@ -1,0 +1,108 @@
+"""The model host of the local platform: every variant is one container on this machine."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolkit.platforms.local import modeldata
+from toolkit.platforms.local.aws import ServiceError
+from toolkit.platforms.local.container import entrypoint, runnable_images
+from toolkit.platforms.local.deployment import ContainerDeployment, Model
+from toolkit.platforms.local.folders import endpoint_folder
+from toolkit.platforms.local.host import ComponentSpec, Deployment, EndpointSpec, Request, Variant
+
+if TYPE_CHECKING:
+    from types_boto3_s3 import S3Client
+
+_STARTUP_TIMEOUT_S = 480  # SageMaker's, where ContainerStartupHealthCheckTimeoutInSeconds is not given
+
+
+class ContainerHost:
+    """A `ModelHost`. It differs from AWS on purpose: an image must be one that this machine can run, and a variant has
+    one instance, whose type only has to exist. `containers` holds `<image repository>/serve`.
+    """
+
+    has_components = False
+    refused: Mapping[str, tuple[str, ...]] = {
+        "CreateModel": ("Containers", "InferenceExecutionConfig"),
+        "PrimaryContainer": ("ModelDataUrl", "ModelPackageName", "MultiModelConfig"),
+        "CreateEndpointConfig": (
+            "AsyncInferenceConfig",
+            "DataCaptureConfig",
+            "ExplainerConfig",
+        ),
+        "ProductionVariant": ("ServerlessConfig",),
+    }
+
+    def __init__(self, folder: Path, containers: Path, s3: Callable[[], S3Client]) -> None:
+        self._folder = folder
+        self._containers = containers
+        self._s3 = s3
+        self._generations = itertools.count(1)
+
+    def examine(self, operation: str, request: Request) -> None:
+        """See host.ModelHost."""
+        if operation == "CreateModel":
+            container = request["PrimaryContainer"]
+            self._program(container.get("Image", ""))
+            for uri in _model_data(container).values():
+                if not modeldata.exists(self._s3(), uri):
+                    raise ServiceError(f"Could not find model data at {uri}.")
+        if operation == "UpdateEndpointWeightsAndCapacities":
+            for item in request["DesiredWeightsAndCapacities"]:
+                _must_be_one(item["VariantName"], "DesiredInstanceCount", item.get("DesiredInstanceCount", 1))
+
+    def endpoint(self, spec: EndpointSpec) -> ContainerDeployment:
+        """See host.ModelHost."""
+        models = {variant.name: self._model(variant) for variant in spec.variants}
+        folder = endpoint_folder(self._folder, spec.endpoint) / str(next(self._generations))
+        return ContainerDeployment(spec, models, folder, self._s3())
+
+    def component(self, spec: ComponentSpec) -> Deployment[ComponentSpec]:
+        """Not here."""
+        raise ServiceError(f"The local platform has no inference components; {spec.name} cannot be made.")
+
+    def _model(self, variant: Variant) -> Model:
+        _must_be_one(variant.name, "InitialInstanceCount", variant.count)
+        container = variant.placements[0].container
+        assert container is not None, "there are no components here"
+        return Model(
+            program=self._program(container["Image"]),
+            environment=container.get("Environment", {}),
+            data=_model_data(container),
+            startup_timeout_s=variant.asked.get("ContainerStartupHealthCheckTimeoutInSeconds", _STARTUP_TIMEOUT_S),
+        )
+
+    def _program(self, image: str) -> Path:
+        program = entrypoint(image, self._containers)
+        if program is None:
+            runnable = ", ".join(runnable_images(self._containers))
+            raise ServiceError(f"Requested image {image} not found. This machine runs {runnable}.")
+        return program
+
+
+def _must_be_one(variant: str, field: str, count: int) -> None:
+    if count != 1:
+        raise ServiceError(
+            f"The local platform runs 1 instance of a variant; {variant} wants {count}. Set {field} to 1.",
+            code="ResourceLimitExceeded",
+        )
+
+
+def _model_data(container: Mapping[str, Any]) -> dict[str, str]:
+    """S3 prefix by folder below /opt/ml."""
+    sources = {"model": container["ModelDataSource"]} if "ModelDataSource" in container else {}
+    for source in container.get("AdditionalModelDataSources", []):
+        sources[f"additional-model-data-sources/{source['ChannelName']}"] = source
+    return {folder: _prefix(source) for folder, source in sources.items()}
+
+
+def _prefix(source: Mapping[str, Any]) -> str:
+    data = source.get("S3DataSource", {})
+    if data.get("S3DataType") != "S3Prefix" or data.get("CompressionType") != "None":
+        raise ServiceError("The local platform takes model data as S3DataType S3Prefix with CompressionType None only.")
+    uri: str = data["S3Uri"]
+    return uri

@@ -1,0 +1,131 @@
+"""What the service needs of whoever runs models: a protocol, and the data that goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+Request = dict[str, Any]
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """An instance type that a variant may run on, and the container that it then runs."""
+
+    instance_type: str
+    container: Mapping[str, Any] | None
+    """PrimaryContainer of the model; None where inference components bring their own."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What CreateEndpointConfig and CreateModel said about one variant. `weight` and `count` can be changed later."""
+
+    name: str
+    asked: Mapping[str, Any]
+    """Its entry in ProductionVariants or ShadowProductionVariants."""
+    placements: tuple[Placement, ...]
+    """The one wanted most comes first."""
+    weight: float
+    count: int
+    is_shadow: bool = False
+
+
+@dataclass(frozen=True)
+class EndpointSpec:
+    """What an endpoint shall be. `config` names its endpoint configuration."""
+
+    endpoint: str
+    config: str
+    variants: tuple[Variant, ...]
+    data_capture: Mapping[str, Any] | None = None
+
+    @property
+    def is_for_components(self) -> bool:
+        """Whether inference components bring the models."""
+        return all(placement.container is None for variant in self.variants for placement in variant.placements)
+
+
+@dataclass(frozen=True)
+class ComponentSpec:
+    """What an inference component shall be. `asked` is CreateInferenceComponent's request, with later changes."""
+
+    name: str
+    endpoint: str
+    variant: str
+    asked: Mapping[str, Any]
+    copies: int
+
+
+@dataclass
+class Target:
+    """Where the gateway sends the requests of one variant."""
+
+    variant: str
+    weight: float
+    port: int
+    log_stream_arn: str
+    is_shadow: bool = False
+    """Gets copies of requests; nobody sees its answers."""
+    requests: int = 0
+    """Requests under way, counted by the gateway."""
+
+
+class Watcher(Protocol):
+    """Whom a deployment tells how it goes, from any thread."""
+
+    def healthy(self) -> None:
+        """All of it serves."""
+
+    def failing(self, reason: str) -> None:
+        """It will not serve, and what was started of it is being ended."""
+
+    def failed(self, reason: str) -> None:
+        """It does not serve, or no longer, and nothing of it is left."""
+
+
+Spec = TypeVar("Spec", contravariant=True)
+
+
+class Deployment(Protocol[Spec]):
+    """Containers that are started, changed and ended in the background."""
+
+    def start(self, watcher: Watcher) -> None:
+        """Begin; the watcher hears of the end."""
+
+    def rescale(self, spec: Spec, watcher: Watcher) -> None:
+        """Take other weights or numbers of instances, with the same containers."""
+
+    def retire(self, ended: Callable[[], None]) -> None:
+        """End when the requests under way have been answered, then call `ended`."""
+
+    def stop(self, ended: Callable[[], None]) -> None:
+        """End at once, then call `ended`."""
+
+
+class EndpointDeployment(Deployment[EndpointSpec], Protocol):
+    """The containers of an endpoint."""
+
+    def targets(self) -> Sequence[Target]:
+        """The containers that take requests now."""
+
+    def placement(self, variant: Variant) -> Placement:
+        """Where a variant runs."""
+
+
+class ModelHost(Protocol):
+    """Runs models. `refused` are the request fields, by operation or structure, that would have no effect here."""
+
+    refused: Mapping[str, tuple[str, ...]]
+    has_components: bool
+
+    def examine(self, operation: str, request: Request) -> None:
+        """Raise ServiceError for what is valid by itself, but names what is not there or not allowed here."""
+
+    def endpoint(self, spec: EndpointSpec) -> EndpointDeployment:
+        """Containers that will serve an endpoint. Raises ServiceError."""
+
+    def component(self, spec: ComponentSpec) -> Deployment[ComponentSpec]:
+        """Containers that will serve an inference component. Raises ServiceError."""

@@ -1,0 +1,225 @@
+"""Read what of an AWS account matters to a recipe. Reads only; what may not be read is noted, and nothing fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.exceptions import (
+    ClientError,
+    CredentialRetrievalError,
+    LoginError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
+
+from toolkit.checks.account import AccountFacts, ExecutionRole, Permission, Quota
+from toolkit.errors import PlatformError, ToolkitError, UsageError
+from toolkit.planning.hosting import endpoint_name, image_uri
+from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.errors import aws_errors, hint_for, is_missing
+from toolkit.platforms.sagemaker.images import is_missing_image
+from toolkit.platforms.sagemaker.network import read_subnets
+from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, permissions
+from toolkit.platforms.sagemaker.quotas import read_quotas
+from toolkit.platforms.sagemaker.reading import Reading
+from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
+from toolkit.recipe.arguments import image_of
+from toolkit.recipe.resolve import Recipe
+
+if TYPE_CHECKING:
+    from types_boto3_iam.type_defs import ContextEntryTypeDef
+
+# Nobody needs a permission to ask who they are: any refusal is one of the credentials.
+_NOT_LOGGED_IN = (
+    ClientError,
+    CredentialRetrievalError,
+    LoginError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    SSOError,
+    TokenRetrievalError,
+)
+_ATTEMPTS = 3
+
+
+def account_facts(recipe: Recipe) -> AccountFacts:
+    """What the account of this environment's AWS session holds. Raises PlatformError when AWS cannot be reached."""
+    try:
+        session = boto3.Session(region_name=recipe.region)
+    except ProfileNotFound as error:
+        return AccountFacts(recipe.region or "", problem=PlatformError(str(error), hint=hint_for(error)))
+    return examine(Clients(session, attempts=_ATTEMPTS), recipe, environ=os.environ)
+
+
+def examine(
+    clients: Clients, recipe: Recipe, *, environ: Mapping[str, str], studio_metadata: Path = STUDIO_METADATA
+) -> AccountFacts:
+    """The facts that `check_account` judges. Raises PlatformError when AWS cannot be reached at all."""
+    region = clients.session.region_name
+    if not region:
+        return AccountFacts(None)
+    try:
+        with aws_errors("asking AWS who we are"):
+            caller = clients.sts.get_caller_identity()
+    except PlatformError as error:
+        if isinstance(error.__cause__, _NOT_LOGGED_IN):
+            return AccountFacts(region, problem=error)
+        raise
+    account, reading = Account(caller["Account"], region), Reading(clients)
+    role: ExecutionRole | None = None
+    role_problem: ToolkitError | None = None
+    scales = recipe.scaling.max_instances > recipe.scaling.min_instances
+    scaling_role = _role(reading, SCALING_ROLE).exists if scales else None
+    try:
+        arn = find_role(clients, written=recipe.role, environ=environ, studio_metadata=studio_metadata)
+        _require_here(arn, account)
+    except (PlatformError, UsageError) as error:
+        role_problem = error
+    else:
+        role = _role(reading, arn) if arn else None
+    with_role = replace(account, role=role.arn if role else None)
+    needed = permissions(recipe, with_role, scaling_role_exists=scaling_role is not False)
+    missing_image, image_problem = _image(reading, recipe, account)
+    subnets, missing_subnets = read_subnets(reading, recipe.network.subnets, region)
+    return AccountFacts(
+        region,
+        caller["Arn"],
+        role=role,
+        role_problem=role_problem,
+        denied=tuple(_denied(reading, caller["Arn"], needed, region)),
+        quotas=tuple(_quotas(reading, recipe)),
+        missing_image=missing_image,
+        image_problem=image_problem,
+        buckets=dict(_buckets(reading, recipe)),
+        subnets=subnets,
+        missing_subnets=missing_subnets,
+        scaling_role=scaling_role,
+        unread=tuple(reading.unread),
+    )
+
+
+def _require_here(role: str | None, account: Account) -> None:
+    """Raise UsageError for a role of another account, which cannot be handed to SageMaker in this one."""
+    if role and role.split(":")[4] != account.id:
+        hint = "Name a role of this account, or log in to that one."
+        raise UsageError(f"{role} is a role of another account than {account.id}", hint=hint)
+
+
+def _role(reading: Reading, arn: str) -> ExecutionRole:
+    """A role by its ARN or name, as far as we may look at it."""
+    name = arn.rpartition("/")[2]
+    found = reading.ask(f"the role {name}", "iam:GetRole", lambda: _found_role(reading.clients, name))
+    if found is None:
+        return ExecutionRole(arn)
+    return ExecutionRole(arn, bool(found), check_trust(found) if found else None)
+
+
+def _found_role(clients: Clients, name: str) -> Mapping[str, Any]:
+    """The trust policy of a role, empty when there is no such role."""
+    try:
+        trust: Any = clients.iam.get_role(RoleName=name)["Role"]["AssumeRolePolicyDocument"]  # botocore has parsed it
+        return dict(trust)
+    except ClientError as error:
+        if is_missing(error):
+            return {}
+        raise
+
+
+def _denied(reading: Reading, caller: str, needed: Sequence[Permission], region: str) -> Iterator[Permission]:
+    """Those of the permissions that the caller lacks. The account's root user lacks none."""
+    if caller.endswith(":root"):
+        return
+    what, action = "your permissions", "iam:SimulatePrincipalPolicy"
+    source = caller
+    if ":user/" not in caller:
+        role = reading.ask(what, "iam:GetRole", lambda: assumed_role(reading.clients, caller))
+        if role is None:
+            reading.note(f"{what}: {caller} cannot be traced back to a role", f"iam:GetRole and {action}")
+            return
+        source = role["Arn"]
+    for permission in needed:
+        actions = reading.ask(what, action, partial(_refused, reading.clients, source, permission, region))
+        if actions is None:  # the next would be refused likewise
+            return
+        if actions:
+            yield replace(permission, actions=actions)
+
+
+def _refused(clients: Clients, source: str, permission: Permission, region: str) -> tuple[str, ...]:
+    """The actions that IAM's policy simulator would not allow on the permission's resources."""
+    given = dict(permission.given)
+    if not permission.actions[0].startswith("iam:"):  # IAM is global: its calls are made to another region
+        given["aws:RequestedRegion"] = region
+    context: list[ContextEntryTypeDef] = [
+        {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"} for key, value in given.items()
+    ]
+    pages = clients.iam.get_paginator("simulate_principal_policy").paginate(
+        PolicySourceArn=source,
+        ActionNames=list(permission.actions),
+        ResourceArns=[arn if arn == "*" else arn.replace("*", "x") for arn in permission.resources],
+        ContextEntries=context,
+    )
+    results = [result for page in pages for result in page["EvaluationResults"]]
+    refused = {result["EvalActionName"] for result in results if _is_refused(result)}
+    return tuple(action for action in permission.actions if action in refused)
+
+
+def _is_refused(result: Mapping[str, Any]) -> bool:
+    """On any of the resources. A policy with conditions on what we do not know has the benefit of the doubt."""
+    each = [(item["EvalResourceDecision"], item) for item in result.get("ResourceSpecificResults", [])]
+    decisions = each or [(result["EvalDecision"], result)]
+    return any(decision != "allowed" and not item.get("MissingContextValues") for decision, item in decisions)
+
+
+def _quotas(reading: Reading, recipe: Recipe) -> Iterator[Quota]:
+    """None for reserved capacity: it is bought, and this quota does not count it (unverified)."""
+    if recipe.capacity_reservation is None:
+        own = (endpoint_name(recipe), f"{endpoint_name(recipe)}-baseline")
+        yield from read_quotas(reading, recipe.instance_types, own)
+
+
+def _image(reading: Reading, recipe: Recipe, account: Account) -> tuple[str, ToolkitError | None]:
+    """The image if its registry lacks it, or why there is none in the region."""
+    if image_of(recipe) is None:  # checks.container says so
+        return "", None
+    try:
+        uri = image_uri(recipe, account)
+    except UsageError as error:
+        return "", error
+    missing = reading.ask(f"the image {uri}", "ecr:BatchGetImage", partial(is_missing_image, reading.clients, uri))
+    return (uri if missing else ""), None
+
+
+def _buckets(reading: Reading, recipe: Recipe) -> Iterator[tuple[str, str]]:
+    models = [recipe.target, recipe.speculation.drafter] if recipe.speculation else [recipe.target]
+    for model in models:
+        if model.kind == "s3":
+            bucket = urlsplit(model.written).netloc
+            region = reading.ask(
+                f"the bucket {bucket}", "s3:ListBucket", partial(_bucket_region, reading.clients, bucket)
+            )
+            if region is not None:
+                yield model.written, region
+
+
+def _bucket_region(clients: Clients, bucket: str) -> str:
+    """Region of a bucket, empty when there is none. S3 tells it to everybody, in a header."""
+    try:
+        return clients.s3.head_bucket(Bucket=bucket)["BucketRegion"]
+    except ClientError as error:
+        if is_missing(error):
+            return ""
+        if region := error.response["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region"):
+            return str(region)
+        raise

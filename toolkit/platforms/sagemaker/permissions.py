@@ -1,0 +1,148 @@
+"""What the caller must be allowed to do: every action that plan, deploy, prove, logs and destroy take, and on what.
+
+The one list of them; a test holds it against the calls that are really made. What SageMaker's execution role must be
+allowed to do is another matter: planning/permissions.py. Left out are ecr:BatchGetImage, without which images are not
+pinned, and rights on KMS keys: the key's own policy may give them, which IAM's simulator does not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from toolkit.checks.account import Permission
+from toolkit.planning.hosting import endpoint_name
+from toolkit.planning.metrics import log_groups
+from toolkit.planning.names import bucket_name, role_name
+from toolkit.planning.observability import alarm_prefix, dashboard_name
+from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.role import PRINCIPAL
+from toolkit.recipe.resolve import Recipe
+
+SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+"""The service-linked role that Application Auto Scaling changes endpoints with."""
+
+_SCALING_PRINCIPAL = "sagemaker.application-autoscaling.amazonaws.com"
+# Actions that no resource limits, or that look through all of them.
+_EVERYWHERE = (
+    "sagemaker:ListEndpointConfigs",
+    "sagemaker:ListInferenceComponents",
+    "sagemaker:ListModels",
+    "sagemaker:CallWithBearerToken",
+    "tag:GetResources",
+    "logs:DescribeLogGroups",
+    "cloudwatch:DescribeAlarms",
+    "cloudwatch:GetMetricData",
+    "cloudwatch:ListMetrics",
+    "application-autoscaling:DescribeScalableTargets",
+    "application-autoscaling:DescribeScalingPolicies",
+    "application-autoscaling:ListTagsForResource",
+)
+
+
+def permissions(recipe: Recipe, account: Account, *, scaling_role_exists: bool = True) -> tuple[Permission, ...]:
+    """What a recipe's life takes, from plan to destroy, with and without `--baseline`.
+
+    `account.role` is the execution role that exists. Without one it is made, if the recipe says so.
+    """
+    found = [Permission(_EVERYWHERE, ("*",)), *_endpoint(recipe, account), *_storage(account), *_role(recipe, account)]
+    found += [*_logs(recipe, account), *_watching(recipe, account)]
+    if recipe.scaling.max_instances > recipe.scaling.min_instances:
+        found += _scaling(recipe, account, scaling_role_exists)
+    return tuple(found)
+
+
+def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
+    endpoints = _arns(account, "sagemaker", "endpoint/", *_hosts(recipe))
+    configs = _arns(account, "sagemaker", "endpoint-config/", *(f"{name}-*" for name in _hosts(recipe)))
+    models = _arns(account, "sagemaker", "model/", f"{recipe.name}-*")
+    components = _arns(account, "sagemaker", "inference-component/", *_arms(recipe))
+    # These two are asked for both, the endpoint and its configuration.
+    yield _allowed("sagemaker", "CreateEndpoint UpdateEndpoint", *endpoints, *configs)
+    verbs = "DescribeEndpoint DeleteEndpoint InvokeEndpoint InvokeEndpointWithResponseStream"
+    yield _allowed("sagemaker", verbs, *endpoints)
+    yield _allowed("sagemaker", "CreateEndpointConfig DescribeEndpointConfig DeleteEndpointConfig", *configs)
+    yield _allowed("sagemaker", "CreateModel DescribeModel DeleteModel", *models)
+    verbs = "CreateInferenceComponent UpdateInferenceComponent DeleteInferenceComponent" if recipe.component else ""
+    yield _allowed("sagemaker", f"DescribeInferenceComponent {verbs}", *components)
+    yield _allowed("sagemaker", "AddTags ListTags", *endpoints, *configs, *models, *components)
+
+
+def _storage(account: Account) -> Iterator[Permission]:
+    bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
+    yield _allowed("s3", "CreateBucket DeleteBucket ListBucket", bucket)
+    yield _allowed("s3", "GetObject PutObject DeleteObject AbortMultipartUpload", f"{bucket}/*")
+
+
+def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
+    ours = tuple(f"arn:{account.partition}:iam::{account.id}:role/{role_name(name)}" for name in _hosts(recipe))
+    reading, making = "ListRoleTags GetRolePolicy", "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole"
+    made = recipe.role == "create"
+    yield _allowed("iam", f"{reading} {making}" if made else reading, *ours)
+    if roles := (account.role,) if account.role else ours if made else ():
+        yield Permission(("iam:PassRole",), roles, {"iam:PassedToService": PRINCIPAL})
+
+
+def _logs(recipe: Recipe, account: Account) -> Iterator[Permission]:
+    names = (f"{group}{rest}" for name in _watched(recipe) for group in log_groups(name) for rest in ("", ":*"))
+    reading = "DescribeLogStreams GetLogEvents ListTagsForResource DescribeMetricFilters"
+    making = "CreateLogGroup PutRetentionPolicy TagResource PutMetricFilter DeleteMetricFilter DeleteLogGroup"
+    verbs = f"{reading} {making}" if _is_watched(recipe) else reading
+    yield _allowed("logs", verbs, *_arns(account, "logs", "log-group:", *names))
+
+
+def _watching(recipe: Recipe, account: Account) -> Iterator[Permission]:
+    place = f"arn:{account.partition}:cloudwatch::{account.id}:dashboard"  # the same in all regions
+    dashboards = (f"{place}/{dashboard_name(name, account.region)}" for name in _watched(recipe))
+    making = "PutDashboard DeleteDashboards" if _is_watched(recipe) else ""
+    yield _allowed("cloudwatch", f"GetDashboard {making}", *dashboards)
+    making = "PutMetricAlarm DeleteAlarms TagResource" if _is_watched(recipe) else ""
+    yield _allowed("cloudwatch", f"ListTagsForResource {making}", *_alarms(recipe, account))
+
+
+def _scaling(recipe: Recipe, account: Account, role_exists: bool) -> Iterator[Permission]:
+    """Application Auto Scaling asks of its caller what it does itself (its guide, permissions validation)."""
+    making = "RegisterScalableTarget DeregisterScalableTarget PutScalingPolicy DeleteScalingPolicy TagResource"
+    yield _allowed("application-autoscaling", making, "*")
+    if recipe.component:
+        components = _arns(account, "sagemaker", "inference-component/", *_arms(recipe))
+        yield _allowed("sagemaker", "UpdateInferenceComponentRuntimeConfig", *components)
+    else:
+        endpoints = _arns(account, "sagemaker", "endpoint/", *_hosts(recipe))
+        yield _allowed("sagemaker", "UpdateEndpointWeightsAndCapacities", *endpoints)
+    theirs = _arns(account, "cloudwatch", "alarm:", "TargetTracking-*")
+    yield _allowed("cloudwatch", "PutMetricAlarm DeleteAlarms", *theirs, *_alarms(recipe, account))
+    if not role_exists:
+        role = f"role/aws-service-role/{_SCALING_PRINCIPAL}/{SCALING_ROLE}"
+        arn = f"arn:{account.partition}:iam::{account.id}:{role}"
+        yield Permission(("iam:CreateServiceLinkedRole",), (arn,), {"iam:AWSServiceName": _SCALING_PRINCIPAL})
+
+
+def _arms(recipe: Recipe) -> tuple[str, str]:
+    return recipe.name, f"{recipe.name}-baseline"
+
+
+def _hosts(recipe: Recipe) -> tuple[str, ...]:
+    """The endpoints that serve the recipe and its baseline; components may share one."""
+    return tuple(dict.fromkeys((endpoint_name(recipe), endpoint_name(recipe.baseline()))))
+
+
+def _watched(recipe: Recipe) -> tuple[str, ...]:
+    """The names in alarms, dashboards and log groups: an endpoint's or an inference component's."""
+    return tuple(dict.fromkeys((*_hosts(recipe), *_arms(recipe))))
+
+
+def _is_watched(recipe: Recipe) -> bool:
+    return recipe.observability.alarms is not False or recipe.observability.dashboard is not False
+
+
+def _alarms(recipe: Recipe, account: Account) -> tuple[str, ...]:
+    return _arns(account, "cloudwatch", "alarm:", *(f"{alarm_prefix(name)}*" for name in _watched(recipe)))
+
+
+def _arns(account: Account, service: str, kind: str, *names: str) -> tuple[str, ...]:
+    place = f"arn:{account.partition}:{service}:{account.region}:{account.id}"
+    return tuple(f"{place}:{kind}{name}" for name in names)
+
+
+def _allowed(service: str, verbs: str, *resources: str) -> Permission:
+    return Permission(tuple(f"{service}:{verb}" for verb in verbs.split()), resources)

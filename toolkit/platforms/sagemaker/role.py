@@ -1,0 +1,153 @@
+"""The execution role of an endpoint: the recipe's, the environment's, or the one that this notebook runs under."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from botocore.exceptions import ClientError
+
+from toolkit.errors import PlatformError, UsageError
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.errors import aws_errors, is_denied, is_missing
+
+if TYPE_CHECKING:
+    from types_boto3_iam.type_defs import RoleTypeDef
+
+_T = TypeVar("_T")
+
+ROLE_VARIABLE = "TOOLKIT_EXECUTION_ROLE"
+"""Environment variable that names the execution role, as an ARN or a role name."""
+
+STUDIO_METADATA = Path("/opt/ml/metadata/resource-metadata.json")
+"""Where Studio spaces and notebook instances say which ones they are."""
+
+PRINCIPAL = "sagemaker.amazonaws.com"
+"""Who must be allowed to take the role; the same name in all partitions."""
+
+# SageMaker's RoleArn (botocore 1.44.5), with the partition to be told apart.
+_ROLE_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
+_ASSUMED_ROLE = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<name>[^/]+)/.*")
+
+
+def find_role(
+    clients: Clients, *, written: str | None, environ: Mapping[str, str], studio_metadata: Path = STUDIO_METADATA
+) -> str | None:
+    """ARN of the execution role, None when one has to be made.
+
+    Looked for in this order: `written`, what the recipe says (an ARN, a role name, or `create` for None);
+    $TOOLKIT_EXECUTION_ROLE; the role of this Studio space or notebook instance; the role that the caller has taken, if
+    SageMaker may take it too. Raises UsageError for what is no role, PlatformError for one that does not exist.
+    """
+    if written == "create":
+        return None
+    if written:
+        return _named(clients, written, "platform.role")
+    if value := environ.get(ROLE_VARIABLE):
+        return _named(clients, value, f"${ROLE_VARIABLE}")
+    with aws_errors("finding the execution role"):
+        return _studio_role(clients, studio_metadata) or _own_role(clients)
+
+
+def check_trust(document: Mapping[str, Any]) -> bool:
+    """Whether a trust policy lets SageMaker take the role. Conditions are not evaluated."""
+    statements = [item for item in _listed(document.get("Statement")) if _is_about_sagemaker(item)]
+    effects = {item.get("Effect") for item in statements}
+    return "Allow" in effects and "Deny" not in effects
+
+
+def assumed_role(clients: Clients, caller: str) -> RoleTypeDef | None:
+    """The IAM role behind the caller's ARN, which lacks the role's path; None for others, or where nobody may look."""
+    found = _ASSUMED_ROLE.fullmatch(caller)
+    if found is None:
+        return None
+    try:
+        return clients.iam.get_role(RoleName=found["name"])["Role"]
+    except ClientError as error:
+        if is_denied(error) or is_missing(error):
+            return None
+        raise
+
+
+def _named(clients: Clients, written: str, where: str) -> str:
+    if written.startswith("arn:"):
+        if not _ROLE_ARN.fullmatch(written):
+            hint = "It looks like arn:aws:iam::123456789012:role/NAME: aws iam get-role --role-name NAME"
+            raise UsageError(f"{where}: {written} is not the ARN of a role", hint=hint)
+        return written
+    with aws_errors(f"{where}: looking up the role {written}"):
+        try:
+            return clients.iam.get_role(RoleName=written)["Role"]["Arn"]
+        except ClientError as error:
+            if is_missing(error):
+                hint = "Correct the name, or write `create`: aws iam list-roles --query Roles[].Arn"
+                raise PlatformError(f"{where}: there is no role {written}", hint=hint) from error
+            if is_denied(error):
+                hint = "Write its ARN there instead of its name."
+                raise PlatformError(f"{where}: you may not look up the role {written}", hint=hint) from error
+            raise
+
+
+def _own_role(clients: Clients) -> str | None:
+    """The role that the caller has taken, if SageMaker may take it too: not that of a person or of a CI job."""
+    role = assumed_role(clients, clients.sts.get_caller_identity()["Arn"])
+    trust: Any = role["AssumeRolePolicyDocument"] if role else None  # botocore has parsed it
+    return role["Arn"] if role and check_trust(trust) else None
+
+
+def _studio_role(clients: Clients, path: Path) -> str | None:
+    """The role of the space or notebook instance that we run in; it is an execution role by what it is for."""
+    try:
+        metadata = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    # In some of these files the role itself stands: sagemaker-python-sdk pull request 5315.
+    if arn := metadata.get("ExecutionRoleArn"):
+        return str(arn)
+    domain, name = metadata.get("DomainId"), metadata.get("ResourceName")
+    if domain:
+        return _unless_denied(lambda: _domain_role(clients, domain, metadata))
+    return _unless_denied(lambda: clients.sagemaker.describe_notebook_instance(NotebookInstanceName=name)["RoleArn"])
+
+
+def _domain_role(clients: Clients, domain: str, metadata: Mapping[str, str]) -> str | None:
+    """A shared space has the domain's role for spaces, a private one that of its owner, who may have the domain's."""
+    profile = metadata.get("UserProfileName")
+    described = clients.sagemaker.describe_domain(DomainId=domain)
+    if space := metadata.get("SpaceName"):
+        found = clients.sagemaker.describe_space(DomainId=domain, SpaceName=space)
+        if found.get("SpaceSharingSettings", {}).get("SharingType") != "Private":
+            return described.get("DefaultSpaceSettings", {}).get("ExecutionRole")
+        profile = found.get("OwnershipSettings", {}).get("OwnerUserProfileName", profile)
+    if profile:
+        owner = clients.sagemaker.describe_user_profile(DomainId=domain, UserProfileName=profile)
+        if own := owner.get("UserSettings", {}).get("ExecutionRole"):
+            return own
+    return described.get("DefaultUserSettings", {}).get("ExecutionRole")
+
+
+def _unless_denied(ask: Callable[[], _T]) -> _T | None:
+    try:
+        return ask()
+    except ClientError as error:
+        if is_denied(error):
+            return None
+        raise
+
+
+def _is_about_sagemaker(statement: Mapping[str, Any]) -> bool:
+    principal = statement.get("Principal", {})
+    services = _listed(principal.get("Service")) if isinstance(principal, Mapping) else []
+    actions = [str(action).lower() for action in _listed(statement.get("Action"))]
+    return PRINCIPAL in services and any(fnmatchcase("sts:assumerole", action) for action in actions)
+
+
+def _listed(value: Any) -> list[Any]:
+    """Policies write one thing without its list."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

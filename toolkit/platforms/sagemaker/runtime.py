@@ -1,0 +1,107 @@
+"""Requests to an endpoint: InvokeEndpoint and InvokeEndpointWithResponseStream."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from botocore.eventstream import ParserError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    EventStreamError,
+    ProxyConnectionError,
+)
+from urllib3.exceptions import HTTPError
+
+from toolkit.endpoint import refusal
+from toolkit.endpoint.retry import retried
+from toolkit.errors import EndpointNotFound, InvocationError
+from toolkit.platforms.sagemaker.errors import hint_for
+
+if TYPE_CHECKING:
+    from types_boto3_sagemaker_runtime import SageMakerRuntimeClient
+
+_BUSY = (
+    "ThrottlingException",
+    "Throttling",
+    "TooManyRequestsException",
+    "ServiceUnavailable",
+    "InternalFailure",
+    "ModelNotReadyException",
+)
+_NO_CONNECTION = (EndpointConnectionError, ConnectTimeoutError, ConnectionClosedError, ProxyConnectionError)
+# botocore lets urllib3's errors through while a body is read.
+_BROKEN = (EventStreamError, BotoCoreError, HTTPError, ParserError)
+
+
+def invoke(
+    client: SageMakerRuntimeClient,
+    endpoint: str,
+    body: Mapping[str, Any],
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Any]:
+    """See endpoint.generation.Invoker."""
+    answer = _asked(client.invoke_endpoint, endpoint, body, sleep)
+    try:
+        document: dict[str, Any] = json.loads(answer["Body"].read())
+    except ValueError as error:
+        raise InvocationError(f"{endpoint}: the answer is not JSON: {error}") from error
+    except _BROKEN as error:
+        raise _broken_off(endpoint, error) from error
+    return document
+
+
+def stream(
+    client: SageMakerRuntimeClient,
+    endpoint: str,
+    body: Mapping[str, Any],
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[bytes]:
+    """See endpoint.generation.Invoker. What breaks off is never asked for again: half an answer has been given."""
+    answer = _asked(client.invoke_endpoint_with_response_stream, endpoint, body, sleep)
+    try:
+        with closing(answer["Body"]) as events:  # also when the caller has had enough
+            for event in events:
+                yield event["PayloadPart"]["Bytes"]
+    except _BROKEN as error:
+        raise _broken_off(endpoint, error) from error
+
+
+def _asked(call: Callable[..., Any], endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]) -> Any:
+    """The head of the answer; the body is still to be read."""
+    name, _, component = endpoint.partition("/")
+    request = {"EndpointName": name, "Body": json.dumps(body).encode(), "ContentType": "application/json"}
+    if component:
+        request["InferenceComponentName"] = component
+
+    def send() -> Any:
+        try:
+            return call(**request)
+        except (ClientError, BotoCoreError) as error:
+            raise _refused(endpoint, error) from error
+
+    return retried(send, sleep)
+
+
+def _refused(endpoint: str, error: ClientError | BotoCoreError) -> InvocationError | EndpointNotFound:
+    if not isinstance(error, ClientError):
+        transient = isinstance(error, _NO_CONNECTION)
+        return refusal.by_sagemaker(endpoint, str(error), transient=transient, hint=hint_for(error))
+    code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
+    if code == "ModelError":
+        details: Mapping[str, Any] = error.response
+        said = details.get("OriginalMessage") or message
+        return refusal.by_container(endpoint, details.get("OriginalStatusCode", 0), said)
+    return refusal.by_sagemaker(endpoint, message, transient=code in _BUSY, hint=hint_for(error))
+
+
+def _broken_off(endpoint: str, error: Exception) -> InvocationError:
+    hint = f"Ask again. The container's log: toolkit logs {endpoint.partition('/')[0]}"
+    return InvocationError(f"{endpoint} broke off: {error}", hint=hint)
