@@ -21,10 +21,10 @@ class User:
 
     def __init__(self, standin: StandIn, region: str = "us-west-2") -> None:
         self.session = standin.session(region)
-        self.sagemaker = self.session.client("sagemaker")
-        self.runtime = self.session.client("sagemaker-runtime")
-        self.scaling = self.session.client("application-autoscaling")
-        self.logs = self.session.client("logs")
+        self.sagemaker: Any = self.session.client("sagemaker")
+        self.runtime: Any = self.session.client("sagemaker-runtime")
+        self.scaling: Any = self.session.client("application-autoscaling")
+        self.logs: Any = self.session.client("logs")
         self.role = self._make_role()
         self.weights = self._make_weights(region)
 
@@ -96,7 +96,8 @@ class User:
         return role
 
     def _make_weights(self, region: str) -> dict[str, Any]:
-        s3, bucket = self.session.client("s3"), f"weights-{region}"
+        bucket = f"weights-{region}"
+        s3: Any = self.session.client("s3")
         s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": region})
         s3.put_object(Bucket=bucket, Key="target/config.json", Body=b"{}")
         return source(f"s3://{bucket}/target/")

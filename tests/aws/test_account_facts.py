@@ -104,7 +104,6 @@ def test_nobody_is_logged_in(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
-    monkeypatch.setenv("AWS_REGION", "us-west-2")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     (finding,) = check_account(recipe, account_facts(recipe))
     assert (finding.code, finding.severity) == ("account.credentials", "error")

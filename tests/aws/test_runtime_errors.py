@@ -74,7 +74,7 @@ def test_what_is_denied_on_purpose_is_not_asked_for() -> None:
         (exceptions.LoginTokenLoadError(error_msg="gone"), "aws login"),
         (exceptions.TokenRetrievalError(provider="sso", error_msg="gone"), "aws sso login"),
         (exceptions.ProfileNotFound(profile="nobody"), "aws configure list-profiles"),
-        (exceptions.NoRegionError(), "AWS_REGION"),
+        (exceptions.NoRegionError(), "AWS_DEFAULT_REGION"),
         (exceptions.EndpointConnectionError(endpoint_url="https://api.sagemaker.mars-1.amazonaws.com"), "the region"),
         (exceptions.ConnectionClosedError(endpoint_url="https://x"), "carries on"),
         (exceptions.ParamValidationError(report="x"), ""),

@@ -98,8 +98,8 @@ def test_what_the_container_refuses_is_a_model_error(standin: StandIn, user: Use
     user.deploy("ep")
     with pytest.raises(user.runtime.exceptions.ModelError) as caught:
         user.invoke("ep")
-    assert caught.value.response["OriginalStatusCode"] == 400
-    assert caught.value.response["OriginalMessage"] == "too long"
+    response = caught.value.response
+    assert (response["OriginalStatusCode"], response["OriginalMessage"]) == (400, "too long")
 
 
 def test_openai_clients_reach_the_container_with_a_bearer_token(standin: StandIn, user: User) -> None:

@@ -109,7 +109,7 @@ class AccountFacts:
 def check_account(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     """Findings on the account. Nothing more when nobody is logged in, or no region is chosen."""
     if facts.region is None:
-        hint = "Add `region: us-west-2` to `platform`, or set AWS_REGION."
+        hint = "Add `region: us-west-2` to `platform`, or set AWS_DEFAULT_REGION."
         yield Finding("account.region", "neither the recipe nor your AWS session says a region", "platform", hint=hint)
         return
     if facts.problem:

@@ -149,25 +149,57 @@ def _if_failed(account: Account, endpoint: str) -> dict[str, Any] | None:
     return described if described["EndpointStatus"] == "Failed" else None
 
 
-def test_two_variants_share_the_requests_by_weight(account: Account) -> None:
+def _two_variants(account: Account, name: str, **request: Any) -> None:
+    """An endpoint whose variant `a` takes all requests; `request` says where variant `b` is."""
     for version in ("a", "b"):
-        account.create_model(f"share-{version}", {"VERSION": version})
-    variants = [
-        {
-            "VariantName": version,
-            "ModelName": f"share-{version}",
-            "InitialInstanceCount": 1,
-            "InstanceType": "ml.g6e.xlarge",
-            "InitialVariantWeight": weight,
-        }
-        for version, weight in (("a", 1.0), ("b", 0.0))
-    ]
-    account.sagemaker.create_endpoint_config(EndpointConfigName="share", ProductionVariants=variants)
-    account.sagemaker.create_endpoint(EndpointName="share", EndpointConfigName="share")
-    account.settled("share")
+        account.create_model(f"{name}-{version}", {"VERSION": version})
+    account.sagemaker.create_endpoint_config(EndpointConfigName=name, **request)
+    account.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    assert account.settled(name)["EndpointStatus"] == "InService"
+
+
+def _variant(endpoint: str, version: str, weight: float) -> dict[str, Any]:
+    return {
+        "VariantName": version,
+        "ModelName": f"{endpoint}-{version}",
+        "InitialInstanceCount": 1,
+        "InstanceType": "ml.g6e.xlarge",
+        "InitialVariantWeight": weight,
+    }
+
+
+def test_two_variants_share_the_requests_by_weight(account: Account) -> None:
+    _two_variants(account, "share", ProductionVariants=[_variant("share", "a", 1.0), _variant("share", "b", 0.0)])
     assert {account.invoke("share")["version"] for _ in range(10)} == {"a"}
     chosen = account.runtime.invoke_endpoint(EndpointName="share", Body=b"{}", TargetVariant="b")
     assert chosen["InvokedProductionVariant"] == "b"
+
+
+def test_weights_are_changed_while_the_containers_go_on(account: Account) -> None:
+    _two_variants(account, "shift", ProductionVariants=[_variant("shift", "a", 1.0), _variant("shift", "b", 0.0)])
+    desired: Any = [{"VariantName": "a", "DesiredWeight": 0.0}, {"VariantName": "b", "DesiredWeight": 1.0}]
+    account.sagemaker.update_endpoint_weights_and_capacities(EndpointName="shift", DesiredWeightsAndCapacities=desired)
+    assert {account.invoke("shift")["version"] for _ in range(10)} == {"b"}
+    assert [item["CurrentWeight"] for item in account.settled("shift")["ProductionVariants"]] == [0.0, 1.0]
+
+
+def test_one_machine_runs_no_second_instance_later_either(account: Account) -> None:
+    account.deploy("single")
+    desired: Any = [{"VariantName": "only", "DesiredInstanceCount": 2}]
+    with pytest.raises(account.sagemaker.exceptions.ResourceLimitExceeded, match="Set DesiredInstanceCount to 1"):
+        account.sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName="single", DesiredWeightsAndCapacities=desired
+        )
+
+
+def test_a_shadow_variant_gets_copies_of_requests_and_nobody_its_answers(account: Account) -> None:
+    production, shadow = [_variant("mirror", "a", 1.0)], [_variant("mirror", "b", 1.0)]
+    _two_variants(account, "mirror", ProductionVariants=production, ShadowProductionVariants=shadow)
+    assert {account.invoke("mirror")["version"] for _ in range(5)} == {"a"}
+    account.invoke("mirror", do="say", text="hello\n")
+    until(lambda: account.log("mirror").count("hello") == 2)
+    described = account.settled("mirror")
+    assert [item["VariantName"] for item in described["ShadowProductionVariants"]] == ["b"]
 
 
 def test_the_boto3_waiter_works(account: Account) -> None:

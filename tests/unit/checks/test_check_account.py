@@ -67,7 +67,7 @@ def test_nobody_is_logged_in(recipe: Recipe) -> None:
 def test_no_region(recipe: Recipe) -> None:
     (finding,) = check_account(recipe, AccountFacts(None))
     assert (finding.code, finding.severity, finding.path) == ("account.region", "error", "platform")
-    assert finding.hint == "Add `region: us-west-2` to `platform`, or set AWS_REGION."
+    assert finding.hint == "Add `region: us-west-2` to `platform`, or set AWS_DEFAULT_REGION."
 
 
 def test_no_role(recipe: Recipe) -> None:

@@ -84,7 +84,7 @@ def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
         case ProfileNotFound():
             return "See: aws configure list-profiles"
         case NoRegionError():
-            return "Set AWS_REGION, or `platform.region` in the recipe."
+            return "Set AWS_DEFAULT_REGION, or `platform.region` in the recipe."
         case BotoConnectionError() | HTTPClientError():
             return "Nobody answers there: look at the network and the region. The same command carries on."
     return ""

@@ -62,8 +62,11 @@ def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
     yield _allowed("sagemaker", verbs, *endpoints)
     yield _allowed("sagemaker", "CreateEndpointConfig DescribeEndpointConfig DeleteEndpointConfig", *configs)
     yield _allowed("sagemaker", "CreateModel DescribeModel DeleteModel", *models)
-    verbs = "CreateInferenceComponent UpdateInferenceComponent DeleteInferenceComponent" if recipe.component else ""
-    yield _allowed("sagemaker", f"DescribeInferenceComponent {verbs}", *components)
+    yield _allowed("sagemaker", "DescribeInferenceComponent", *components)
+    if recipe.component:
+        yield _allowed("sagemaker", "UpdateInferenceComponent DeleteInferenceComponent", *components)
+        # That AWS asks for the endpoint too is unverified: the request names it.
+        yield _allowed("sagemaker", "CreateInferenceComponent", *components, *endpoints)
     yield _allowed("sagemaker", "AddTags ListTags", *endpoints, *configs, *models, *components)
 
 

@@ -53,11 +53,11 @@ def container() -> Iterator[Target]:
 
 
 @contextmanager
-def serving(target: Target, limits: Limits) -> Iterator[boto3.Session]:
-    """A session for a gateway whose endpoint `e` is that container."""
+def serving(target: Target, limits: Limits, *others: Target) -> Iterator[boto3.Session]:
+    """A session for a gateway whose endpoint `e` is these containers."""
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    app = gateway({"e": [target], "restarting": []}.get, limits)
+    app = gateway({"e": [target, *others], "restarting": []}.get, limits)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
@@ -116,6 +116,15 @@ def test_while_a_container_restarts_the_service_is_unavailable() -> None:
         ):
             with pytest.raises(runtime.exceptions.ServiceUnavailable, match=why):
                 runtime.invoke_endpoint(EndpointName=endpoint, Body=b"x")
+        runtime.close()
+
+
+def test_a_shadow_that_does_not_answer_disturbs_nobody() -> None:
+    shadow = Target("shadow", 1.0, 1, "arn", is_shadow=True)
+    with container() as target, serving(target, Limits(), shadow) as boto:
+        runtime = boto.client("sagemaker-runtime")
+        answer = runtime.invoke_endpoint(EndpointName="e", Body=b"x")
+        assert (answer["Body"].read(), answer["InvokedProductionVariant"]) == (b".", "v")
         runtime.close()
 
 
