@@ -166,7 +166,6 @@ class _Scripted(Generic[S]):
 
     def stop(self, ended: Callable[[], None]) -> None:
         """See host.Deployment. Deleting takes one Describe."""
-
         arn = self._host.region.arn(self._kind, self._name)
         self._host.ending.add(arn)
 
@@ -198,8 +197,9 @@ class _Scripted(Generic[S]):
         elif status == "InService" and not was_rolling_back:
             watcher.healthy()
         else:
-            self._gone()
             watcher.failed(reason)
+            if life.live is None or life.live.deployment is not self:
+                self._gone()
             if life.status != status:  # statuses that the life cycle does not come to by itself
                 life.turn(status, reason)
 

@@ -38,6 +38,30 @@ def test_an_endpoint_can_fail_after_it_was_in_service(standin: StandIn, user: Us
     assert user.statuses("ep", 3) == ["Creating", "InService", "Failed"]
 
 
+def test_an_update_can_fail_for_good(standin: StandIn, user: User) -> None:
+    """API reference of DescribeEndpoint: Failed is also an endpoint that could not be updated."""
+    user.deploy("ep")
+    user.create_config("other", one("ep"))
+    standin.script("ep", ["Updating", "Failed"], "no way back")
+    user.sagemaker.update_endpoint(EndpointName="ep", EndpointConfigName="other")
+    assert user.statuses("ep", 2) == ["Updating", "Failed"]
+    with pytest.raises(ClientError, match="Cannot update failed endpoint"):
+        user.sagemaker.update_endpoint(EndpointName="ep", EndpointConfigName="other")
+
+
+def test_a_change_of_numbers_that_fails_rolls_back(standin: StandIn, user: User) -> None:
+    """API reference of DescribeEndpoint, RollingBack."""
+    user.deploy("ep")
+    standin.script("ep", ["Updating", "RollingBack", "InService"], CAPACITY)
+    user.sagemaker.update_endpoint_weights_and_capacities(
+        EndpointName="ep", DesiredWeightsAndCapacities=[{"VariantName": "only", "DesiredInstanceCount": 3}]
+    )
+    assert user.statuses("ep", 3) == ["Updating", "RollingBack", "InService"]
+    described = user.describe("ep")
+    assert described["ProductionVariants"][0]["DesiredInstanceCount"] == 1
+    assert described["FailureReason"] == CAPACITY
+
+
 @pytest.mark.parametrize("status", ["OutOfService", "UpdateRollbackFailed", "SystemUpdating"])
 def test_rare_statuses_can_be_scripted(standin: StandIn, user: User, status: str) -> None:
     standin.script("ep", ["Creating", "InService", status], "rare")

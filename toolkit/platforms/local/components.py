@@ -68,7 +68,7 @@ class Components:
     def _update_copies(self, request: Request) -> Answer:
         with self._lock:
             component = self._settled(request)
-            if component.live is None:
+            if component.status == "Failed":
                 raise ServiceError(f'Cannot update failed inference component "{self._arn(component.spec.name)}".')
             component.rescale(replace(component.spec, copies=request["DesiredRuntimeConfig"]["CopyCount"]))
         return {"InferenceComponentArn": self._arn(component.spec.name)}

@@ -44,8 +44,6 @@ def _problems(request: Request) -> Iterator[str]:
         yield "Either every variant has a ModelName, or none has, for inference components."
     if not any(with_model) and "ExecutionRoleArn" not in request:
         yield "An endpoint configuration for inference components, without ModelName, needs an ExecutionRoleArn."
-    if any(with_model) and "ExecutionRoleArn" in request:
-        yield "ExecutionRoleArn is for inference components; the variants have a ModelName, and its model has a role."
     for variant in variants(request):
         yield from _count_problems(variant)
         yield from _type_problems(variant)

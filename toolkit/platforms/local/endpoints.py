@@ -134,7 +134,7 @@ class Endpoints:
     def changeable(self, name: str) -> Endpoint:
         """The endpoint, when it may be updated now."""
         endpoint = self.settled(name)
-        if endpoint.live is None:
+        if endpoint.status == "Failed":
             raise ServiceError(f'Cannot update failed endpoint "{self._arn(name)}". Delete it.')
         return endpoint
 

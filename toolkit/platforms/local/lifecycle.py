@@ -14,7 +14,7 @@ S = TypeVar("S")
 D = TypeVar("D", bound=Deployment[Any])
 
 _LONGEST_REASON = 1024  # of a FailureReason, by the service model
-_IN_PROGRESS = ("Creating", "Updating", "RollingBack", "Deleting")
+_IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 
 
 @dataclass(eq=False)
