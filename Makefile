@@ -17,7 +17,7 @@ lint: .venv/installed
 
 types: .venv/installed
 	$(BIN)/mypy
-	$(BIN)/mypy --scripts-are-modules containers/vllm/serve
+	$(BIN)/mypy --scripts-are-modules containers/vllm/serve containers/vllm/serve_middleware.py
 
 imports: .venv/installed
 	$(BIN)/lint-imports

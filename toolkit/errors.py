@@ -8,6 +8,7 @@
     └── PlatformError               AWS, or the local platform, refused or failed
         ├── StalePlanError          what runs now is not what the plan was made from
         ├── ApplyError              an action failed; says what was done, how to continue, how to undo
+        ├── BuildError              an image could not be built, copied or read; nothing half-made has a tag
         ├── EndpointFailed          the endpoint's container died or never became healthy; carries cause and last lines
         ├── WaitTimeout             still not ready when the time was up (also a TimeoutError)
         ├── EndpointNotFound        no such endpoint on that platform
@@ -69,6 +70,10 @@ class StalePlanError(PlatformError):
 
 class ApplyError(PlatformError):
     """An action of a plan failed."""
+
+
+class BuildError(PlatformError):
+    """An image could not be built, copied or read."""
 
 
 @dataclass(frozen=True)

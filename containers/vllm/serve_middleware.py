@@ -1,0 +1,177 @@
+"""What stands between SageMaker and vLLM's server: a health check that is true, and an end that loses no request.
+
+`serve` adds both to vLLM with `--middleware`. They are plain ASGI and know no more of vLLM than its routes and its
+keys. Standard library only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COMPLETIONS = "/v1/completions"
+# Without a name of a model vLLM takes its own. 32 tokens are several draft steps, however many a step drafts.
+REQUEST = {"prompt": "One, two, three,", "max_tokens": 32, "temperature": 0, "ignore_eos": True}
+
+# SageMaker kills a container 30 s after its SIGTERM; the rest is for vLLM to end its processes.
+DRAIN_SECONDS = 25
+
+JSON = (b"content-type", b"application/json")
+SHOWN_CHARACTERS = 500
+
+
+class GenerationHealth:
+    """Answers `/ping` with 503 until a generation has gone through `app`.
+
+    vLLM's own `/ping` is 200 as soon as it listens; a drafter that loads and dies in its first step shows only with
+    the first request. So the first ping makes that request, through vLLM's own app. Once it has worked vLLM answers.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._attempt: asyncio.Task[None] | None = None
+        self._reason = "the first generation has not finished"  # empty from when it has worked
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, as ASGI has it."""
+        if self._reason and scope["type"] == "http" and scope["path"] == "/ping":
+            if self._attempt is None:
+                self._attempt = asyncio.create_task(self._generate(scope))
+            await _answer_503(send, self._reason)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _generate(self, ping: Scope) -> None:
+        """The first generation; its outcome is the health from then on, and a line in the log."""
+        started = time.monotonic()
+        status, body = await _complete(self._app, ping)
+        seconds = time.monotonic() - started
+        if status == HTTPStatus.OK and (tokens := _tokens(body)):
+            self._reason = ""
+            _log(f"the first generation worked ({tokens} tokens in {seconds:.2f} s): /ping is vLLM's from here on")
+        elif 400 <= status < 500:  # a model that generates nothing, or not from such a request: no sign of a fault
+            self._reason = ""
+            _log(f"no first generation ({COMPLETIONS} is {status}: {_shown(body)}): /ping is vLLM's from here on")
+        else:
+            self._reason = f"the first generation failed ({COMPLETIONS} is {status}: {_shown(body)})"
+            _log(f"{self._reason}: /ping stays 503")
+
+
+def _interrupt() -> None:
+    """Ends vLLM: for it SIGINT is what SIGTERM is, and that one is ours."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+class Drain:
+    """On SIGTERM lets open requests finish, up to DRAIN_SECONDS, and answers new ones and `/ping` with 503.
+
+    vLLM 0.32.0 by itself closes its port and leaves open streams hanging until their clients give up. With its
+    --shutdown-timeout (since 0.18.0) it finishes them, but says 200 to `/ping` and 500 to new requests meanwhile.
+    """
+
+    def __init__(self, app: App, seconds: float = DRAIN_SECONDS, end: Callable[[], None] = _interrupt) -> None:
+        self._app, self._seconds, self._end = app, seconds, end
+        self._open: set[asyncio.Task[Any]] = set()
+        self._draining = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, as ASGI has it; or the server's own life, which begins after vLLM has taken the signals."""
+        if scope["type"] == "lifespan":
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._drain)
+        if scope["type"] != "http" or scope["path"] == "/metrics":
+            await self._app(scope, receive, send)
+        elif self._draining:
+            await _answer_503(send, "the server is shutting down")
+        else:
+            await self._request(scope, receive, send)
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._open.remove(task)
+            if self._draining and not self._open:
+                self._end()
+
+    def _drain(self) -> None:
+        if self._draining:
+            return
+        self._draining = True
+        _log(f"SIGTERM: {len(self._open)} open requests get up to {self._seconds} s to finish")
+        if not self._open:
+            self._end()
+        asyncio.get_running_loop().call_later(self._seconds, self._cut)
+
+    def _cut(self) -> None:
+        for task in self._open:
+            task.cancel()
+
+
+async def _complete(app: App, ping: Scope) -> tuple[int, str]:
+    """Status and body of the first generation; 500 and the exception where the app raises one."""
+    status, body, content = 0, b"", json.dumps(REQUEST).encode()
+    unread = [{"type": "http.request", "body": content}]
+
+    async def receive() -> Message:
+        if not unread:
+            await asyncio.Event().wait()  # for ever: this client does not hang up
+        return unread.pop()
+
+    async def send(message: Message) -> None:
+        nonlocal status, body
+        status = message.get("status", status)
+        body += message.get("body", b"")
+
+    headers = [JSON, (b"content-length", str(len(content)).encode()), *_authorization(ping)]
+    request = {"method": "POST", "path": COMPLETIONS, "raw_path": COMPLETIONS.encode(), "query_string": b""}
+    (error,) = await asyncio.gather(app({**ping, **request, "headers": headers}, receive, send), return_exceptions=True)
+    if error:
+        return HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"
+    return status, body.decode(errors="replace")
+
+
+def _authorization(ping: Scope) -> list[tuple[bytes, bytes]]:
+    """The header that vLLM asks for when it was given keys: by --api-key, else by VLLM_API_KEY."""
+    args = getattr(ping["app"].state, "args", None)
+    keys = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY")]
+    return [(b"authorization", f"Bearer {key}".encode()) for key in keys if key][:1]
+
+
+def _tokens(body: str) -> int:
+    """How many tokens the answer says were generated."""
+    try:
+        return int(json.loads(body)["usage"]["completion_tokens"])
+    except (ValueError, LookupError, TypeError):
+        return 0
+
+
+def _shown(body: str) -> str:
+    """The body as part of one line."""
+    return " ".join(body.split())[:SHOWN_CHARACTERS]
+
+
+async def _answer_503(send: Send, reason: str) -> None:
+    body = json.dumps({"reason": reason}).encode()
+    headers = [JSON, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": HTTPStatus.SERVICE_UNAVAILABLE.value, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _log(message: str) -> None:
+    sys.stderr.write(f"serve: {message}\n")

@@ -1,0 +1,66 @@
+"""Real registries on the loopback, and what every test of images does with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from loopback_registry import running
+
+from toolkit.images.registry import Registry
+
+
+@pytest.fixture(scope="session")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A registry without a login. Tests keep to repositories of their own."""
+    with running(tmp_path_factory.mktemp("registry")) as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
+def other_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A second one."""
+    with running(tmp_path_factory.mktemp("other-registry")) as host:
+        yield host
+
+
+@pytest.fixture
+def registry(host: str) -> Iterator[Registry]:
+    with Registry(host) as registry:
+        yield registry
+
+
+@pytest.fixture
+def other_registry(other_host: str) -> Iterator[Registry]:
+    with Registry(other_host) as registry:
+        yield registry
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A repository that no other test uses."""
+    return "test/" + re.sub(r"\W+", "-", request.node.name.lower()).strip("-")
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    """Closes at the end what a test opens."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    """What a build logs."""
+    return []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a builder writes its layers."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder

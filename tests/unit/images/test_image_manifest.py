@@ -1,0 +1,76 @@
+"""Manifests that are not what they should be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toolkit.errors import BuildError
+from toolkit.images.manifest import (
+    CONFIG,
+    INDEXES,
+    LAYER,
+    OCI,
+    SCHEMA_2,
+    Blob,
+    Manifest,
+    Parts,
+    for_our_platform,
+    read_config,
+    schema_2,
+)
+from toolkit.images.manifest import parts as parts_of
+
+DIGEST = "sha256:" + "0a" * 32
+ENTRY = {"mediaType": LAYER, "digest": DIGEST, "size": 1}
+
+
+def manifest(document: Any, media_type: str = SCHEMA_2) -> Manifest:
+    return Manifest(media_type, json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (Manifest(SCHEMA_2, b"<html>"), "is not JSON"),
+        (manifest([]), "is not a JSON object"),
+        (manifest({"schemaVersion": 1}, "application/vnd.docker.distribution.manifest.v1+prettyjws"), "v1.prettyjws"),
+        (manifest({"config": ENTRY}), "cannot be read: KeyError"),
+        (manifest({"config": {**ENTRY, "digest": "sha256:../../x"}, "layers": []}), "is not a sha256 digest"),
+    ],
+)
+def test_a_broken_manifest_is_refused_by_the_images_name(found: Manifest, words: str) -> None:
+    with pytest.raises(BuildError, match=f"^a:1.*{words}"):
+        parts_of(found, "a:1")
+
+
+def test_oci_words_become_dockers() -> None:
+    found = Parts(
+        Blob("application/vnd.oci.image.config.v1+json", DIGEST, 1),
+        (Blob("application/vnd.oci.image.layer.v1.tar+gzip", DIGEST, 2),),
+    )
+    assert json.loads(schema_2(found, "a").body) == {
+        "schemaVersion": 2,
+        "mediaType": SCHEMA_2,
+        "config": {"mediaType": CONFIG, "digest": DIGEST, "size": 1},
+        "layers": [{"mediaType": LAYER, "digest": DIGEST, "size": 2}],
+    }
+
+
+def test_a_list_of_attestations_only_has_no_image_for_us() -> None:
+    entry = {"digest": DIGEST, "platform": {"os": "unknown", "architecture": "unknown"}}
+    with pytest.raises(BuildError, match="a:1 is for none, and SageMaker's GPU instances need linux/amd64"):
+        for_our_platform(manifest({"manifests": [entry]}, INDEXES[1]), "a:1")
+
+
+def test_a_configuration_that_tells_of_other_layers_is_refused() -> None:
+    body = json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": [DIGEST]}}).encode()
+    with pytest.raises(BuildError, match="tells of 1 layers, its manifest of 0"):
+        read_config(body, "a:1", [])
+
+
+def test_oci_and_schema_2_are_the_types_of_images() -> None:
+    document = {"config": ENTRY, "layers": [ENTRY]}
+    assert parts_of(manifest(document, OCI), "a") == parts_of(manifest(document), "a")

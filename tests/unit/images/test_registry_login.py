@@ -1,0 +1,214 @@
+"""Who we say we are, to whom; the registries are functions."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from toolkit.errors import BuildError, UsageError
+from toolkit.images.docker_config import read_login
+from toolkit.images.manifest import LAYER, SCHEMA_2, Blob, Manifest
+from toolkit.images.registry import Registry
+
+CHALLENGE = 'Bearer realm="https://auth.example.com/token",service="example",scope="repository:a:pull"'
+BLOB = Blob(LAYER, "sha256:" + "0a" * 32, 10)
+
+
+def registry(
+    answer: Callable[[httpx.Request], httpx.Response],
+    login: tuple[str, str] | None = ("me", "pw"),
+    host: str = "registry.example.com",
+) -> Registry:
+    return Registry(host, lambda _host: login, transport=httpx.MockTransport(answer), sleep=lambda _seconds: None)
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+class WithTokens:
+    """A registry whose tokens are good for so many requests."""
+
+    def __init__(self, requests_per_token: int) -> None:
+        self.asked: list[httpx.Request] = []
+        self._per_token = requests_per_token
+        self._left = 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.host == "auth.example.com":
+            self.asked.append(request)
+            self._left = self._per_token
+            return httpx.Response(200, json={"token": f"t{len(self.asked)}"})
+        if request.headers.get("Authorization") != f"Bearer t{len(self.asked)}" or not self._left:
+            return httpx.Response(401, headers={"WWW-Authenticate": CHALLENGE})
+        self._left -= 1
+        return httpx.Response(200, headers={"Content-Type": SCHEMA_2}, content=b"{}")
+
+
+def test_a_token_is_got_with_the_login_and_used_until_it_expires() -> None:
+    server = WithTokens(requests_per_token=2)
+    with registry(server) as client:
+        for _ in range(3):
+            assert client.find_manifest("a", "1") == Manifest(SCHEMA_2, b"{}")
+    assert [request.headers["Authorization"] for request in server.asked] == [basic("me", "pw")] * 2
+    assert dict(server.asked[0].url.params) == {"service": "example", "scope": "repository:a:pull"}
+
+
+def test_without_a_login_the_token_is_anonymous() -> None:
+    server = WithTokens(requests_per_token=9)
+    with registry(server, login=None) as client:
+        client.find_manifest("a", "1")
+    assert "Authorization" not in server.asked[0].headers
+
+
+def test_a_mount_asks_for_both_repositories() -> None:
+    server = WithTokens(requests_per_token=9)
+    with registry(server) as client, pytest.raises(BuildError, match="HTTP 200"):
+        client.mount("a", BLOB.digest, "b")
+    assert set(server.asked[0].url.params.get_list("scope")) == {
+        "repository:a:pull",
+        "repository:a:pull,push",
+        "repository:b:pull",
+    }
+
+
+def test_a_login_is_not_sent_where_nothing_is_encrypted() -> None:
+    challenge = CHALLENGE.replace("https", "http")
+    with (
+        registry(lambda _: httpx.Response(401, headers={"WWW-Authenticate": challenge})) as client,
+        pytest.raises(BuildError, match="which is not encrypted"),
+    ):
+        client.find_manifest("a", "1")
+
+
+def test_a_refused_login_is_told_without_the_password() -> None:
+    refuses = httpx.Response(401, headers={"WWW-Authenticate": CHALLENGE})
+    with (
+        registry(lambda _: refuses) as client,
+        pytest.raises(BuildError, match=r"auth.example.com refuses the login") as caught,
+    ):
+        client.find_manifest("a", "1")
+    assert "docker login registry.example.com" in caught.value.hint
+    assert "pw" not in str(caught.value)
+
+
+def test_what_the_registry_forbids_is_told_in_its_words() -> None:
+    error = {"errors": [{"code": "DENIED", "message": "not authorized to perform: ecr:InitiateLayerUpload"}]}
+    words = "HTTP 403 DENIED not authorized to perform: ecr:InitiateLayerUpload"
+    with registry(lambda _: httpx.Response(403, json=error)) as client, pytest.raises(BuildError, match=words):
+        client.start_upload("a")
+
+
+def test_a_busy_registry_is_asked_again() -> None:
+    answers = iter([httpx.Response(429), httpx.Response(503), httpx.Response(404)])
+    with registry(lambda _: next(answers)) as client:
+        assert client.find_manifest("a", "1") is None
+
+
+def test_ecr_hanging_up_is_told_with_what_it_means() -> None:
+    def hang_up(_request: httpx.Request) -> httpx.Response:
+        raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
+
+    host = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
+    with registry(hang_up, host=host) as client, pytest.raises(BuildError, match="tried 6 times") as caught:
+        client.start_upload("a")
+    assert "See that the repository exists" in caught.value.hint
+
+
+def test_the_storage_that_a_registry_sends_us_to_does_not_see_the_login() -> None:
+    seen: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "storage.example.com":
+            seen.append(request.headers.get("Authorization"))
+            return httpx.Response(200, stream=httpx.ByteStream(b"0123456789"))
+        if request.headers.get("Authorization") != basic("me", "pw"):
+            return httpx.Response(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+        return httpx.Response(307, headers={"Location": "https://storage.example.com/blob"})
+
+    with registry(answer) as client:
+        assert b"".join(client.read_blob("a", BLOB)) == b"0123456789"
+    assert seen == [None]
+
+
+@pytest.mark.parametrize("location", ["/v2/a/blobs/uploads/1", "http://registry.example.com/v2/a/blobs/uploads/1"])
+def test_an_upload_stays_encrypted_wherever_the_registry_sends_it(location: str) -> None:
+    with registry(lambda _: httpx.Response(202, headers={"Location": location})) as client:
+        assert client.start_upload("a") == "https://registry.example.com/v2/a/blobs/uploads/1"
+
+
+class Breaks(httpx.SyncByteStream):
+    """Four bytes, and the connection is gone."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b"0123"
+        raise httpx.ReadError("gone")
+
+
+@pytest.mark.parametrize("knows_ranges", [True, False])
+def test_a_download_goes_on_where_it_broke(knows_ranges: bool) -> None:
+    asked: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers.get("Range"))
+        if len(asked) == 1:
+            return httpx.Response(200, stream=Breaks())
+        rest = b"456789" if knows_ranges else b"0123456789"
+        return httpx.Response(206 if knows_ranges else 200, stream=httpx.ByteStream(rest))
+
+    with registry(answer) as client:
+        assert b"".join(client.read_blob("a", BLOB)) == b"0123456789"
+    assert asked == [None, "bytes=4-"]
+
+
+def test_an_image_other_than_asked_for_is_refused() -> None:
+    other = httpx.Response(200, content=b"{}")
+    with registry(lambda _: other) as client, pytest.raises(BuildError, match="was asked for, sha256:44136fa355b3"):
+        client.find_manifest("a", BLOB.digest)
+
+
+def test_docker_hub_has_its_api_elsewhere() -> None:
+    hosts: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        hosts.append(request.url.host)
+        return httpx.Response(404)
+
+    with registry(answer, host="docker.io") as client:
+        client.find_manifest("library/ubuntu", "1")
+    assert hosts == ["registry-1.docker.io"]
+
+
+@pytest.mark.parametrize(
+    ("host", "key"),
+    [("ghcr.io", "ghcr.io"), ("ghcr.io", "https://ghcr.io"), ("docker.io", "https://index.docker.io/v1/")],
+)
+def test_the_login_that_docker_wrote_is_found(tmp_path: Path, host: str, key: str) -> None:
+    auth = base64.b64encode(b"me:pass:word").decode()
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {key: {"auth": auth}}}))
+    assert read_login(tmp_path / "config.json", host) == ("me", "pass:word")
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"auths": {"ghcr.io": {}}, "credsStore": "x"}', '{"auths": {"other": {"auth": "x"}}}']
+)
+def test_where_docker_has_no_login_there_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    assert read_login(tmp_path / "config.json", "ghcr.io") is None
+
+
+def test_without_docker_there_is_no_login(tmp_path: Path) -> None:
+    assert read_login(tmp_path / "config.json", "ghcr.io") is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"auths": {"ghcr.io": {"auth": "secret"}}}'])
+def test_a_broken_file_is_named_without_what_it_holds(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(UsageError, match=r"config\.json cannot be read") as caught:
+        read_login(tmp_path / "config.json", "ghcr.io")
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,116 @@
+"""Build without Docker: our files become layers on top of a base that stays where it is, in a registry."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import BuildError
+from toolkit.images.copy import Connect, Image, Part, find_image, parts_of, send
+from toolkit.images.layer import Layer, write_layer
+from toolkit.images.manifest import CONFIG, Blob, Parts, digest_of, encode, schema_2
+from toolkit.images.publish import publish
+from toolkit.images.reference import parse
+from toolkit.images.spec import ImageSpec
+from toolkit.images.wheels import fetch_wheels
+
+# One time for all, so that the same image has the same digest tomorrow.
+_CREATED = "1970-01-01T00:00:00Z"
+# gzip's levels: weights hardly shrink, and take many times as long at its usual one.
+_WEIGHTS_LEVEL = 1
+_LEVEL = 6
+_PIECE_BYTES = 1024**2
+
+
+class AppendBuilder:
+    """Puts a layer on a base image through the registry API, in seconds, wherever Python runs.
+
+    `connect` gives a registry by its host; `folder` is where the layer is written, the usual temporary one when None.
+    """
+
+    name = "append"
+
+    def __init__(self, connect: Connect, folder: Path | None = None) -> None:
+        self._connect = connect
+        self._folder = folder
+
+    def build(self, spec: ImageSpec, destination: str, log: Callable[[str], None]) -> str:
+        """Build, push to `destination`, and give the digest. Raises BuildError, and UsageError for a wrong name."""
+        if spec.needs_run:
+            message = "append puts files on an image and runs nothing; this Dockerfile has instructions of its own"
+            raise BuildError(message, hint="Build it with one that runs them: docker, buildah or codebuild.")
+        source, target = parse(spec.base), parse(destination)
+        with ExitStack() as stack:
+            origin = stack.enter_context(self._connect(source.registry))
+            same = target.registry == source.registry
+            registry = origin if same else stack.enter_context(self._connect(target.registry))
+            base = find_image(origin, source)
+            schema_2(base.parts, base.name)  # before minutes are spent on a base that cannot be taken
+            folder = Path(stack.enter_context(_working_folder(self._folder)))
+            layers = _write_layers(spec, folder, log)
+            body = encode(_config(base, spec, layers))
+            config = Blob(CONFIG, digest_of(body), len(body))
+            own = [Part(layer.blob, partial(_read, layer.path)) for layer in layers]
+            own.append(Part(config, lambda start: iter([body[start:]])))
+            there = parts_of(base.parts.layers, origin, source, registry)
+            send(registry, target.repository, [*own, *there], str(target), log)
+            listed = (*base.parts.layers, *(layer.blob for layer in layers))
+            return publish(registry, target, schema_2(Parts(config, listed), base.name))
+
+
+def _working_folder(parent: Path | None) -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="toolkit-image-", dir=parent)
+    except OSError as error:
+        message = f"there is no folder to write the layer in: {error}"
+        raise BuildError(message, hint="Set TMPDIR to one that can be written.") from error
+
+
+def _write_layers(spec: ImageSpec, folder: Path, log: Callable[[str], None]) -> list[Layer]:
+    """Large files first and by themselves: they seldom change, so the next image finds their layer there already."""
+    large = {path: file for path, file in spec.files.items() if file.source is not None}
+    small = {path: file for path, file in spec.files.items() if file.source is None}
+    small |= fetch_wheels(spec.wheels, spec.python, folder)
+    layers = []
+    for name, files, level in (("large", large, _WEIGHTS_LEVEL), ("small", small, _LEVEL)):
+        if files:
+            layers.append(write_layer(files, folder / f"{name}.tar.gz", level=level))
+            log(f"layer of {len(files)} files: {layers[-1].blob.size / 1e6:.1f} MB")
+    return layers
+
+
+def _config(base: Image, spec: ImageSpec, layers: list[Layer]) -> dict[str, Any]:
+    """The base's configuration with our layers and settings, as a Dockerfile would leave it."""
+    config = copy.deepcopy(base.config)
+    settings = config["config"] = config.get("config") or {}
+    settings["Env"] = _environment(settings.get("Env") or [], spec.env)
+    settings["Labels"] = {**(settings.get("Labels") or {}), **spec.labels}
+    if spec.entrypoint:
+        settings["Entrypoint"] = list(spec.entrypoint)
+        settings.pop("Cmd", None)  # the base's arguments were for the base's entrypoint
+    if spec.user is not None:
+        settings["User"] = spec.user
+    # Who reads a history wants an entry for every layer.
+    unknown = [{"created": _CREATED, "created_by": "base"} for _ in base.parts.layers]
+    entry = {"created": _CREATED, "created_by": "toolkit build, append"}
+    config["history"] = [*(config.get("history") or unknown), *(entry for _ in layers)]
+    config["rootfs"]["diff_ids"] += [layer.diff_id for layer in layers]
+    config["created"] = _CREATED
+    return config
+
+
+def _environment(base: list[str], own: Mapping[str, str]) -> list[str]:
+    variables = dict(variable.partition("=")[::2] for variable in base)
+    return [f"{name}={value}" for name, value in {**variables, **dict(sorted(own.items()))}.items()]
+
+
+def _read(path: Path, start: int) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        stream.seek(start)
+        while piece := stream.read(_PIECE_BYTES):
+            yield piece

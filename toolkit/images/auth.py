@@ -1,0 +1,78 @@
+"""Who we are for a registry: user and password as such, or changed for a token where the registry says so."""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+from collections.abc import Callable, Sequence
+
+import httpx
+
+from toolkit.errors import BuildError
+from toolkit.images.reference import is_loopback
+
+Credentials = Callable[[str], tuple[str, str] | None]
+"""User and password for a registry, None where it is read without. Asked again when they are no longer taken."""
+
+_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+
+
+def anonymous(_registry: str) -> None:
+    """Credentials of somebody who has none."""
+
+
+class Login:
+    """The Authorization header for one registry, by scopes. Threads share it; one of them renews it."""
+
+    def __init__(self, registry: str, credentials: Credentials, client: httpx.Client) -> None:
+        self._registry = registry
+        self._credentials = credentials
+        self._client = client
+        self._headers: dict[tuple[str, ...], str] = {}
+        self._lock = threading.Lock()
+
+    def header(self, scopes: tuple[str, ...]) -> str | None:
+        """What was last taken, None before the registry has asked."""
+        return self._headers.get(scopes)
+
+    def renew(self, scopes: tuple[str, ...], refused: str | None, challenge: str) -> None:
+        """Ask for credentials anew, because the registry refused `refused` with `challenge`. Raises BuildError."""
+        with self._lock:
+            if self._headers.get(scopes) != refused:
+                return  # another thread was faster
+            account = self._credentials(self._registry)
+            scheme, parameters = challenge.partition(" ")[0].lower(), dict(_PARAMETER.findall(challenge))
+            if scheme == "bearer":
+                self._headers[scopes] = f"Bearer {self._token(parameters, scopes, account)}"
+            elif scheme != "basic":
+                raise BuildError(f"{self._registry} asks for a login of an unknown kind: {scheme or 'it does not say'}")
+            elif account is None:
+                raise BuildError(f"{self._registry} wants a login, and there is none", hint=self.hint)
+            else:
+                self._headers[scopes] = _basic(account)
+
+    @property
+    def hint(self) -> str:
+        """What to do when we are not let in."""
+        return f"Log in: docker login {self._registry}; for ECR see that the role may pull from it and push to it."
+
+    def _token(self, parameters: dict[str, str], scopes: Sequence[str], account: tuple[str, str] | None) -> str:
+        realm = httpx.URL(parameters.get("realm", ""))
+        if realm.scheme != "https" and not is_loopback(realm.host):
+            raise BuildError(f"{self._registry} sends logins to {realm}, which is not encrypted")
+        asked = list(dict.fromkeys([*parameters.get("scope", "").split(), *scopes]))
+        query = {"service": parameters.get("service", ""), "scope": asked}
+        headers = {"Authorization": _basic(account)} if account else {}
+        try:
+            answer = self._client.get(realm, params=query, headers=headers)
+            if answer.status_code in (401, 403):
+                raise BuildError(f"{realm.host} refuses the login for {self._registry}", hint=self.hint)
+            document = answer.raise_for_status().json()
+            return str(document.get("token") or document["access_token"])
+        except (httpx.HTTPError, ValueError, KeyError, AttributeError) as error:
+            raise BuildError(f"{realm.host} gives no token for {self._registry}: {error!r}") from error
+
+
+def _basic(account: tuple[str, str]) -> str:
+    return "Basic " + base64.b64encode(":".join(account).encode()).decode()

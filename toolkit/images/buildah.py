@@ -1,0 +1,84 @@
+"""Build with buildah, or with podman, which is the same builder: no daemon, and the same digest every time."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from toolkit.errors import BuildError
+from toolkit.images.auth import Credentials, anonymous
+from toolkit.images.command import Log, build_failure, last_words, logins, push_failure, run, secret_folder
+from toolkit.images.context import EPOCH, build_arguments, build_context
+from toolkit.images.publish import verified
+from toolkit.images.reference import Reference, is_loopback, parse
+from toolkit.images.registry import Registry
+from toolkit.images.spec import ImageSpec
+
+# On a PC that is so anyhow, and the option brings a warning about arguments that no Dockerfile of ours takes.
+_PLATFORM = [] if platform.machine() in ("x86_64", "AMD64") else ["--platform", "linux/amd64"]
+_ROOM = "Make room where images are kept (buildah info says where; buildah rmi --prune), or build with append."
+
+
+def unavailable() -> str | None:
+    """Why neither buildah nor podman can be used here, None when one can."""
+    program = _program()
+    if program is None:
+        return "there is neither a buildah nor a podman command"
+    ended = run([program, "info"], log=lambda _: None)
+    return f"{program} does not work here: {last_words(ended)}" if ended.code else None
+
+
+class BuildahBuilder:
+    """Builds and pushes with `buildah` or `podman`.
+
+    `credentials` are asked for the base's registry and for the destination's; where they know none, what
+    `podman login` and `docker login` know holds.
+    """
+
+    name = "buildah"
+
+    def __init__(self, credentials: Credentials = anonymous) -> None:
+        self._credentials = credentials
+
+    def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
+        """Build, push to `destination`, and give the digest. Raises BuildError, and UsageError for a wrong name."""
+        base, target = parse(spec.base), parse(destination)
+        if why := unavailable():
+            message = f"buildah cannot build here: {why}"
+            raise BuildError(message, hint="Install buildah or podman, or build without: append, docker, codebuild.")
+        program = _program() or self.name
+        # OCI at first: only so neither a host's name nor a container's id gets in. The push makes schema 2 of it.
+        build = [program, "build", "--format", "oci", "--timestamp", str(EPOCH), "--layers=false", *_PLATFORM]
+        build += [*build_arguments(spec), "--tag", str(target)]
+        with build_context(spec) as context:
+            with _access(self._credentials, base) as access:
+                ended = run([*build, *access, "--file", str(context / "Dockerfile"), str(context)], log)
+            if ended.code:
+                raise build_failure(program, ended, spec.base, _ROOM)
+            digest = context.parent / "digest"
+            push = [program, "push", "--format", "v2s2", "--digestfile", str(digest)]
+            with _access(self._credentials, target) as access:
+                ended = run([*push, *access, str(target), f"docker://{target}"], log)
+            if ended.code:
+                raise push_failure(program, ended, str(target), _ROOM)
+            with Registry(target.registry, self._credentials) as registry:
+                return verified(registry, target, digest.read_text(encoding="utf-8").strip())
+
+
+def _program() -> str | None:
+    return next((name for name in ("buildah", "podman") if shutil.which(name)), None)
+
+
+@contextmanager
+def _access(credentials: Credentials, image: Reference) -> Iterator[list[str]]:
+    """The options with which the image's registry can be used, until the block ends."""
+    options = ["--tls-verify=false"] if is_loopback(image.registry) else []
+    with secret_folder() as folder:
+        if known := logins(credentials, [image]):
+            path = folder / "auth.json"
+            path.write_text(json.dumps({"auths": known}), encoding="utf-8")
+            options += ["--authfile", str(path)]
+        yield options

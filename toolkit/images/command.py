@@ -1,0 +1,119 @@
+"""Somebody else's build tool as a process: its lines as they come, its end when we end, its failure in our words."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolkit.errors import BuildError
+from toolkit.images.auth import Credentials
+from toolkit.images.reference import Reference
+
+Log = Callable[[str], None]
+
+_KEPT_LINES = 200
+_GRACE_SECONDS = 10.0
+_STEP = re.compile(r"step \d+(?:/\d+)? ?: (.+)", re.I)
+_FULL_DISK = re.compile(r"no space left on device|disk quota exceeded", re.I)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended: its exit code, and the last lines it wrote."""
+
+    code: int
+    lines: tuple[str, ...]
+
+
+def run(command: Sequence[str], log: Log, environment: Mapping[str, str] | None = None) -> Ended:
+    """Run a command, each line of its output to `log` as it comes, with variables besides our own.
+
+    Whatever ends us early, Ctrl-C too, ends the command and all that it started.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        env={**os.environ, **(environment or {})},
+        start_new_session=True,  # a terminal's Ctrl-C is for us; we pass it on in the order that leaves nothing behind
+    )
+    lines: deque[str] = deque(maxlen=_KEPT_LINES)
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            log(lines[-1])
+        return Ended(process.wait(), tuple(lines))
+    finally:
+        _end(process)
+
+
+def build_failure(tool: str, ended: Ended, base: str, room: str) -> BuildError:
+    """Why a Dockerfile could not be built: the step, the tool's last words, and what to do. `room`: how to make it."""
+    step = next((found[1] for line in reversed(ended.lines) if (found := _STEP.fullmatch(line))), "")
+    words = last_words(ended)
+    if _FULL_DISK.search(words):
+        return BuildError(f"{tool}: the disk is full: {words}", hint=room)
+    if step.upper().startswith("FROM "):
+        image = step[5:].replace("${BASE_IMAGE}", base)
+        hint = "See that the name is right, and that you may pull it: docker login, for ECR a role that may."
+        return BuildError(f"{tool}: the base image {image} cannot be had: {words}", hint=hint)
+    where = f"step `{step}`" if step else "the build"
+    hint = "Correct `container.dockerfile` of the recipe; what the step itself said is above." if step else ""
+    return BuildError(f"{tool}: {where} failed: {words}", hint=hint)
+
+
+def push_failure(tool: str, ended: Ended, destination: str, room: str) -> BuildError:
+    """Why an image could not be pushed. `room`: how to make some on a full disk."""
+    words = last_words(ended)
+    hint = room if _FULL_DISK.search(words) else "See that the repository exists, and that the login may push to it."
+    return BuildError(f"{tool}: {destination} cannot be pushed: {words}", hint=hint)
+
+
+def last_words(ended: Ended) -> str:
+    """The last line that says anything."""
+    return next((line for line in reversed(ended.lines) if line.strip()), f"it ended with {ended.code} and no word")
+
+
+def logins(credentials: Credentials, images: Iterable[Reference]) -> dict[str, dict[str, str]]:
+    """The logins that there are for the images' registries, as Docker's and podman's files have them."""
+    found = {registry: credentials(registry) for registry in {image.registry for image in images}}
+    return {
+        registry: {"auth": base64.b64encode(":".join(account).encode()).decode()}
+        for registry, account in found.items()
+        if account is not None
+    }
+
+
+@contextmanager
+def secret_folder() -> Iterator[Path]:
+    """A folder that only we can read, until the block ends; in memory where the system has a place for that."""
+    memory = "/dev/shm"  # noqa: S108
+    with tempfile.TemporaryDirectory(
+        prefix="toolkit-login-", dir=memory if os.access(memory, os.W_OK) else None
+    ) as name:
+        yield Path(name)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the command and all that it started, if it has not ended by itself."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, sign)
+                process.wait(_GRACE_SECONDS)
+    assert process.stdout is not None
+    process.stdout.close()

@@ -1,0 +1,164 @@
+"""Copy an image into another repository: mounted inside one registry, streamed between two, a few blobs at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from toolkit.errors import BuildError
+from toolkit.images.manifest import (
+    INDEXES,
+    SCHEMA_2,
+    Blob,
+    Manifest,
+    Parts,
+    for_our_platform,
+    parts,
+    read_config,
+    schema_2,
+)
+from toolkit.images.publish import publish
+from toolkit.images.reference import Reference, parse
+from toolkit.images.registry import Registry
+from toolkit.images.upload import Read, upload
+
+Connect = Callable[[str], Registry]
+"""A registry by its host. Whoever connects closes it."""
+Log = Callable[[str], None]
+
+_THREADS = 4
+_LOG_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image of a registry, for linux/amd64."""
+
+    name: str
+    manifest: Manifest
+    parts: Parts
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A blob on its way: how to read it, and the repository of the same registry that has it, if one does."""
+
+    blob: Blob
+    read: Read
+    origin: str | None = None
+
+
+def copy_image(image: str, destination: str, connect: Connect, log: Log) -> str:
+    """Copy a base image to `registry/repository:tag`, as schema 2, and give its digest there.
+
+    An image that is schema 2 keeps its digest. Raises BuildError, and UsageError for what is no image's name.
+    """
+    source, target = parse(image), parse(destination)
+    with ExitStack() as stack:
+        origin = stack.enter_context(connect(source.registry))
+        registry = origin if target.registry == source.registry else stack.enter_context(connect(target.registry))
+        found = find_image(origin, source)
+        manifest = found.manifest if found.manifest.media_type == SCHEMA_2 else schema_2(found.parts, found.name)
+        blobs = [*found.parts.layers, found.parts.config]
+        send(registry, target.repository, parts_of(blobs, origin, source, registry), f"{source}", log)
+        return publish(registry, target, manifest)
+
+
+def find_image(registry: Registry, image: Reference) -> Image:
+    """The image that a reference names, of a list the one for linux/amd64. Raises BuildError."""
+    name = str(image)
+    manifest = registry.find_manifest(image.repository, image.selector)
+    if manifest and manifest.media_type in INDEXES:
+        manifest = registry.find_manifest(image.repository, for_our_platform(manifest, name))
+    if manifest is None:
+        hint = "See that registry, repository and tag are right, and that you may pull from there."
+        raise BuildError(f"there is no image {name}", hint=hint)
+    listed = parts(manifest, name)
+    body = registry.small_blob(image.repository, listed.config)
+    return Image(name, manifest, listed, read_config(body, name, listed.layers))
+
+
+def parts_of(blobs: Iterable[Blob], origin: Registry, source: Reference, target: Registry) -> list[Part]:
+    """Blobs of a repository, for `send` to `target`."""
+    mountable = source.repository if origin is target else None
+    return [Part(blob, partial(origin.read_blob, source.repository, blob), mountable) for blob in blobs]
+
+
+def send(
+    registry: Registry, repository: str, wanted: Sequence[Part], what: str, log: Log, every: float = _LOG_SECONDS
+) -> None:
+    """Put the blobs into a repository that it lacks; `log` gets a line about `what` every so many seconds.
+
+    The first failure stops the others. Raises BuildError.
+    """
+    tally = _Tally(what, {part.blob.digest: part for part in wanted}.values())
+    pool = ThreadPoolExecutor(_THREADS, "blob")
+    try:
+        waiting: set[Future[None]] = {pool.submit(_send_one, registry, repository, part, tally) for part in tally.parts}
+        while waiting:
+            done, waiting = wait(waiting, timeout=every, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+            if waiting:
+                log(tally.line())
+    finally:
+        tally.stop.set()
+        pool.shutdown(cancel_futures=True)
+    log(tally.line())
+
+
+def _send_one(registry: Registry, repository: str, part: Part, tally: _Tally) -> None:
+    blob = part.blob
+    if registry.has_blob(repository, blob.digest):
+        tally.add("there already", blob.size)
+        return
+    location = registry.mount(repository, blob.digest, part.origin) if part.origin else None
+    if part.origin and location is None:
+        tally.add("mounted", blob.size)
+        return
+    upload(registry, repository, blob, part.read, location=location, count=tally.count)
+    tally.add("sent")
+
+
+class _Tally:
+    """What is there, counted by many threads."""
+
+    def __init__(self, what: str, parts: Iterable[Part]) -> None:
+        self.stop = threading.Event()
+        self.parts = tuple(parts)
+        self._what = what
+        self._total = sum(part.blob.size for part in self.parts)
+        self._lock = threading.Lock()
+        self._started = time.monotonic()
+        self._ways = Counter[str]()
+        self._there_bytes = self._sent_bytes = 0
+
+    def count(self, size: int) -> None:
+        """So many bytes more went out, or have to go out again. Raises BuildError when nobody waits for them."""
+        if self.stop.is_set():
+            raise BuildError(f"{self._what}: stopped")
+        with self._lock:
+            self._sent_bytes += size
+
+    def add(self, way: str, size: int = 0) -> None:
+        """A blob more is there; `size` is what need not be sent."""
+        with self._lock:
+            self._ways[way] += 1
+            self._there_bytes += size
+
+    def line(self) -> str:
+        """How far it is."""
+        with self._lock:
+            ways, sent, there = Counter(self._ways), self._sent_bytes, self._there_bytes
+        by_way = ", ".join(f"{number} {way}" for way, number in sorted(ways.items()))
+        rate = f", {sent / 1e6 / (time.monotonic() - self._started):.0f} MB/s" if sent else ""
+        blobs = f"{ways.total()} of {len(self.parts)} blobs" + (f" ({by_way})" if by_way else "")
+        return f"{self._what}: {blobs}, {(sent + there) / 1e6:.1f} of {self._total / 1e6:.1f} MB{rate}"

@@ -1,0 +1,151 @@
+"""Build with Docker: an engine here, on a laptop, or the one that SageMaker Studio lends where an admin allowed it.
+
+The legacy builder, because Studio's Docker has no other. The command, not the API: Studio's proxy refuses what
+client libraries send first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import BuildError, UsageError
+from toolkit.images.auth import Credentials, anonymous
+from toolkit.images.command import Ended, Log, build_failure, last_words, logins, push_failure, run, secret_folder
+from toolkit.images.context import build_arguments, build_context
+from toolkit.images.copy import find_image
+from toolkit.images.manifest import SCHEMA_2, schema_2
+from toolkit.images.publish import publish
+from toolkit.images.reference import DOCKER_HUB, Reference, parse
+from toolkit.images.registry import Registry
+from toolkit.images.spec import ImageSpec
+
+STUDIO_METADATA = Path("/opt/ml/metadata/resource-metadata.json")
+"""Where Studio says which domain a space is of."""
+
+_STUDIO_NETWORK = "sagemaker"  # the only one that Studio's Docker allows, to build as to run
+_CONTAINERD_STORE = "io.containerd.snapshotter"
+_ARM = ("aarch64", "arm64")
+_HUB_LOGIN = "https://index.docker.io/v1/"
+_PUSHED = re.compile(r"(?:.*: )?digest: (sha256:[0-9a-f]{64}) size: \d+")
+_ROOM = "Make room where Docker keeps its images (docker system df, docker image prune), or build with append."
+
+
+def unavailable() -> str | None:
+    """Why Docker cannot be used here, None when it can."""
+    if shutil.which("docker") is None:
+        return "there is no docker command"
+    ended = run(["docker", "version", "--format", "{{.Server.Version}}"], log=_quiet)
+    return f"docker reaches no engine: {last_words(ended)}" if ended.code else None
+
+
+class DockerBuilder:
+    """Builds and pushes with the `docker` command.
+
+    `credentials` are asked for the base's registry and for the destination's; what `docker login` knows holds too.
+    """
+
+    name = "docker"
+
+    def __init__(self, credentials: Credentials = anonymous, studio: Path = STUDIO_METADATA) -> None:
+        self._credentials = credentials
+        self._studio = studio
+
+    def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
+        """Build, push to `destination`, and give the digest. Raises BuildError, and UsageError for a wrong name."""
+        base, target = parse(spec.base), parse(destination)
+        if why := unavailable():
+            raise BuildError(f"docker cannot build here: {why}", hint=_engine_hint(why))
+        with build_context(spec) as context, _logged_in(self._credentials, base, target) as folder:
+            variables = {"DOCKER_BUILDKIT": "0", "DOCKER_CONFIG": str(folder)}
+            engine = _engine(variables)
+            pushed = _staging(target) if _CONTAINERD_STORE in engine else target
+            network = ["--network", _STUDIO_NETWORK] if _in_studio(self._studio) else []
+            platform = ["--platform", "linux/amd64"] if any(arm in engine for arm in _ARM) else []
+            command = ["docker", "build", *network, *platform, *build_arguments(spec)]
+            ended = run([*command, "--tag", str(pushed), str(context)], log, variables)
+            if ended.code:
+                raise build_failure("docker", ended, spec.base, _ROOM)
+            ended = run(["docker", "push", str(pushed)], log, variables)
+            if ended.code:
+                raise push_failure("docker", ended, str(pushed), _ROOM)
+        with Registry(target.registry, self._credentials) as registry:
+            found = find_image(registry, replace(pushed, tag=None, digest=_pushed_digest(ended)))
+            is_right = found.manifest.media_type == SCHEMA_2
+            return publish(registry, target, found.manifest if is_right else schema_2(found.parts, found.name))
+
+
+@contextmanager
+def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
+    """A folder for DOCKER_CONFIG: the user's own settings and contexts, and our logins, until the block ends."""
+    own = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    with secret_folder() as folder:
+        for entry in own.iterdir() if own.is_dir() else ():
+            if entry.name != "config.json":
+                (folder / entry.name).symlink_to(entry.resolve())
+        config = _read_config(own / "config.json")
+        for registry, login in logins(credentials, images).items():
+            key = _HUB_LOGIN if registry == DOCKER_HUB else registry
+            config.setdefault("auths", {})[key] = login
+            config.setdefault("credHelpers", {})[key] = ""  # else a helper is asked, and the file is not
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        yield folder
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError) as error:
+        # the error's own text could quote a password
+        message = f"{path} cannot be read: {type(error).__name__}"
+        raise UsageError(message, hint="Remove it, and let docker login write it anew.") from None
+
+
+def _engine(variables: dict[str, str]) -> str:
+    """The engine's architecture and the kind of its store; empty where we may not ask, as Studio's proxy may say."""
+    ended = run(["docker", "info", "--format", "{{.Architecture}} {{json .DriverStatus}}"], _quiet, variables)
+    return "" if ended.code else "\n".join(ended.lines)
+
+
+def _staging(target: Reference) -> Reference:
+    """Where an engine with containerd's store pushes to: its manifests are OCI, and a tag may be immutable."""
+    return replace(target, tag=f"{target.tag or 'latest'}-oci-{secrets.token_hex(4)}")
+
+
+def _pushed_digest(ended: Ended) -> str:
+    for line in reversed(ended.lines):
+        if found := _PUSHED.fullmatch(line):
+            return found[1]
+    raise BuildError(f"docker push does not say which digest it pushed: {last_words(ended)}")
+
+
+def _in_studio(metadata: Path) -> bool:
+    """Whether this is a space of Studio: a notebook instance has the file too, but belongs to no domain."""
+    try:
+        return "DomainId" in json.loads(metadata.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+
+
+def _engine_hint(why: str) -> str:
+    if "permission denied" in why.lower():
+        way = "Add yourself to the group docker (sudo usermod -aG docker $USER) and log in anew"
+    elif "command" in why:
+        way = "Install Docker"
+    else:
+        way = "Start Docker; in SageMaker Studio an admin must enable it (DockerSettings.EnableDockerAccess)"
+    return f"{way}, or build without it: append, buildah, codebuild."
+
+
+def _quiet(_line: str) -> None:
+    """For questions to the engine: nobody wants to see them."""

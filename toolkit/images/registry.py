@@ -1,0 +1,279 @@
+"""A registry of images, through the HTTP API that all of them speak (OCI distribution)."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+
+import httpx
+
+from toolkit.errors import BuildError
+from toolkit.images.auth import Credentials, Login, anonymous
+from toolkit.images.manifest import ACCEPTED, Blob, Manifest, digest_of
+from toolkit.images.reference import DOCKER_HUB, is_loopback
+from toolkit.version import __version__
+
+_HUB_API = "registry-1.docker.io"
+_RETRIES = 5
+_FIRST_PAUSE_SECONDS = 0.5
+_CONNECT_SECONDS = 15
+# A registry reads all of a blob once more before it says that it has it.
+_UPLOAD_SECONDS = 600
+_READ_SECONDS = 60
+_MAX_DOCUMENT_BYTES = 16 * 1024**2
+
+
+class LoginExpired(Exception):
+    """The request was refused and did nothing; there are new credentials for the next one."""
+
+
+class Registry:
+    """One registry. Threads may share it.
+
+    `sleep` waits between two tries; `transport` carries the requests, httpx's own when None.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        credentials: Credentials = anonymous,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.host = host
+        self._url = httpx.URL(f"http://{host}" if is_loopback(host) else f"https://{_api(host)}")
+        self._sleep = sleep
+        self._client = httpx.Client(
+            transport=transport,
+            trust_env=not is_loopback(host),
+            timeout=httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
+            # a blob is counted and resumed in the bytes it has, so nobody may pack it for the way
+            headers={"User-Agent": f"toolkit/{__version__}", "Accept-Encoding": "identity"},
+        )
+        self._login = Login(host, credentials, self._client)
+
+    def __enter__(self) -> Registry:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def find_manifest(self, repository: str, selector: str) -> Manifest | None:
+        """The manifest of a tag or digest, None when there is no such image. Raises BuildError."""
+        url = self.url(repository, f"manifests/{selector}")
+        answer = self.request("GET", url, repository, {"Accept": ", ".join(ACCEPTED)})
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        manifest = Manifest(self.expect(answer, httpx.codes.OK).headers.get("Content-Type", ""), answer.content)
+        if selector.startswith("sha256:") and manifest.digest != selector:
+            raise BuildError(f"{self.host}/{repository}: {selector} was asked for, {manifest.digest} came")
+        return manifest
+
+    def put_manifest(self, repository: str, selector: str, manifest: Manifest) -> None:
+        """Make the tag name this image. Raises BuildError."""
+        url = self.url(repository, f"manifests/{selector}")
+        answer = self.request("PUT", url, repository, {"Content-Type": manifest.media_type}, manifest.body)
+        self.expect(answer, httpx.codes.CREATED, httpx.codes.OK)
+
+    def has_blob(self, repository: str, digest: str) -> bool:
+        """Whether the repository has it."""
+        answer = self.request("HEAD", self.url(repository, f"blobs/{digest}"), repository)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return False
+        self.expect(answer, httpx.codes.OK)
+        return True
+
+    def small_blob(self, repository: str, blob: Blob) -> bytes:
+        """A configuration, whole and checked. Raises BuildError."""
+        if blob.size > _MAX_DOCUMENT_BYTES:
+            raise BuildError(f"{self.host}/{repository}: a configuration of {blob.size} bytes is none")
+        content = b"".join(self.read_blob(repository, blob))
+        if digest_of(content) != blob.digest:
+            raise BuildError(f"{self.host}/{repository}: what came as {blob.digest} is something else")
+        return content
+
+    def read_blob(self, repository: str, blob: Blob, start: int = 0) -> Iterator[bytes]:
+        """The bytes from `start` on, in pieces; a lost connection is taken up where it broke. Raises BuildError."""
+        position, failures, refusals = start, 0, 0
+        while position < blob.size:
+            why = "it ended early"
+            try:
+                for piece in self._stream(repository, blob, position):
+                    failures = refusals = 0
+                    position += len(piece)
+                    yield piece
+            except LoginExpired:
+                refusals += 1
+                self.check_refusals(refusals, repository)
+                continue
+            except httpx.RequestError as error:
+                why = repr(error)
+            if position < blob.size:
+                failures += 1
+                where = f"{self.host}/{repository}: {blob.digest}"
+                self.pause(failures, f"{where} cannot be read past byte {position}: {why}")
+
+    def mount(self, repository: str, digest: str, origin: str) -> str | None:
+        """Take a blob over from another repository here: None when done, else where it is to be uploaded.
+
+        Registries say no in this way: not allowed to, or not possible. Raises BuildError.
+        """
+        url = self.url(repository, "blobs/uploads/").copy_merge_params({"mount": digest, "from": origin})
+        scopes = (f"repository:{repository}:pull,push", f"repository:{origin}:pull")
+        answer = self.request("POST", url, repository, scopes=scopes)
+        if answer.status_code == httpx.codes.CREATED:
+            return None
+        return self.location(self.expect(answer, httpx.codes.ACCEPTED))
+
+    def start_upload(self, repository: str) -> str:
+        """Where to upload a blob to. Raises BuildError."""
+        answer = self.request("POST", self.url(repository, "blobs/uploads/"), repository)
+        return self.location(self.expect(answer, httpx.codes.ACCEPTED))
+
+    def url(self, repository: str, path: str) -> httpx.URL:
+        """Address of something in a repository."""
+        return self._url.copy_with(path=f"/v2/{repository}/{path}")
+
+    def location(self, answer: httpx.Response) -> str:
+        """Where an answer says to go on, never less encrypted than we came; the same place when it does not say."""
+        url = answer.request.url.join(answer.headers.get("Location", ""))
+        return str(url.copy_with(scheme="https") if self._url.scheme == "https" else url)
+
+    def request(
+        self,
+        method: str,
+        url: httpx.URL | str,
+        repository: str,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        scopes: tuple[str, ...] = (),
+    ) -> httpx.Response:
+        """The answer, tried again when the registry was not there or had too much to do. Raises BuildError."""
+        failures = refusals = 0
+        while True:
+            try:
+                answer = self.exchange(method, url, repository, headers, content, scopes)
+                if not is_passing(answer):
+                    return answer
+                why = said(answer)
+            except LoginExpired:
+                refusals += 1
+                self.check_refusals(refusals, repository)
+                continue
+            except httpx.RequestError as error:
+                why = repr(error)
+            failures += 1
+            self.pause(failures, f"{self.host}/{repository}: {method} failed: {why}")
+
+    def exchange(
+        self,
+        method: str,
+        url: httpx.URL | str,
+        repository: str,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | Iterable[bytes] | None = None,
+        scopes: tuple[str, ...] = (),
+    ) -> httpx.Response:
+        """One request and its answer. Raises LoginExpired, httpx.RequestError and BuildError."""
+        answer = self._send(method, url, repository, headers or {}, content, scopes)
+        try:
+            answer.read()
+        finally:
+            answer.close()
+        return answer
+
+    def expect(self, answer: httpx.Response, *statuses: int) -> httpx.Response:
+        """The answer if it has one of the statuses. Raises BuildError in the registry's own words."""
+        if answer.status_code in statuses:
+            return answer
+        message = f"{self.host} refuses {answer.request.method} {answer.request.url.path}: {said(answer)}"
+        if answer.status_code in (401, 403):
+            raise BuildError(message, hint=self._login.hint)
+        raise BuildError(message, hint=self._missing() if answer.status_code == httpx.codes.NOT_FOUND else "")
+
+    def check_refusals(self, refusals: int, repository: str) -> None:
+        """Raises BuildError when credentials that were new a moment ago are refused too."""
+        if refusals > 1:
+            raise BuildError(f"{self.host} does not take the login for {repository}", hint=self._login.hint)
+
+    def pause(self, failures: int, why: str) -> None:
+        """Wait before the next try. Raises BuildError `why` when there were enough."""
+        if failures > _RETRIES:
+            raise BuildError(f"{why}; tried {failures} times", hint=self._missing())
+        # Threads that failed together do not come back together.
+        self._sleep(_FIRST_PAUSE_SECONDS * 2 ** (failures - 1) * random.uniform(0.5, 1))  # noqa: S311
+
+    def _missing(self) -> str:
+        """ECR answers a push to a repository that it lacks with 404, or hangs up."""
+        return "See that the repository exists there." if ".dkr.ecr." in self.host else ""
+
+    def _stream(self, repository: str, blob: Blob, start: int) -> Iterator[bytes]:
+        url = self.url(repository, f"blobs/{blob.digest}")
+        answer = self._send("GET", url, repository, {"Range": f"bytes={start}-"} if start else {}, None, ())
+        try:
+            if is_passing(answer):
+                raise httpx.ReadError(f"HTTP {answer.status_code}")
+            if answer.status_code not in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT):
+                answer.read()
+                self.expect(answer, httpx.codes.OK)
+            # who does not know ranges sends all of it
+            skip = start if answer.status_code == httpx.codes.OK else 0
+            for piece in answer.iter_raw():
+                if skip < len(piece):
+                    yield piece[skip:]
+                skip = max(0, skip - len(piece))
+        finally:
+            answer.close()
+
+    def _send(
+        self,
+        method: str,
+        url: httpx.URL | str,
+        repository: str,
+        headers: Mapping[str, str],
+        content: bytes | Iterable[bytes] | None,
+        scopes: tuple[str, ...],
+    ) -> httpx.Response:
+        """The answer, its body not yet read; blobs may come from elsewhere, where our login is not sent."""
+        action = "pull" if method in ("GET", "HEAD") else "pull,push"
+        scopes = scopes or (f"repository:{repository}:{action}",)
+        seconds = _UPLOAD_SECONDS if method in ("PATCH", "PUT") else _READ_SECONDS
+        patience = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
+        request = self._client.build_request(method, url, headers=headers, content=content, timeout=patience)
+        login = self._login.header(scopes) if self._is_ours(request.url) else None
+        if login:
+            request.headers["Authorization"] = login
+        answer = self._client.send(request, stream=True, follow_redirects=method in ("GET", "HEAD"))
+        if answer.status_code != httpx.codes.UNAUTHORIZED or not self._is_ours(answer.request.url):
+            return answer
+        answer.read()
+        answer.close()
+        self._login.renew(scopes, login, answer.headers.get("WWW-Authenticate", ""))
+        raise LoginExpired
+
+    def _is_ours(self, url: httpx.URL) -> bool:
+        return (url.scheme, url.host, url.port) == (self._url.scheme, self._url.host, self._url.port)
+
+
+def is_passing(answer: httpx.Response) -> bool:
+    """Whether the registry may say otherwise in a moment."""
+    return answer.status_code >= 500 or answer.status_code == httpx.codes.TOO_MANY_REQUESTS
+
+
+def said(answer: httpx.Response) -> str:
+    """Status and the registry's own words, on one line."""
+    try:
+        errors = answer.json()["errors"]
+        words = "; ".join(f"{error.get('code', '')} {error.get('message', '')}".strip() for error in errors)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        words = answer.text
+    return f"HTTP {answer.status_code} {' '.join(words.split())[:300]}".rstrip()
+
+
+def _api(host: str) -> str:
+    return _HUB_API if host == DOCKER_HUB else host

@@ -1,0 +1,43 @@
+"""An image to build, as data: what every builder gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ContextFile:
+    """A file of our layer: `content`, or `source` on this machine for a large one."""
+
+    mode: int = 0o644
+    content: bytes | None = None
+    source: Path | None = None
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """A base image, and what our layer puts on it.
+
+    Fields:
+        base: reference, with its digest where that is known.
+        dockerfile: the whole text, for builders that read one; the other fields say the same for one that does not.
+        files: by their absolute paths in the image.
+        wheels: exact pins, installed without what they depend on into /opt/toolkit/site-packages.
+        python: version of the base's Python, `3.12`, for the wheels.
+        needs_run: the Dockerfile has instructions of the user's own, which only a builder with a container can follow.
+        tag: digest of all of it.
+    """
+
+    base: str
+    dockerfile: str
+    files: Mapping[str, ContextFile]
+    env: Mapping[str, str]
+    labels: Mapping[str, str]
+    entrypoint: tuple[str, ...]
+    user: str | None
+    wheels: tuple[str, ...]
+    python: str
+    needs_run: bool
+    tag: str

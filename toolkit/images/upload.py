@@ -1,0 +1,207 @@
+"""Upload a blob of any size, and go on from where the registry says when the connection or the login is lost.
+
+What registries do differs, and is known from (read 2026-11-21):
+
+* Docker's registry 2.8 keeps what arrived in whole requests only: cut off in the middle of one it forgets the upload
+  (its blobupload.go; tried), so that starts anew. Cut off between two it goes on.
+* ECR answers a piece with 201 and tells a range that stands still after the first one, though it keeps all of them
+  (aws/containers-roadmap#2831); where it expects another byte it says which (apple/containerization#790). So what was
+  answered with yes counts as kept, whatever the range says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import httpx
+
+from toolkit.errors import BuildError
+from toolkit.images.manifest import Blob
+from toolkit.images.registry import LoginExpired, Registry, is_passing, said
+
+# A multiple of 10 and of 20 MiB, the parts that ECR keeps blobs in: a part before the last has at least 5 MiB there.
+CHUNK_BYTES = 60 * 1024**2
+
+_TOLD_RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
+_EXPECTED_BYTE = re.compile(r"instead of (\d+)")
+
+Read = Callable[[int], Iterator[bytes]]
+"""The bytes of a blob from an offset on, in pieces."""
+
+
+def upload(
+    registry: Registry,
+    repository: str,
+    blob: Blob,
+    read: Read,
+    *,
+    location: str | None = None,
+    count: Callable[[int], None] = lambda _bytes: None,
+    chunk: int = CHUNK_BYTES,
+) -> None:
+    """Upload what `read` gives, to `location` if the registry has named one already.
+
+    `count` is told how many bytes are on their way more than before, and fewer where some have to be sent again.
+    Raises BuildError.
+    """
+    _Upload(registry, repository, blob, read, count, chunk, location).run()
+
+
+class _InterruptedError(Exception):
+    """A request failed, the upload need not.
+
+    `offset`: where the registry wants to go on; `gone`: it knows nothing of this upload; `spoilt`: it got wrong bytes;
+    `login`: it wants to know again who we are.
+    """
+
+    def __init__(
+        self, why: str, *, offset: int | None = None, gone: bool = False, spoilt: bool = False, login: bool = False
+    ) -> None:
+        super().__init__(why)
+        self.offset = offset
+        self.gone = gone
+        self.spoilt = spoilt
+        self.login = login
+
+
+@dataclass
+class _Upload:
+    registry: Registry
+    repository: str
+    blob: Blob
+    read: Read
+    count: Callable[[int], None]
+    chunk: int
+    location: str | None
+    offset: int = 0
+    counted: int = field(default=0, init=False)
+
+    def run(self) -> None:
+        """Send all of it. Raises BuildError."""
+        failures = refusals = spoilt = furthest = 0
+        while True:
+            try:
+                self._send_rest()
+                return
+            except _InterruptedError as error:
+                if self.offset > furthest:
+                    failures, refusals, furthest = 0, 0, self.offset
+                failures += not error.login
+                refusals += error.login
+                spoilt += error.spoilt
+                where = f"{self.registry.host}/{self.repository}: upload of {self.blob.digest}"
+                if spoilt > 1:
+                    raise BuildError(f"{where} failed twice: {error}") from error
+                self.registry.check_refusals(refusals, self.repository)
+                if failures:
+                    self.registry.pause(failures, f"{where} broke off at byte {self.offset}: {error}")
+                if self._is_there(error):
+                    return
+                self._find_offset(error)
+
+    def _is_there(self, error: _InterruptedError) -> bool:
+        """Whether only the answer to the last bytes was lost."""
+        if not (error.gone and self.registry.has_blob(self.repository, self.blob.digest)):
+            return False
+        self._go_on_from(self.blob.size)
+        return True
+
+    def _send_rest(self) -> None:
+        if self.location is None:
+            self.location, self.offset = self.registry.start_upload(self.repository), 0
+        pieces = _Pieces(self.read(self.offset))
+        while not self._send_chunk(pieces):
+            pass
+
+    def _send_chunk(self, pieces: _Pieces) -> bool:
+        """Send the next bytes, and say whether they were the last. Raises _InterruptedError."""
+        size = min(self.chunk, self.blob.size - self.offset)
+        end = self.offset + size
+        is_last = end == self.blob.size
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        if 0 < size < self.blob.size:
+            headers["Content-Range"] = f"{self.offset}-{end - 1}"
+        url = self._named() if is_last else str(self.location)
+        try:
+            body = self._counting(pieces.take(size))
+            answer = self.registry.exchange("PUT" if is_last else "PATCH", url, self.repository, headers, body)
+        except LoginExpired as error:
+            raise _InterruptedError("the login expired", login=True) from error
+        except httpx.RequestError as error:
+            raise _InterruptedError(repr(error)) from error
+        if answer.status_code not in (httpx.codes.ACCEPTED, httpx.codes.CREATED, httpx.codes.NO_CONTENT):
+            raise self._interruption(answer)
+        self.location, self.offset = self.registry.location(answer), end
+        return is_last
+
+    def _named(self) -> str:
+        """Where the last bytes go, with the name that the registry compares with what it got."""
+        separator = "&" if "?" in str(self.location) else "?"
+        return f"{self.location}{separator}digest={quote(self.blob.digest)}"
+
+    def _counting(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            yield piece
+            self.counted += len(piece)
+            self.count(len(piece))
+
+    def _interruption(self, answer: httpx.Response) -> _InterruptedError:
+        """What an answer other than yes means. Raises BuildError when it is final."""
+        if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            told = _EXPECTED_BYTE.search(answer.text)
+            return _InterruptedError(said(answer), offset=int(told[1]) if told else _told(answer))
+        if is_passing(answer):
+            return _InterruptedError(said(answer))
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return _InterruptedError(said(answer), gone=True)
+        if answer.status_code == httpx.codes.BAD_REQUEST:
+            return _InterruptedError(said(answer), spoilt=True)
+        self.registry.expect(answer)
+        raise AssertionError("expect() of no status raises")
+
+    def _find_offset(self, error: _InterruptedError) -> None:
+        """Go on where the registry says. One that does not say is sent what it has not confirmed, and may object."""
+        offset = self.offset if error.offset is None else error.offset
+        if not (error.gone or error.spoilt) and error.offset is None and self.location is not None:
+            answer = self.registry.request("GET", self.location, self.repository)
+            if answer.is_success:
+                self.location = self.registry.location(answer)
+                offset = max(offset, _told(answer) or 0)
+        if error.gone or error.spoilt or offset > self.blob.size:
+            self.location, offset = None, 0
+        self._go_on_from(offset)
+
+    def _go_on_from(self, offset: int) -> None:
+        self.offset = offset
+        self.count(offset - self.counted)
+        self.counted = offset
+
+
+def _told(answer: httpx.Response) -> int | None:
+    """The next byte by the Range header. `0-0` is how an upload without a byte is told."""
+    told = _TOLD_RANGE.fullmatch(answer.headers.get("Range", ""))
+    if told is None:
+        return None
+    last = int(told[1])
+    return last + 1 if last else 0
+
+
+class _Pieces:
+    """Pieces of any length, given out as so many bytes."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = b""
+
+    def take(self, size: int) -> Iterator[bytes]:
+        """The next `size` bytes. Raises BuildError when there are fewer."""
+        while size:
+            piece = self._left or next(self._pieces, b"")
+            if not piece:
+                raise BuildError(f"what is uploaded ended {size} bytes early")
+            yield piece[:size]
+            self._left = piece[size:]
+            size -= min(size, len(piece))

@@ -1,0 +1,83 @@
+"""Python packages for our layer, as their makers built them: fetched by pip for the image's Python, and unpacked.
+
+Nothing of this machine gets in: no installer's notes, no compiled files, and no commands, whose first line would name a
+Python of ours. What they depend on is not fetched: the base has it, or it is another pin.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from toolkit.errors import BuildError
+from toolkit.images.spec import ContextFile
+
+SITE_PACKAGES = "/opt/toolkit/site-packages"
+
+# The C library of the AWS and vLLM images is newer than 2.28; a wheel for an older one runs on a newer one.
+_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 16, -1)] + ["manylinux2014_x86_64"]
+_PIN = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?==[\w.!+]+", re.ASCII)
+_OTHER_BUILDERS = "or build with docker, buildah or codebuild, which run commands"
+
+
+def fetch_wheels(pins: Sequence[str], python: str, folder: Path) -> dict[str, ContextFile]:
+    """The packages' files by their paths in the image, unpacked under `folder`. Raises BuildError."""
+    if not pins:
+        return {}
+    for pin in pins:
+        if not _PIN.fullmatch(pin):
+            raise BuildError(f"{pin!r} is not an exact pin", hint="Write name==version.")
+    fetched, unpacked = folder / "wheels", folder / "site-packages"
+    _download(pins, python, fetched)
+    try:
+        return {
+            f"{SITE_PACKAGES}/{name}": file
+            for wheel in sorted(fetched.iterdir())
+            for name, file in _unpack(wheel, unpacked)
+        }
+    except (OSError, zipfile.BadZipFile) as error:
+        hint = "Make room, or set TMPDIR to a folder of a disk that has it." if isinstance(error, OSError) else ""
+        raise BuildError(f"wheels cannot be unpacked: {error}", hint=hint) from error
+
+
+def _download(pins: Sequence[str], python: str, folder: Path) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
+    target = [option for platform in _PLATFORMS for option in ("--platform", platform)]
+    target += ["--implementation", "cp", "--python-version", python]
+    command += [*target, "--only-binary", ":all:", "--no-deps", "--dest", str(folder), *pins]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return
+    if "No module named pip" in done.stderr:
+        raise BuildError(f"{sys.executable} has no pip to fetch wheels with", hint="Run: python -m ensurepip")
+    errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+    why = errors[-1] if errors else done.stderr.strip()[-300:]
+    message = f"wheels for Python {python} on Linux x86-64 cannot be fetched: {why}"
+    raise BuildError(message, hint=f"Pin a version that has such a wheel, {_OTHER_BUILDERS}.")
+
+
+def _unpack(wheel: Path, folder: Path) -> Iterator[tuple[str, ContextFile]]:
+    with zipfile.ZipFile(wheel) as archive:
+        for entry in archive.infolist():
+            path = _installed(PurePosixPath(entry.filename))
+            if entry.is_dir() or path is None:
+                continue
+            if path.is_absolute() or ".." in path.parts:
+                raise BuildError(f"{wheel.name} holds {entry.filename!r}, which leads out of its folder")
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(entry) as packed, target.open("wb") as out:
+                shutil.copyfileobj(packed, out)
+            yield str(path), ContextFile(0o755 if entry.external_attr >> 16 & 0o111 else 0o644, source=target)
+
+
+def _installed(path: PurePosixPath) -> PurePosixPath | None:
+    """Where a wheel's file goes below site-packages, None when it goes elsewhere (commands, headers)."""
+    if not path.parts or not path.parts[0].endswith(".data"):
+        return path
+    return PurePosixPath(*path.parts[2:]) if path.parts[1:2] in (("purelib",), ("platlib",)) else None
