@@ -7,32 +7,33 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.findings import Finding
-from toolkit.recipe.arguments import environment
+from toolkit.recipe.arguments import engine_flags, environment, image_of, supervised
 from toolkit.recipe.resolve import Recipe
 
 # botocore 1.44.5, service model of SageMaker: EnvironmentMap and EnvironmentValue; 32 KiB in all: API reference.
 _MAX_ENTRIES = 100
 _MAX_VALUE_CHARACTERS = 1024
 _MAX_BYTES = 32 * 1024
-# supervisord expands `%`, and takes ` ;` or ` #` for the beginning of a comment
-# (model-hosting-container-standards 0.1.16 writes the command into its configuration).
-_NOT_FOR_SUPERVISORD = re.compile(r"%|\s[;#]")
 _OFFERED = 3
 _FLAG_VARIABLE = "SM_VLLM_"
+# Names that end as those of secrets do: HF_TOKEN, HUGGING_FACE_HUB_TOKEN, AWS_SECRET_ACCESS_KEY, WANDB_API_KEY. What
+# is only on or off (HF_HUB_DISABLE_IMPLICIT_TOKEN, `hf-token: true`) is none.
+_SECRET = re.compile(r"(^|[_-])(token|secret|password|passwd|credentials?|(api|access|secret|private)[_-]?key)$", re.I)
+_ON_OR_OFF = ("", "0", "1", "true", "false", "yes", "no", "on", "off")
 
 
 def check_container(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on image and environment."""
-    images = lookup.images(recipe.platform, recipe.engine.name)
-    if recipe.engine.version not in {image.version for image in images}:
-        released = dict.fromkeys(image.version for image in images if image.version.replace(".", "").isdigit())
+    """Findings on image and environment. A JumpStart target brings an image of its own."""
+    if image_of(recipe) is None and recipe.target.kind != "jumpstart":
+        versions = (image.version for image in lookup.images(recipe.platform, recipe.engine.name))
+        released = dict.fromkeys(version for version in versions if version.replace(".", "").isdigit())
         known = " or ".join(list(released)[:_OFFERED]) or "another platform"
         message = f"platform `{recipe.platform}` has no image with {recipe.engine.name} {recipe.engine.version}"
         yield Finding("container.image", message, "engine.version", hint=f"Use {known}.")
     variables = environment(recipe)
     yield from _limits(variables)
-    if recipe.platform == "sagemaker":
-        yield from _quoting(variables)
+    yield from _secrets(recipe)
+    yield from _quoting(recipe, variables)
 
 
 def _limits(variables: dict[str, str]) -> Iterator[Finding]:
@@ -49,10 +50,37 @@ def _limits(variables: dict[str, str]) -> Iterator[Finding]:
         yield Finding("container.environment", message, "engine", hint="Remove flags whose value is the default.")
 
 
-def _quoting(variables: dict[str, str]) -> Iterator[Finding]:
-    for name, value in variables.items():
-        if name.startswith(_FLAG_VARIABLE) and (found := _NOT_FOR_SUPERVISORD.search(value)):
-            flag = name.removeprefix(_FLAG_VARIABLE).lower().replace("_", "-")
-            message = f"`{found.group().strip()}` in a flag breaks the supervisor of AWS's images: they would not start"
-            hint = "Put the text into a file of the model's folder and name that file."
-            yield Finding("container.quoting", message, f"engine.args.{flag}", hint=hint)
+def _secrets(recipe: Recipe) -> Iterator[Finding]:
+    """Everybody who may describe the Model could read them, and everybody who has the recipe."""
+    for section, values in (("env", recipe.engine.env), ("args", recipe.engine.args)):
+        for name, value in values.items():
+            if _SECRET.search(name) and str(value).lower() not in _ON_OR_OFF:
+                message = (
+                    f"`{name}` looks like a secret, and recipes and the environment of a Model are no place for one"
+                )
+                hint = (
+                    "Remove it. For a gated model write `weights: s3`: it is staged with the token that you have here."
+                )
+                yield Finding("container.secret", message, f"engine.{section}.{name}", hint=hint)
+
+
+def _quoting(recipe: Recipe, variables: dict[str, str]) -> Iterator[Finding]:
+    """What `arguments.environment` does where the image's supervisor would break a flag; old images have none."""
+    image = image_of(recipe)
+    if recipe.platform != "sagemaker" or image is None or image.supervisor_quoting == "unknown":
+        return
+    values = {flag: variables.get(f"{_FLAG_VARIABLE}{flag.upper().replace('-', '_')}") for flag in engine_flags(recipe)}
+    broken = [flag for flag, value in values.items() if value is not None and not supervised(image, value)]
+    if not broken:
+        return
+    message = f"the image's supervisor would break `{broken[0]}`: the engine starts without it, and once ended stays so"
+    if broken[0] in recipe.engine.args:
+        path, hint = f"engine.args.{broken[0]}", "Put the text into a file of the model's folder and name that file."
+    else:
+        fixed = [item.version for item in lookup.images(recipe.platform, recipe.engine.name) if _fixed(item)]
+        path, hint = "engine.version", f"To have the engine restarted in its container, take {fixed[-1]} or newer."
+    yield Finding("container.quoting", message, path, hint=hint, severity="info")
+
+
+def _fixed(image: lookup.Image) -> bool:
+    return image.supervisor_quoting == "fixed"

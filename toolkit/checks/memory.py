@@ -33,9 +33,12 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         yield Finding("memory.unknown", message, "speculation.model", hint=problem.hint, severity="info")
         models = Lock(models.target)
     yield from _kv_groups(recipe, models)
-    for index, name in enumerate(recipe.instance_types):
-        if found := lookup.instance(name):
-            yield from _instance(recipe, models, fit(recipe, models, found), f"{_TYPES}.{index}")
+    try:
+        for index, name in enumerate(recipe.instance_types):
+            if found := lookup.instance(name):
+                yield from _instance(recipe, models, fit(recipe, models, found), f"{_TYPES}.{index}")
+    except ToolkitError as error:  # a flag's value that the memory model does not know
+        yield Finding("memory.unknown", error.message, "engine", hint=error.hint, severity="warning")
 
 
 def _unknown_shape(model: ModelFacts) -> ToolkitError | None:
@@ -49,9 +52,11 @@ def _unknown_shape(model: ModelFacts) -> ToolkitError | None:
 
 def _instance(recipe: Recipe, models: Lock, found: Fit, path: str) -> Iterator[Finding]:
     size = found.tensor_parallel
-    if found.fits and size > 1 and _TENSOR_PARALLEL not in recipe.engine.args:
+    if found.fits and size > 1 and _TENSOR_PARALLEL not in recipe.on(found.instance).engine.args:
         message = f"{found.instance}: it takes {size} accelerators, and the engine uses one unless it is told"
         hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
+        if len(recipe.instance_types) > 1:
+            hint = f"For this type: `{{type: {found.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         yield Finding("memory.tensor-parallel", message, path, hint=hint)
     if found.fits:
         return

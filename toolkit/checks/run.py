@@ -12,10 +12,13 @@ from dataclasses import replace
 from toolkit.checks.account import AccountFacts, check_account
 from toolkit.checks.container import check_container
 from toolkit.checks.engine import check_engine, check_target
+from toolkit.checks.local import check_local
 from toolkit.checks.memory import check_memory
+from toolkit.checks.overrides import check_overrides
 from toolkit.checks.pair import check_pair
 from toolkit.checks.quality import check_quality
 from toolkit.checks.sagemaker import check_sagemaker
+from toolkit.checks.tags import check_tags
 from toolkit.checks.workloads import check_workloads
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding, Report
@@ -57,7 +60,10 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
     yield from check_engine(recipe)
     models, findings = _models(recipe)
     yield from findings
+    yield from check_local(recipe)
+    yield from check_tags(recipe)
     yield from check_sagemaker(recipe, models)
+    yield from check_overrides(recipe, models)
     if models:
         yield from check_target(recipe, models.target)
         yield from check_pair(recipe, models)

@@ -1,4 +1,4 @@
-"""Will SageMaker take the instance type, and will the container be up before its time-outs?"""
+"""Will SageMaker take the settings and the instance types, and will the container be up before its time-outs?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
+from toolkit.checks.component import check_component
+from toolkit.checks.rollout import check_rollout
 from toolkit.findings import Finding
+from toolkit.recipe.arguments import image_of, pulled
 from toolkit.recipe.lock import Lock, load_seconds
 from toolkit.recipe.resolve import Recipe
 
@@ -15,18 +18,42 @@ _TYPES = "platform.instance_types"
 _TIMEOUT = "platform.health_check_timeout"
 # Compiling and capturing CUDA graphs, at the least; and SageMaker's limit.
 _START_SECONDS, _LONGEST_SECONDS = 180, 3600
+# botocore 1.44.5, ProductionVariant: the NVIDIA driver of each InferenceAmiVersion for GPUs.
+AMI_DRIVERS = {
+    "al2-ami-sagemaker-inference-gpu-2": 535,
+    "al2-ami-sagemaker-inference-gpu-2-1": 535,
+    "al2-ami-sagemaker-inference-gpu-3-1": 550,
+    "al2023-ami-sagemaker-inference-gpu-4-1": 580,
+}
+# Blackwell's GPUs came with CUDA 12.8 and driver 570 (NVIDIA's GPU Operator: HGX B200 from 570.133.20 on).
+_BLACKWELL, _BLACKWELL_DRIVER = 10.0, 570
+# botocore 1.44.5: Subnets and VpcSecurityGroupIds of VpcConfig.
+_MOST_SUBNETS, _MOST_SECURITY_GROUPS = 16, 5
 # Where no instance store is, SageMaker downloads to a volume of its own, whose size cannot be chosen above this.
 _VOLUME_GB = 512
 
 
 def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    """Findings on instance types and time-outs; nothing for another platform."""
+    """Findings on instance types, time-outs and SageMaker's own settings; nothing for another platform."""
     if recipe.platform != "sagemaker":
         return
+    yield from _instance_types(recipe, models)
+    yield from _network(recipe)
+    yield from _capacity(recipe)
+    yield from _key(recipe)
+    yield from check_component(recipe)
+    yield from check_rollout(recipe)
+    if models:
+        yield from _start(recipe, models)
+
+
+def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     for index, name in enumerate(recipe.instance_types):
         path = f"{_TYPES}.{index}"
         found = lookup.instance(name)
-        if found is None:
+        if name in recipe.instance_types[:index]:
+            yield Finding("sagemaker.same-type", f"{name} is listed twice", path, hint="Remove one of the two.")
+        elif found is None:
             yield _unknown(name, path)
         elif not found.hostable:
             message = f"{name} cannot host endpoints"
@@ -35,8 +62,6 @@ def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
             yield from _accelerator(recipe, found, path)
             if models:
                 yield from _disk(models, found, path)
-    if models:
-        yield from _start(recipe, models)
 
 
 def _unknown(name: str, path: str) -> Finding:
@@ -51,6 +76,17 @@ def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Find
         on = instance.accelerator or "CPUs"
         message = f"{recipe.engine.name} images of this platform run on NVIDIA GPUs, {instance.name} has {on}"
         yield Finding("sagemaker.accelerator", message, path, hint="Choose one of: toolkit fit RECIPE")
+        return
+    image = image_of(recipe)  # of JumpStart's models it is not ours that serves
+    if image is None or image.ami not in AMI_DRIVERS or recipe.target.kind == "jumpstart":
+        return
+    driver = AMI_DRIVERS[image.ami]
+    if float(instance.compute_capability) >= _BLACKWELL and driver < _BLACKWELL_DRIVER:
+        message = (
+            f"{instance.accelerator} needs NVIDIA driver {_BLACKWELL_DRIVER} or newer, and the image of "
+            f"{recipe.engine.name} {recipe.engine.version} (CUDA {image.cuda}) runs on {image.ami}, with {driver}"
+        )
+        yield Finding("sagemaker.driver", message, path, hint="Take a newer engine.version, or another type.")
 
 
 def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
@@ -59,6 +95,52 @@ def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
     if needed > room:
         message = f"{needed:.0f} GB of weights are more than the {room} GB of disk of {instance.name}"
         yield Finding("sagemaker.disk", message, path, hint="Choose a type with a larger instance store.")
+
+
+def _network(recipe: Recipe) -> Iterator[Finding]:
+    network, drafter = recipe.network, recipe.speculation and recipe.speculation.drafter
+    from_hub = [source for source in (recipe.target, drafter) if source and pulled(recipe, source)]
+    if network.isolation and from_hub:
+        message = f"an isolated container has no network to fetch {from_hub[0]} from the hub with"
+        hint = "Set `weights: s3`, or remove `isolation`."
+        yield Finding("sagemaker.isolation", message, "platform.weights", hint=hint)
+    if recipe.hub_token_secret and from_hub:
+        message = f"the container fetches {from_hub[0]} itself, and AWS's image reads no secret of Secrets Manager"
+        hint = "Set `weights: s3`, for which the toolkit reads it; or remove `hub_token_secret`."
+        yield Finding("sagemaker.hub-token", message, "platform.hub_token_secret", hint=hint)
+    for key, ids, most in (
+        ("subnets", network.subnets, _MOST_SUBNETS),
+        ("security_groups", network.security_groups, _MOST_SECURITY_GROUPS),
+    ):
+        if len(ids) > most:
+            message = f"{len(ids)} {key.replace('_', ' ')}, SageMaker takes {most}"
+            yield Finding("sagemaker.vpc", message, f"network.{key}", hint="Remove some.")
+    if network.private_registry:
+        message = (
+            "the toolkit's images are in Amazon ECR: whether SageMaker takes them as a private registry's is unverified"
+        )
+        hint = "Remove it: SageMaker pulls images from ECR without your VPC."
+        yield Finding("sagemaker.private-registry", message, "network.private_registry", hint=hint, severity="warning")
+
+
+def _capacity(recipe: Recipe) -> Iterator[Finding]:
+    """Reserved capacity, and routing among instances."""
+    if recipe.capacity_reservation and len(recipe.instance_types) > 1:
+        message = "reserved capacity is of one instance type, and an endpoint uses one reservation"
+        hint = "Leave only the type that is reserved in platform.instance_types."
+        yield Finding("sagemaker.capacity-reservation", message, "platform.capacity_reservation", hint=hint)
+    if recipe.routing in ("prefix-aware", "kv-aware") and recipe.scaling.max_instances == 1:
+        message = f"`{recipe.routing}` chooses between instances, and there is never more than one"
+        hint = "Remove it, or raise scaling.max_instances."
+        yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="info")
+
+
+def _key(recipe: Recipe) -> Iterator[Finding]:
+    own_disk = [name for name in recipe.instance_types if (type_ := lookup.instance(name)) and type_.local_nvme_gb]
+    if recipe.kms_key and own_disk:
+        message = f"{own_disk[0]} encrypts its own disk in hardware, not with this key"
+        hint = "Keep it for what is in S3."
+        yield Finding("sagemaker.kms-key", message, "platform.kms_key", hint=hint, severity="info")
 
 
 def _start(recipe: Recipe, models: Lock) -> Iterator[Finding]:

@@ -80,13 +80,13 @@ class _Pair:
 def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
     """How the pair fits `instance`, with the smallest tensor parallelism that does; the engine's defaults for None.
 
-    Raises ToolkitError where a config or flag is not understood.
+    The recipe's settings are those for that type. Raises ToolkitError where a config or flag is not understood.
     """
     pair = _Pair(
         models,
         shape_of(models.target),
         shape_of(models.drafter) if models.drafter else None,
-        settings_of(recipe, models),
+        settings_of(recipe.on(instance.name) if recipe else None, models),
     )
     return _fit(pair, instance)
 

@@ -130,10 +130,12 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "memory.unknown", "info", "target.model", "linear_attention"),
         ([], {"drafter": config(num_attention_heads=None)},
          "memory.unknown", "info", "speculation.model", "what the drafter takes is left out"),
+        ([args("kv-cache-dtype: float8")], {}, "memory.unknown", "warning", "engine", "kv-cache-dtype float8"),
         ([("ml.g6.xlarge", "ml.g6.12xlarge")], {"target": {"tensors": None, "weight_bytes": 30 * 2**30}},
          "memory.tensor-parallel", "error", "platform.instance_types.0", "it takes 2 accelerators"),
         ([args('chat-template: "{% if x %}"')], {},
-         "container.quoting", "error", "engine.args.chat-template", "`%` in a flag breaks the supervisor"),
+         "container.quoting", "info", "engine.args.chat-template", "would break `chat-template`: the engine starts"),
+        ([version("0.22.1")], {}, "container.quoting", "info", "engine.version", "would break `speculative-config`"),
         ([("ml.g6.xlarge", "ml.g6.xlage")], {},
          "sagemaker.instance-type", "error", "platform.instance_types.0", "no instance type that we know"),
         ([("ml.g6.xlarge", "ml.m7i.large")], {},
@@ -165,7 +167,9 @@ def test_what_is_wrong_is_found_alone(
     path: str,
     message: str,
 ) -> None:
-    (finding,) = findings(tmp_path, *edits, **facts)
+    found = findings(tmp_path, *edits, **facts)
+    # Some images of old engines bring that along.
+    (finding,) = [finding for finding in found if finding.code == code or finding.code != "container.quoting"]
     assert (finding.code, finding.severity, finding.path) == (code, severity, path)
     assert message in finding.message
     assert finding.hint

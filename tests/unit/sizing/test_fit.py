@@ -96,6 +96,15 @@ def test_more_accelerators_than_there_are(tmp_path: Path) -> None:
     assert (found.fits, found.reason) == (False, "tensor-parallel-size 8 needs as many accelerators")
 
 
+def test_settings_of_the_type_itself(tmp_path: Path) -> None:
+    path = recipe(tmp_path).path
+    own = "[{type: ml.g6.12xlarge, args: {tensor-parallel-size: 4}}]"
+    path.write_text(path.read_text().replace("{name: local}", f"{{name: local, instance_types: {own}}}"))
+    loaded = load(path)
+    assert fit(loaded, Lock(facts(QWEN3_14B)), FOUR_L4).tensor_parallel == 4
+    assert fit(loaded, Lock(facts(LLAMA_8B)), EIGHT_H100).tensor_parallel == 1
+
+
 def test_weights_that_are_too_large(tmp_path: Path) -> None:
     found = fit(recipe(tmp_path), Lock(facts(GPT_OSS_120B)), L4)
     assert not found.fits

@@ -1,0 +1,22 @@
+"""Can this machine stand in for AWS with these settings? What it would have no effect for, it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from toolkit.findings import Finding
+from toolkit.recipe.resolve import Recipe
+
+
+def check_local(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on what the local platform does not do; nothing for another platform."""
+    if recipe.platform != "local":
+        return
+    refused = (
+        ("platform.inference_component", recipe.component is not None, "no inference components"),
+        ("observability.data_capture_percent", recipe.observability.data_capture_percent > 0, "no data capture"),
+        ("scaling.min_instances", recipe.scaling.min_instances > 1, "one container for each variant"),
+    )
+    for path, is_set, what in refused:
+        if is_set:
+            yield Finding("local.not-here", f"the local platform has {what}", path, hint="Remove it to run here.")

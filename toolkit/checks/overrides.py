@@ -1,0 +1,47 @@
+"""Instance types with settings of their own: everything else is checked with these, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from toolkit.checks.container import check_container
+from toolkit.checks.engine import check_engine, check_target
+from toolkit.checks.pair import check_pair
+from toolkit.checks.quality import check_quality
+from toolkit.findings import Finding
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe
+
+_K = "num_speculative_tokens"
+
+
+def check_overrides(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    """Findings that an instance type's own flags or K bring about; memory is checked per type anyway."""
+    if not recipe.overrides:
+        return
+    everywhere = set(_findings(recipe, models))
+    for index, name in enumerate(recipe.instance_types):
+        if name in recipe.overrides:
+            for finding in _findings(recipe.on(name), models):
+                if finding not in everywhere:
+                    path = _path(finding.path, recipe, name, f"platform.instance_types.{index}")
+                    yield replace(finding, message=f"on {name}: {finding.message}", path=path)
+
+
+def _findings(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    yield from check_container(recipe)
+    yield from check_engine(recipe)
+    if models:
+        yield from check_target(recipe, models.target)
+        yield from check_pair(recipe, models)
+        yield from check_quality(recipe, models.target)
+
+
+def _path(path: str, recipe: Recipe, name: str, here: str) -> str:
+    """Where the instance type says what is wrong with it, else the type itself."""
+    own = recipe.overrides[name]
+    for flag in (flag.replace("_", "-") for flag in own.args):
+        if path == f"engine.args.{flag}":
+            return f"{here}.args.{flag}"
+    return f"{here}.{_K}" if path == f"speculation.{_K}" and own.num_speculative_tokens else here
