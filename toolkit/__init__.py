@@ -19,6 +19,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolkit.api import build as build
     from toolkit.api import check as check
     from toolkit.api import connect as connect
     from toolkit.api import deploy as deploy
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from toolkit.api import load as load
     from toolkit.api import plan as plan
     from toolkit.api import recipes as recipes
+    from toolkit.api import rollback as rollback
 
-__all__ = ["check", "connect", "deploy", "destroy", "endpoints", "load", "plan", "recipes"]
+__all__ = ["build", "check", "connect", "deploy", "destroy", "endpoints", "load", "plan", "recipes", "rollback"]
 
 
 def __getattr__(name: str) -> Any:

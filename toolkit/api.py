@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from toolkit.apply.executor import complete, make, remove
 from toolkit.apply.progress import Progress, default_progress
+from toolkit.apply.stages import expected_seconds
 from toolkit.apply.waiter import wait_in_service, wait_settled
 from toolkit.checks.run import check, require
 from toolkit.checks.workloads import read_prompts
@@ -21,14 +22,15 @@ from toolkit.findings import Report
 from toolkit.home import home
 from toolkit.planning import cloudformation
 from toolkit.planning.desired import desired
-from toolkit.planning.hosting import endpoint_name
+from toolkit.planning.hosting import endpoint_name, image_uri
+from toolkit.planning.image import image
+from toolkit.planning.notes import notes
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan, rollback_plan
 from toolkit.planning.price import price_now, price_per_hour
 from toolkit.planning.record import Record
-from toolkit.planning.resources import Observed, Resource
+from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
 from toolkit.platforms import (
-    NO_ACCOUNT,
     PLATFORMS,
     Platform,
     account_of,
@@ -37,8 +39,9 @@ from toolkit.platforms import (
     open_running,
     regions,
 )
+from toolkit.recipe.jumpstart import filled_in
 from toolkit.recipe.load import catalogue
-from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
+from toolkit.recipe.lock import Lock, download_seconds, load_seconds, lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
 
 __all__ = [
@@ -46,6 +49,7 @@ __all__ = [
     "DeploymentPlan",
     "Endpoint",
     "Report",
+    "build",
     "check",
     "connect",
     "deploy",
@@ -136,10 +140,8 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
         hint = "Write `platform: {name: sagemaker}`, or add: --platform sagemaker"
         raise UsageError(f"CloudFormation is AWS's, and {loaded.name} runs on platform `{loaded.platform}`", hint=hint)
     require(loaded)
-    locked = pinned(loaded, _locked(loaded))
-    opened = open_readable(loaded.platform, loaded.region)
-    account = opened.account(locked) if opened else account_of(loaded.platform, loaded.region)
-    arms = [locked, locked.baseline()] if baseline and locked.speculation else [locked]
+    complete, account = _complete(loaded, open_readable(loaded.platform, loaded.region))
+    arms = [complete, complete.baseline()] if baseline and complete.speculation else [complete]
     return cloudformation.template(desired(arms, account))
 
 
@@ -169,6 +171,44 @@ def deploy(
     return _apply(made, opened, loaded, wait, progress)
 
 
+def build(recipe: RecipeLike, *, builder: str | None = None, progress: Progress | None = None) -> str:
+    """Build the image of a recipe that has a `container`, unless it is there; its address in ECR.
+
+    `deploy` does it too. `builder` (append, docker, buildah, codebuild) goes over the recipe's. Raises UsageError for a
+    recipe that needs no image of its own, ApplyError.
+    """
+    progress = progress or default_progress()
+    loaded = load(recipe)
+    require(loaded)
+    if builder and loaded.container:
+        loaded = replace(loaded, container=loaded.container.model_copy(update={"builder": builder}))
+    opened = open_platform(loaded.platform, loaded.region)
+    complete, account = _complete(loaded, opened)
+    resources = image(complete, account)
+    if not resources:
+        hint = "Write `container: custom`, or its settings, to have one built."
+        raise UsageError(f"{loaded.name} runs {image_uri(complete, account)} as it is: nothing is built", hint=hint)
+    # Nothing but these is asked for, so that nothing else is taken for superseded.
+    made = make_plan(str(loaded.path), loaded.platform, [loaded.name], resources, opened.observe(resources, ()))
+    with opened.lease(loaded.name):
+        make(made, opened, _record(loaded.name), progress)
+    return image_uri(complete, account)
+
+
+def scan(recipe: RecipeLike) -> dict[str, int]:
+    """How many weaknesses ECR found in the recipe's image, by severity, the worst first; waits for its scan.
+
+    Raises UsageError for a recipe without an image of its own, PlatformError for one that was not built or cannot be
+    scanned.
+    """
+    loaded = load(recipe)
+    opened = open_platform(loaded.platform, loaded.region)
+    complete, account = _complete(loaded, opened)
+    if not image(complete, account):
+        raise UsageError(f"{loaded.name} has no image of its own to scan", hint="AWS scans and patches its own.")
+    return opened.scan(image_uri(complete, account))
+
+
 def connect(name: RecipeLike, *, platform: str | None = None, region: str | None = None) -> Endpoint:
     """The handle of an endpoint that exists, the toolkit's or not, by its name or recipe. Raises EndpointNotFound."""
     recipe = _recipe_or_none(name)
@@ -178,7 +218,6 @@ def connect(name: RecipeLike, *, platform: str | None = None, region: str | None
         raise EndpointNotFound(
             f"there is no endpoint {endpoint}: the local platform is not running", hint="Run: toolkit deploy RECIPE"
         )
-    opened.status(endpoint)
     return _handle(endpoint, opened, recipe)
 
 
@@ -218,25 +257,30 @@ def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress
     opened = _where(endpoint, recipe, platform, recipe.region if recipe else None)
     hosts = [endpoint_name(recipe)] if recipe else []
     names = tuple(dict.fromkeys((endpoint, f"{endpoint}-baseline", *hosts)))
-    observed = opened.observe((), names) if opened else Observed()
-    where = opened.name if opened else _DEFAULT_PLATFORM
-    made = make_plan(str(name), where, names, (), observed)
-    if opened and made.actions:
+    if opened is None:
+        return make_plan(str(name), platform or _DEFAULT_PLATFORM, names, (), Observed())
+    planned = _removal(str(name), opened, names)
+    if planned.actions:
         with opened.lease(endpoint):
-            remove(made, opened, _record(endpoint), progress or default_progress())
-        if left := make_plan(str(name), where, names, (), opened.observe((), names)).actions:
-            raise ApplyError(
-                f"still there: {', '.join(f'{a.kind} {a.name}' for a in left)}", hint="Run the same command again."
-            )
-    return made
+            planned = _removal(str(name), opened, names)  # what is there once nobody else changes it, bucket included
+            remove(planned, opened, _record(endpoint), progress or default_progress())
+        # A bucket in which somebody else's lease or weights lie stays.
+        left = [action for action in _removal(str(name), opened, names).actions if action.kind != "Bucket"]
+        if left:
+            still = ", ".join(f"{action.kind} {action.name}" for action in left)
+            raise ApplyError(f"still there: {still}", hint="Run the same command again.")
+    return planned
+
+
+def _removal(name: str, platform: Platform, endpoints: Sequence[str]) -> Plan:
+    return make_plan(name, platform.name, endpoints, (), platform.observe((), endpoints))
 
 
 def _plan(recipe: Recipe, platform: Platform | None, baseline: bool) -> DeploymentPlan:
-    recipe = pinned(recipe, _locked(recipe))
+    recipe, account = _complete(recipe, platform)
     if recipe.speculation and platform and not baseline:
         baseline = _in_service(platform, recipe.baseline().name)  # one that is there is kept in step
     arms = [recipe, recipe.baseline()] if recipe.speculation and baseline else [recipe]
-    account = platform.account(recipe) if platform else account_of(recipe.platform, recipe.region)
     resources = desired(arms, account)
     names = [arm.name for arm in arms]
     observed = platform.observe(resources, names) if platform else Observed()
@@ -250,8 +294,15 @@ def _plan(recipe: Recipe, platform: Platform | None, baseline: bool) -> Deployme
         account=account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
         price_before=price_now(recipe.platform, observed),
+        notes=tuple(notes(recipe, account)),
     )
     return DeploymentPlan(**{item.name: getattr(made, item.name) for item in fields(made)})
+
+
+def _complete(recipe: Recipe, platform: Platform | None) -> tuple[Recipe, Account]:
+    """The recipe with what its lock and JumpStart fill in, and the account to plan for."""
+    account = platform.account(recipe) if platform else account_of(recipe.platform, recipe.region)
+    return pinned(filled_in(recipe, account.jumpstart), _locked(recipe)), account
 
 
 def _locked(recipe: Recipe) -> Lock | None:
@@ -271,7 +322,8 @@ def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
         make(made, platform, record, progress)
         if wait:
             with progress.stage("wait until in service"):
-                wait_in_service(platform, made.configs, progress, _WAIT_SECONDS)
+                expected = _expected_seconds(recipe) if recipe else {}
+                wait_in_service(platform, made.configs, progress, _WAIT_SECONDS, expected=expected)
             complete(made, platform, record, progress)
             remove(made, platform, record, progress)
     return _handle(name, platform, recipe)
@@ -287,15 +339,35 @@ def _where(endpoint: str, recipe: Recipe | None, platform: str | None, region: s
     return open_readable("sagemaker", region)
 
 
+def _expected_seconds(recipe: Recipe) -> dict[str, float]:
+    """By stage of a container's start; nothing where the weights' size is not known, or they are on this machine."""
+    size = pinned(recipe, _locked(recipe)).weight_bytes
+    if recipe.platform == "local" or not size:
+        return {}
+    return expected_seconds(download_seconds(size), load_seconds(recipe, size))
+
+
 def _handle(name: str, platform: Platform, recipe: Recipe | None) -> Endpoint:
-    twin = f"{name}-baseline" if _in_service(platform, f"{name}-baseline") else None
+    address, twin = platform.address(name), f"{name}-baseline"
+    baseline = platform.address(twin) if _in_service(platform, twin) else None
     expected = _published_acceptance(recipe) if recipe else {}
     try:
         workloads = {key: read_prompts(path) for key, path in recipe.workloads.items()} if recipe else {}
     except (OSError, ValueError) as error:
         raise UsageError(f"a prompt set cannot be read: {error}", hint=f"See: toolkit check {name}") from error
     speculative = recipe is None or recipe.speculation is not None
-    return Endpoint(name, platform, destroy, twin, speculative, workloads or DEFAULT_PROMPTS, expected)
+    endpoint, _, component = address.partition("/")
+    return Endpoint(
+        endpoint,
+        platform,
+        destroy,
+        baseline,
+        speculative,
+        workloads or DEFAULT_PROMPTS,
+        expected,
+        component or None,
+        price_per_hour(recipe) if recipe else None,
+    )
 
 
 def _published_acceptance(recipe: Recipe) -> dict[str, float]:
@@ -310,7 +382,7 @@ def _published_acceptance(recipe: Recipe) -> dict[str, float]:
 
 def _exists(platform: Platform, endpoint: str) -> bool:
     try:
-        platform.status(endpoint)
+        platform.address(endpoint)
     except EndpointNotFound:
         return False
     return True
@@ -318,7 +390,7 @@ def _exists(platform: Platform, endpoint: str) -> bool:
 
 def _in_service(platform: Platform, endpoint: str) -> bool:
     try:
-        return platform.status(endpoint).status == "InService"
+        return platform.status(platform.address(endpoint)).status == "InService"
     except EndpointNotFound:
         return False
 

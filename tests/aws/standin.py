@@ -21,6 +21,7 @@ from botocore.config import Config
 from moto.moto_api._internal.models import moto_api_backend
 from standin_account import AccountRules
 from standin_canned import Canned, hub_content
+from standin_codebuild import CodeBuild
 from standin_faults import Crash, CrashPoint, Faults, When, crash_at
 from standin_host import CAPACITY, HEALTHY_LOG, PING, Book, Script, ScriptedHost
 from standin_http import Call, HttpAnswer, error, read_call
@@ -148,9 +149,7 @@ class StandIn:
         """What runs behind every endpoint in service from now on; by default it gives the request's body back."""
         self._canned.runtime.container = container
 
-    def put_hub_content(
-        self, name: str, document: Mapping[str, Any] | str, version: str = "1.0.0", **more: Any
-    ) -> None:
+    def put_hub_content(self, name: str, document: Mapping[str, Any] | str, **more: Any) -> None:
         """Put a model into SageMaker's public hub; `more` are other fields of DescribeHubContent's answer."""
         self._canned.hub_contents.append(hub_content(name, document, **more))
 
@@ -158,6 +157,11 @@ class StandIn:
     def prices(self) -> list[dict[str, Any]]:
         """Products as Pricing's GetProducts gives them, to be filled."""
         return self._canned.prices
+
+    @property
+    def codebuild(self) -> CodeBuild:
+        """Builds of images: how the next ones go, and which were started."""
+        return self._canned.codebuild
 
     @property
     def promql(self) -> dict[str, float]:

@@ -15,6 +15,7 @@ from moto.cloudwatch.models import cloudwatch_backends
 from moto.ecr.models import ecr_backends
 from moto.iam.models import iam_backends
 from moto.s3.models import s3_backends
+from standin_registry import OwnRegistry
 
 from toolkit.catalog import lookup
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
@@ -36,6 +37,7 @@ _ACTIONS = {
     ("s3", "ListObjects"): "ListBucket",
     ("s3", "ListBuckets"): "ListAllMyBuckets",
     ("s3", "HeadObject"): "GetObject",
+    ("s3", "ListMultipartUploads"): "ListBucketMultipartUploads",
     ("s3", "CreateMultipartUpload"): "PutObject",
     ("s3", "UploadPart"): "PutObject",
     ("s3", "CompleteMultipartUpload"): "PutObject",
@@ -58,6 +60,7 @@ class AccountRules:
 
     def __init__(self) -> None:
         self.images: set[str] = set()
+        self.registry = OwnRegistry()
         self.registries = frozenset(lookup.registries().values())
         self.quotas: dict[str, int] = {}
         self.denied: set[str] = set()
@@ -65,6 +68,7 @@ class AccountRules:
 
     def reset(self) -> None:
         """As a new account: AWS has all it has, nothing is denied, and there is no quota."""
+        self.registry.host, self.registry.findings = None, {}
         images = json.loads((lookup.FOLDER / "images.json").read_text())["images"]
         self.images = {f"{image['repository']}:{image['tag']}" for image in images}
         self.quotas, self.denied = {}, set()
@@ -113,7 +117,8 @@ class AccountRules:
         if found["region"] != region.name:
             raise ServiceError(f"Image {uri} must be in region {region.name}.")  # unverified wording
         if found["account"] == ACCOUNT:
-            exists = _is_in_own_ecr(region, found)
+            own = self.registry
+            exists = own.has(found["repository"], found["tag"]) if own.host else _is_in_own_ecr(region, found)
         else:
             in_registry = lookup.registries().get(region.name) == found["account"]
             exists = in_registry and any(_is(found, image) for image in self.images)

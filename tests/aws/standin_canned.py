@@ -10,6 +10,7 @@ from typing import Any
 import botocore.session
 from standin_account import AccountRules, digest_of
 from standin_cloudwatch import CloudWatch
+from standin_codebuild import CodeBuild
 from standin_http import Call, HttpAnswer, json_answer, page, xml_answer
 from standin_runtime import Runtime
 from standin_scaling import Scaling
@@ -29,11 +30,13 @@ class Canned:
         self.prices: list[dict[str, Any]] = []
         self.hub_contents: list[dict[str, Any]] = []
         self.cloudwatch = CloudWatch()
+        self.codebuild = CodeBuild()
         self.runtime = Runtime(sagemaker)
         self.scaling = Scaling(account, sagemaker)
         self._account = account
         self._operations: Mapping[str, Callable[[Call], object]] = {
             **self.cloudwatch.operations,
+            **self.codebuild.operations,
             **self.runtime.operations,
             **self.scaling.operations,
             "iam:SimulatePrincipalPolicy": self._simulate,
@@ -44,6 +47,7 @@ class Canned:
             "sagemaker:DescribeHubContent": self._hub_content,
             "sagemaker:ListHubContents": self._hub_summaries,
             "ecr:BatchGetImage": self._images_of_aws,
+            **account.registry.operations,
         }
 
     def answer(self, call: Call) -> HttpAnswer | None:

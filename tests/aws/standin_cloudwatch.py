@@ -1,4 +1,4 @@
-"""CloudWatch's GetMetricData with every statistic, and PromQL."""
+"""CloudWatch's GetMetricData with every statistic, and PromQL; metric filters that are put twice."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from moto.cloudwatch.models import cloudwatch_backends
+from moto.logs.models import logs_backends
 from standin_http import Call
 
 from toolkit.platforms.local.aws import ACCOUNT
@@ -31,6 +32,7 @@ class CloudWatch:
         self.operations: Mapping[str, Callable[[Call], object]] = {
             "cloudwatch:GetMetricData": _get_metric_data,
             "cloudwatch:PromQL": self._promql,
+            "logs:PutMetricFilter": _forget_metric_filter,
         }
 
     def _promql(self, call: Call) -> object:
@@ -39,6 +41,12 @@ class CloudWatch:
         values = [value for key, value in self.promql.items() if key in query]
         result = [{"metric": {}, "value": [float(moment), str(values[0])]}] if values else []
         return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+def _forget_metric_filter(call: Call) -> None:
+    """PutMetricFilter replaces a filter of that name; moto, which goes on from here, would keep both."""
+    filters = logs_backends[ACCOUNT][call.region].filters
+    filters.delete_filter(call.request["filterName"], call.request["logGroupName"])
 
 
 def _get_metric_data(call: Call) -> object:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partialmethod
+from typing import Any, Literal, NoReturn
 
 import boto3
 from boto3.s3.transfer import TransferConfig
@@ -32,6 +35,12 @@ class Faults:
 
     def __init__(self) -> None:
         self._waiting: list[Fault] = []
+        self._storm: Fault | None = None
+        self._met: Counter[str] = Counter()
+
+    def storm(self, code: str, *, status: int = 400, when: When = "before", times: int = 1) -> None:
+        """From now on every call meets that error `times` times before it gets through; "" cuts the connection."""
+        self._storm = Fault("*", code, f"{code} by order of the test", status, when, times)
 
     def throttle(self, operation: str, times: int = 1) -> None:
         """ThrottlingException, which botocore tries again."""
@@ -55,6 +64,8 @@ class Faults:
     def clear(self) -> None:
         """All is well again."""
         self._waiting.clear()
+        self._met.clear()
+        self._storm = None
 
     def take(self, call: Call) -> Fault | None:
         """The fault that this call meets."""
@@ -62,42 +73,51 @@ class Faults:
             if fault.operation in ("*", call.operation, str(call)) and fault.times > 0:
                 fault.times -= 1
                 return fault
-        return None
+        return self._in_storm(call) if self._storm else None
+
+    def _in_storm(self, call: Call) -> Fault | None:
+        assert self._storm
+        self._met[repr(call)] += 1
+        return self._storm if self._met[repr(call)] % (self._storm.times + 1) else None
 
 
 class Crash(BaseException):
     """The process dies here: nothing of the product may handle it."""
 
 
+def _raise(text: str) -> NoReturn:
+    raise Crash(text)
+
+
 class CrashPoint:
-    """Counts a session's API calls and raises Crash at one of them, and at every later one: the dead make no calls.
+    """Counts a session's API calls and dies at one of them, and at every later one: the dead make no calls.
 
     `calls` tells how many there were, so that a test can first count and then crash at each.
     """
 
-    def __init__(self, at: int, when: When) -> None:
+    def __init__(self, at: int, when: When, die: Callable[[str], NoReturn]) -> None:
         self.calls = 0
-        self._at, self._when = at, when
+        self._at, self._when, self._die = at, when, die
 
     def before_call(self, context: dict[str, Any], **_: Any) -> None:
         """botocore's `before-call`: once per API call, before its first attempt."""
         self.calls += 1
         context["standin_call"] = self.calls
         if self.calls > self._at or (self.calls == self._at and self._when == "before"):
-            raise Crash(f"at call {self.calls}")
+            self._die(f"at call {self.calls}")
 
     def after_call(self, context: dict[str, Any], **_: Any) -> None:
         """botocore's `after-call`: when the answer has been read."""
         if context.get("standin_call") == self._at and self._when == "after":
-            raise Crash(f"after call {self._at}")
+            self._die(f"after call {self._at}")
 
 
-def crash_at(session: boto3.Session, n: int, when: When) -> CrashPoint:
-    """Let the session's n-th API call raise Crash, before or after it takes effect. `n` 0 crashes never.
+def crash_at(session: boto3.Session, n: int, when: When, die: Callable[[str], NoReturn] = _raise) -> CrashPoint:
+    """Let the session's n-th API call raise Crash, or `die`, before or after it takes effect. `n` 0 crashes never.
 
     To be called before the session makes clients. Uploads then use no threads: s3transfer's would keep the Crash.
     """
-    point = CrashPoint(n or 1_000_000_000, when)
+    point = CrashPoint(n or 1_000_000_000, when, die)
     session.events.register("before-call", point.before_call)
     session.events.register("after-call", point.after_call)
     session.events.register_last("creating-client-class.s3", _upload_without_threads)
@@ -105,9 +125,5 @@ def crash_at(session: boto3.Session, n: int, when: When) -> CrashPoint:
 
 
 def _upload_without_threads(class_attributes: dict[str, Any], **_: Any) -> None:
-    upload = class_attributes["upload_file"]
-
-    def upload_file(*args: Any, **options: Any) -> None:
-        upload(*args, **{**options, "Config": TransferConfig(use_threads=False)})
-
-    class_attributes["upload_file"] = upload_file
+    for name in ("upload_file", "upload_fileobj"):
+        class_attributes[name] = partialmethod(class_attributes[name], Config=TransferConfig(use_threads=False))

@@ -141,6 +141,8 @@ def _parsed(service: str, region: str, request: Request) -> Call:
 def error(service: str, code: str, message: str, status: int = 400) -> HttpAnswer:
     """An error in the service's protocol."""
     protocol = str(get_service_model(service).protocol)
+    if (service, code) == ("s3", "ThrottlingException"):
+        code, status = "SlowDown", 503  # a HEAD has no body to say it in
     if protocol in ("rest-xml", "query", "ec2"):
         code = _SHORT_CODES.get(code, code)
         text = f"<Error><Code>{escape(code)}</Code><Message>{escape(message)}</Message></Error>"

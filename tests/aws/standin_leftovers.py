@@ -21,6 +21,7 @@ def leftovers() -> Iterator[str]:
         for bucket in s3.buckets.values():
             yield f"s3 bucket {bucket.name}"
             yield from (f"s3 object {bucket.name}/{key}" for key in dict(bucket.keys))
+            yield from (f"s3 upload {bucket.name}/{upload.key_name}" for upload in bucket.multiparts.values())
     for iam in iam_backends[ACCOUNT].values():
         yield from (f"iam role {role.name}" for role in iam.roles.values())
         yield from (f"iam policy {policy.name}" for policy in iam.managed_policies.values() if _is_own(policy.arn))

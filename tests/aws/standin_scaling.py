@@ -34,7 +34,7 @@ Place = tuple[str, str]
 
 
 class Scaling:
-    """All regions' targets and policies. Messages are unverified, but for those of missing targets."""
+    """All regions' targets and policies. Messages are unverified, but for those of missing and of existing targets."""
 
     def __init__(self, account: AccountRules, sagemaker: Callable[[str], SageMaker]) -> None:
         self._account, self._sagemaker = account, sagemaker
@@ -88,7 +88,10 @@ class Scaling:
             if "MinCapacity" not in request or "MaxCapacity" not in request:
                 raise ServiceError("MinCapacity and MaxCapacity are required to register a new scalable target.")
         elif request.get("Tags"):
-            raise ServiceError("Tags cannot be given for a scalable target that exists; use TagResource.")
+            raise ServiceError(  # AWS's words
+                "The scalable target that you tried to tag already exists. To update tags on an existing scalable "
+                "target, use the TagResource API."
+            )
         target = {**(known or {"CreationTime": now()}), **{key: request[key] for key in request if key != "Tags"}}
         if target["MinCapacity"] > target["MaxCapacity"]:
             raise ServiceError("Maximum capacity cannot be less than minimum capacity")

@@ -30,8 +30,8 @@ COMPONENT = CREATE.replace("role: create", "inference_component: {}, role: creat
 )
 HERE = Account(ACCOUNT, "us-west-2")
 # Nobody needs a right to it, or can do without.
-WITHOUT_A_RIGHT = {"sts:GetCallerIdentity", "ecr:BatchGetImage"}
-# What AWS checks without a call of ours, and what an update, a long upload, a contested lease, or other commands call.
+WITHOUT_A_RIGHT = {"sts:GetCallerIdentity", "ecr:BatchGetImage", "ecr:DescribeRepositories"}
+# What AWS checks without a call of ours, and what an update, a long upload, or other commands call.
 WITHOUT_A_CALL = {
     "application-autoscaling:TagResource",
     "cloudwatch:GetMetricData",
@@ -42,7 +42,6 @@ WITHOUT_A_CALL = {
     "logs:DeleteLogGroup",
     "logs:TagResource",
     "s3:AbortMultipartUpload",
-    "s3:GetObject",
     "sagemaker:AddTags",
     "sagemaker:CallWithBearerToken",
     "sagemaker:InvokeEndpoint",

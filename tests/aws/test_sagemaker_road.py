@@ -137,10 +137,38 @@ def test_each_way_of_serving_is_taken_by_aws_and_goes_without_a_trace(
 
 def test_an_inference_component_comes_and_goes(recipe: Path, standin: StandIn) -> None:
     one_type = changed(recipe, ", ml.g6.2xlarge", "")
-    changed(one_type, "role: create", "inference_component: {}, role: create")
-    api.deploy(one_type, progress=Silent())
+    changed(one_type, "role: create", "inference_component: {endpoint: shared}, role: create")
+    endpoint = api.deploy(one_type, progress=Silent())
+    assert (endpoint.address, endpoint.status().status) == ("shared/hub", "InService")
     assert api.plan(one_type).changes == []
     api.destroy(one_type, progress=Silent())
+    assert [item for item in standin.leftovers() if not item.startswith("logs group")] == []
+
+
+@pytest.mark.parametrize("name", ["hub", "shared"])
+def test_a_component_is_found_by_its_own_name_and_by_that_of_its_endpoint(recipe: Path, name: str) -> None:
+    one_type = changed(recipe, ", ml.g6.2xlarge", "")
+    api.deploy(
+        changed(one_type, "role: create", "inference_component: {endpoint: shared}, role: create"), progress=Silent()
+    )
+    assert api.connect(name, platform="sagemaker").address == "shared/hub"
+
+
+def test_two_recipes_share_an_endpoint_and_the_last_takes_it_along(
+    recipe: Path, standin: StandIn, tmp_path: Path
+) -> None:
+    one_type = changed(recipe, ", ml.g6.2xlarge", "")
+    changed(one_type, "role: create", "inference_component: {endpoint: shared}, role: create")
+    other = tmp_path / "other.yaml"
+    other.write_text(one_type.read_text().replace("name: hub", "name: other"))
+    other.with_suffix(".lock.json").write_text(one_type.with_suffix(".lock.json").read_text())
+    for one in (one_type, other):
+        api.deploy(one, progress=Silent())
+    assert api.connect("other", platform="sagemaker").address == "shared/other"
+
+    api.destroy(one_type, progress=Silent())
+    assert api.connect(other).status().status == "InService"
+    api.destroy(other, progress=Silent())
     assert [item for item in standin.leftovers() if not item.startswith("logs group")] == []
 
 

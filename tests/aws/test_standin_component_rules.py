@@ -122,7 +122,7 @@ def test_tags_are_for_new_targets(user: User) -> None:
     """API reference of RegisterScalableTarget, Tags; wording unverified."""
     user.deploy("ep")
     user.scaling.register_scalable_target(**VARIANT, MinCapacity=1, MaxCapacity=2, Tags={"a": "1"})
-    with refused("Tags cannot be given"):
+    with refused("use the TagResource API"):
         user.scaling.register_scalable_target(**VARIANT, MaxCapacity=3, Tags={"a": "2"})
 
 

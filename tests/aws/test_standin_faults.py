@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -43,6 +44,14 @@ def test_throttling_that_lasts_is_an_error(standin: StandIn) -> None:
     standin.faults.throttle("*", times=5)
     with pytest.raises(ClientError, match=r"\(ThrottlingException\) .*reached max retries: 4"):
         standin.session().client("sagemaker").list_models()
+
+
+def test_in_a_storm_every_call_is_refused_before_it_gets_through(standin: StandIn) -> None:
+    standin.faults.storm("ThrottlingException", times=2)
+    session = standin.session()
+    session.client("sagemaker").list_models()
+    session.client("s3").list_buckets()
+    assert (attempts(standin, "ListModels"), attempts(standin, "ListBuckets")) == (3, 3)
 
 
 @pytest.mark.parametrize("status", [500, 503])
@@ -113,12 +122,16 @@ def test_a_crash_stops_a_session_for_good(standin: StandIn, when: When, made: in
     assert point.calls == 3
 
 
+@pytest.mark.parametrize("upload", ["upload_file", "upload_fileobj"])
 @pytest.mark.parametrize(("when", "left"), [("before", 1), ("after", 2)])
-def test_a_crash_during_an_upload_reaches_the_caller(standin: StandIn, user: User, when: When, left: int) -> None:
+def test_a_crash_during_an_upload_reaches_the_caller(
+    standin: StandIn, user: User, when: When, left: int, upload: str
+) -> None:
     session = standin.session()
     crash_at(session, 1, when)
+    what = __file__ if upload == "upload_file" else io.BytesIO(b"more")
     with pytest.raises(Crash):
-        session.client("s3").upload_file(__file__, "weights-us-west-2", "target/more")
+        getattr(session.client("s3"), upload)(what, "weights-us-west-2", "target/more")
     assert len([item for item in standin.leftovers() if item.startswith("s3 object")]) == left
 
 

@@ -235,3 +235,14 @@ def test_leftovers_name_what_the_product_makes(standin: StandIn, user: User) -> 
         "sagemaker endpoint-config ep",
         "sagemaker model ep",
     ]
+
+
+def test_a_metric_filter_that_is_put_again_is_replaced(user: User) -> None:
+    user.logs.create_log_group(logGroupName="group")
+    for pattern in ("old", "new"):
+        transformation = {"metricName": "m", "metricNamespace": "n", "metricValue": "1"}
+        user.logs.put_metric_filter(
+            logGroupName="group", filterName="f", filterPattern=pattern, metricTransformations=[transformation]
+        )
+    (kept,) = user.logs.describe_metric_filters(logGroupName="group")["metricFilters"]
+    assert kept["filterPattern"] == "new"

@@ -1,4 +1,4 @@
-"""The notebook runs as it is."""
+"""The notebooks run as they are."""
 
 from __future__ import annotations
 
@@ -10,18 +10,41 @@ from nbclient import NotebookClient
 
 from toolkit.platforms.local import daemon
 
-pytestmark = [pytest.mark.serving, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
+pytestmark = [
+    pytest.mark.serving,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.timeout(1200),  # the second starts a vLLM seven times
+]
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
 def test_the_quickstart_runs_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path))
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = _run("01_quickstart", tmp_path, monkeypatch)
 
+    assert "✔ the output is the target" in _output(notebook, "prove(")
+
+
+def test_an_endpoints_life_runs_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = _run("02_sagemaker_operations", tmp_path, monkeypatch)
+
+    assert "the same tokens as before: True" in _output(notebook, "deploy(shorter)")
+    assert "Counter({'speculative': 8})" in _output(notebook, "rollback(")
+    assert "flag-value - error: argument --max-logprobs" in _output(notebook, "EndpointFailed as")
+    assert _output(notebook, "endpoints(") == "[]"
+
+
+def _run(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> nbformat.NotebookNode:
+    monkeypatch.setenv("TOOLKIT_HOME", str(home))
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     try:
-        NotebookClient(notebook, timeout=240).execute()
+        NotebookClient(notebook, timeout=600).execute()
     finally:
-        daemon.stop(tmp_path / "local")
+        daemon.stop(home / "local")
+    return notebook
 
-    proof = next(cell for cell in notebook.cells if "prove" in cell.source and cell.cell_type == "code")
-    assert "✔ the output is the target" in proof.outputs[-1]["data"]["text/html"]
+
+def _output(notebook: nbformat.NotebookNode, of: str) -> str:
+    """All that the first cell whose code has those words has put out."""
+    cell = next(cell for cell in notebook.cells if cell.cell_type == "code" and of in cell.source)
+    texts = [output.get("text") or "".join(output.get("data", {}).values()) for output in cell.outputs]
+    return "".join(texts)

@@ -16,13 +16,15 @@ PROVISIONING = "waiting for an instance, weights and image"
 """Before the container's first line. SageMaker does not tell which of the three it is about."""
 
 STARTING = "starting"
+LOADING = "loading the target"
+COMPILING = "compiling and capturing graphs"
 ANSWERING = "answering"
 _MARKS = (
     (STARTING, STARTS),
-    ("loading the target", re.compile(r"Starting to load model |Loading model from scratch")),
+    (LOADING, re.compile(r"Starting to load model |Loading model from scratch")),
     ("loading the drafter", re.compile(r"Loading drafter model")),
     (
-        "compiling and capturing graphs",
+        COMPILING,
         re.compile(r"Model loading took|for vLLM's torch\.compile|Capturing CUDA graphs|neuronx-cc|NEURON_CC_WRAPPER"),
     ),
     ("warming up", re.compile(r"Graph capturing finished|init engine \(profile")),
@@ -36,6 +38,15 @@ _COUNTS = (
     (re.compile(r"Loading \S+ checkpoint shards: .*\| (\d+/\d+) \["), "shards"),
     (re.compile(r"Capturing CUDA graphs.*\| (\d+/\d+) \["), "graphs"),
 )
+
+
+# Of published logs: an instance and its image take three to six minutes, compiling and graphs one to three.
+_INSTANCE_SECONDS, _COMPILE_SECONDS = 270.0, 120.0
+
+
+def expected_seconds(download: float, load: float) -> dict[str, float]:
+    """How long the long stages are thought to take, for weights that take so many seconds to fetch and to load."""
+    return {PROVISIONING: _INSTANCE_SECONDS + download, LOADING: load, COMPILING: _COMPILE_SECONDS}
 
 
 @dataclass

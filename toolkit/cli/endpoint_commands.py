@@ -226,4 +226,4 @@ def _proof_text(proof: Proof) -> str:
     from toolkit.endpoint.prove import TABLE_HEAD, table_row
 
     claims = [f"{'yes' if v.holds else 'NO '}  {v.claim}: {v.detail}" for v in proof.verdicts]
-    return "\n".join([table(TABLE_HEAD, [table_row(arm) for arm in proof.arms]), "", *claims])
+    return "\n".join([table(TABLE_HEAD, [table_row(arm) for arm in proof.arms]), "", *claims, *proof.costs])

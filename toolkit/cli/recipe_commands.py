@@ -28,7 +28,7 @@ _REFRESH_SECONDS = 120.0
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (check, plan, recipes, lock, schema):
+    for command in (check, plan, build, recipes, lock, schema):
         app.command()(command)
 
 
@@ -93,15 +93,15 @@ def plan(
         made.save(out)
         say(f"saved; apply it: toolkit deploy --plan {out}")
     rows = [(a.verb, a.kind, a.name, a.reason) for a in made.actions]
-    text = f"{len(made.changes)} changes on {made.platform}, {made.cost}"
-    show_json = as_json or form == "json"
-    answer(made.to_dict(), show_json, lambda: f"{table(('verb', 'kind', 'name', 'because it'), rows)}\n\n{text}")
+    actions = table(("verb", "kind", "name", "because it"), rows)
+    text = "\n".join([f"{len(made.changes)} changes on {made.platform}, {made.cost}", *made.notes])
+    answer(made.to_dict(), as_json or form == "json", lambda: f"{actions}\n\n{text}")
 
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:
     from toolkit.api import template
     from toolkit.planning.cloudformation import STAGE_FIRST, losses
-    from toolkit.platforms import NO_ACCOUNT
+    from toolkit.planning.resources import NO_ACCOUNT
 
     made = template(recipe, platform=platform, baseline=baseline)
     text = json.dumps(made, indent=2)
@@ -117,6 +117,34 @@ def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path
         say(f"before the stack, {step['what']}: {step['command']}")
     file = out or "FILE"
     say(f"then: aws cloudformation deploy --template-file {file} --stack-name NAME --capabilities CAPABILITY_NAMED_IAM")
+
+
+def build(
+    recipe: Recipe,
+    builder: Annotated[
+        Literal["append", "docker", "buildah", "codebuild"] | None,
+        typer.Option("--with", help="What builds it.  [default: the recipe's, else append, which needs no Docker]"),
+    ] = None,
+    scan: Annotated[
+        bool, typer.Option("--scan", help="Wait for ECR's scan; exit code 1 where it found too much.")
+    ] = False,
+    worst: Annotated[
+        Literal["critical", "high", "medium", "low"], typer.Option("--fail-on", help="What is too much for --scan.")
+    ] = "critical",
+    as_json: Json = False,
+) -> None:
+    """Build the image of a recipe that has a `container`, and push it to ECR; nothing if it is there already."""
+    from toolkit import api
+    from toolkit.planning.image import SEVERITIES
+
+    image = api.build(recipe, builder=builder)
+    if not scan:
+        answer({"image": image}, as_json, lambda: image)
+        return
+    found = api.scan(recipe)
+    text = ", ".join(f"{number} {severity.lower()}" for severity, number in found.items()) or "nothing"
+    answer({"image": image, "findings": found}, as_json, lambda: f"{image}\nECR's scan found: {text}")
+    exit_unless(not any(found.get(severity) for severity in SEVERITIES[: SEVERITIES.index(worst.upper()) + 1]))
 
 
 def recipes(as_json: Json = False) -> None:
@@ -146,6 +174,7 @@ def lock(
     as_json: Json = False,
 ) -> None:
     """Write the facts of both models beside the recipe, so that checks are the same everywhere. Never reads weights."""
+    from toolkit.platforms import jumpstart_entries
     from toolkit.platforms.model_files import open_files
     from toolkit.recipe.lock import write_lock
     from toolkit.recipe.resolve import load
@@ -158,7 +187,8 @@ def lock(
         changed = _refresh_catalog(region, heads=catalog)
         answer({"changed": changed}, as_json, lambda: "\n".join(changed) or "nothing has changed")
         return
-    path = write_lock(load(recipe), open_files)
+    loaded = load(recipe)
+    path = write_lock(loaded, open_files, jumpstart_entries(loaded))
     answer({"lock": str(path)}, as_json, lambda: f"wrote {path}")
 
 

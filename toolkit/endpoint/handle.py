@@ -46,7 +46,7 @@ class Endpoint:
     """An endpoint on a platform, or one inference component of it.
 
     `baseline` is its twin without speculation, a name or `name/component`, None when there is none; `speculative` is
-    False when its own recipe has method `none`.
+    False when its own recipe has method `none`; `price_per_hour` is in US dollars, None when it is not known.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Endpoint:
     workloads: Mapping[str, Sequence[str]] = field(repr=False, default_factory=lambda: DEFAULT_PROMPTS)
     expected: Mapping[str, float] = field(repr=False, default_factory=dict)
     component: str | None = None
+    price_per_hour: float | None = None
 
     @property
     def address(self) -> str:
@@ -116,7 +117,7 @@ class Endpoint:
 
     def status(self) -> EndpointStatus:
         """What SageMaker says of it now."""
-        return self.platform.status(self.name)
+        return self.platform.status(self.address)
 
     def wait(self, timeout: float = 3600, progress: Progress | None = None) -> Endpoint:
         """Return when it is in service with its present configuration. Raises EndpointFailed or WaitTimeout."""
@@ -137,11 +138,12 @@ class Endpoint:
         """Ask `requests` prompts of each workload (None: all): is speculation on and lossless, and how much faster?"""
         workloads = {name: prompts[:requests] for name, prompts in self.workloads.items()}
         pause = partial(time.sleep, self.platform.pause_between_arms)
-        return prove(self.platform, self.address, self.baseline, workloads, self.expected, max_tokens, pause)
+        price = self.price_per_hour
+        return prove(self.platform, self.address, self.baseline, workloads, self.expected, max_tokens, pause, price)
 
     def destroy(self) -> Plan:
         """Remove it, its baseline and everything made for them; the plan that was applied."""
-        return self.destroyer(self.name)
+        return self.destroyer(self.component or self.name)
 
     def to_dict(self) -> dict[str, Any]:
         """Name, component, baseline and status."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from toolkit.endpoint.generation import Acceptance, Generation, Invoker, Stream, chat_body
 from toolkit.errors import InvocationError
+from toolkit.planning.price import dollars_per_million_tokens
 
 # Below this the drafter costs and brings nothing: even chance hits accept more.
 _MIN_ACCEPTANCE_LENGTH = 1.05
@@ -58,29 +59,45 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Proof:
-    """What a few requests established. Truthy exactly when every verdict holds."""
+    """What a few requests established. Truthy exactly when every verdict holds.
+
+    `price_per_hour` is of one endpoint, in US dollars; None or 0 where it costs nothing, or nobody knows.
+    """
 
     endpoint: str
     baseline: str | None
     arms: tuple[ArmResult, ...]
     verdicts: tuple[Verdict, ...]
+    price_per_hour: float | None = None
 
     @property
     def ok(self) -> bool:
         """True when every verdict holds."""
         return all(verdict.holds for verdict in self.verdicts)
 
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """What a million output tokens cost at this load, a line for each arm; empty where no price is known."""
+        if not self.price_per_hour:
+            return ()
+        million = [dollars_per_million_tokens(self.price_per_hour, arm.tokens_per_second) for arm in self.arms]
+        return tuple(
+            f"{arm.workload}, {arm.arm}: {price:.2f} $ per million output tokens with one request at a time"
+            for arm, price in zip(self.arms, million, strict=True)
+        )
+
     def __bool__(self) -> bool:
         return self.ok
 
     def to_dict(self) -> dict[str, Any]:
         """The document of `toolkit prove --json`."""
-        return {**asdict(self), "ok": self.ok}
+        return {**asdict(self), "ok": self.ok, "costs": self.costs}
 
     def __repr__(self) -> str:
         lines = [f"  {'yes' if v.holds else 'NO '} {v.claim}: {v.detail}" for v in self.verdicts]
         arms = [f"  {a.workload:12} {a.arm:12} {a.tokens_per_second:6.0f} tokens/s" for a in self.arms]
-        return "\n".join([f"<Proof {self.endpoint}: {'holds' if self.ok else 'FAILS'}>", *lines, *arms])
+        head = f"<Proof {self.endpoint}: {'holds' if self.ok else 'FAILS'}>"
+        return "\n".join([head, *lines, *arms, *(f"  {cost}" for cost in self.costs)])
 
     def _repr_html_(self) -> str:
         claims = "".join(
@@ -90,7 +107,8 @@ class Proof:
         rows = "".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in table_row(arm)) + "</tr>" for arm in self.arms
         )
-        return f"<ul>{claims}</ul><table><tr>{head}</tr>{rows}</table>"
+        costs = "".join(f"<li>{escape(cost)}</li>" for cost in self.costs)
+        return f"<ul>{claims}</ul><table><tr>{head}</tr>{rows}</table><ul>{costs}</ul>"
 
 
 TABLE_HEAD = ("workload", "arm", "tokens/s", "speedup", "ITL", "TTFT", "acceptance length", "identical")
@@ -118,12 +136,14 @@ def prove(
     expected: Mapping[str, float] | None = None,
     max_tokens: int = 256,
     pause: Callable[[], None] = lambda: None,
+    price_per_hour: float | None = None,
 ) -> Proof:
     """Ask every prompt of every workload greedily, one request at a time, the two arms in turn.
 
     `baseline` is the endpoint without speculation; without one, the endpoint's own target scores the output instead,
     and there is no speedup. `expected` gives published acceptance lengths by workload. `pause` is called whenever the
-    other arm's turn comes. Raises InvocationError or EndpointNotFound.
+    other arm's turn comes; `price_per_hour` is that of one endpoint, in US dollars. Raises InvocationError or
+    EndpointNotFound.
     """
     for name in filter(None, (endpoint, baseline)):
         _ask(platform, name, "warm up", _WARM_UP)
@@ -133,7 +153,7 @@ def prove(
     ]
     arms = tuple(arm for item in measured for arm in _arms(item))
     verdicts = (*_speculation_verdicts(measured, expected or {}), _lossless_verdict(measured, baseline))
-    return Proof(endpoint, baseline, arms, verdicts)
+    return Proof(endpoint, baseline, arms, verdicts, price_per_hour)
 
 
 @dataclass(frozen=True)

@@ -263,6 +263,9 @@ def _stage_first(resources: Sequence[Resource]) -> Iterator[dict[str, str]]:
             region = item.request.get("CreateBucketConfiguration", {}).get("LocationConstraint", "us-east-1")
             command = _shell("aws", "s3", "mb", f"s3://{item.name}", "--region", region)
             yield {"what": f"bucket {item.name}, unless it is there", "command": command}
+        elif item.kind == "Image":
+            # Its repository too: the image has to be in it before the stack makes a Model of it.
+            yield {"what": f"the image {item.name}", "command": "toolkit build RECIPE"}
         elif item.kind == "Weights":
             yield {"what": f"weights {item.name}", "command": _upload(item.request)}
         elif item.kind == "WeightsUse":

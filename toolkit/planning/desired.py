@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from toolkit.planning import hosting, permissions, storage
 from toolkit.planning.autoscaling import autoscaling
+from toolkit.planning.image import image
 from toolkit.planning.observability import alarms, dashboard
 from toolkit.planning.resources import KINDS, Account, Resource
 from toolkit.recipe.resolve import Recipe
@@ -23,6 +24,7 @@ def _resources(recipe: Recipe, account: Account) -> list[Resource]:
     config = hosting.endpoint_config(recipe, account)
     found = [
         storage.bucket(account),
+        *image(recipe, account),
         *(storage.use(item, recipe.name) for item in data),
         *(item.weights for item in data),
         *permissions.role(recipe, account, endpoint, data),

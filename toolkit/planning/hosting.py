@@ -8,12 +8,14 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.errors import UsageError
+from toolkit.planning.image import address, built_image
 from toolkit.planning.names import bucket_name, content_name, tags
 from toolkit.planning.observability import rollback_alarms
 from toolkit.planning.permissions import CAPTURE_PREFIX, role_arn
 from toolkit.planning.resources import Account, Resource
 from toolkit.planning.storage import ModelData, model_data
-from toolkit.recipe.arguments import environment, image_of
+from toolkit.recipe import jumpstart
+from toolkit.recipe.arguments import builds, environment, image_of
 from toolkit.recipe.resolve import Recipe
 
 VARIANT = "AllTraffic"
@@ -100,10 +102,10 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
     """The inference component, None for a plain endpoint."""
     if recipe.component is None:
         return None
-    settings = recipe.component
-    accelerators = settings.accelerators or int(recipe.engine.args.get("tensor-parallel-size", 1))
+    settings, here = recipe.component, recipe.on(recipe.instance_types[0])
+    accelerators = settings.accelerators or int(here.engine.args.get("tensor-parallel-size", 1))
     specification = {
-        "ModelName": _model(recipe, account).name,
+        "ModelName": _model(here, account).name,
         "StartupParameters": _startup(recipe),
         "ComputeResourceRequirements": {
             "NumberOfAcceleratorDevicesRequired": accelerators,
@@ -124,21 +126,19 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
 
 
 def image_uri(recipe: Recipe, account: Account) -> str:
-    """The image of the recipe's engine, by tag. Raises UsageError when the platform has none in that region."""
-    image = image_of(recipe)
-    if image is None:
+    """The container's image, by tag: JumpStart's, the one that is built, or the platform's own for that engine version.
+
+    Raises UsageError when there is none in that region.
+    """
+    if theirs := jumpstart.target_model(recipe, account.jumpstart):
+        return theirs.image
+    if builds(recipe):
+        return built_image(recipe, account)
+    found = image_of(recipe)
+    if found is None:
         message = f"platform `{recipe.platform}` has no image with {recipe.engine.name} {recipe.engine.version}"
         raise UsageError(message, hint=f"See: toolkit check {recipe.path}")
-    registry = account.id
-    if image.registry:
-        accounts = lookup.registries()
-        if account.region not in accounts:
-            raise UsageError(
-                f"AWS has no vLLM images in {account.region}, as far as is known (image_uri_config of its SDK)",
-                hint=f"Set platform.region to one of: {', '.join(accounts)}.",
-            )
-        registry = accounts[account.region]
-    return f"{registry}.dkr.ecr.{account.region}.{account.domain}/{image.repository}:{image.tag}"
+    return address(found, account)
 
 
 def _arms(recipe: Recipe) -> list[_Arm]:
@@ -158,9 +158,10 @@ def _shadows(recipe: Recipe) -> list[_Arm]:
 
 def _model(recipe: Recipe, account: Account) -> Resource:
     uri = image_uri(recipe, account)
+    theirs = jumpstart.target_model(recipe, account.jumpstart)
     container: dict[str, Any] = {
         "Image": account.digests.get(uri, uri),
-        "Environment": environment(recipe),
+        "Environment": jumpstart.variables(theirs, recipe) if theirs else environment(recipe),
         **_data_sources(model_data(recipe, account)),
     }
     if recipe.network.private_registry:
@@ -179,8 +180,8 @@ def _model(recipe: Recipe, account: Account) -> Resource:
 def _data_sources(data: Sequence[ModelData]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if target := next((item for item in data if not item.channel), None):
-        found["ModelDataSource"] = target.source()
-    if additional := [{"ChannelName": item.channel, **item.source()} for item in data if item.channel]:
+        found["ModelDataSource"] = {"S3DataSource": target.source}
+    if additional := [{"ChannelName": item.channel, "S3DataSource": item.source} for item in data if item.channel]:
         found["AdditionalModelDataSources"] = additional
     return found
 
@@ -210,7 +211,7 @@ def _variant(arm: _Arm, account: Account) -> dict[str, Any]:
     else:
         variant["ModelName"] = _model(recipe.on(recipe.instance_types[0]), account).name
         variant |= _startup(recipe)
-    return variant if recipe.platform == "local" else {**variant, **_on_aws(recipe)}
+    return variant if recipe.platform == "local" else {**variant, **_on_aws(recipe, account)}
 
 
 def _startup(recipe: Recipe) -> dict[str, int]:
@@ -231,16 +232,18 @@ def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
     return {"InstancePools": pools, "VariantInstanceProvisionTimeoutInSeconds": _PROVISION_SECONDS}
 
 
-def _on_aws(recipe: Recipe) -> dict[str, Any]:
+def _on_aws(recipe: Recipe, account: Account) -> dict[str, Any]:
     """What only real instances need."""
+    theirs = jumpstart.target_model(recipe, account.jumpstart)
     found: dict[str, Any] = {"RoutingConfig": {"RoutingStrategy": recipe.routing.upper().replace("-", "_")}}
     image = image_of(recipe)
-    if image and image.ami:
-        found["InferenceAmiVersion"] = image.ami
+    if ami := theirs.ami if theirs else image.ami if image else "":
+        found["InferenceAmiVersion"] = ami
     if recipe.download_timeout and not recipe.component:
         found["ModelDataDownloadTimeoutInSeconds"] = recipe.download_timeout
-    if recipe.weight_bytes and not any(_has_local_disk(name) for name in recipe.instance_types):
-        needed = round(1.2 * recipe.weight_bytes / 1e9) + _SPARE_VOLUME_GB
+    if not any(_has_local_disk(name) for name in recipe.instance_types) and (
+        needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)
+    ):
         found["VolumeSizeInGB"] = min(needed, _LARGEST_VOLUME_GB)
     if recipe.capacity_reservation:
         found["CapacityReservationConfig"] = {
@@ -248,6 +251,10 @@ def _on_aws(recipe: Recipe) -> dict[str, Any]:
             "MlReservationArn": recipe.capacity_reservation,
         }
     return found
+
+
+def _volume_gb(weight_bytes: int | None) -> int | None:
+    return round(1.2 * weight_bytes / 1e9) + _SPARE_VOLUME_GB if weight_bytes else None
 
 
 def _has_local_disk(instance_type: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ RECIPE_TAG = "toolkit:recipe"
 
 VERSION_TAG = "toolkit:version"
 PREVIOUS_TAG = "toolkit:previous"
-"""On an endpoint: the EndpointConfig that it ran before its last update; `toolkit rollback` goes back to it."""
+"""On an endpoint: the EndpointConfigs that it ran before, oldest first, for `toolkit rollback`; see `ran_before`."""
 
 WEIGHTS_PREFIX = "weights/"
 USES_PREFIX = "uses/"
@@ -39,6 +40,15 @@ def bucket_name(account: Account) -> str:
     return f"toolkit-{account.id}-{account.region}"
 
 
+def ran_before(tag: str | None, running: str) -> str | None:
+    """What an endpoint ran before `running`, by its PREVIOUS_TAG; `running` itself when its update was rolled back.
+
+    The tag is written before an update, which may never come: then its last name is what still runs.
+    """
+    names = (tag or "").split()
+    return next((name for name in reversed(names) if name != running), names[-1] if names else None)
+
+
 def role_name(endpoint: str) -> str:
     """The execution role that is made for an endpoint."""
     return f"toolkit-{endpoint}"
@@ -47,6 +57,11 @@ def role_name(endpoint: str) -> str:
 def content_name(prefix: str, body: Mapping[str, Any]) -> str:
     """A readable name that says its content: the same recipe gives the same name, a changed one another."""
     return f"{prefix}-{digest(body)[:_DIGEST_CHARACTERS]}"
+
+
+def is_content_name(prefix: str, name: str) -> bool:
+    """Whether `content_name` may have made the name of that prefix."""
+    return re.fullmatch(rf"{re.escape(prefix)}-[0-9a-f]{{{_DIGEST_CHARACTERS}}}", name) is not None
 
 
 def tags(recipe: Recipe, endpoint: str | None = None) -> list[dict[str, str]]:

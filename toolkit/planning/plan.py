@@ -37,7 +37,7 @@ class Plan:
     `endpoints` are the names that the plan brings up (the first is the recipe's own) or removes; `fingerprint` stands
     for what was observed when the plan was made, in `account` and `region`. `price_per_hour` is in US dollars for all
     endpoints together, `price_before` that of what runs now; None where it is not known. `left` says what a removal
-    leaves on purpose, and what that costs.
+    leaves on purpose, and what that costs; `notes` what else there is to know.
     """
 
     recipe: str
@@ -50,6 +50,7 @@ class Plan:
     account: str = ""
     region: str = ""
     left: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def changes(self) -> Sequence[Action]:
@@ -81,7 +82,7 @@ class Plan:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The plan that `to_dict` wrote."""
         actions = tuple(Action(**action) for action in data["actions"])
-        tuples = {key: tuple(data[key]) for key in ("endpoints", "left")}
+        tuples = {key: tuple(data[key]) for key in ("endpoints", "left", "notes")}
         return cls(**{**data, **tuples, "actions": actions})
 
     def save(self, path: Path) -> None:
@@ -99,7 +100,7 @@ class Plan:
 
     def __repr__(self) -> str:
         head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.cost}>"
-        return "\n".join([head, *(f"  {action} ({action.reason})" for action in self.actions)])
+        return "\n".join([head, *(f"  {action} ({action.reason})" for action in self.actions), *self.notes])
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -107,4 +108,5 @@ class Plan:
             for a in self.actions
         )
         changes = f"{len(self.changes)} changes, {self.cost}"
-        return f"<b>{escape(self.recipe)}</b> on {self.platform}: {changes}<table>{rows}</table>"
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return f"<b>{escape(self.recipe)}</b> on {self.platform}: {changes}<table>{rows}</table><ul>{notes}</ul>"

@@ -17,7 +17,9 @@ UNDER_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 """Statuses of an endpoint that will be in service, or failed, by itself."""
 
 _WATCHING: tuple[Kind, ...] = ("LogGroup", "MetricFilter", "Alarm", "Dashboard", "ScalableTarget", "ScalingPolicy")
-_LEFT_ON_PURPOSE: tuple[Kind, ...] = ("LogGroup",)
+_LEFT_ON_PURPOSE: tuple[Kind, ...] = ("LogGroup", "Repository", "Image")
+
+_TOLD: tuple[Kind, ...] = ("LogGroup", "Repository")
 
 
 def make_plan(
@@ -30,6 +32,7 @@ def make_plan(
     account: Account | None = None,
     price_per_hour: float | None = 0.0,
     price_before: float | None = 0.0,
+    notes: Sequence[str] = (),
 ) -> Plan:
     """The plan that leads from `observed` to `desired` for these endpoints; with nothing desired, it removes them.
 
@@ -62,7 +65,8 @@ def make_plan(
         price_before,
         account.id if account else "",
         account.region if account else "",
-        () if platform == "local" else tuple(_left(item) for item in superseded if item.kind in _LEFT_ON_PURPOSE),
+        () if platform == "local" else tuple(_left(item) for item in superseded if item.kind in _TOLD),
+        tuple(notes),
     )
 
 
@@ -138,7 +142,9 @@ def _decide_component(resource: Resource, existing: Existing) -> tuple[Verb, str
         return "replace", f"is {status}"
     if model != resource.request["Specification"]["ModelName"]:
         return "update", f"runs {model}"
-    return "reuse", "is in service with this model" if status == "InService" else f"is {status.lower()} already"
+    if status != "InService":
+        return "update", f"is {status.lower()} already"  # which has to be waited for
+    return "reuse", "is in service with this model"
 
 
 def _decide_weights(resource: Resource, existing: Existing) -> tuple[Verb, str]:
@@ -204,9 +210,15 @@ def _removal_order(item: Existing) -> tuple[int, str]:
 
 
 def _left(item: Existing) -> str:
-    days = item.state.get("RetentionInDays")
-    kept = f"kept for {days} days" if days else "kept for ever"
+    """One line: what it is, what keeping it costs, and how to remove it. Prices: us-east-1, unverified."""
+    if item.kind == "LogGroup":
+        days = item.state.get("RetentionInDays")
+        kept = f"kept for {days} days" if days else "kept for ever"
+        return (
+            f"log group {item.name}: {kept}, about $0.03 per GB and month (us-east-1, unverified). "
+            f"Remove it: aws logs delete-log-group --log-group-name {item.name}"
+        )
     return (
-        f"log group {item.name}: {kept}, about $0.03 per GB and month (us-east-1, unverified). "
-        f"Remove it: aws logs delete-log-group --log-group-name {item.name}"
+        f"images in {item.name}: about $0.10 per GB and month (us-east-1, unverified). "
+        f"Remove them: aws ecr delete-repository --force --repository-name {item.name}"
     )

@@ -12,6 +12,8 @@ from toolkit.recipe.resolve import Recipe
 
 Kind = Literal[
     "Bucket",
+    "Repository",
+    "Image",
     "WeightsUse",
     "Weights",
     "Role",
@@ -33,19 +35,24 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 IN_SERVICE: tuple[Kind, ...] = ("InferenceComponent", "ScalableTarget", "ScalingPolicy")
 """What can only be made once the endpoint is in service."""
 
+NO_ACCOUNT = "000000000000"
+"""Stands for the account number in plans that are made without credentials."""
+
 
 @dataclass(frozen=True)
 class Account:
     """Where resources are made: an AWS account number and a region, and what was found there.
 
     `role` is the ARN of an execution role that exists, None when one is to be made; `digests` gives
-    `repository@sha256:…` for each image URI that the registry could be asked for.
+    `repository@sha256:…` for each image URI that the registry could be asked for; `jumpstart` has the hub's entries of
+    the JumpStart models in question, by id.
     """
 
     id: str
     region: str
     role: str | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
+    jumpstart: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
     @property
     def partition(self) -> str:
@@ -58,6 +65,11 @@ class Account:
     def domain(self) -> str:
         """What the addresses of AWS's services end in."""
         return "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
+
+    @property
+    def registry(self) -> str:
+        """The account's own ECR registry."""
+        return f"{self.id}.dkr.ecr.{self.region}.{self.domain}"
 
 
 @dataclass(frozen=True)
@@ -105,7 +117,7 @@ class Observer(Protocol):
     """The reading side of a platform."""
 
     def account(self, recipe: Recipe | None = None) -> Account:
-        """Account and region that resources are made in; for a recipe also its execution role and image digests.
+        """Account and region that resources are made in; for a recipe also its role, images and JumpStart models.
 
         Raises UsageError when there is no execution role and the recipe does not ask for one to be made.
         """

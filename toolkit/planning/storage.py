@@ -11,7 +11,8 @@ from typing import Any
 from toolkit.planning.names import STAGED_PREFIX, USES_PREFIX, WEIGHTS_PREFIX, bucket_name
 from toolkit.planning.resources import Account, Resource
 from toolkit.planning.weights import WeightsFile, manifest, manifest_digest
-from toolkit.recipe.arguments import CONFIG_CHANNEL, CONFIG_NAME, DRAFTER_CHANNEL, config_file, pulled
+from toolkit.recipe import jumpstart
+from toolkit.recipe.arguments import CONFIG_CHANNEL, CONFIG_NAME, DRAFTER_CHANNEL, baked, config_file, pulled
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
 
@@ -22,16 +23,17 @@ _COMMIT_CHARACTERS = 12
 class ModelData:
     """Files that a container finds when it starts. `channel` is empty for the model itself.
 
-    `weights` stages them; None where they are in S3 already, at `uri`.
+    `source` is the request's S3DataSource; `weights` stages them, None where they are in S3 already.
     """
 
     channel: str
-    uri: str
+    source: Mapping[str, Any]
     weights: Resource | None = None
 
-    def source(self) -> dict[str, Any]:
-        """The request's ModelDataSource."""
-        return {"S3DataSource": {"S3Uri": self.uri, "S3DataType": "S3Prefix", "CompressionType": "None"}}
+    @property
+    def uri(self) -> str:
+        """Where in S3 they are."""
+        return str(self.source["S3Uri"])
 
 
 def bucket(account: Account) -> Resource:
@@ -46,7 +48,7 @@ def bucket(account: Account) -> Resource:
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
     """All that the recipe's container gets from S3: the target, the drafter, settings too long for its environment."""
     found = [_model_data("", recipe.target, recipe, account)]
-    if recipe.speculation:
+    if recipe.speculation and not baked(recipe):
         found.append(_model_data(DRAFTER_CHANNEL, recipe.speculation.drafter, recipe, account))
     if settings := config_file(recipe):
         found.append(_staged(CONFIG_CHANNEL, _settings(settings, account, recipe)))
@@ -62,15 +64,23 @@ def use(data: ModelData, endpoint: str) -> Resource | None:
 
 
 def _model_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
-    if pulled(recipe, source) or source.kind == "jumpstart":
+    if pulled(recipe, source):
         return None
+    if source.kind == "jumpstart":
+        if channel:
+            return ModelData(channel, jumpstart.drafter_source(recipe, source, account.jumpstart))
+        return ModelData(channel, jumpstart.target_source(recipe, account.jumpstart))
     if source.kind == "s3":
-        return ModelData(channel, source.written.rstrip("/") + "/")
+        return ModelData(channel, _prefix(source.written.rstrip("/") + "/"))
     return _staged(channel, _weights(source, recipe, account))
 
 
 def _staged(channel: str, weights: Resource) -> ModelData:
-    return ModelData(channel, f"s3://{weights.request['Bucket']}/{weights.request['Prefix']}", weights)
+    return ModelData(channel, _prefix(f"s3://{weights.request['Bucket']}/{weights.request['Prefix']}"), weights)
+
+
+def _prefix(uri: str) -> dict[str, Any]:
+    return {"S3Uri": uri, "S3DataType": "S3Prefix", "CompressionType": "None"}
 
 
 def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
@@ -78,8 +88,9 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
     if folder is None:
         revision = source.revision or "main"
         name = f"{source.name}-{revision[:_COMMIT_CHARACTERS].replace('/', '-')}"
+        secret = {"HubTokenSecret": recipe.hub_token_secret} if recipe.hub_token_secret else {}
         origin = {"Hub": source.written, "Revision": revision, "Mark": f"{STAGED_PREFIX}{name}"}
-        return _resource(name, recipe, account, origin)
+        return _resource(name, recipe, account, {**origin, **secret})
     files = manifest(folder)
     name = f"{folder.name}-{manifest_digest(files)[:_COMMIT_CHARACTERS]}"
     return _resource(name, recipe, account, {"Source": str(folder), "Files": _listed(files)})

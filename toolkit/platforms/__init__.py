@@ -8,13 +8,12 @@ from toolkit.apply.executor import Executor
 from toolkit.endpoint.handle import EndpointPlatform
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import UsageError
-from toolkit.home import home
-from toolkit.planning.resources import Account, Observer
+from toolkit.home import containers_dir, home
+from toolkit.planning.resources import NO_ACCOUNT, Account, Observer
+from toolkit.recipe.jumpstart import Entries, ids
+from toolkit.recipe.resolve import Recipe
 
 PLATFORMS = ("local", "sagemaker")
-NO_ACCOUNT = "000000000000"
-"""Stands for the account number in plans that are made without credentials."""
-
 _SOME_REGION = "us-west-2"
 
 
@@ -27,6 +26,15 @@ class Platform(Observer, Executor, EndpointPlatform, Protocol):
 
     def endpoints(self) -> list[Deployed]:
         """Every endpoint there that the toolkit made."""
+
+    def scan(self, image: str) -> dict[str, int]:
+        """How many weaknesses the registry's scan found in an image that was built, by severity, the worst first."""
+
+    def address(self, name: str) -> str:
+        """Where requests for the endpoint or inference component of that name go: `endpoint`, `endpoint/component`.
+
+        An endpoint with one component means that component. Raises EndpointNotFound.
+        """
 
 
 def open_platform(name: str, region: str | None = None) -> Platform:
@@ -42,7 +50,7 @@ def open_platform(name: str, region: str | None = None) -> Platform:
     from toolkit.platforms.local import daemon
     from toolkit.platforms.local.platform import local_platform
 
-    return local_platform(daemon.start(home() / "local", daemon.default_containers()))
+    return local_platform(daemon.start(home() / "local", containers_dir()))
 
 
 def open_running(name: str, region: str | None = None) -> Platform | None:
@@ -84,6 +92,15 @@ def regions() -> list[str]:
     from toolkit.platforms.sagemaker.session import enabled_regions
 
     return enabled_regions()
+
+
+def jumpstart_entries(recipe: Recipe) -> Entries:
+    """What JumpStart's hub says of the models that the recipe names; asks AWS only if it names any."""
+    if not ids(recipe):
+        return {}
+    from toolkit.platforms.sagemaker.session import sagemaker_platform
+
+    return sagemaker_platform(recipe.region).jumpstart_entries(recipe)
 
 
 def _require_known(name: str) -> None:

@@ -16,6 +16,9 @@ from toolkit.recipe.source import ModelSource
 DRAFTER_CHANNEL = "drafter"
 _CHANNELS = "/opt/ml/additional-model-data-sources"
 DRAFTER_DIR = f"{_CHANNELS}/{DRAFTER_CHANNEL}"
+BAKED_DRAFTER_DIR = "/opt/toolkit/drafter"
+"""Where a drafter lies that is a part of the image."""
+
 CONFIG_CHANNEL = "config"
 CONFIG_NAME = "engine.json"  # JSON is YAML, which the engine reads
 
@@ -68,6 +71,16 @@ def pulled(recipe: Recipe, source: ModelSource) -> bool:
     return recipe.weights == "hub" and source.kind == "hub"
 
 
+def builds(recipe: Recipe) -> bool:
+    """Whether an image is built for the recipe. The local platform starts the container's program without one."""
+    return recipe.container is not None and recipe.platform == "sagemaker"
+
+
+def baked(recipe: Recipe) -> bool:
+    """Whether the drafter is a part of the image."""
+    return builds(recipe) and recipe.container is not None and recipe.container.bake_drafter
+
+
 def engine_flags(recipe: Recipe) -> dict[str, Any]:
     """Flags of the engine by name, without the leading dashes."""
     engine = recipe.engine
@@ -105,7 +118,7 @@ def _speculative_config(recipe: Recipe, speculation: Speculation) -> dict[str, A
     drafter = speculation.drafter
     config: dict[str, Any] = {
         "method": method.engine_method,
-        "model": drafter.written if pulled(recipe, drafter) else DRAFTER_DIR,
+        "model": BAKED_DRAFTER_DIR if baked(recipe) else drafter.written if pulled(recipe, drafter) else DRAFTER_DIR,
         "num_speculative_tokens": speculation.num_speculative_tokens,
     }
     if pulled(recipe, drafter) and drafter.revision:
@@ -126,15 +139,22 @@ def _runner(recipe: Recipe) -> dict[str, str]:
 def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
     """Without its supervisor the image starts the engine with the arguments as they are."""
     image = image_of(recipe)
-    unharmed = image is None or image.entrypoint == "own" or all(supervised(image, value) for value in flags.values())
+    unharmed = (
+        image is None
+        or recipe.container
+        or image.entrypoint == "own"
+        or all(supervised(image, value) for value in flags.values())
+    )
     return {} if recipe.platform != "sagemaker" or unharmed else {"PROCESS_AUTO_RECOVERY": "false"}
 
 
 def image_of(recipe: Recipe) -> lookup.Image | None:
-    """The catalogue's image for the recipe's engine on its platform, None when there is none."""
+    """The catalogue's image for the recipe's engine on its platform, or for its container to be built on; or None."""
     images = lookup.images(recipe.platform, recipe.engine.name)
-    ours = (image for image in images if image.version == recipe.engine.version and image.entrypoint != "own")
-    return next(ours, None)
+    ours = [image for image in images if image.entrypoint != "own"]
+    if builds(recipe):
+        ours += lookup.images("upstream", recipe.engine.name)
+    return next((image for image in ours if image.version == recipe.engine.version), None)
 
 
 def _variable(flag: str) -> str:

@@ -70,11 +70,11 @@ class HubFiles:
         return answer
 
 
-def hub_client(endpoint: str | None = None) -> httpx.Client:
-    """A client with the user's own token, for `endpoint` (default: the hub, or $HF_ENDPOINT)."""
+def hub_client(endpoint: str | None = None, token: str | None = None) -> httpx.Client:
+    """A client with that token or the user's own, for `endpoint` (default: the hub, or $HF_ENDPOINT)."""
     from huggingface_hub import constants, get_token
 
-    token = get_token()
+    token = token or get_token()
     return httpx.Client(
         base_url=endpoint or constants.ENDPOINT,
         headers={"Authorization": f"Bearer {token}"} if token else {},  # httpx drops it when another host takes over

@@ -14,8 +14,8 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.errors import UnreadableModel, UsageError
-from toolkit.recipe.arguments import DRAFTER_CHANNEL, environment
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.arguments import environment
+from toolkit.recipe.resolve import Recipe, Speculation
 from toolkit.recipe.source import ModelSource
 
 # How variables begin that are meant for an engine but that an image makes nothing of, by its repository: the entrypoint
@@ -32,6 +32,9 @@ _PRIVATE_BUCKET = "s3://jumpstart-private-cache-prod-"
 # By partition, where it is not amazonaws.com (botocore 1.44, endpoints.json).
 _DOMAINS = {"aws-cn": "amazonaws.com.cn", "aws-eusc": "amazonaws.eu"}
 _OTHER_SOURCE = "Name the model's Hugging Face id as `target.model`."
+
+Entries = Mapping[str, Mapping[str, Any]]
+"""What JumpStart's hub says of models, by their ids: what `platforms.sagemaker.jumpstart` reads."""
 
 
 @dataclass(frozen=True)
@@ -131,64 +134,80 @@ def parse(content: Mapping[str, Any], instance_type: str | None = None, config: 
         raise UnreadableModel(message, hint=_OTHER_SOURCE) from error
 
 
-def filled_in(recipe: Recipe, content: Mapping[str, Any]) -> tuple[Recipe, JumpStartModel]:
-    """The recipe with JumpStart's K, instance type and time-outs where its file says nothing, and JumpStart's model.
+def ids(recipe: Recipe) -> tuple[str, ...]:
+    """The JumpStart models that the recipe names, as target or drafter."""
+    sources = [recipe.target, *([recipe.speculation.drafter] if recipe.speculation else ())]
+    return tuple(dict.fromkeys(source.name for source in sources if source.kind == "jumpstart"))
 
-    `content` is that of the recipe's target or drafter, or both at once. Raises what `parse` does, and UsageError when
-    the method is not the one that JumpStart's drafter is for.
+
+def filled_in(recipe: Recipe, entries: Entries) -> Recipe:
+    """The recipe with JumpStart's K, instance type, time-outs and isolation where its file says nothing.
+
+    `entries` are those of `ids(recipe)`. Raises what `parse` does, and UsageError when one is not there, or the method
+    is not the one that JumpStart's drafter is for.
     """
-    if _is(recipe.target, content):
+    if recipe.target.kind == "jumpstart":
         written = "platform.instance_types" in recipe.lines
-        model = parse(content, recipe.instance_types[0] if written else None)
+        model = parse(_entry(recipe.target, entries), recipe.instance_types[0] if written else None)
         recipe = replace(
             recipe,
             instance_types=recipe.instance_types if written else (model.instance_type,),
             health_check_timeout=recipe.health_check_timeout or model.health_check_timeout,
             download_timeout=recipe.download_timeout or model.download_timeout,
+            network=recipe.network.model_copy(update={"isolation": True})
+            if model.network_isolation
+            else recipe.network,
         )
-    else:
-        model = parse(content)
-    speculation, preset = recipe.speculation, model.preset
-    if speculation and preset and _is(speculation.drafter, content):
-        if preset.method and preset.method != speculation.method:
-            message = f"JumpStart's drafter of {model.id} is for `{preset.method}`, not for `{speculation.method}`"
-            raise UsageError(message, hint=_edit(recipe, "speculation.method", preset.method))
-        if preset.num_speculative_tokens and "speculation.num_speculative_tokens" not in recipe.lines:
-            k = preset.num_speculative_tokens
-            recipe = replace(recipe, speculation=replace(speculation, num_speculative_tokens=k))
-    return recipe, model
+    speculation = recipe.speculation
+    if speculation is None or speculation.drafter.kind != "jumpstart":
+        return recipe
+    return replace(recipe, speculation=_as_preset(recipe, speculation, _drafting(recipe, speculation.drafter, entries)))
 
 
-def to_container(model: JumpStartModel, recipe: Recipe, drafter: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """`PrimaryContainer` of CreateModel for a recipe whose target is `model`.
+def target_model(recipe: Recipe, entries: Entries) -> JumpStartModel | None:
+    """The recipe's target on its first instance type, None when it is none of JumpStart's. Raises as `filled_in`."""
+    if recipe.target.kind != "jumpstart":
+        return None
+    return parse(_entry(recipe.target, entries), recipe.instance_types[0])
 
-    `drafter` is the data source (`{"S3DataSource": …}`) of one that is not the model's own, None where the container
-    fetches it. Image and environment are JumpStart's, and what the recipe says goes over them. Raises UsageError for a
-    licence that the recipe does not accept, and for an image that does not serve the recipe's engine.
+
+def variables(model: JumpStartModel, recipe: Recipe) -> dict[str, str]:
+    """The container's environment: JumpStart's, and over it what the recipe says.
+
+    Raises UsageError when the model's image does not serve the recipe's engine.
     """
     _check_engine(model, recipe)
     theirs = {k: v for k, v in model.environment.items() if k not in (*_CONFIG_VARIABLES, _DRAFT_MODEL_VARIABLE)}
-    container: dict[str, Any] = {
-        "Image": model.image,
-        "Environment": dict(sorted({**theirs, **environment(recipe)}.items())),
-        "ModelDataSource": _data_source(model.target, model, recipe),
-    }
-    if recipe.speculation and recipe.speculation.drafter.written == f"jumpstart:{model.id}":
-        drafter = drafter_source(model, recipe)
-    if recipe.speculation and drafter:
-        container["AdditionalModelDataSources"] = [{"ChannelName": DRAFTER_CHANNEL, **drafter}]
-    return container
+    return dict(sorted({**theirs, **environment(recipe)}.items()))
 
 
-def drafter_source(model: JumpStartModel, recipe: Recipe) -> dict[str, Any]:
-    """The drafter that comes with a JumpStart model, as `{"S3DataSource": …}`; it may draft for another target too.
+def target_source(recipe: Recipe, entries: Entries) -> dict[str, Any]:
+    """`S3DataSource` of a target of JumpStart's. Raises UsageError for a licence that the recipe does not accept."""
+    model = parse(_entry(recipe.target, entries), recipe.instance_types[0])
+    return _data_source(model.target, model, recipe)
+
+
+def drafter_source(recipe: Recipe, drafter: ModelSource, entries: Entries) -> dict[str, Any]:
+    """`S3DataSource` of the drafter that comes with a JumpStart model, for this or another target.
 
     Raises UsageError when none comes with it, or its licence is not accepted.
     """
+    model = _drafting(recipe, drafter, entries)
     if model.drafter is None:
         message = f"no drafter comes with JumpStart's {model.id} on {model.instance_type}"
         raise UsageError(message, hint="Name another drafter as `speculation.model`: a Hugging Face id, or a folder.")
     return _data_source(model.drafter, model, recipe)
+
+
+def in_s3(recipe: Recipe, entries: Entries) -> tuple[ModelSource, ModelSource | None]:
+    """Where the recipe's target and drafter are, JumpStart's own by their address in S3. Raises as their sources do."""
+    recipe = filled_in(recipe, entries)
+    target, drafter = recipe.target, recipe.speculation.drafter if recipe.speculation else None
+    if drafter and drafter.kind == "jumpstart":
+        drafter = ModelSource("s3", drafter_source(recipe, drafter, entries)["S3Uri"])
+    if target.kind == "jumpstart":
+        target = ModelSource("s3", target_source(recipe, entries)["S3Uri"])
+    return target, drafter
 
 
 def doubts(model: JumpStartModel) -> tuple[str, ...]:
@@ -340,6 +359,23 @@ def _preset(model: JumpStartModel) -> Preset | None:
     return Preset(method, config.get("num_speculative_tokens"), variable, read)
 
 
+def _drafting(recipe: Recipe, drafter: ModelSource, entries: Entries) -> JumpStartModel:
+    """The model that brings the drafter: the recipe's target on its own instance type, or that of another target."""
+    return parse(_entry(drafter, entries), recipe.instance_types[0] if drafter == recipe.target else None)
+
+
+def _as_preset(recipe: Recipe, speculation: Speculation, model: JumpStartModel) -> Speculation:
+    preset = model.preset
+    if preset is None:
+        return speculation
+    if preset.method and preset.method != speculation.method:
+        message = f"JumpStart's drafter of {model.id} is for `{preset.method}`, not for `{speculation.method}`"
+        raise UsageError(message, hint=_edit(recipe, "speculation.method", preset.method))
+    if preset.num_speculative_tokens and "speculation.num_speculative_tokens" not in recipe.lines:
+        return replace(speculation, num_speculative_tokens=preset.num_speculative_tokens)
+    return speculation
+
+
 def _check_engine(model: JumpStartModel, recipe: Recipe) -> None:
     if model.repository != recipe.engine.name:
         message = (
@@ -365,7 +401,7 @@ def _data_source(source: DataSource, model: JumpStartModel, recipe: Recipe) -> d
         where["ModelAccessConfig"] = {"AcceptEula": True}
     if source.hub_content:
         where["HubAccessConfig"] = {"HubContentArn": source.hub_content}
-    return {"S3DataSource": where}
+    return where
 
 
 def _needed(settings: Mapping[str, Any], field: str, content: Mapping[str, Any]) -> str:
@@ -393,8 +429,11 @@ def _licence(uri: str, content: Mapping[str, Any]) -> str:
     return f"https://{bucket}.s3.{_region(content)}.{_DOMAINS.get(partition, 'amazonaws.com')}/{key}"
 
 
-def _is(source: ModelSource, content: Mapping[str, Any]) -> bool:
-    return source.kind == "jumpstart" and source.name == content["HubContentName"]
+def _entry(source: ModelSource, entries: Entries) -> Mapping[str, Any]:
+    if source.name not in entries:
+        hint = f"Log in to AWS: only its hub knows what JumpStart serves. Or: {_OTHER_SOURCE}"
+        raise UsageError(f"{source} has not been looked up", hint=hint)
+    return entries[source.name]
 
 
 def _edit(recipe: Recipe, key: str, value: str) -> str:

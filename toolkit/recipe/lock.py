@@ -6,10 +6,12 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from toolkit.errors import ToolkitError, UnreadableModel
+from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.jumpstart import Entries, in_s3
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
@@ -20,6 +22,8 @@ from toolkit.recipe.source import ModelSource
 _DOWNLOAD_RATE, _LOAD_RATE = 0.2e9, 0.5e9
 _DOWNLOAD_SECONDS, _START_SECONDS = 300, 600
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 60, 3600
+
+_NO_ENTRIES: Entries = MappingProxyType({})
 
 OpenFiles = Callable[[ModelSource], ModelFiles]
 """Where files of a model that is in no folder are read from."""
@@ -42,10 +46,17 @@ def lock_path(recipe: Recipe) -> Path:
     return recipe.path.with_suffix(".lock.json")
 
 
-def read_models(recipe: Recipe, open_files: OpenFiles) -> Lock:
-    """Facts read from where the recipe's models are, now. Raises UnreadableModel."""
-    drafter = recipe.speculation.drafter if recipe.speculation else None
-    return Lock(_read(recipe.target, open_files), _read(drafter, open_files) if drafter else None)
+def read_models(recipe: Recipe, open_files: OpenFiles, jumpstart: Entries = _NO_ENTRIES) -> Lock:
+    """Facts read from where the recipe's models are, now. Raises UnreadableModel.
+
+    `jumpstart` has the hub's entries of the models that JumpStart serves.
+    """
+    target, drafter = in_s3(recipe, jumpstart)
+    speculation = recipe.speculation
+    return Lock(
+        _read(recipe.target.written, target, open_files),
+        _read(speculation.drafter.written, drafter, open_files) if speculation and drafter else None,
+    )
 
 
 def read_lock(path: Path) -> Lock | None:
@@ -62,9 +73,9 @@ def read_lock(path: Path) -> Lock | None:
         raise ToolkitError(message, hint="Make it anew: toolkit lock RECIPE") from error
 
 
-def write_lock(recipe: Recipe, open_files: OpenFiles) -> Path:
+def write_lock(recipe: Recipe, open_files: OpenFiles, jumpstart: Entries = _NO_ENTRIES) -> Path:
     """Read both models' facts and write the lock beside the recipe. Raises UnreadableModel; then nothing changed."""
-    text = json.dumps(read_models(recipe, open_files).to_dict(), indent=1, sort_keys=True)
+    text = json.dumps(read_models(recipe, open_files, jumpstart).to_dict(), indent=1, sort_keys=True)
     path = lock_path(recipe)
     temporary = path.with_name(f".{path.name}")
     temporary.write_text(text + "\n", encoding="utf-8")
@@ -84,15 +95,20 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
         target=_at(recipe.target, lock.target.revision) if lock else recipe.target,
         speculation=speculation,
         weight_bytes=size,
-        download_timeout=recipe.download_timeout or _within_limits(_DOWNLOAD_SECONDS + (size or 0) / _DOWNLOAD_RATE),
+        download_timeout=recipe.download_timeout or _within_limits(_DOWNLOAD_SECONDS + download_seconds(size or 0)),
         health_check_timeout=recipe.health_check_timeout
         or _within_limits(_START_SECONDS + load_seconds(recipe, size or 0)),
     )
 
 
+def download_seconds(weight_bytes: int) -> float:
+    """Seconds that it takes to fetch that much from S3 or the hub. An estimate."""
+    return weight_bytes / _DOWNLOAD_RATE
+
+
 def load_seconds(recipe: Recipe, weight_bytes: int) -> float:
     """Seconds that a container takes to load that much, and to fetch it first where it does so itself. An estimate."""
-    fetched = weight_bytes / _DOWNLOAD_RATE if recipe.weights == "hub" else 0.0
+    fetched = download_seconds(weight_bytes) if recipe.weights == "hub" else 0.0
     return fetched + weight_bytes / _LOAD_RATE
 
 
@@ -104,10 +120,5 @@ def _at(source: ModelSource, revision: str) -> ModelSource:
     return replace(source, revision=source.revision or revision or None) if source.kind == "hub" else source
 
 
-def _read(source: ModelSource, open_files: OpenFiles) -> ModelFacts:
-    if source.folder:
-        return read_folder(source.folder)
-    if source.kind == "jumpstart":
-        message = f"{source} names what only JumpStart's own catalogue can tell"
-        raise UnreadableModel(message, hint="Keep the lock as it is, or name the model's hub id.")
-    return read_model(open_files(source), source.written)
+def _read(written: str, source: ModelSource, open_files: OpenFiles) -> ModelFacts:
+    return read_folder(source.folder) if source.folder else read_model(open_files(source), written)

@@ -13,6 +13,7 @@ from toolkit.catalog import lookup
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
 from toolkit.recipe.schema import (
     ComponentSection,
+    ContainerSection,
     Evidence,
     InstanceType,
     NetworkSection,
@@ -56,8 +57,8 @@ class Recipe:
     """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
 
     Time-outs are in seconds; what is None of them, of the weights' size and of revisions `lock.pinned` fills in.
-    `overrides` has the settings of those instance types that need their own. `region` None is the session's, `role`
-    None is looked for, `component` None is a plain endpoint.
+    `overrides` has the settings of those instance types that need their own. `container` None is AWS's image, `region`
+    None is the session's, `role` None is looked for, `component` None is a plain endpoint.
     """
 
     name: str
@@ -75,10 +76,12 @@ class Recipe:
     download_timeout: int | None = None
     weight_bytes: int | None = None
     overrides: Mapping[str, InstanceType] = field(default_factory=dict)
+    container: ContainerSection | None = None
     accept_eula: bool = False
     region: str | None = None
     role: str | None = None
     weights: str = "s3"
+    hub_token_secret: str | None = None
     component: ComponentSection | None = None
     routing: str = "least-outstanding-requests"
     capacity_reservation: str | None = None
@@ -100,14 +103,15 @@ class Recipe:
 
     def on(self, instance_type: str) -> Recipe:
         """The recipe as it runs on that instance type."""
+        here = replace(self, instance_types=(instance_type,))
         differs = self.overrides.get(instance_type)
         if differs is None:
-            return self
+            return here
         engine = replace(self.engine, args={**self.engine.args, **_dashed(differs.args)})
         speculation = self.speculation
         if speculation and differs.num_speculative_tokens:
             speculation = replace(speculation, num_speculative_tokens=differs.num_speculative_tokens)
-        return replace(self, engine=engine, speculation=speculation)
+        return replace(here, engine=engine, speculation=speculation)
 
     def with_platform(self, platform: str | None) -> Recipe:
         """The same recipe on another platform; None keeps the recipe's own."""
@@ -136,6 +140,7 @@ class Recipe:
                 "args": dict(self.engine.args),
                 "env": dict(self.engine.env),
             },
+            "container": self.container.model_dump() if self.container else "aws-dlc",
             "platform": {
                 "name": self.platform,
                 "instance_types": list(self.instance_types),
@@ -143,6 +148,7 @@ class Recipe:
                 "region": self.region,
                 "role": self.role,
                 "weights": self.weights,
+                "hub_token_secret": self.hub_token_secret,
                 "inference_component": self.component.model_dump() if self.component else None,
                 "routing": self.routing,
                 "capacity_reservation": self.capacity_reservation,
@@ -211,10 +217,12 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         workloads={name: _folder(folder, path) for name, path in file.workloads.items()},
         tags=file.tags,
         evidence=tuple(file.evidence),
+        container=_container(file.container, folder),
         accept_eula=file.target.accept_eula,
         region=file.platform.region,
         role=file.platform.role,
         weights=file.platform.weights,
+        hub_token_secret=file.platform.hub_token_secret,
         component=file.platform.inference_component,
         routing=file.platform.routing,
         capacity_reservation=file.platform.capacity_reservation,
@@ -225,6 +233,14 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         observability=file.observability,
         lines={_with_dashes(path): line for path, line in loaded.lines.items()},
     )
+
+
+def _container(written: str | ContainerSection, folder: Path) -> ContainerSection | None:
+    if isinstance(written, str):
+        return ContainerSection() if written == "custom" else None
+    if written.dockerfile is None:
+        return written
+    return written.model_copy(update={"dockerfile": str(_folder(folder, written.dockerfile))})
 
 
 def _dashed(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -110,6 +110,30 @@ class EngineSection(Section):
         return args
 
 
+class ContainerSection(Section):
+    """An image of one's own: the toolkit's layer on a base. `container: custom` is this with all defaults."""
+
+    base: Annotated[StrictStr, StringConstraints(pattern=r"^[\w.:/@-]+$", min_length=1)] | None = Field(
+        None, description="image with tag or digest; default: AWS's of that engine version, else vllm/vllm-openai"
+    )
+    python: Annotated[StrictStr, StringConstraints(pattern=r"^3\.[0-9]+$")] = Field(
+        "3.12", description="Python of the base, for `wheels`"
+    )
+    wheels: list[Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*==[\w.!+]+$")]] = Field(
+        default_factory=list, description="packages, pinned as name==version, without what they depend on"
+    )
+    bake_drafter: StrictBool = Field(False, description="the drafter lies in the image and is not fetched at start")
+    builder: Literal["append", "docker", "buildah", "codebuild"] | None = Field(
+        None, description="default: `append`, which needs no Docker; with `dockerfile` whichever of the others is there"
+    )
+    dockerfile: NonEmptyStr | None = Field(
+        None, description="file with instructions for the end of the Dockerfile, such as RUN, which `append` cannot do"
+    )
+    repository: (
+        Annotated[StrictStr, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$", max_length=200)] | None
+    ) = Field(None, description="ECR repository of yours; default: toolkit/<name>, which is made")
+
+
 class ComponentSection(Section):
     """An inference component: the model as a tenant of an endpoint, with copies of its own."""
 
@@ -153,6 +177,12 @@ class PlatformSection(Section):
     )
     weights: Literal["s3", "hub"] = Field(
         "s3", description="`s3`: staged in your account first; `hub`: each container fetches them from the hub itself"
+    )
+    hub_token_secret: Annotated[StrictStr, StringConstraints(pattern=r"^[\w/+=.@:-]+$", max_length=2048)] | None = (
+        Field(
+            None,
+            description="secret in Secrets Manager with the token that staging reads gated models with; default: yours",
+        )
     )
     inference_component: ComponentSection | None = Field(
         None, description="serve as an inference component; write {} for one on an endpoint of its own"
@@ -271,6 +301,9 @@ class RecipeFile(Section):
     target: TargetSection
     speculation: SpeculationSection
     engine: EngineSection
+    container: Literal["aws-dlc", "custom"] | ContainerSection = Field(
+        "aws-dlc", description="`aws-dlc`: AWS's image as it is; `custom`, or its settings: one that is built on a base"
+    )
     platform: PlatformSection
     scaling: ScalingSection = ScalingSection()
     rollout: RolloutSection = RolloutSection()

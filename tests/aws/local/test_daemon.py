@@ -16,7 +16,8 @@ import pytest
 from local_account import CONTAINERS, Account, processes_in, until
 
 from toolkit.errors import PlatformError
-from toolkit.platforms.local import default_containers, running, start, stop
+from toolkit.home import containers_dir
+from toolkit.platforms.local import running, start, stop
 from toolkit.platforms.local.folders import endpoint_folder
 
 
@@ -164,4 +165,4 @@ def test_a_home_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 
 def test_the_toolkits_own_containers_are_found() -> None:
-    assert (default_containers() / "vllm" / "serve").is_file()
+    assert (containers_dir() / "vllm" / "serve").is_file()

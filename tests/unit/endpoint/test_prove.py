@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from fakes import ScriptedEndpoints, answer_events, event_stream
@@ -53,6 +54,16 @@ def test_both_arms_are_measured_and_the_speedup_is_between_them() -> None:
     assert (speculative.acceptance_length, speculative.acceptance_per_position) == (3.0, (1.0, 1.0))
     assert speculative.speedup == pytest.approx(speculative.tokens_per_second / baseline.tokens_per_second)
     assert (baseline.acceptance_length, baseline.identical, baseline.speedup) == (None, None, None)
+
+
+def test_what_a_million_tokens_cost_where_a_price_is_known() -> None:
+    found, _ = proof(answer(histogram=GOOD), answer())
+    assert found.costs == ()
+    fast, slow = (replace(arm, tokens_per_second=speed) for arm, speed in zip(found.arms, (100.0, 40.0), strict=True))
+    assert replace(found, arms=(fast, slow), price_per_hour=3.6).costs == (
+        "structured, speculative: 10.00 $ per million output tokens with one request at a time",
+        "structured, baseline: 25.00 $ per million output tokens with one request at a time",
+    )
 
 
 def test_arms_take_turns_in_going_first_after_a_warm_up() -> None:

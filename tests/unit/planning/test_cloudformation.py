@@ -16,11 +16,13 @@ from botocore.model import ListShape, Shape, StringShape, StructureShape
 from cfnlint.api import lint
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 from fakes import ACCOUNT
+from jumpstart_entries import gpt_oss
 from pairs import write_hub_pair, write_pair
 
 from toolkit.planning.cloudformation import LACKING, NOT_IN_CLOUDFORMATION, STAGE_FIRST, TYPES, losses, template
 from toolkit.planning.desired import desired
 from toolkit.planning.resources import KINDS, Account, Kind, Resource
+from toolkit.recipe.jumpstart import ids
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
@@ -85,7 +87,8 @@ SHIPPED = [name for name in catalogue() if load(name).platform == "sagemaker"]
 def test_cfn_lint_finds_nothing_in_a_shipped_recipe(name: str) -> None:
     shipped = load(name)
     complete = pinned(shipped, read_lock(lock_path(shipped)))
-    resources = desired([complete, complete.baseline()], ACCOUNT)
+    account = replace(ACCOUNT, jumpstart={name: {**gpt_oss(), "HubContentName": name} for name in ids(shipped)})
+    resources = desired([complete, complete.baseline()], account)
     assert complaints(template(resources)) == []
 
 
@@ -172,7 +175,7 @@ def test_cfn_lint_would_find_a_wrong_property(recipe: Recipe) -> None:
 
 
 def test_every_kind_is_a_resource_or_is_told_otherwise() -> None:
-    assert {"Weights", "WeightsUse", "RolePolicy"} | TYPES.keys() == set(KINDS)
+    assert {"Weights", "WeightsUse", "RolePolicy", "Repository", "Image"} | TYPES.keys() == set(KINDS)
 
 
 # ---- what CloudFormation lacks ----

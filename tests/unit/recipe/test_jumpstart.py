@@ -13,7 +13,9 @@ from jumpstart_entries import GPT_OSS, HEAD, LLAMA, LMI, REGISTRY, VLLM, WEIGHTS
 from pairs import write_recipe
 
 from toolkit.errors import UnreadableModel, UsageError
-from toolkit.recipe.jumpstart import DataSource, Preset, doubts, drafter_source, filled_in, parse, to_container
+from toolkit.planning.hosting import models
+from toolkit.planning.resources import Account
+from toolkit.recipe.jumpstart import DataSource, Preset, doubts, filled_in, parse
 from toolkit.recipe.resolve import Recipe, load
 
 RECIPE = f"""\
@@ -30,6 +32,18 @@ OWN_HEAD = {"S3DataSource": {"S3Uri": "s3://mine/head/", "S3DataType": "S3Prefix
 
 def recipe(folder: Path, text: str = RECIPE) -> Recipe:
     return load(write_recipe(folder, text))
+
+
+def filled(recipe: Recipe, content: dict[str, Any]) -> Recipe:
+    return filled_in(recipe, {content["HubContentName"]: content})
+
+
+def container(recipe: Recipe, content: dict[str, Any]) -> dict[str, Any]:
+    """`PrimaryContainer` of the Model that the recipe makes."""
+    account = Account("111122223333", "us-west-2", jumpstart={content["HubContentName"]: content})
+    (model,) = models(filled(recipe, content), account)
+    found: dict[str, Any] = model.request["PrimaryContainer"]
+    return found
 
 
 def component(content: dict[str, Any]) -> dict[str, Any]:
@@ -209,12 +223,12 @@ def test_a_marketplace_model_has_no_weights_to_deploy() -> None:
 
 
 def test_jumpstart_fills_in_what_the_recipe_leaves_open(tmp_path: Path) -> None:
-    filled, model = filled_in(recipe(tmp_path), gpt_oss())
-    assert filled.speculation
-    assert filled.speculation.num_speculative_tokens == 3
-    assert filled.instance_types == ("ml.g7e.2xlarge",)
-    assert (filled.health_check_timeout, filled.download_timeout) == (3600, 3600)
-    assert model.instance_type == "ml.g7e.2xlarge"
+    found = filled(recipe(tmp_path), gpt_oss())
+    assert found.speculation
+    assert found.speculation.num_speculative_tokens == 3
+    assert found.instance_types == ("ml.g7e.2xlarge",)
+    assert (found.health_check_timeout, found.download_timeout) == (3600, 3600)
+    assert found.network.isolation
 
 
 def test_what_the_recipe_says_stays(tmp_path: Path) -> None:
@@ -222,34 +236,32 @@ def test_what_the_recipe_says_stays(tmp_path: Path) -> None:
         "{name: sagemaker}", "{name: sagemaker, instance_types: [ml.p5.48xlarge], health_check_timeout: 900}"
     )
     text = text.replace("engine:", "  num_speculative_tokens: 5\nengine:")
-    filled, model = filled_in(recipe(tmp_path, text), gpt_oss())
-    assert filled.speculation
-    assert filled.speculation.num_speculative_tokens == 5
-    assert (filled.instance_types, filled.health_check_timeout) == (("ml.p5.48xlarge",), 900)
-    assert model.instance_type == "ml.p5.48xlarge"
+    found = filled(recipe(tmp_path, text), gpt_oss())
+    assert found.speculation
+    assert found.speculation.num_speculative_tokens == 5
+    assert (found.instance_types, found.health_check_timeout) == (("ml.p5.48xlarge",), 900)
 
 
 def test_the_wrong_method_for_jumpstarts_head(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is for `p-eagle`, not for `eagle3`") as error:
-        filled_in(recipe(tmp_path, RECIPE.replace("p-eagle", "eagle3")), gpt_oss())
+        filled(recipe(tmp_path, RECIPE.replace("p-eagle", "eagle3")), gpt_oss())
     assert error.value.hint == "Write `speculation.method: p-eagle` in line 4 of recipe.yaml."
 
 
 def test_the_container_of_a_recipe(tmp_path: Path) -> None:
-    filled, model = filled_in(recipe(tmp_path), gpt_oss())
-    container = to_container(model, filled)
+    made = container(recipe(tmp_path), gpt_oss())
 
-    assert container["Image"] == VLLM
-    assert container["ModelDataSource"] == {
+    assert made["Image"] == VLLM
+    assert made["ModelDataSource"] == {
         "S3DataSource": {"S3Uri": WEIGHTS, "S3DataType": "S3Prefix", "CompressionType": "None"}
     }
-    assert container["AdditionalModelDataSources"] == [
+    assert made["AdditionalModelDataSources"] == [
         {
             "ChannelName": "drafter",
             "S3DataSource": {"S3Uri": HEAD, "S3DataType": "S3Prefix", "CompressionType": "None"},
         }
     ]
-    told = container["Environment"]
+    told = made["Environment"]
     assert json.loads(told["SM_VLLM_SPECULATIVE_CONFIG"]) == {
         "method": "eagle3",
         "model": "/opt/ml/additional-model-data-sources/drafter",
@@ -262,37 +274,35 @@ def test_the_container_of_a_recipe(tmp_path: Path) -> None:
 
 
 def test_the_baseline_is_the_same_container_without_a_drafter(tmp_path: Path) -> None:
-    filled, model = filled_in(recipe(tmp_path).baseline(), gpt_oss())
-    container = to_container(model, filled)
-    assert (container["Image"], "AdditionalModelDataSources" in container) == (VLLM, False)
-    assert "SM_VLLM_SPECULATIVE_CONFIG" not in container["Environment"]
+    made = container(recipe(tmp_path).baseline(), gpt_oss())
+    assert (made["Image"], "AdditionalModelDataSources" in made) == (VLLM, False)
+    assert "SM_VLLM_SPECULATIVE_CONFIG" not in made["Environment"]
 
 
 def test_a_head_of_ones_own_takes_the_place_of_jumpstarts(tmp_path: Path) -> None:
-    text = RECIPE.replace(f"model: jumpstart:{GPT_OSS}", "model: ./my-head")
-    filled, model = filled_in(recipe(tmp_path, text), gpt_oss())
-    container = to_container(model, filled, OWN_HEAD)
-    assert container["AdditionalModelDataSources"] == [{"ChannelName": "drafter", **OWN_HEAD}]
-    assert json.loads(container["Environment"]["SM_VLLM_SPECULATIVE_CONFIG"])["num_speculative_tokens"] == 7
+    text = RECIPE.replace(f"model: jumpstart:{GPT_OSS}", "model: s3://mine/head")
+    made = container(recipe(tmp_path, text), gpt_oss())
+    assert made["AdditionalModelDataSources"] == [{"ChannelName": "drafter", **OWN_HEAD}]
+    assert json.loads(made["Environment"]["SM_VLLM_SPECULATIVE_CONFIG"])["num_speculative_tokens"] == 7
 
 
 def test_jumpstarts_head_drafts_for_a_target_from_elsewhere(tmp_path: Path) -> None:
     text = RECIPE.replace(f'{{model: "jumpstart:{GPT_OSS}"}}', "{model: openai/gpt-oss-20b}").replace(
         "0.18.0", "0.30.0"
     )
-    filled, model = filled_in(recipe(tmp_path, text), gpt_oss())
-    assert filled.speculation
-    assert filled.speculation.num_speculative_tokens == 3
-    assert filled.instance_types == ("ml.m7i.large",)
-    assert drafter_source(model, filled)["S3DataSource"]["S3Uri"] == HEAD
+    found = filled(recipe(tmp_path, text), gpt_oss())
+    assert found.speculation
+    assert found.speculation.num_speculative_tokens == 3
+    assert found.instance_types == ("ml.m7i.large",)
+    (drafter,) = container(found, gpt_oss())["AdditionalModelDataSources"]
+    assert drafter["S3DataSource"]["S3Uri"] == HEAD
 
 
 def test_a_model_that_brings_no_drafter(tmp_path: Path) -> None:
     content = gpt_oss()
     del component(content)["HostingAdditionalDataSources"]
-    filled, model = filled_in(recipe(tmp_path), content)
     with pytest.raises(UsageError, match="no drafter comes with JumpStart's") as error:
-        drafter_source(model, filled)
+        container(recipe(tmp_path), content)
     assert "`speculation.model`" in error.value.hint
 
 
@@ -300,9 +310,8 @@ GATED = RECIPE.replace(GPT_OSS, LLAMA).replace("p-eagle", "draft-model")
 
 
 def test_a_licence_is_never_accepted_for_you(tmp_path: Path) -> None:
-    filled, model = filled_in(recipe(tmp_path, GATED), gated())
     with pytest.raises(UsageError) as error:
-        to_container(model, filled)
+        container(recipe(tmp_path, GATED), gated())
     assert error.value.message == (
         f"JumpStart's {LLAMA} comes under a licence that you have to accept: "
         "https://jumpstart-cache-prod-us-west-2.s3.us-west-2.amazonaws.com/fmhMetadata/eula/llama3_1Eula.txt"
@@ -311,23 +320,24 @@ def test_a_licence_is_never_accepted_for_you(tmp_path: Path) -> None:
 
 
 def test_the_drafter_has_a_licence_of_its_own(tmp_path: Path) -> None:
-    filled, model = filled_in(recipe(tmp_path, GATED), gated())
+    text = GATED.replace(f'{{model: "jumpstart:{LLAMA}"}}', "{model: meta-llama/Llama-3.1-70B}").replace(
+        "0.18.0", "0.30.0"
+    )
     with pytest.raises(UsageError, match=r"the drafter of JumpStart's .*/llama3_2Eula\.txt"):
-        drafter_source(model, filled)
+        container(recipe(tmp_path, text), gated())
 
 
 def test_an_accepted_licence_goes_with_every_gated_source(tmp_path: Path) -> None:
     text = GATED.replace(f'"jumpstart:{LLAMA}"', f'"jumpstart:{LLAMA}", accept_eula: true')
-    filled, model = filled_in(recipe(tmp_path, text), gated())
-    container = to_container(model, filled)
-    sources = [container["ModelDataSource"], *container["AdditionalModelDataSources"]]
+    made = container(recipe(tmp_path, text), gated())
+    sources = [made["ModelDataSource"], *made["AdditionalModelDataSources"]]
     assert [source["S3DataSource"]["ModelAccessConfig"] for source in sources] == [{"AcceptEula": True}] * 2
 
 
 def test_an_accepted_licence_is_not_sent_where_there_is_none(tmp_path: Path) -> None:
     text = RECIPE.replace(f'"jumpstart:{GPT_OSS}"', f'"jumpstart:{GPT_OSS}", accept_eula: true')
-    filled, model = filled_in(recipe(tmp_path, text), gpt_oss())
-    assert "ModelAccessConfig" not in to_container(model, filled)["ModelDataSource"]["S3DataSource"]
+    made = container(recipe(tmp_path, text), gpt_oss())
+    assert "ModelAccessConfig" not in made["ModelDataSource"]["S3DataSource"]
 
 
 @pytest.mark.parametrize(
@@ -352,28 +362,30 @@ def test_a_gated_bucket_without_a_licence_points_to_the_models_page() -> None:
 
 def test_a_private_hubs_reference_goes_with_the_data(tmp_path: Path) -> None:
     content = {**gpt_oss(), "HubContentType": "ModelReference"}
-    filled, model = filled_in(recipe(tmp_path), content)
-    source = to_container(model, filled)["ModelDataSource"]["S3DataSource"]
+    source = container(recipe(tmp_path), content)["ModelDataSource"]["S3DataSource"]
     assert source["HubAccessConfig"] == {"HubContentArn": content["HubContentArn"]}
 
 
 def test_another_engine_version_than_the_image_has(tmp_path: Path) -> None:
-    filled, model = filled_in(recipe(tmp_path, RECIPE.replace("0.18.0", "0.30.0")), gpt_oss())
     with pytest.raises(UsageError, match=r"with vLLM 0\.18\.0, not 0\.30\.0") as error:
-        to_container(model, filled)
+        container(recipe(tmp_path, RECIPE.replace("0.18.0", "0.30.0")), gpt_oss())
     assert error.value.hint == "Write `engine.version: 0.18.0` in line 6 of recipe.yaml."
 
 
 def test_an_image_of_another_engine(tmp_path: Path) -> None:
     text = RECIPE.replace("{name: sagemaker}", "{name: sagemaker, instance_types: [ml.g5.12xlarge]}")
-    filled, model = filled_in(recipe(tmp_path, text), gpt_oss())
     with pytest.raises(UsageError, match=r"on ml\.g5\.12xlarge with djl-inference, not vllm") as error:
-        to_container(model, filled)
+        container(recipe(tmp_path, text), gpt_oss())
     assert "platform.instance_types" in error.value.hint
 
 
 def test_aws_would_take_the_containers(tmp_path: Path) -> None:
     shape = get_session().get_service_model("sagemaker").shape_for("ContainerDefinition")
     for content, text in ((gpt_oss(), RECIPE), (gated(), GATED.replace('"}', '", accept_eula: true}'))):
-        filled, model = filled_in(recipe(tmp_path, text), content)
-        validate_parameters(to_container(model, filled), shape)
+        validate_parameters(container(recipe(tmp_path, text), content), shape)
+
+
+def test_without_the_hubs_entry_nothing_is_known(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has not been looked up") as error:
+        filled_in(recipe(tmp_path), {})
+    assert "Log in to AWS" in error.value.hint

@@ -42,6 +42,7 @@ def test_five_lines_suffice(tmp_path: Path) -> None:
             "args": {},
             "env": {},
         },
+        "container": "aws-dlc",
         "workloads": {},
     }
 

@@ -14,6 +14,6 @@ All of it is one daemon of the user (`daemon`, `__main__`), which outlives the c
 memory: when the daemon ends, endpoints, models and objects are gone.
 """
 
-from toolkit.platforms.local.daemon import LocalDaemon, default_containers, running, start, stop
+from toolkit.platforms.local.daemon import LocalDaemon, running, start, stop
 
-__all__ = ["LocalDaemon", "default_containers", "running", "start", "stop"]
+__all__ = ["LocalDaemon", "running", "start", "stop"]

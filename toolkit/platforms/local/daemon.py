@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.errors import PlatformError
+from toolkit.home import containers_dir
 from toolkit.platforms.local import folders, keeper
 
 _START_TIMEOUT_S = 30.0
@@ -43,13 +44,6 @@ class LocalDaemon:
     control_url: str
     runtime_url: str
     started_at: float
-
-
-def default_containers() -> Path:
-    """The containers that come with the toolkit: in a checkout beside the package, in a wheel inside of it."""
-    package = Path(__file__).parents[2]
-    packaged = package / "_data" / "containers"
-    return packaged if packaged.is_dir() else package.parent / "containers"
 
 
 def running(home: Path) -> LocalDaemon | None:
@@ -73,7 +67,7 @@ def start(home: Path, containers: Path | None = None) -> LocalDaemon:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(0o700)
         with _exclusive(home / "start.lock"):
-            return running(home) or _launch(home, (containers or default_containers()).resolve())
+            return running(home) or _launch(home, (containers or containers_dir()).resolve())
     except OSError as exc:
         raise PlatformError(f"The local platform cannot keep its state in {home}: {exc}.") from exc
 

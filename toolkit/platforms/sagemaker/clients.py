@@ -44,6 +44,11 @@ class Clients:
     attempts: int = 10
 
     @cached_property
+    def account_id(self) -> str:
+        """Number of the account, asked for once."""
+        return self.sts.get_caller_identity()["Account"]
+
+    @cached_property
     def sagemaker(self) -> SageMakerClient:
         """Control plane: models, endpoint configurations, endpoints."""
         return self.session.client("sagemaker", config=self._config)
@@ -92,6 +97,11 @@ class Clients:
     def ecr(self) -> ECRClient:
         """Images of containers."""
         return self.session.client("ecr", config=self._config)
+
+    @cached_property
+    def codebuild(self) -> Any:
+        """Builds of images. Not typed: three calls are not worth another package."""
+        return self.session.client("codebuild", config=self._config)
 
     @cached_property
     def ec2(self) -> Any:

@@ -100,6 +100,8 @@ def is_missing(error: ClientError) -> bool:
         "404",
         "ResourceNotFoundException",
         "ResourceNotFound",
+        "RepositoryNotFoundException",
+        "ImageNotFoundException",
         "ObjectNotFoundException",  # Application Auto Scaling's
     ) or (code == "ValidationException" and "could not find" in message.lower())
 

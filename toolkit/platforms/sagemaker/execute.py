@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from toolkit.apply.progress import Progress
-from toolkit.planning.names import PREVIOUS_TAG
+from toolkit.planning.names import ENDPOINT_TAG, PREVIOUS_TAG, ran_before
 from toolkit.planning.plan import Action
-from toolkit.platforms.sagemaker import watching
+from toolkit.platforms.sagemaker import repository, watching
+from toolkit.platforms.sagemaker.build import build_image
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import is_missing
 from toolkit.platforms.sagemaker.staging import delete_prefix, stage_weights
+from toolkit.platforms.sagemaker.tags import by_key, sagemaker_tags
 from toolkit.recipe.lock import OpenFiles
 
 if TYPE_CHECKING:
@@ -23,19 +25,19 @@ if TYPE_CHECKING:
 _ROLE_ATTEMPTS = 12
 _ROLE_PAUSE_SECONDS = 5.0
 _ROLE_UNKNOWN = ("assume role", "role exists")
-_EXISTS = ("already existing", "already exists", "already own")
+_EXISTS = ("already existing", "already exists")
 
 
 def create(
     clients: Clients, action: Action, progress: Progress, open_files: OpenFiles, sleep: Callable[[float], None]
 ) -> None:
-    """Make the resource with the action's own request."""
+    """Make the resource with the action's own request. One that carries its tag already was made by a lost try."""
     for attempt in range(1, _ROLE_ATTEMPTS + 1):
         try:
             _create(clients, action, progress, open_files)
         except ClientError as error:
             message = error.response["Error"].get("Message", "")
-            if attempt > 1 and any(words in message for words in _EXISTS):
+            if any(words in message for words in _EXISTS) and _is_ours(clients, action):
                 return
             if attempt == _ROLE_ATTEMPTS or not any(words in message for words in _ROLE_UNKNOWN):
                 raise
@@ -45,15 +47,42 @@ def create(
             return
 
 
+def _is_ours(clients: Clients, action: Action) -> bool:
+    """Whether what exists is tagged for the endpoint that the request tags it for."""
+    wanted = action.request.get("Tags", {})
+    owner = (wanted if isinstance(wanted, Mapping) else by_key(wanted)).get(ENDPOINT_TAG)
+    return owner is not None and _tags(clients, action).get(ENDPOINT_TAG) == owner
+
+
+def _tags(clients: Clients, action: Action) -> dict[str, str]:
+    name, sagemaker = action.name, clients.sagemaker
+    match action.kind:
+        case "Role":
+            return by_key(clients.iam.list_role_tags(RoleName=name)["Tags"])
+        case "ScalableTarget":
+            return watching.tags_of_target(clients, name)
+        case "Model":
+            arn = sagemaker.describe_model(ModelName=name)["ModelArn"]
+        case "EndpointConfig":
+            arn = sagemaker.describe_endpoint_config(EndpointConfigName=name)["EndpointConfigArn"]
+        case "Endpoint":
+            arn = sagemaker.describe_endpoint(EndpointName=name)["EndpointArn"]
+        case "InferenceComponent":
+            arn = sagemaker.describe_inference_component(InferenceComponentName=name)["InferenceComponentArn"]
+        case _:
+            return {}
+    return sagemaker_tags(clients, arn)
+
+
 def _create(clients: Clients, action: Action, progress: Progress, open_files: OpenFiles) -> None:
     request: Any = action.request
     match action.kind:
-        case "Bucket":
-            create_bucket(clients, request)
-        case "WeightsUse":
-            clients.s3.put_object(**request, Body=b"")
-        case "Weights":
-            stage_weights(clients, request, progress, open_files)
+        case "Bucket" | "WeightsUse" | "Weights":
+            _store(clients, action, progress, open_files)
+        case "Repository":
+            repository.create_repository(clients, request)
+        case "Image":
+            build_image(clients, request, progress)
         case "Role":
             clients.iam.create_role(**request)
         case "RolePolicy":
@@ -70,6 +99,16 @@ def _create(clients: Clients, action: Action, progress: Progress, open_files: Op
             watching.create(clients, action.kind, request)
 
 
+def _store(clients: Clients, action: Action, progress: Progress, open_files: OpenFiles) -> None:
+    request: Any = action.request
+    if action.kind == "Bucket":
+        create_bucket(clients, request)
+    elif action.kind == "WeightsUse":
+        clients.s3.put_object(**request, Body=b"")
+    else:
+        stage_weights(clients, request, progress, open_files)
+
+
 def create_bucket(clients: Clients, request: Mapping[str, Any]) -> None:
     """Make the toolkit's bucket, unless it is there. Nothing in it is public, all is encrypted: S3's defaults."""
     try:
@@ -80,35 +119,90 @@ def create_bucket(clients: Clients, request: Mapping[str, Any]) -> None:
 
 
 def update(clients: Clients, action: Action, progress: Progress, open_files: OpenFiles) -> None:
-    """Bring an existing resource to what the request says."""
-    request: Any = action.request
+    """Bring an existing resource, with which nothing is under way, to what the request says."""
     match action.kind:
         case "Endpoint":
-            described = clients.sagemaker.describe_endpoint(EndpointName=action.name)
-            # Before the update, so that there is no moment at which nobody knows what ran before.
-            previous: TagTypeDef = {"Key": PREVIOUS_TAG, "Value": described["EndpointConfigName"]}
-            clients.sagemaker.add_tags(ResourceArn=described["EndpointArn"], Tags=[previous])
-            clients.sagemaker.update_endpoint(**request)
+            _update_endpoint(clients, action)
         case "InferenceComponent":
-            clients.sagemaker.update_inference_component(**request)
+            _update_component(clients, action)
         case _:  # weights half uploaded, a role policy, an alarm: making them again is what updates them
             _create(clients, action, progress, open_files)
 
 
+def _update_endpoint(clients: Clients, action: Action) -> None:
+    request: Any = action.request
+    described = clients.sagemaker.describe_endpoint(EndpointName=action.name)
+    arn, running = described["EndpointArn"], described["EndpointConfigName"]
+    if running == request["EndpointConfigName"]:  # what was under way has come to that
+        return
+    # Before the update, so that there is no moment at which nobody knows what ran before; and with what ran before
+    # that, which is still what it goes back to when the update never comes.
+    older = ran_before(sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running)
+    previous: TagTypeDef = {
+        "Key": PREVIOUS_TAG,
+        "Value": running if older in (None, running) else f"{older} {running}",
+    }
+    clients.sagemaker.add_tags(ResourceArn=arn, Tags=[previous])
+    try:
+        clients.sagemaker.update_endpoint(**request)
+    except ClientError:
+        # Refused because it is being updated: by an earlier try, whose answer was lost?
+        described = clients.sagemaker.describe_endpoint(EndpointName=action.name)
+        coming = described.get("PendingDeploymentSummary", {}).get("EndpointConfigName")
+        if request["EndpointConfigName"] not in (described["EndpointConfigName"], coming):
+            raise
+
+
+def _update_component(clients: Clients, action: Action) -> None:
+    request: Any = action.request
+    if _component(clients, action.name) == ("InService", request["Specification"]["ModelName"]):
+        return  # what was under way has come to that
+    try:
+        clients.sagemaker.update_inference_component(**request)
+    except ClientError:
+        status, model = _component(clients, action.name)
+        # It was settled: only an earlier try of ours, whose answer was lost, can have set it in motion.
+        if status != "Updating" and model != request["Specification"]["ModelName"]:
+            raise
+
+
+def _component(clients: Clients, name: str) -> tuple[str, str | None]:
+    """Its status and its model."""
+    described = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
+    return described["InferenceComponentStatus"], described.get("Specification", {}).get("ModelName")
+
+
 def delete(clients: Clients, action: Action) -> None:
-    """Remove the resource; that it is gone already is fine."""
+    """Remove the resource; that it is gone already, or going, is fine."""
     try:
         _delete(clients, action)
     except ClientError as error:
-        if not is_missing(error):
+        # A bucket in which somebody else's lease or weights lie stays.
+        is_used = error.response["Error"]["Code"] == "BucketNotEmpty"
+        if not (is_used or is_missing(error) or _is_going(clients, action)):
             raise
+
+
+def _is_going(clients: Clients, action: Action) -> bool:
+    """Whether an earlier try, whose answer was lost, has begun to delete it: SageMaker refuses a second one."""
+    sagemaker, name, status = clients.sagemaker, action.name, ""
+    try:
+        if action.kind == "Endpoint":
+            status = sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"]
+        elif action.kind == "InferenceComponent":
+            status, _ = _component(clients, name)
+    except ClientError as error:
+        if is_missing(error):
+            return True
+        raise
+    return status == "Deleting"
 
 
 def _delete(clients: Clients, action: Action) -> None:
     request: Any = action.request
     match action.kind:
         case "Bucket":
-            # The lease under which we delete; a bucket with anybody else's in it is not empty, and stays.
+            # The lease under which we delete.
             clients.s3.delete_object(Bucket=request["Bucket"], Key=request["Lease"])
             clients.s3.delete_bucket(Bucket=request["Bucket"])
         case "WeightsUse":

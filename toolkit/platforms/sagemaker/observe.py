@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
@@ -17,12 +17,20 @@ from toolkit.planning.names import (
     USES_PREFIX,
     WEIGHTS_PREFIX,
     bucket_name,
+    is_content_name,
+    ran_before,
     role_name,
 )
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.platforms.sagemaker import watching
+from toolkit.platforms.sagemaker import repository, watching
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import is_missing
+from toolkit.platforms.sagemaker.tags import by_key, sagemaker_tags
+
+if TYPE_CHECKING:
+    from types_boto3_sagemaker.type_defs import PaginatorConfigTypeDef
+
+_PAGES: PaginatorConfigTypeDef = {"PageSize": 100}  # the most; SageMaker gives 10 where nobody says
 
 
 def observe(clients: Clients, account: Account, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
@@ -34,6 +42,7 @@ def observe(clients: Clients, account: Account, desired: Sequence[Resource], end
     hosts = {item.state["EndpointName"] for item in components}
     hosts |= {item.name for item in desired if item.kind == "Endpoint"}
     existing: list[Existing] = [*_storage(clients, account, desired, endpoints), *components]
+    existing += repository.observe(clients, desired, endpoints)
     for name in dict.fromkeys((*endpoints, *sorted(hosts))):
         users = _users(clients, name)
         found = [*_role(clients, name), *_models(clients, name), *_configs(clients, name), *_endpoint(clients, name)]
@@ -103,12 +112,12 @@ def _sizes(clients: Clients, bucket: str, prefix: str) -> dict[str, int]:
 def _role(clients: Clients, endpoint: str) -> Iterator[Existing]:
     name = role_name(endpoint)
     try:
-        tags = clients.iam.list_role_tags(RoleName=name)["Tags"]
+        tags = by_key(clients.iam.list_role_tags(RoleName=name)["Tags"])
     except ClientError as error:
         if is_missing(error):
             return
         raise
-    owner = _tag(tags)
+    owner = tags.get(ENDPOINT_TAG)
     yield Existing("Role", name, owner is not None, (owner or "",), {})
     try:
         document = clients.iam.get_role_policy(RoleName=name, PolicyName=ROLE_POLICY_NAME)["PolicyDocument"]
@@ -121,10 +130,11 @@ def _role(clients: Clients, endpoint: str) -> Iterator[Existing]:
 
 
 def _models(clients: Clients, endpoint: str) -> Iterator[Existing]:
-    for page in clients.sagemaker.get_paginator("list_models").paginate(NameContains=endpoint):
+    for page in clients.sagemaker.get_paginator("list_models").paginate(NameContains=endpoint, PaginationConfig=_PAGES):
         for item in page["Models"]:
-            if _owner(clients, item["ModelArn"]) == endpoint:
-                yield Existing("Model", item["ModelName"], True, (endpoint,), _model(clients, item["ModelName"]))
+            name = item["ModelName"]
+            if is_content_name(endpoint, name) and _owner(clients, item["ModelArn"]) == endpoint:
+                yield Existing("Model", name, True, (endpoint,), _model(clients, name))
 
 
 def _model(clients: Clients, name: str) -> dict[str, Any]:
@@ -136,10 +146,13 @@ def _model(clients: Clients, name: str) -> dict[str, Any]:
 
 
 def _configs(clients: Clients, endpoint: str) -> Iterator[Existing]:
-    for page in clients.sagemaker.get_paginator("list_endpoint_configs").paginate(NameContains=endpoint):
+    pages = clients.sagemaker.get_paginator("list_endpoint_configs").paginate(
+        NameContains=endpoint, PaginationConfig=_PAGES
+    )
+    for page in pages:
         for item in page["EndpointConfigs"]:
-            if _owner(clients, item["EndpointConfigArn"]) == endpoint:
-                name = item["EndpointConfigName"]
+            name = item["EndpointConfigName"]
+            if is_content_name(endpoint, name) and _owner(clients, item["EndpointConfigArn"]) == endpoint:
                 yield Existing("EndpointConfig", name, True, (endpoint,), _config(clients, name))
 
 
@@ -159,19 +172,19 @@ def _config(clients: Clients, name: str) -> dict[str, Any]:
 def _endpoint(clients: Clients, endpoint: str) -> Iterator[Existing]:
     try:
         answer = clients.sagemaker.describe_endpoint(EndpointName=endpoint)
+        tags = sagemaker_tags(clients, answer["EndpointArn"])
     except ClientError as error:
         if is_missing(error):
             return
         raise
-    tags = clients.sagemaker.list_tags(ResourceArn=answer["EndpointArn"])["Tags"]
-    owner = _tag(tags)
+    owner = tags.get(ENDPOINT_TAG)
     # While an update is under way, EndpointConfigName is still the old one.
     config = answer.get("PendingDeploymentSummary", answer)["EndpointConfigName"]
     state = {
         "EndpointStatus": answer["EndpointStatus"],
         "EndpointConfigName": config,
         "Running": answer["EndpointConfigName"],
-        "Previous": _tag(tags, PREVIOUS_TAG),
+        "Previous": ran_before(tags.get(PREVIOUS_TAG), answer["EndpointConfigName"]),
     }
     yield Existing("Endpoint", endpoint, owner is not None, (owner or "",), state)
 
@@ -179,11 +192,11 @@ def _endpoint(clients: Clients, endpoint: str) -> Iterator[Existing]:
 def _component(clients: Clients, name: str) -> Iterator[Existing]:
     try:
         answer = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
+        owner = _owner(clients, answer["InferenceComponentArn"])
     except ClientError as error:
         if is_missing(error):
             return
         raise
-    owner = _owner(clients, answer["InferenceComponentArn"])
     state = {
         "EndpointName": answer["EndpointName"],
         "Status": answer["InferenceComponentStatus"],
@@ -199,8 +212,4 @@ def _users(clients: Clients, endpoint: str) -> tuple[str, ...]:
 
 
 def _owner(clients: Clients, arn: str) -> str | None:
-    return _tag(clients.sagemaker.list_tags(ResourceArn=arn)["Tags"])
-
-
-def _tag(tags: Sequence[Mapping[str, Any]], key: str = ENDPOINT_TAG) -> str | None:
-    return next((tag["Value"] for tag in tags if tag["Key"] == key), None)
+    return sagemaker_tags(clients, arn).get(ENDPOINT_TAG)

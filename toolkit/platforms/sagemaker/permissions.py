@@ -1,8 +1,10 @@
 """What the caller must be allowed to do: every action that plan, deploy, prove, logs and destroy take, and on what.
 
 The one list of them; a test holds it against the calls that are really made. What SageMaker's execution role must be
-allowed to do is another matter: planning/permissions.py. Left out are ecr:BatchGetImage, without which images are not
-pinned, and rights on KMS keys: the key's own policy may give them, which IAM's simulator does not see.
+allowed to do is another matter: planning/permissions.py. Left out are ecr:BatchGetImage and ecr:DescribeRepositories,
+without which images are not pinned, and not told when an endpoint goes; what makes CodeBuild's project, which only the
+first build in an account does; and rights on KMS keys: the key's own policy may give them, which IAM's simulator does
+not see.
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ from collections.abc import Iterator
 
 from toolkit.checks.account import Permission
 from toolkit.planning.hosting import endpoint_name
+from toolkit.planning.image import repository
 from toolkit.planning.metrics import log_groups
 from toolkit.planning.names import bucket_name, role_name
 from toolkit.planning.observability import alarm_prefix, dashboard_name
 from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, project_arn
 from toolkit.platforms.sagemaker.role import PRINCIPAL
+from toolkit.recipe.arguments import builds
 from toolkit.recipe.resolve import Recipe
 
 SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
@@ -46,6 +51,11 @@ def permissions(recipe: Recipe, account: Account, *, scaling_role_exists: bool =
     """
     found = [Permission(_EVERYWHERE, ("*",)), *_endpoint(recipe, account), *_storage(account), *_role(recipe, account)]
     found += [*_logs(recipe, account), *_watching(recipe, account)]
+    if builds(recipe):
+        found += _images(recipe, account)
+    if secret := recipe.hub_token_secret:
+        arn = secret if secret.startswith("arn:") else _arns(account, "secretsmanager", "secret:", f"{secret}-*")[0]
+        found.append(_allowed("secretsmanager", "GetSecretValue", arn))
     if recipe.scaling.max_instances > recipe.scaling.min_instances:
         found += _scaling(recipe, account, scaling_role_exists)
     return tuple(found)
@@ -72,8 +82,20 @@ def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
 
 def _storage(account: Account) -> Iterator[Permission]:
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
-    yield _allowed("s3", "CreateBucket DeleteBucket ListBucket", bucket)
+    yield _allowed("s3", "CreateBucket DeleteBucket ListBucket ListBucketMultipartUploads", bucket)
     yield _allowed("s3", "GetObject PutObject DeleteObject AbortMultipartUpload", f"{bucket}/*")
+
+
+def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:
+    yield Permission(("ecr:GetAuthorizationToken",), ("*",))
+    making = "CreateRepository PutLifecyclePolicy TagResource DescribeRepositories ListTagsForResource DescribeImages"
+    pushing = "InitiateLayerUpload UploadLayerPart CompleteLayerUpload PutImage"
+    reading = "BatchCheckLayerAvailability BatchGetImage GetDownloadUrlForLayer"
+    ours = _arns(account, "ecr", "repository/", repository(recipe))
+    yield _allowed("ecr", f"{making} {pushing} {reading}", *ours)
+    if recipe.container and recipe.container.builder == "codebuild":
+        yield _allowed("codebuild", "BatchGetProjects StartBuild BatchGetBuilds StopBuild", project_arn(account))
+        yield _allowed("logs", "GetLogEvents", *_arns(account, "logs", "log-group:", f"{LOG_GROUP}:*"))
 
 
 def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:

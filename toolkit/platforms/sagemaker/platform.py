@@ -17,8 +17,9 @@ from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_set
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Metrics
-from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError, WaitTimeout
+from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
 from toolkit.planning.hosting import image_uri
+from toolkit.planning.image import base_image
 from toolkit.planning.metrics import log_groups
 from toolkit.planning.plan import Action
 from toolkit.planning.planner import UNDER_WAY
@@ -26,17 +27,24 @@ from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.storage import bucket
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker import execute, images, observe, runtime
+from toolkit.platforms.sagemaker.build import pinned_base
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, is_missing
+from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.lease import lease
 from toolkit.platforms.sagemaker.listing import deployed
 from toolkit.platforms.sagemaker.metrics import read_metrics
+from toolkit.platforms.sagemaker.repository import scan_findings
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
 from toolkit.platforms.sagemaker.tokens import openai_access
+from toolkit.recipe.arguments import builds
+from toolkit.recipe.jumpstart import Entries, filled_in, ids
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.resolve import Recipe
 
 _DELETE_TIMEOUT_SECONDS = 600.0
+# CloudWatch Logs counts in whole milliseconds, SageMaker in finer ones.
+_LOG_CLOCK_SECONDS = 0.001
 # As long as an endpoint may take to come up.
 _SETTLE_TIMEOUT_SECONDS = 7200.0
 
@@ -55,17 +63,32 @@ class SageMakerPlatform:
     def account(self, recipe: Recipe | None = None) -> Account:
         """See planning.resources.Observer."""
         with aws_errors("asking who we are"):
-            number = self.clients.sts.get_caller_identity()["Account"]
+            number = self.clients.account_id
         account = Account(number, self.clients.session.region_name)
         if recipe is None or recipe.platform == "local":
             return account
-        digests = images.digests(self.clients, [image_uri(recipe, account)])
+        account = replace(account, jumpstart=self.jumpstart_entries(recipe))
+        recipe = filled_in(recipe, account.jumpstart)
+        if builds(recipe):
+            digests = pinned_base(self.clients, base_image(recipe, account))
+        else:
+            uris = {image_uri(recipe.on(instance_type), account) for instance_type in recipe.instance_types}
+            digests = images.digests(self.clients, sorted(uris))
         return replace(account, role=self._role(recipe), digests=digests)
+
+    def jumpstart_entries(self, recipe: Recipe) -> Entries:
+        """What JumpStart's hub says of the models that the recipe names."""
+        return {name: read_jumpstart(self.clients, name) for name in ids(recipe)}
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         """See planning.resources.Observer."""
         with aws_errors("looking at what exists"):
             return observe.observe(self.clients, self.account(), desired, endpoints)
+
+    def scan(self, image: str) -> dict[str, int]:
+        """See platforms.Platform."""
+        repository, _, tag = image.partition("/")[2].partition(":")
+        return scan_findings(self.clients, repository, tag)
 
     def endpoints(self) -> list[Deployed]:
         """All endpoints that carry our tag."""
@@ -79,7 +102,11 @@ class SageMakerPlatform:
         with ExitStack() as held:
             with aws_errors(f"claiming {endpoint}"):
                 execute.create_bucket(self.clients, request)
-                held.enter_context(lease(self.clients, request["Bucket"], endpoint))
+                try:
+                    held.enter_context(lease(self.clients, request["Bucket"], endpoint))
+                except self.clients.s3.exceptions.NoSuchBucket:  # the last other endpoint went in that moment
+                    execute.create_bucket(self.clients, request)
+                    held.enter_context(lease(self.clients, request["Bucket"], endpoint))
             yield
 
     def _role(self, recipe: Recipe) -> str | None:
@@ -95,46 +122,65 @@ class SageMakerPlatform:
     def execute(self, action: Action, progress: Progress) -> None:
         """See apply.executor.Executor."""
         with aws_errors(str(action)):
-            if action.kind == "Endpoint" and action.verb != "create":
-                wait_settled(self, action.name, _SETTLE_TIMEOUT_SECONDS, progress)
+            if action.verb != "create":
+                self._wait_settled(action, progress)
             if action.verb in ("delete", "replace"):
                 execute.delete(self.clients, action)
                 if action.kind == "Endpoint":
                     wait_deleted(self, action.name, _DELETE_TIMEOUT_SECONDS)
-                elif action.kind == "InferenceComponent":
-                    self._wait_component(action.name, progress, _DELETE_TIMEOUT_SECONDS)
+                self._wait_settled(action, progress)
             if action.verb in ("create", "replace"):
                 execute.create(self.clients, action, progress, self.open_files, self.sleep)
             elif action.verb == "update":
                 execute.update(self.clients, action, progress, self.open_files)
             if action.kind == "InferenceComponent" and action.verb != "delete":
-                self._wait_component(action.name, progress, _SETTLE_TIMEOUT_SECONDS)
+                self._wait_component(action, progress)
 
-    def _wait_component(self, name: str, progress: Progress, timeout: float) -> None:
-        """Return when the inference component is in service, or gone. Raises EndpointFailed or WaitTimeout."""
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
+    def _wait_settled(self, action: Action, progress: Progress) -> None:
+        """Return when AWS takes a change of the endpoint or the inference component, or it is gone."""
+        address = action.name
+        if action.kind == "InferenceComponent":
             try:
-                described = self.clients.sagemaker.describe_inference_component(InferenceComponentName=name)
-            except ClientError as error:
-                if is_missing(error):
-                    return
-                raise
-            status = described["InferenceComponentStatus"]
-            if status == "InService":
+                address = f"{self._describe_component(action.name)['EndpointName']}/{action.name}"
+            except EndpointNotFound:
                 return
-            if status == "Failed":
-                why = described.get("FailureReason") or "no reason is given"
-                raise EndpointFailed(f"{name} failed: {why}", hint=f"The container's log: toolkit logs {name}")
-            progress.update(f"{name} is {status.lower()}")
-            self.sleep(self.poll_seconds)
-        raise WaitTimeout(f"{name} is not done after {timeout:.0f} s", hint="Run the same command again.")
+        if action.kind in ("Endpoint", "InferenceComponent"):
+            wait_settled(self, address, _SETTLE_TIMEOUT_SECONDS, progress)
+
+    def _wait_component(self, action: Action, progress: Progress) -> None:
+        """Return when the inference component is in service with its model. Raises EndpointFailed or WaitTimeout."""
+        self._wait_settled(action, progress)
+        described, wanted = self._describe_component(action.name), action.request["Specification"]["ModelName"]
+        runs = described.get("Specification", {}).get("ModelName")
+        if described["InferenceComponentStatus"] != "InService" or runs != wanted:
+            ended = "was rolled back" if described["InferenceComponentStatus"] == "InService" else "failed"
+            why = described.get("FailureReason") or "no reason is given"
+            hint = f"The container's log: toolkit logs {action.name}"
+            raise EndpointFailed(f"{action.name} {ended}: {why}", hint=hint)
 
     def status(self, endpoint: str) -> EndpointStatus:
-        """See apply.waiter.Waitable."""
-        answer = self._describe(endpoint)
-        config, reason = answer["EndpointConfigName"], answer.get("FailureReason", "")
-        return EndpointStatus(endpoint, answer["EndpointStatus"], config, reason, _began(answer))
+        """See apply.waiter.Waitable. Of `endpoint/component` the component's, once the endpoint is in service."""
+        name, _, component = endpoint.partition("/")
+        answer = self._describe(name)
+        config, status = answer["EndpointConfigName"], answer["EndpointStatus"]
+        if not component or status != "InService":
+            return EndpointStatus(endpoint, status, config, answer.get("FailureReason", ""), _began(answer))
+        described = self._describe_component(component)
+        return EndpointStatus(
+            endpoint, described["InferenceComponentStatus"], config, described.get("FailureReason", "")
+        )
+
+    def address(self, name: str) -> str:
+        """See platforms.Platform."""
+        try:
+            self._describe(name)
+        except EndpointNotFound:
+            return f"{self._describe_component(name)['EndpointName']}/{name}"
+        with aws_errors(f"listing the components of {name}"):
+            # Two are enough to know that there is more than one.
+            request: Any = {"EndpointNameEquals": name, "MaxResults": 2}
+            components = self.clients.sagemaker.list_inference_components(**request)["InferenceComponents"]
+        return f"{name}/{components[0]['InferenceComponentName']}" if len(components) == 1 else name
 
     def logs(
         self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
@@ -145,7 +191,7 @@ class SageMakerPlatform:
         group = log_groups(component)[1] if component else log_groups(name)[0]
         with aws_errors(f"reading the log of {endpoint}"):
             for stream, start in self._streams(group):
-                if start >= max(created, since):
+                if start >= max(created, since) - _LOG_CLOCK_SECONDS:
                     yield from self._lines(group, stream, {} if bookmarks is None else bookmarks)
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,13 +212,12 @@ class SageMakerPlatform:
         return read_metrics(self.clients, endpoint, [variant["VariantName"] for variant in variants], minutes)
 
     def _describe(self, endpoint: str) -> Mapping[str, Any]:
-        with aws_errors(f"describing {endpoint}"):
-            try:
-                return self.clients.sagemaker.describe_endpoint(EndpointName=endpoint)
-            except ClientError as error:
-                if is_missing(error):
-                    raise EndpointNotFound(f"there is no endpoint {endpoint}", hint="See: toolkit status") from error
-                raise
+        with _found(endpoint):
+            return self.clients.sagemaker.describe_endpoint(EndpointName=endpoint)
+
+    def _describe_component(self, name: str) -> Mapping[str, Any]:
+        with _found(name):
+            return self.clients.sagemaker.describe_inference_component(InferenceComponentName=name)
 
     def _streams(self, group: str) -> list[tuple[str, float]]:
         """Streams of a log group with the second at which each began, oldest first; none when there is no group yet."""
@@ -200,6 +245,18 @@ class SageMakerPlatform:
             # CloudWatch Logs says that this was the last page by giving the same token again.
             if page["nextForwardToken"] == token.get("nextToken"):
                 return
+
+
+@contextmanager
+def _found(name: str) -> Iterator[None]:
+    """Raise EndpointNotFound where AWS says that it is not there."""
+    with aws_errors(f"describing {name}"):
+        try:
+            yield
+        except ClientError as error:
+            if is_missing(error):
+                raise EndpointNotFound(f"there is no endpoint {name}", hint="See: toolkit status") from error
+            raise
 
 
 def _began(answer: Mapping[str, Any]) -> float:

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, UnreadableModel
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.model_files import ModelFiles
 from toolkit.recipe.source import ModelSource
@@ -34,7 +35,7 @@ def stage_weights(clients: Clients, request: Mapping[str, Any], progress: Progre
     bucket, prefix = request["Bucket"], request["Prefix"]
     key = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": request["KmsKeyId"]} if "KmsKeyId" in request else {}
     there = _sizes(clients, bucket, prefix)
-    for file in _files(request, open_files):
+    for file in _files(request, _with_token(clients, request, open_files)):
         if there.get(prefix + file.name) != file.size:
             progress.update(f"{file.name} ({file.size / 1e6:.1f} MB)")
             with file.open() as stream:
@@ -44,10 +45,22 @@ def stage_weights(clients: Clients, request: Mapping[str, Any], progress: Progre
 
 
 def delete_prefix(clients: Clients, bucket: str, prefix: str) -> None:
-    """Delete every object under a prefix."""
+    """Delete every object under a prefix, and the pieces of those that never arrived whole, which cost as much."""
     keys: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in _sizes(clients, bucket, prefix)]
     for start in range(0, len(keys), _DELETE_BATCH):
         clients.s3.delete_objects(Bucket=bucket, Delete={"Objects": keys[start : start + _DELETE_BATCH]})
+    pages = clients.s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
+    for upload in [upload for page in pages for upload in page.get("Uploads", [])]:
+        if upload["Key"].startswith(prefix):
+            clients.s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+
+
+def _with_token(clients: Clients, request: Mapping[str, Any], open_files: OpenFiles) -> OpenFiles:
+    """The hub as the token in the request's secret sees it; it is neither written nor shown anywhere."""
+    if "HubTokenSecret" not in request:
+        return open_files
+    token = clients.secretsmanager.get_secret_value(SecretId=request["HubTokenSecret"])["SecretString"].strip()
+    return lambda source: HubFiles(source.written, source.revision, hub_client(token=token))
 
 
 @dataclass(frozen=True)

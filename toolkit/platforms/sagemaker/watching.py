@@ -54,10 +54,18 @@ def delete(clients: Clients, kind: Kind, name: str) -> None:
             _delete_policy(clients, name)
 
 
+def tags_of_target(clients: Clients, name: str) -> dict[str, str]:
+    """The tags of a scalable target that exists."""
+    client = clients.application_autoscaling
+    (target,) = client.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[name])["ScalableTargets"]
+    return client.list_tags_for_resource(ResourceARN=target["ScalableTargetARN"])["Tags"]
+
+
 def observe(clients: Clients, endpoint: str) -> Iterator[Existing]:
     """What watches and scales an endpoint or an inference component of that name. Reads only."""
     alarms = _alarms(clients, endpoint)
-    waking = {name: alarms.pop(name) for name in _waking_alarms(endpoint) if name in alarms}
+    names = {resource_id: autoscaling.waking_alarm(resource_id) for resource_id in autoscaling.resource_ids(endpoint)}
+    waking = {resource_id: alarms.pop(name) for resource_id, name in names.items() if name in alarms}
     for group in metrics.log_groups(endpoint):
         yield from _log_group(clients, endpoint, group)
     for name, alarm in alarms.items():
@@ -65,7 +73,12 @@ def observe(clients: Clients, endpoint: str) -> Iterator[Existing]:
         if owner in (endpoint, None):
             yield _existing("Alarm", name, owner, alarm)
     yield from _dashboard(clients, endpoint)
-    yield from _scaling(clients, endpoint, waking)
+    scaling = [*_scaling(clients, endpoint, waking)]
+    yield from scaling
+    for resource_id, alarm in waking.items():
+        policy = f"{resource_id}/{autoscaling.WAKING}"
+        if policy not in [item.name for item in scaling]:  # its endpoint was deleted elsewhere
+            yield _existing("ScalingPolicy", policy, _owner(clients, alarm["AlarmArn"]), {"Alarm": alarm})
 
 
 def _create_log_group(clients: Clients, request: Mapping[str, Any]) -> None:
@@ -73,7 +86,11 @@ def _create_log_group(clients: Clients, request: Mapping[str, Any]) -> None:
     group, tags = request["logGroupName"], request["tags"]
     found = _find_log_group(clients, group)
     if found is None:
-        clients.logs.create_log_group(logGroupName=group, tags=tags)
+        try:
+            clients.logs.create_log_group(logGroupName=group, tags=tags)
+        except ClientError as error:  # made just now: by an earlier try, whose answer was lost
+            if error.response["Error"]["Code"] != "ResourceAlreadyExistsException":
+                raise
     else:
         clients.logs.tag_resource(resourceArn=_arn(found), tags=tags)
     if found is None or "retentionInDays" not in found:
@@ -81,11 +98,16 @@ def _create_log_group(clients: Clients, request: Mapping[str, Any]) -> None:
 
 
 def _delete_policy(clients: Clients, name: str) -> None:
+    """The alarm first: one whose policy is gone belongs to nothing."""
     resource_id, _, policy = name.rpartition("/")
     target: Any = autoscaling.scalable(resource_id)
-    clients.application_autoscaling.delete_scaling_policy(PolicyName=policy, **target)
     if policy == autoscaling.WAKING:
-        clients.cloudwatch.delete_alarms(AlarmNames=[autoscaling.waking_alarm(resource_id)])
+        try:
+            clients.cloudwatch.delete_alarms(AlarmNames=[autoscaling.waking_alarm(resource_id)])
+        except ClientError as error:
+            if not is_missing(error):
+                raise
+    clients.application_autoscaling.delete_scaling_policy(PolicyName=policy, **target)
 
 
 def _log_group(clients: Clients, endpoint: str, group: str) -> Iterator[Existing]:
@@ -123,10 +145,6 @@ def _alarms(clients: Clients, endpoint: str) -> dict[str, Mapping[str, Any]]:
     return {item["AlarmName"]: item for page in pages for item in page["MetricAlarms"]}
 
 
-def _waking_alarms(endpoint: str) -> list[str]:
-    return [autoscaling.waking_alarm(name) for name in autoscaling.resource_ids(endpoint)]
-
-
 def _owner(clients: Clients, arn: str) -> str | None:
     tags = clients.cloudwatch.list_tags_for_resource(ResourceARN=arn)["Tags"]
     return next((tag["Value"] for tag in tags if tag["Key"] == ENDPOINT_TAG), None)
@@ -155,7 +173,7 @@ def _scaling(clients: Clients, endpoint: str, waking: Mapping[str, Mapping[str, 
             ServiceNamespace="sagemaker", ResourceId=name
         )
         for policy in [policy for page in policies for policy in page["ScalingPolicies"]]:
-            alarm = waking.get(autoscaling.waking_alarm(name), {})
+            alarm = waking.get(name, {})
             # An alarm that starts another policy is as good as none.
             starts_it = policy["PolicyARN"] in alarm.get("AlarmActions", ())
             yield _existing(

@@ -1,0 +1,135 @@
+"""CodeBuild's builds and their logs; its projects are moto's.
+
+What a build's statuses, phases and log are like is from CodeBuild's API reference; that the answer to a token which
+is known already is the earlier build is so too ("ensure the idempotency").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from moto.codebuild.models import codebuild_backends
+from standin_http import Call
+
+from toolkit.platforms.local.aws import ACCOUNT, ServiceError
+
+GROUP = "/aws/codebuild/toolkit-image-build"
+_PAGE_LINES = 3
+_ORDER = ("SUBMITTED", "QUEUED", "PROVISIONING", "DOWNLOAD_SOURCE", "INSTALL", "PRE_BUILD", "BUILD", "POST_BUILD")
+
+
+@dataclass
+class BuildScript:
+    """How builds go: each look shows the next phase, and after the last one `status`, which `phase` ended with.
+
+    `log` is there once a machine is; its last line comes after the end, when somebody has already read up to it.
+    """
+
+    status: str = "SUCCEEDED"
+    phase: str = "POST_BUILD"
+    message: str = ""
+    log: Sequence[str] = ("[Container] Entering phase BUILD",)
+
+    @property
+    def phases(self) -> Sequence[str]:
+        """Those that come."""
+        return _ORDER[1 : _ORDER.index(self.phase) + 1]
+
+
+@dataclass
+class _Build:
+    id: str
+    script: BuildScript
+    request: dict[str, Any]
+    looks: int = 0
+    ended: str = ""
+    is_read: bool = False
+
+
+@dataclass
+class CodeBuild:
+    """`script` is how the next builds go; `started` are the requests of those that were started."""
+
+    script: BuildScript = field(default_factory=BuildScript)
+    _builds: dict[str, _Build] = field(default_factory=dict)
+
+    @property
+    def operations(self) -> dict[str, Any]:
+        """By their names in the journal."""
+        return {
+            "codebuild:StartBuild": self._start,
+            "codebuild:BatchGetBuilds": self._get,
+            "codebuild:StopBuild": self._stop,
+            "logs:GetLogEvents": self._log,
+        }
+
+    @property
+    def started(self) -> list[dict[str, Any]]:
+        """Requests, in their order."""
+        return [build.request for build in self._builds.values()]
+
+    def _start(self, call: Call) -> object:
+        name, token = call.request["projectName"], call.request.get("idempotencyToken")
+        project = codebuild_backends[ACCOUNT][call.region].codebuild_projects.get(name)
+        if project is None:
+            raise ServiceError(f"Project cannot be found: {name}", code="ResourceNotFoundException")
+        known = next((item for item in self._builds.values() if item.request.get("idempotencyToken") == token), None)
+        if known and known.request != call.request:
+            raise ServiceError("Parameter mismatch", code="InvalidInputException")  # unverified wording
+        if known is None:
+            known = _Build(f"{name}:{len(self._builds) + 1}", self.script, call.request)
+            self._builds[known.id] = known
+        return {"build": self._described(known, project.service_role)}
+
+    def _get(self, call: Call) -> object:
+        found = [self._builds[identity] for identity in call.request["ids"]]
+        project = codebuild_backends[ACCOUNT][call.region].codebuild_projects[found[0].request["projectName"]]
+        for build in found:
+            build.looks += 1
+            if build.looks > len(build.script.phases) and not build.ended:
+                build.ended = build.script.status
+        return {"builds": [self._described(build, project.service_role) for build in found]}
+
+    def _stop(self, call: Call) -> object:
+        build = self._builds[call.request["id"]]
+        build.ended = build.ended or "STOPPED"
+        return {"build": {"id": build.id}}
+
+    def _described(self, build: _Build, role: str) -> dict[str, Any]:
+        """As BatchGetBuilds shows it. The log's name comes with the machine."""
+        reached = build.script.phases[: max(1, build.looks)]
+        phases: list[dict[str, Any]] = [{"phaseType": name, "phaseStatus": "SUCCEEDED"} for name in reached]
+        if build.ended:
+            contexts = [{"statusCode": "COMMAND_EXECUTION_ERROR", "message": build.script.message}]
+            phases[-1] |= {"phaseStatus": build.ended, "contexts": contexts if build.script.message else []}
+            phases.append({"phaseType": "COMPLETED"})
+        else:
+            del phases[-1]["phaseStatus"]
+        has_log = "PROVISIONING" in reached
+        return {
+            "id": build.id,
+            "projectName": build.request["projectName"],
+            "buildStatus": build.ended or "IN_PROGRESS",
+            "buildComplete": bool(build.ended),
+            "currentPhase": phases[-1]["phaseType"],
+            "phases": phases,
+            "serviceRole": role,
+            "logs": {"groupName": GROUP, "streamName": build.id} if has_log else {},
+        }
+
+    def _log(self, call: Call) -> object:
+        """A page of a few lines; the same token again says that it was the last."""
+        if call.request["logGroupName"] != GROUP:
+            return None
+        build = self._builds[call.request["logStreamName"]]
+        if "INSTALL" not in build.script.phases[: build.looks] and not build.ended:
+            raise ServiceError("The specified log stream does not exist.", code="ResourceNotFoundException")
+        lines = build.script.log if build.is_read else build.script.log[:-1]
+        start = int(call.request.get("nextToken", "f/0").removeprefix("f/"))
+        build.is_read = bool(build.ended) and start == len(build.script.log) - 1
+        page = lines[start : start + _PAGE_LINES]
+        events = [{"timestamp": 0, "ingestionTime": 0, "message": f"{line}\n"} for line in page]
+        token = f"f/{start + len(page)}"
+        return {"events": events, "nextForwardToken": token, "nextBackwardToken": "b/0"}

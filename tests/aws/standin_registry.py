@@ -1,0 +1,68 @@
+"""The account's ECR registry, when a real registry on this machine stands for it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import httpx
+from moto.ecr.models import ecr_backends
+from standin_http import Call
+
+from toolkit.images.manifest import SCHEMA_2
+from toolkit.platforms.local.aws import ACCOUNT, ServiceError
+
+_PASSWORD = "first"
+
+
+class OwnRegistry:
+    """What of ECR depends on what was pushed; all else, such as repositories and their tags, is moto's.
+
+    `findings` is what a scan of every image finds, by severity.
+    """
+
+    def __init__(self, host: str | None = None) -> None:
+        self.host = host
+        self.findings: dict[str, int] = {}
+        self.operations = {
+            "ecr:GetAuthorizationToken": self._token,
+            "ecr:DescribeImages": self._images,
+            "ecr:DescribeImageScanFindings": self._scan,
+        }
+
+    def has(self, repository: str, selector: str) -> bool:
+        """Whether SageMaker could take that image: it is there, and its manifest is not OCI."""
+        return self._head(repository, selector).headers.get("Content-Type") == SCHEMA_2
+
+    def _token(self, _: Call) -> object:
+        if self.host is None:
+            return None
+        token = base64.b64encode(f"AWS:{_PASSWORD}".encode()).decode()
+        return {"authorizationData": [{"authorizationToken": token, "proxyEndpoint": f"http://{self.host}"}]}
+
+    def _images(self, call: Call) -> object:
+        if self.host is None:
+            return None
+        repository = call.request["repositoryName"]
+        if repository not in ecr_backends[ACCOUNT][call.region].repositories:
+            raise ServiceError(f"The repository {repository} does not exist", code="RepositoryNotFoundException")
+        details: list[dict[str, Any]] = []
+        for wanted in call.request["imageIds"]:
+            answer = self._head(repository, wanted["imageTag"])
+            if answer.status_code == httpx.codes.NOT_FOUND:
+                raise ServiceError(f"The image {wanted} does not exist", code="ImageNotFoundException")
+            digest = answer.headers["Docker-Content-Digest"]
+            details.append({"repositoryName": repository, "imageDigest": digest, "imageTags": [wanted["imageTag"]]})
+        return {"imageDetails": details}
+
+    def _scan(self, call: Call) -> object:
+        if self.host is None:
+            return None
+        return {
+            "imageScanStatus": {"status": "COMPLETE"},
+            "imageScanFindings": {"findings": [], "findingSeverityCounts": self.findings},
+        }
+
+    def _head(self, repository: str, selector: str) -> httpx.Response:
+        url = f"http://{self.host}/v2/{repository}/manifests/{selector}"
+        return httpx.head(url, headers={"Accept": SCHEMA_2}, trust_env=False)

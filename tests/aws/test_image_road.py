@@ -1,0 +1,120 @@
+"""A recipe with a container of its own: its image is built into ECR, for which a real registry stands, and deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback_registry import running
+from pairs import HUB_RECIPE, write_hub_pair
+from small_images import push_base
+from standin import StandIn
+
+from toolkit import api
+from toolkit.apply.progress import Silent
+from toolkit.cli.main import run
+from toolkit.errors import ApplyError, UsageError
+from toolkit.images.copy import find_image
+from toolkit.images.reference import parse
+from toolkit.images.registry import Registry
+
+KEPT = ["ecr repository toolkit/hub", "logs group /aws/sagemaker/Endpoints/hub"]
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running(tmp_path_factory.mktemp("ecr")) as host:
+        yield host
+
+
+@pytest.fixture
+def recipe(standin: StandIn, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recipe on a small base image of the same registry."""
+    for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.01"}.items():
+        monkeypatch.setenv(name, value)
+    standin.account.registry.host = host
+    with Registry(host) as registry:
+        push_base(registry, "base")
+    custom = f"container: {{base: '{host}/base:1'}}\nplatform: {{role: create, weights: hub, "
+    return write_hub_pair(tmp_path, HUB_RECIPE.replace("platform: {", custom))
+
+
+def container(standin: StandIn) -> dict[str, Any]:
+    sagemaker: Any = standin.session().client("sagemaker")
+    (model,) = sagemaker.list_models()["Models"]
+    found: dict[str, Any] = sagemaker.describe_model(ModelName=model["ModelName"])["PrimaryContainer"]
+    return found
+
+
+def verbs(recipe: Path) -> dict[str, str]:
+    return {action.kind: action.verb for action in api.plan(recipe).actions}
+
+
+def test_one_command_builds_and_deploys(recipe: Path, standin: StandIn, host: str) -> None:
+    assert verbs(recipe)["Image"] == "create"
+    assert api.deploy(recipe, progress=Silent()).status().status == "InService"
+
+    repository, _, tag = container(standin)["Image"].partition("/")[2].partition(":")
+    with Registry(host) as registry:
+        built = find_image(registry, parse(f"{host}/{repository}:{tag}"))
+    assert built.config["config"]["Entrypoint"] == ["/opt/toolkit/serve"]
+    assert api.plan(recipe).changes == []
+
+
+def test_the_plan_pins_the_base_wherever_it_is(recipe: Path, host: str) -> None:
+    (note,) = api.plan(recipe).notes
+    assert note.startswith(f"The image is built on {host}/base@sha256:")
+
+
+def test_the_image_stays_and_is_used_again(recipe: Path, standin: StandIn) -> None:
+    api.deploy(recipe, progress=Silent())
+    removed = api.destroy(recipe, progress=Silent())
+    assert standin.leftovers() == KEPT
+    assert any("images in toolkit/hub" in item for item in removed.left)
+    assert (verbs(recipe)["Repository"], verbs(recipe)["Image"]) == ("reuse", "reuse")
+
+
+def test_building_by_itself_deploys_nothing(recipe: Path, standin: StandIn) -> None:
+    image = api.build(recipe, progress=Silent())
+    assert image.startswith("123456789012.dkr.ecr.us-west-2.amazonaws.com/toolkit/hub:")
+    assert [item for item in standin.leftovers() if "sagemaker" in item] == []
+    assert verbs(recipe)["Image"] == "reuse"
+
+
+@pytest.mark.parametrize(("threshold", "code"), [("critical", 0), ("high", 1)])
+def test_the_command_says_what_ecrs_scan_found(
+    recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str], threshold: str, code: int
+) -> None:
+    standin.account.registry.findings = {"MEDIUM": 7, "HIGH": 2}
+    assert run(["build", str(recipe), "--scan", "--fail-on", threshold]) == code
+    assert "ECR's scan found: 2 high, 7 medium" in capsys.readouterr().out
+
+
+def test_nobody_can_move_a_tag_of_the_repository(recipe: Path, standin: StandIn) -> None:
+    api.build(recipe, progress=Silent())
+    ecr: Any = standin.session().client("ecr")
+    (repository,) = ecr.describe_repositories()["repositories"]
+    assert repository["imageTagMutability"] == "IMMUTABLE"
+    assert repository["imageScanningConfiguration"] == {"scanOnPush": True}
+    assert "imageCountMoreThan" in ecr.get_lifecycle_policy(repositoryName="toolkit/hub")["lifecyclePolicyText"]
+
+
+def test_a_base_that_is_not_there_ends_the_deploy_before_anything_else_is_made(recipe: Path, standin: StandIn) -> None:
+    recipe.write_text(recipe.read_text().replace("/base:1", "/base:2"))
+    with pytest.raises(ApplyError, match="base:2"):
+        api.deploy(recipe, progress=Silent())
+    assert [item for item in standin.leftovers() if item.startswith("sagemaker")] == []
+
+
+def test_anothers_repository_is_not_taken(recipe: Path, standin: StandIn) -> None:
+    standin.session().client("ecr").create_repository(repositoryName="toolkit/hub")
+    with pytest.raises(Exception, match="was not made by the toolkit"):
+        api.build(recipe, progress=Silent())
+
+
+def test_a_recipe_without_a_container_has_nothing_to_build(recipe: Path) -> None:
+    recipe.write_text("\n".join(line for line in recipe.read_text().splitlines() if not line.startswith("container")))
+    with pytest.raises(UsageError, match="as it is: nothing is built"):
+        api.build(recipe, progress=Silent())

@@ -1,0 +1,111 @@
+"""A recipe of JumpStart's model, with JumpStart's head or one's own, on the one road."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jumpstart_entries import GPT_OSS, HEAD, VLLM, WEIGHTS, gpt_oss
+from pairs import write_pair, write_recipe
+from standin import StandIn
+
+from toolkit import api
+from toolkit.apply.progress import Silent
+from toolkit.checks.run import check
+from toolkit.errors import UsageError
+from toolkit.platforms import jumpstart_entries
+from toolkit.platforms.model_files import open_files
+from toolkit.recipe.lock import write_lock
+from toolkit.recipe.resolve import load
+
+RECIPE = f"""\
+name: gpt-oss
+target: {{model: "jumpstart:{GPT_OSS}"}}
+speculation: {{method: p-eagle, model: "jumpstart:{GPT_OSS}"}}
+engine: {{version: 0.18.0, max_model_len: 1024, max_num_batched_tokens: 16384}}
+platform: {{name: sagemaker, role: create, instance_types: [ml.g7e.2xlarge]}}
+"""
+
+
+@pytest.fixture
+def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The recipe, locked; the models in JumpStart's bucket are of a few kB."""
+    for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.01"}.items():
+        monkeypatch.setenv(name, value)
+    write_pair(tmp_path)
+    upload(standin, WEIGHTS, tmp_path / "target")
+    upload(standin, HEAD, tmp_path / "drafter")
+    entry = gpt_oss()
+    standin.put_hub_content(GPT_OSS, entry["HubContentDocument"], HubContentVersion=entry["HubContentVersion"])
+    return locked(write_recipe(tmp_path, RECIPE))
+
+
+def upload(standin: StandIn, uri: str, folder: Path) -> None:
+    s3: Any = standin.session().client("s3")
+    bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+    if bucket not in [item["Name"] for item in s3.list_buckets()["Buckets"]]:
+        s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    for file in folder.iterdir():
+        s3.upload_file(str(file), bucket, prefix + file.name)
+
+
+def locked(recipe: Path) -> Path:
+    """As `toolkit lock` does it."""
+    loaded = load(recipe)
+    write_lock(loaded, open_files, jumpstart_entries(loaded))
+    return recipe
+
+
+def container(standin: StandIn) -> dict[str, Any]:
+    sagemaker: Any = standin.session().client("sagemaker")
+    (model,) = sagemaker.list_models()["Models"]
+    found: dict[str, Any] = sagemaker.describe_model(ModelName=model["ModelName"])["PrimaryContainer"]
+    return found
+
+
+def test_the_lock_is_read_from_jumpstarts_bucket(recipe: Path) -> None:
+    assert [finding for finding in check(recipe).findings if finding.severity != "info"] == []
+
+
+def test_the_plan_shows_what_jumpstart_serves(recipe: Path) -> None:
+    notes = api.plan(recipe).notes
+    assert notes[0] == (
+        f"JumpStart {GPT_OSS} 3.38.0 lmi-optimized on ml.g7e.2xlarge: {VLLM.rpartition('/')[2]}, p-eagle K=3"
+    )
+
+
+def test_jumpstarts_container_serves_with_what_the_recipe_says(recipe: Path, standin: StandIn) -> None:
+    assert api.deploy(recipe, progress=Silent()).status().status == "InService"
+    made = container(standin)
+    assert made["ModelDataSource"]["S3DataSource"]["S3Uri"] == WEIGHTS
+    assert made["AdditionalModelDataSources"][0]["S3DataSource"]["S3Uri"] == HEAD
+    assert made["Environment"]["SM_VLLM_MAX_MODEL_LEN"] == "1024"
+    assert api.plan(recipe).changes == []
+
+    api.destroy(recipe, progress=Silent())
+    assert [item for item in standin.leftovers() if "jumpstart" not in item] == [
+        "logs group /aws/sagemaker/Endpoints/gpt-oss"
+    ]
+
+
+def test_a_head_of_ones_own_replaces_jumpstarts(recipe: Path, standin: StandIn) -> None:
+    recipe.write_text(
+        recipe.read_text().replace(f'model: "jumpstart:{GPT_OSS}"}}\nengine', "model: ./drafter}\nengine")
+    )
+    api.deploy(locked(recipe), progress=Silent())
+    (drafter,) = container(standin)["AdditionalModelDataSources"]
+    assert "/weights/drafter-" in drafter["S3DataSource"]["S3Uri"]
+
+
+def test_without_credentials_nothing_is_known_of_it(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(UsageError, match="has not been looked up"):
+        api.plan(recipe)
+
+
+def test_a_model_that_jumpstart_does_not_have(recipe: Path) -> None:
+    recipe.write_text(recipe.read_text().replace(GPT_OSS, "openai-reasoning-gpt-oss-21b"))
+    with pytest.raises(UsageError, match="JumpStart has no model openai-reasoning-gpt-oss-21b in us-west-2") as error:
+        locked(recipe)
+    assert error.value.hint == f"Did you mean {GPT_OSS}?"

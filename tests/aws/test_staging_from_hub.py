@@ -1,0 +1,157 @@
+"""Weights that go from the hub to S3 without a copy on this machine, from a hub on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hub import COMMIT, TOKEN, Hub, hub
+from standin import Crash, StandIn, crash_at
+
+from toolkit.apply.progress import Silent
+from toolkit.errors import PlatformError
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.staging import delete_prefix, stage_weights
+from toolkit.recipe.hub import HubFiles, hub_client
+from toolkit.recipe.source import ModelSource
+
+BUCKET, PREFIX, MARK = "toolkit-bucket", "weights/target-0123/", "staged/target-0123"
+REQUEST = {"Bucket": BUCKET, "Prefix": PREFIX, "Hub": "org/target", "Revision": COMMIT, "Mark": MARK}
+MIB = 1024**2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What the hub has."""
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(bytes(range(256)) * 10)
+    return tmp_path
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Hub]:
+    with hub({"org/target": folder}) as server:
+        yield server
+
+
+@pytest.fixture
+def clients(standin: StandIn) -> Clients:
+    clients = Clients(standin.session())
+    clients.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    return clients
+
+
+def stage(clients: Clients, server: Hub, **changes: str) -> None:
+    def open_files(source: ModelSource) -> HubFiles:
+        return HubFiles(source.written, source.revision, hub_client(server.url))
+
+    stage_weights(clients, {**REQUEST, **changes}, Silent(), open_files)
+
+
+def objects(clients: Clients) -> dict[str, bytes]:
+    listed = clients.s3.list_objects_v2(Bucket=BUCKET).get("Contents", [])
+    return {item["Key"]: clients.s3.get_object(Bucket=BUCKET, Key=item["Key"])["Body"].read() for item in listed}
+
+
+def test_every_file_arrives_as_it_is(clients: Clients, server: Hub, folder: Path) -> None:
+    stage(clients, server)
+    files = {f"{PREFIX}{path.name}": path.read_bytes() for path in folder.iterdir()}
+    assert objects(clients) == {**files, MARK: b""}
+
+
+def test_a_file_of_many_parts_arrives_as_it_is(clients: Clients, server: Hub, folder: Path) -> None:
+    content = b"".join(number.to_bytes(4, "big") for number in range(9 * MIB // 4))
+    (folder / "model.safetensors").write_bytes(content)
+    stage(clients, server)
+    assert objects(clients)[f"{PREFIX}model.safetensors"] == content
+
+
+def test_the_mark_comes_last(clients: Clients, server: Hub, standin: StandIn) -> None:
+    stage(clients, server)
+    puts = [call.request["Key"] for call in standin.calls if call.operation == "PutObject"]
+    assert puts[-1] == MARK
+    assert len(puts) == 3
+
+
+def test_what_arrived_whole_before_an_interruption_is_not_sent_again(
+    clients: Clients, server: Hub, standin: StandIn
+) -> None:
+    dying = standin.session()
+    crash_at(dying, 3, "before")  # after looking at what is there, and one file
+    with pytest.raises(Crash):
+        stage(Clients(dying), server)
+    (arrived,) = [key.removeprefix(PREFIX) for key in objects(clients)]
+    server.sent.clear()
+    stage(clients, server)
+    assert arrived not in server.sent
+    assert len(objects(clients)) == 3
+
+
+def test_a_file_that_arrived_in_another_size_is_sent_again(clients: Clients, server: Hub, folder: Path) -> None:
+    clients.s3.put_object(Bucket=BUCKET, Key=f"{PREFIX}model.safetensors", Body=b"half of it")
+    stage(clients, server)
+    assert objects(clients)[f"{PREFIX}model.safetensors"] == (folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("size", [1000, 9 * MIB])
+def test_a_file_that_ends_early_is_said_and_leaves_nothing_half(
+    clients: Clients, server: Hub, folder: Path, standin: StandIn, size: int
+) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(bytes(size))
+    files = HubFiles("org/target", COMMIT, hub_client(server.url))
+    assert files.sizes()["model.safetensors"] == size
+    weights.write_bytes(bytes(size - 10))
+    with pytest.raises(PlatformError, match=f"model.safetensors ends after {size - 10} of {size} bytes"):
+        stage_weights(clients, REQUEST, Silent(), lambda source: files)
+    assert set(objects(clients)) <= {f"{PREFIX}config.json"}
+    assert not [item for item in standin.leftovers() if item.startswith("s3 upload")]
+
+
+def test_a_model_that_one_may_not_read_is_said_with_what_to_do(clients: Clients, folder: Path) -> None:
+    with hub({"org/target": folder}, gated={"org/target"}) as server, pytest.raises(PlatformError) as caught:
+        stage(clients, server)
+    assert "Accept the licence on https://huggingface.co/org/target" in caught.value.hint
+    assert objects(clients) == {}
+
+
+def test_the_same_weights_in_other_formats_and_hidden_files_stay(clients: Clients, server: Hub, folder: Path) -> None:
+    for name in ("pytorch_model.bin", "model.gguf", "model.onnx", ".gitattributes"):
+        (folder / name).write_text("not for the engine")
+    stage(clients, server)
+    assert set(objects(clients)) == {f"{PREFIX}config.json", f"{PREFIX}model.safetensors", MARK}
+
+
+def test_without_safetensors_the_other_format_is_what_there_is(clients: Clients, server: Hub, folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    stage(clients, server)
+    assert f"{PREFIX}pytorch_model.bin" in objects(clients)
+
+
+def test_files_are_encrypted_with_the_key_of_the_recipe(clients: Clients, server: Hub, standin: StandIn) -> None:
+    stage(clients, server, KmsKeyId="alias/weights")
+    puts: list[Any] = [call.request for call in standin.calls if call.operation == "PutObject"]
+    keys = {put["Key"]: put.get("SSEKMSKeyId") for put in puts if put["Key"] != MARK}
+    assert keys == {f"{PREFIX}config.json": "alias/weights", f"{PREFIX}model.safetensors": "alias/weights"}
+
+
+def test_pieces_that_a_killed_upload_left_go_with_the_weights(clients: Clients, standin: StandIn) -> None:
+    for key in (f"{PREFIX}model.safetensors", "weights/another/model.safetensors"):
+        clients.s3.create_multipart_upload(Bucket=BUCKET, Key=key)
+    delete_prefix(clients, BUCKET, PREFIX)
+    uploads = [item for item in standin.leftovers() if item.startswith("s3 upload")]
+    assert uploads == [f"s3 upload {BUCKET}/weights/another/model.safetensors"]
+
+
+def test_a_gated_model_is_read_with_the_token_in_a_secret(
+    clients: Clients, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients.secretsmanager.create_secret(Name="hub", SecretString=f"{TOKEN}\n")
+    with hub({"org/target": folder}, gated={"org/target"}) as server:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+        with pytest.raises(PlatformError, match="401"):
+            stage(clients, server)
+        stage(clients, server, HubTokenSecret="hub")
+    assert MARK in objects(clients)

@@ -1,0 +1,244 @@
+"""The image that is built for a recipe: Dockerfile, files, and a tag that says its content.
+
+Pure but for reading the container's own files, a Dockerfile fragment and a baked drafter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from toolkit.catalog import lookup
+from toolkit.errors import UsageError
+from toolkit.home import containers_dir
+from toolkit.images.spec import ContextFile, ImageSpec
+from toolkit.planning.names import tags
+from toolkit.planning.resources import Account, Resource, digest
+from toolkit.planning.weights import manifest
+from toolkit.recipe.arguments import BAKED_DRAFTER_DIR, builds, image_of
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import ContainerSection
+from toolkit.version import __version__
+
+SEVERITIES = ("CRITICAL", "HIGH", "MEDIUM", "LOW", "INFORMATIONAL", "UNDEFINED")
+"""ECR's words for how bad a finding of its scan is, the worst first."""
+
+_ROOT = "/opt/toolkit"
+_NOT_IN_THE_IMAGE = ("Dockerfile", "README.md")
+_TAG_CHARACTERS = 16
+_INSTRUCTION = re.compile(r"^(ENV|ENTRYPOINT|USER) +(.+)$", re.M)
+_KEPT_IMAGES = 20
+
+
+def address(image: lookup.Image, account: Account) -> str:
+    """Where a catalogue's image is pulled from, by tag. Raises UsageError when AWS has none in the region."""
+    place = f"{image.repository}:{image.tag}"
+    if not image.registry:
+        return f"{account.registry}/{place}"
+    if not image.registry.isdigit():
+        return f"{image.registry}/{place}"
+    accounts = lookup.registries()
+    if account.region not in accounts:
+        raise UsageError(
+            f"AWS has no vLLM images in {account.region}, as far as is known (image_uri_config of its SDK)",
+            hint=f"Set platform.region to one of: {', '.join(accounts)}.",
+        )
+    return f"{accounts[account.region]}.dkr.ecr.{account.region}.{account.domain}/{place}"
+
+
+def base_image(recipe: Recipe, account: Account) -> str:
+    """What the image is built on, by digest where that is known: the recipe's, AWS's, or vLLM's own."""
+    section, image = _section(recipe), image_of(recipe)
+    if section.base is None and image is None:
+        message = f"no base image with {recipe.engine.name} {recipe.engine.version} is known"
+        raise UsageError(message, hint="Name one as `container.base`.")
+    written = section.base or (address(image, account) if image else "")
+    return account.digests.get(written, written)
+
+
+def repository_name(endpoint: str) -> str:
+    """The ECR repository that is made for an endpoint and its baseline. ECR knows small letters only."""
+    return f"toolkit/{endpoint.removesuffix('-baseline').lower()}"
+
+
+def repository(recipe: Recipe) -> str:
+    """The ECR repository that the image goes to."""
+    return _section(recipe).repository or repository_name(recipe.name)
+
+
+def built_image(recipe: Recipe, account: Account) -> str:
+    """The image's address. Its tag says its content and cannot be moved, which is as good as a digest."""
+    return f"{account.registry}/{repository(recipe)}:{render(recipe, account).tag}"
+
+
+def image(recipe: Recipe, account: Account) -> list[Resource]:
+    """The image, and its repository if that is ours to make; nothing for a recipe that takes an image as it is."""
+    if not builds(recipe):
+        return []
+    section, name, spec = _section(recipe), repository(recipe), render(recipe, account)
+    place = {"Repository": name, "Image": f"{account.registry}/{name}:{spec.tag}", "Builder": section.builder}
+    built = Resource("Image", f"{name}:{spec.tag}", {**place, **_request(spec)})
+    return [built] if section.repository else [_repository(recipe, name), built]
+
+
+def render(recipe: Recipe, account: Account) -> ImageSpec:
+    """All that makes the image. Raises UsageError for a fragment that cannot be read, UnreadableModel for a drafter."""
+    section, base = _section(recipe), base_image(recipe, account)
+    files = {**_programs(section, base), **_baked(recipe, section)}
+    own = (containers_dir() / "vllm" / "Dockerfile").read_text(encoding="utf-8")
+    instructions = _INSTRUCTION.findall(own)
+    settings = dict(instructions)
+    labels = {
+        "com.amazonaws.sagemaker.capabilities.accept-bind-to-port": "true",
+        "org.opencontainers.image.base.name": base,
+        "org.opencontainers.image.version": __version__,
+    }
+    lines = [f'LABEL {key}="{value}"\n' for key, value in labels.items()]
+    fragment = _fragment(section.dockerfile) if section.dockerfile else ""
+    text = own.replace("ARG BASE_IMAGE\n", f"ARG BASE_IMAGE={base}\n", 1) + "".join(lines) + fragment
+    content = [text, section.wheels, section.python, {path: _content(file) for path, file in files.items()}]
+    return ImageSpec(
+        base=base,
+        dockerfile=text,
+        files=files,
+        env=dict(value.split("=", 1) for name, value in instructions if name == "ENV"),
+        labels=labels,
+        entrypoint=tuple(json.loads(settings["ENTRYPOINT"])),
+        user=settings.get("USER"),
+        wheels=tuple(section.wheels),
+        python=section.python,
+        needs_run=bool(fragment),
+        tag=digest(content)[:_TAG_CHARACTERS],
+    )
+
+
+def spec_of(request: Mapping[str, Any]) -> ImageSpec:
+    """The image that the request of an `Image` describes."""
+    files = {
+        path: ContextFile(
+            int(item["Mode"], 8),
+            item["Content"].encode() if "Content" in item else None,
+            Path(item["Source"]) if "Source" in item else None,
+        )
+        for path, item in request["Files"].items()
+    }
+    return ImageSpec(
+        request["Base"],
+        request["Dockerfile"],
+        files,
+        request["Env"],
+        request["Labels"],
+        tuple(request["Entrypoint"]),
+        request["User"],
+        tuple(request["Wheels"]),
+        request["Python"],
+        request["NeedsRun"],
+        request["Tag"],
+    )
+
+
+def _request(spec: ImageSpec) -> dict[str, Any]:
+    """As JSON: a saved plan holds all that is not a folder of its own."""
+    return {
+        "Base": spec.base,
+        "Dockerfile": spec.dockerfile,
+        "Files": {path: _listed(file) for path, file in spec.files.items()},
+        "Env": dict(spec.env),
+        "Labels": dict(spec.labels),
+        "Entrypoint": list(spec.entrypoint),
+        "User": spec.user,
+        "Wheels": list(spec.wheels),
+        "Python": spec.python,
+        "NeedsRun": spec.needs_run,
+        "Tag": spec.tag,
+    }
+
+
+def _listed(file: ContextFile) -> dict[str, str]:
+    what = {"Source": str(file.source)} if file.content is None else {"Content": file.content.decode()}
+    return {"Mode": f"{file.mode:o}", **what}
+
+
+def _repository(recipe: Recipe, name: str) -> Resource:
+    """Nobody can move a tag in it, what is pushed is scanned, and only the newest images are kept."""
+    rule = {
+        "rulePriority": 1,
+        "description": f"keep the newest {_KEPT_IMAGES}",
+        "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": _KEPT_IMAGES},
+        "action": {"type": "expire"},
+    }
+    request = {
+        "repositoryName": name,
+        "imageTagMutability": "IMMUTABLE",
+        "imageScanningConfiguration": {"scanOnPush": True},
+        "tags": tags(recipe),
+        "lifecyclePolicyText": json.dumps({"rules": [rule]}),
+    }
+    return Resource("Repository", name, request)
+
+
+def _programs(section: ContainerSection, base: str) -> dict[str, ContextFile]:
+    """What every image of ours holds, licence and list of parts included."""
+    folder = containers_dir()
+    programs = sorted(path for path in (folder / "vllm").iterdir() if path.is_file())
+    files = {
+        path.name: ContextFile(0o755 if path.stat().st_mode & 0o100 else 0o644, path.read_bytes())
+        for path in programs
+        if path.name not in _NOT_IN_THE_IMAGE
+    }
+    files["LICENSE"] = ContextFile(content=(folder.parent / "LICENSE").read_bytes())
+    files["sbom.json"] = ContextFile(content=_bill_of_materials(section, base, files))
+    return {f"{_ROOT}/{name}": file for name, file in files.items()}
+
+
+def _bill_of_materials(section: ContainerSection, base: str, files: Mapping[str, ContextFile]) -> bytes:
+    """What our layer adds, as CycloneDX 1.6. What the base holds its maker has to say."""
+    packages: Iterator[list[str]] = (wheel.split("==") for wheel in section.wheels)
+    components: list[dict[str, Any]] = [
+        {"type": "container", "name": base},
+        *({"type": "file", "name": name, "hashes": [_hash(file)]} for name, file in files.items()),
+        *(
+            {"type": "library", "name": name, "version": version, "purl": f"pkg:pypi/{name.lower()}@{version}"}
+            for name, version in packages
+        ),
+    ]
+    document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components}
+    return json.dumps(document, indent=1).encode()
+
+
+def _hash(file: ContextFile) -> dict[str, str]:
+    return {"alg": "SHA-256", "content": hashlib.sha256(file.content or b"").hexdigest()}
+
+
+def _baked(recipe: Recipe, section: ContainerSection) -> dict[str, ContextFile]:
+    if not section.bake_drafter or recipe.speculation is None:
+        return {}
+    folder = recipe.speculation.drafter.folder
+    if folder is None:
+        message = f"only a drafter in a folder can be baked, and {recipe.speculation.drafter} is none"
+        raise UsageError(message, hint="Download it, and write its folder as `speculation.model`.")
+    return {f"{BAKED_DRAFTER_DIR}/{file.path}": ContextFile(source=folder / file.path) for file in manifest(folder)}
+
+
+def _content(file: ContextFile) -> list[str]:
+    """Mode and SHA-256."""
+    if file.source is None:
+        return [f"{file.mode:o}", _hash(file)["content"]]
+    with file.source.open("rb") as stream:
+        return [f"{file.mode:o}", hashlib.file_digest(stream, "sha256").hexdigest()]
+
+
+def _fragment(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        hint = "Correct `container.dockerfile`; a relative path counts from the recipe's folder."
+        raise UsageError(f"the Dockerfile fragment {path} cannot be read: {error}", hint=hint) from error
+
+
+def _section(recipe: Recipe) -> ContainerSection:
+    return recipe.container or ContainerSection()

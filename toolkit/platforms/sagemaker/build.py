@@ -1,0 +1,97 @@
+"""Build a recipe's image and bring it into the account's registry, with whichever builder there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.apply.progress import Progress
+from toolkit.errors import BuildError
+from toolkit.images import buildah, docker
+from toolkit.images.append import AppendBuilder
+from toolkit.images.builder import Builder
+from toolkit.images.docker_config import docker_credentials
+from toolkit.images.reference import parse
+from toolkit.images.registry import Registry
+from toolkit.images.spec import ImageSpec
+from toolkit.planning.image import spec_of
+from toolkit.platforms.sagemaker import codebuild_project, images
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.codebuild import CodeBuildBuilder
+from toolkit.platforms.sagemaker.repository import ECR_HOST, registry_access
+
+
+def build_image(
+    clients: Clients,
+    request: Mapping[str, Any],
+    progress: Progress,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
+    """Build what an `Image` request describes; the digest of what was pushed. Raises BuildError."""
+    spec = spec_of(request)
+    login = _Login(clients, registry_access(clients)[0])
+    builder = _choose(spec, request["Builder"], login, sleep)
+    progress.update(f"{builder.name} on {spec.base}")
+    return builder.build(spec, f"{login.own}/{request['Repository']}:{request['Tag']}", progress.update)
+
+
+def pinned_base(clients: Clients, base: str) -> dict[str, str]:
+    """The base with its digest, by its address; nothing for one that has it, or whose registry does not tell."""
+    reference = parse(base)
+    if reference.digest:
+        return {}
+    if ECR_HOST.fullmatch(reference.registry):
+        return images.digests(clients, [base])
+    try:
+        with Registry(reference.registry, docker_credentials) as registry:
+            found = registry.find_manifest(reference.repository, reference.selector)
+    except BuildError:  # the build will say what is wrong
+        return {}
+    return {base: f"{reference.registry}/{reference.repository}@{found.digest}"} if found else {}
+
+
+@dataclass(frozen=True)
+class _Login:
+    """User and password for a registry: ECR's short-lived ones, got anew each time, or what `docker login` has."""
+
+    clients: Clients
+    own: str
+
+    def __call__(self, registry: str) -> tuple[str, str] | None:
+        if registry == self.own:
+            _, user, password = registry_access(self.clients)
+            return user, password
+        if ecr := ECR_HOST.fullmatch(registry):
+            _, user, password = registry_access(self.clients, ecr[1])
+            return user, password
+        return docker_credentials(registry)
+
+
+def _choose(spec: ImageSpec, wanted: str | None, login: _Login, sleep: Callable[[float], None]) -> Builder:
+    builders: dict[str, Builder] = {
+        "append": AppendBuilder(lambda host: Registry(host, login)),
+        "docker": docker.DockerBuilder(login),
+        "buildah": buildah.BuildahBuilder(login),
+        "codebuild": CodeBuildBuilder(login.clients, login, sleep=sleep),
+    }
+    if wanted:
+        return builders[wanted]
+    if not spec.needs_run:
+        return builders["append"]
+    missing = {"docker": docker.unavailable(), "buildah": buildah.unavailable()}
+    if all(missing.values()):
+        # What does not exist yet, a project and a role, is made only for who asks for codebuild by name.
+        missing["codebuild"] = codebuild_project.unavailable(login.clients)
+    for name, why in missing.items():
+        if why is None:
+            return builders[name]
+    whys = "; ".join(f"{name}: {why}" for name, why in missing.items())
+    hint = (
+        "Build with codebuild, which makes its project (toolkit build --with codebuild, or `container.builder`), "
+        "install one of the others, or remove `container.dockerfile`: without it no Docker is needed."
+    )
+    raise BuildError(
+        f"the Dockerfile's own instructions need a builder that can run them, and there is none: {whys}", hint=hint
+    )

@@ -1,0 +1,218 @@
+"""Build with CodeBuild, for who has no Docker: any Dockerfile, on a machine of AWS's, its log followed line by line."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from toolkit.errors import BuildError
+from toolkit.images.auth import Credentials
+from toolkit.images.buildspec import pack
+from toolkit.images.command import Ended, Log, build_failure, last_words, push_failure
+from toolkit.images.context import build_arguments, build_context
+from toolkit.images.publish import verified
+from toolkit.images.reference import Reference, parse
+from toolkit.images.registry import Registry
+from toolkit.images.spec import ImageSpec
+from toolkit.planning.names import bucket_name
+from toolkit.planning.resources import Account, digest
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.codebuild_project import PROJECT, SOURCES, ensure_project
+from toolkit.platforms.sagemaker.errors import is_denied, is_missing
+from toolkit.platforms.sagemaker.repository import ECR_HOST
+
+_KEPT_LINES = 200
+_SHOWN_LINES = 8
+_TOKEN_CHARACTERS = 32
+# AWS knows a token for five minutes; more failed builds of the same content than that do not fit in.
+_REMEMBERED_BUILDS = 5
+_AGENT = "[Container]"  # how lines begin that are CodeBuild's own
+_REFUSED = re.compile(r"denied|not authorized|no basic auth|403 forbidden", re.I)
+_ROOM = f"Give the project {PROJECT} a larger compute type, or put less into the image."
+_HINTS = {
+    "TIMED_OUT": f"Give the project {PROJECT} more minutes (timeoutInMinutes), or do less in `container.dockerfile`.",
+    "STOPPED": "Somebody stopped it: the same command builds anew.",
+    "FAULT": "CodeBuild itself failed: the same command builds anew.",
+}
+
+
+class CodeBuildBuilder:
+    """Builds in the project `toolkit-image-build`, which is made if it is not there.
+
+    `credentials` are asked for the destination's registry, to read back what was pushed. `poll_seconds` is the pause
+    between two looks at a build, which `sleep` waits.
+    """
+
+    name = "codebuild"
+
+    def __init__(
+        self,
+        clients: Clients,
+        credentials: Credentials,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        poll_seconds: float = 5.0,
+    ) -> None:
+        self._clients = clients
+        self._credentials = credentials
+        self._sleep = sleep
+        self._poll_seconds = poll_seconds
+
+    def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
+        """Build, push to `destination`, and give the digest. Raises BuildError, and UsageError for a wrong name.
+
+        Ctrl-C stops the build. Whatever else ends us lets it go on: within five minutes the same build is taken up.
+        """
+        target = parse(destination)
+        variables = _variables(spec, target)
+        ensure_project(self._clients, log, self._sleep)
+        bucket = bucket_name(Account(self._clients.account_id, self._clients.session.region_name))
+        with build_context(spec) as context:
+            archive = context.parent / "source.zip"
+            key = f"{SOURCES}{pack(context, archive)}.zip"
+            self._clients.s3.upload_file(str(archive), bucket, key)
+        request = {
+            "projectName": PROJECT,
+            "sourceLocationOverride": f"{bucket}/{key}",
+            "environmentVariablesOverride": [{"name": name, "value": value} for name, value in variables.items()],
+        }
+        identity = self._start(request)
+        tail = _Tail(self._clients, log)
+        try:
+            build = self._follow(identity, tail)
+        except KeyboardInterrupt:
+            self._stop(identity, log)
+            self._clients.s3.delete_object(Bucket=bucket, Key=key)
+            raise
+        self._clients.s3.delete_object(Bucket=bucket, Key=key)
+        if build["buildStatus"] != "SUCCEEDED":
+            raise _failure(build, tuple(tail.lines), spec, target)
+        with Registry(target.registry, self._credentials) as registry:
+            return verified(registry, target)
+
+    def _start(self, request: Mapping[str, Any]) -> str:
+        """Start a build, or take up the one that an earlier try of the same content has started; its id."""
+        codebuild, token, identity = self._clients.codebuild, digest(request), ""
+        for _ in range(_REMEMBERED_BUILDS):
+            answer = codebuild.start_build(**request, idempotencyToken=token[:_TOKEN_CHARACTERS])
+            identity = answer["build"]["id"]
+            build = self._look(identity)
+            # None has ended at the first look: one that has is an earlier try's.
+            if not build["buildComplete"] or build["buildStatus"] == "SUCCEEDED":
+                break
+            token = digest([token, identity])
+        return identity
+
+    def _follow(self, identity: str, tail: _Tail) -> Mapping[str, Any]:
+        """The build when it has ended and its log has been read to the end."""
+        while True:
+            build = self._look(identity)
+            tail.read(build)
+            if build["buildComplete"]:
+                break
+            self._sleep(self._poll_seconds)
+        self._sleep(self._poll_seconds)  # its last lines, which say why, come a little later than its end
+        tail.read(build)
+        return build
+
+    def _look(self, identity: str) -> Mapping[str, Any]:
+        (build,) = self._clients.codebuild.batch_get_builds(ids=[identity])["builds"]
+        return dict(build)
+
+    def _stop(self, identity: str, log: Log) -> None:
+        try:
+            self._clients.codebuild.stop_build(id=identity)
+        except ClientError as error:
+            log(f"the build {identity} could not be stopped, and may go on: {error}")
+
+
+@dataclass
+class _Tail:
+    """A build's log: each line goes to `log` once, and the last ones are kept."""
+
+    clients: Clients
+    log: Log
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
+    _token: dict[str, Any] = field(default_factory=dict)
+    _phase: str = ""
+    _is_closed: bool = False
+
+    def read(self, build: Mapping[str, Any]) -> None:
+        """Take what is new, to the last page; before there is a log, the name of the phase."""
+        place = build.get("logs", {})
+        if build["currentPhase"] != self._phase:
+            self._phase = build["currentPhase"]
+            self.log(f"codebuild: {self._phase}")
+        if self._is_closed or "streamName" not in place:
+            return
+        try:
+            self._take(place["groupName"], place["streamName"])
+        except ClientError as error:
+            if is_denied(error):
+                self._is_closed = True
+                self.log("codebuild: you may not read its log (logs:GetLogEvents)")
+            elif not is_missing(error):  # its stream comes with its machine
+                raise
+
+    def _take(self, group: str, stream: str) -> None:
+        while True:
+            page = self.clients.logs.get_log_events(
+                logGroupName=group, logStreamName=stream, startFromHead=True, **self._token
+            )
+            for line in [line for event in page["events"] for line in event["message"].splitlines()]:
+                self.lines.append(line)
+                self.log(line)
+            # CloudWatch Logs says that this was the last page by giving the same token again.
+            was_last = page["nextForwardToken"] == self._token.get("nextToken")
+            self._token = {"nextToken": page["nextForwardToken"]}
+            if was_last:
+                return
+
+
+def _variables(spec: ImageSpec, target: Reference) -> dict[str, str]:
+    """What the buildspec asks for."""
+    base = parse(spec.base)
+    arguments = dict(option.split("=", 1) for option in build_arguments(spec)[1::2])
+    found = {"DESTINATION": str(target), **arguments}
+    if (ecr := ECR_HOST.fullmatch(base.registry)) and base.registry != target.registry:
+        found |= {"BASE_REGISTRY": base.registry, "BASE_REGION": ecr[1]}
+    return found
+
+
+def _failure(build: Mapping[str, Any], lines: tuple[str, ...], spec: ImageSpec, target: Reference) -> BuildError:
+    """Why a build ended without an image: the phase, the step, the last lines, and what to do."""
+    status, phase = build["buildStatus"], _failed_phase(build)
+    said = [item.get("message", "") for item in phase.get("contexts", [])]
+    ended = Ended(1, tuple(line for line in lines if line.strip() and not line.startswith(_AGENT)) or tuple(said))
+    place = phase.get("phaseType", build["currentPhase"])
+    where = f"codebuild, {status} in {place}"
+    if (status, place) == ("FAILED", "BUILD"):
+        error = build_failure(where, ended, spec.base, _ROOM)
+    elif (status, place) == ("FAILED", "POST_BUILD"):
+        error = push_failure(where, ended, str(target), _ROOM)
+    else:
+        words = next(filter(None, said), "") or last_words(ended)
+        error = BuildError(f"{where}: {words}", hint=_HINTS.get(status, ""))
+    # A step of the recipe's own may be denied anything, which says nothing of the role.
+    words = "\n".join((error.message, *(() if place == "BUILD" else (*said, *ended.lines))))
+    hint = _role_hint(build) if _REFUSED.search(words) else error.hint
+    return BuildError("\n  | ".join((error.message, *ended.lines[-_SHOWN_LINES:])), hint=hint)
+
+
+def _failed_phase(build: Mapping[str, Any]) -> Mapping[str, Any]:
+    went_well = (None, "SUCCEEDED", "IN_PROGRESS")
+    return next((item for item in build.get("phases", []) if item.get("phaseStatus") not in went_well), {})
+
+
+def _role_hint(build: Mapping[str, Any]) -> str:
+    role = build.get("serviceRole", f"the role of the project {PROJECT}").rpartition("/")[2]
+    return (
+        f"The build runs under {role}: let it pull the base and push to the repository. As the toolkit makes it, it "
+        "pulls from this account and from AWS's registry of the region, and pushes to toolkit/*."
+    )

@@ -1,0 +1,164 @@
+"""The CodeBuild project that builds images, one in each account and region, and the role that its builds run under.
+
+It is made by the first build that asks for it, or by an admin before: then nobody else needs rights on IAM. One that
+exists is used as it is. What the role may do is what a recipe's Dockerfile may do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from toolkit.catalog import lookup
+from toolkit.errors import BuildError
+from toolkit.images.buildspec import buildspec
+from toolkit.planning.names import VERSION_TAG, bucket_name
+from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.errors import is_denied
+from toolkit.version import __version__
+
+PROJECT = "toolkit-image-build"
+LOG_GROUP = f"/aws/codebuild/{PROJECT}"
+SOURCES = "image-build/"
+"""In our bucket: what is being built from."""
+
+_PRINCIPAL = "codebuild.amazonaws.com"
+# Curated by AWS, with Docker 28.5 (aws-codebuild-docker-images); that CodeBuild runs this very state is unverified.
+_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
+_COMPUTE = "BUILD_GENERAL1_LARGE"  # AWS's vLLM images take more disk than the smaller ones have to spare
+_TIMEOUT_MINUTES = 60
+_PULL = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
+_PUSH = ["ecr:InitiateLayerUpload", "ecr:UploadLayerPart", "ecr:CompleteLayerUpload", "ecr:PutImage"]
+# A role that was just made is not known everywhere at once.
+_ROLE_ATTEMPTS = 12
+_ROLE_PAUSE_SECONDS = 5.0
+_ROLE_UNKNOWN = "not authorized to perform: sts:AssumeRole"
+
+
+def unavailable(clients: Clients) -> str | None:
+    """Why nothing is built with CodeBuild unless that is asked for, None when there is a project."""
+    try:
+        return None if _exists(clients) else f"there is no project {PROJECT}"
+    except ClientError as error:
+        if is_denied(error):
+            return f"you may not see whether there is a project {PROJECT}"
+        raise
+
+
+def ensure_project(clients: Clients, log: Callable[[str], None], sleep: Callable[[float], None]) -> None:
+    """See that the project is there. Raises BuildError when it is not and may not be made."""
+    account = Account(clients.account_id, clients.session.region_name)
+    try:
+        if _exists(clients):
+            return
+        log(f"making the CodeBuild project {PROJECT}")
+        _make_role(clients, account)
+        _make_project(clients, account, log, sleep)
+    except ClientError as error:
+        if is_denied(error):
+            message = f"codebuild: the project {PROJECT} is needed, and {error.operation_name} is denied"
+            hint = "Ask an admin to build once with codebuild, which makes it. Using it takes no rights on IAM."
+            raise BuildError(message, hint=hint) from error
+        raise
+
+
+def project_arn(account: Account) -> str:
+    """The project's name in policies."""
+    return f"arn:{account.partition}:codebuild:{account.region}:{account.id}:project/{PROJECT}"
+
+
+def _exists(clients: Clients) -> bool:
+    return bool(clients.codebuild.batch_get_projects(names=[PROJECT])["projects"])
+
+
+def _role_name(account: Account) -> str:
+    """IAM has one list of names for all regions."""
+    return f"{PROJECT}-{account.region}"
+
+
+def _make_role(clients: Clients, account: Account) -> None:
+    name = _role_name(account)
+    # Only this project may take it, and no project of another account through CodeBuild (confused deputy).
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"Service": _PRINCIPAL},
+        "Action": "sts:AssumeRole",
+        "Condition": {"StringEquals": {"aws:SourceAccount": account.id, "aws:SourceArn": project_arn(account)}},
+    }
+    tag: Any = {"Key": VERSION_TAG, "Value": __version__}
+    try:
+        clients.iam.create_role(RoleName=name, AssumeRolePolicyDocument=_policy(trust), Tags=[tag])
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "EntityAlreadyExists":
+            raise
+        if VERSION_TAG not in {tag["Key"] for tag in clients.iam.list_role_tags(RoleName=name)["Tags"]}:
+            message = f"codebuild: there is a role {name}, and the toolkit did not make it"
+            raise BuildError(message, hint=f"Remove that role, or make the project {PROJECT} yourself.") from error
+    document = _policy(*_statements(account))
+    clients.iam.put_role_policy(RoleName=name, PolicyName="image-build", PolicyDocument=document)
+
+
+def _statements(account: Account) -> list[dict[str, Any]]:
+    """Read the source, write the log, pull from this account and from AWS's registry, push where the toolkit pushes."""
+    place = f"{account.region}:{account.id}"
+    arn = f"arn:{account.partition}"
+    group = f"{arn}:logs:{place}:log-group:{LOG_GROUP}"
+    registries = [account.id, *filter(None, [lookup.registries().get(account.region)])]
+    bases = [f"{arn}:ecr:{account.region}:{number}:repository/*" for number in registries]
+    return [
+        _allow(["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"], [group, f"{group}:*"]),
+        _allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{arn}:s3:::{bucket_name(account)}/{SOURCES}*"]),
+        _allow(["ecr:GetAuthorizationToken"], ["*"]),  # which no resource limits
+        _allow(_PULL, bases),
+        _allow(_PUSH, [f"{arn}:ecr:{place}:repository/toolkit/*"]),
+    ]
+
+
+def _make_project(
+    clients: Clients, account: Account, log: Callable[[str], None], sleep: Callable[[float], None]
+) -> None:
+    request = {
+        "name": PROJECT,
+        "description": "Builds container images for endpoints (toolkit build)",
+        # Each build names its own source.
+        "source": {
+            "type": "S3",
+            "location": f"{bucket_name(account)}/{SOURCES}none.zip",
+            "buildspec": buildspec(),
+        },
+        "artifacts": {"type": "NO_ARTIFACTS"},
+        "environment": {
+            "type": "LINUX_CONTAINER",
+            "image": _IMAGE,
+            "computeType": _COMPUTE,
+            "privilegedMode": True,  # there is no Docker engine without
+        },
+        "serviceRole": f"arn:{account.partition}:iam::{account.id}:role/{_role_name(account)}",
+        "timeoutInMinutes": _TIMEOUT_MINUTES,
+        "logsConfig": {"cloudWatchLogs": {"status": "ENABLED", "groupName": LOG_GROUP}},
+        "tags": [{"key": VERSION_TAG, "value": __version__}],
+    }
+    for attempt in range(1, _ROLE_ATTEMPTS + 1):
+        try:
+            clients.codebuild.create_project(**request)
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ResourceAlreadyExistsException":
+                return  # somebody else's build was faster, or an answer of ours was lost
+            if attempt == _ROLE_ATTEMPTS or _ROLE_UNKNOWN not in error.response["Error"]["Message"]:
+                raise
+            log("the new role is not known everywhere yet")
+            sleep(_ROLE_PAUSE_SECONDS)
+        else:
+            return
+
+
+def _allow(actions: list[str], resources: list[str]) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": actions, "Resource": resources}
+
+
+def _policy(*statements: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})

@@ -1,0 +1,117 @@
+"""Repositories and images of ours in ECR, and the way into it."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError, WaiterError
+
+from toolkit.errors import PlatformError
+from toolkit.planning.image import SEVERITIES, repository_name
+from toolkit.planning.names import ENDPOINT_TAG
+from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.errors import aws_errors, is_denied, is_missing
+
+if TYPE_CHECKING:
+    from types_boto3_ecr import ECRClient
+    from types_boto3_ecr.type_defs import ImageDetailTypeDef, RepositoryTypeDef
+
+
+ECR_HOST = re.compile(r"\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?")
+"""A registry in ECR; its first group is the region."""
+
+
+def observe(clients: Clients, desired: Sequence[Resource], endpoints: Sequence[str]) -> Iterator[Existing]:
+    """Which of the desired repositories and images exist; where nothing is desired, the endpoints' repositories."""
+    wanted = [item for item in desired if item.kind == "Repository"]
+    names = {item.name for item in wanted} if desired else {repository_name(name) for name in endpoints}
+    for name in sorted(names):
+        if found := _repository(clients, name):
+            owner = _owner(clients, found["repositoryArn"])
+            yield Existing("Repository", name, owner is not None, (owner or "",), {})
+    for item in desired:
+        if item.kind == "Image" and image_digest(clients, item.request):
+            yield Existing("Image", item.name, True, tuple(endpoints[:1]), {})
+
+
+def create_repository(clients: Clients, request: Mapping[str, Any]) -> None:
+    """Make a repository with its rule for old images. Doing it again sets the rule only."""
+    rest = {key: value for key, value in request.items() if key != "lifecyclePolicyText"}
+    name = request["repositoryName"]
+    try:
+        clients.ecr.create_repository(**rest)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "RepositoryAlreadyExistsException" or not _is_ours(clients, request):
+            raise
+    clients.ecr.put_lifecycle_policy(repositoryName=name, lifecyclePolicyText=request["lifecyclePolicyText"])
+
+
+def image_digest(clients: Clients, request: Mapping[str, Any]) -> str | None:
+    """The digest of the image that an `Image` request builds, None when it is not there."""
+    if found := _image(clients, request):
+        return found["imageDigest"]
+    return None
+
+
+def scan_findings(clients: Clients, repository: str, tag: str) -> dict[str, int]:
+    """How many weaknesses ECR's scan found, by severity, the worst first. Waits until the scan is done.
+
+    Raises PlatformError when it failed, or does not know the image's system.
+    """
+    image: Any = {"repositoryName": repository, "imageId": {"imageTag": tag}}
+    with aws_errors(f"scanning {repository}:{tag}"):
+        try:
+            clients.ecr.get_waiter("image_scan_complete").wait(**image)
+        except WaiterError as error:
+            last: Any = error.last_response
+            status = last.get("imageScanStatus", {})
+            why = status.get("description") or status.get("status") or str(error)
+            raise PlatformError(f"ECR's scan of {repository}:{tag} gave no result: {why}") from error
+        found: Any = clients.ecr.describe_image_scan_findings(**image)["imageScanFindings"]
+    counts: dict[str, int] = found.get("findingSeverityCounts", {})
+    return {severity: counts[severity] for severity in SEVERITIES if severity in counts}
+
+
+def registry_access(clients: Clients, region: str | None = None) -> tuple[str, str, str]:
+    """Host of the account's registry, user and password; good for twelve hours, and for all accounts of the region."""
+    ecr: ECRClient = clients.session.client("ecr", region_name=region) if region else clients.ecr
+    (access,) = ecr.get_authorization_token()["authorizationData"]
+    user, _, password = base64.b64decode(access["authorizationToken"]).decode().partition(":")
+    return urlsplit(access["proxyEndpoint"]).netloc, user, password
+
+
+def _repository(clients: Clients, name: str) -> RepositoryTypeDef | None:
+    """None too where we may not look: most endpoints have no repository, and who may make none need not look."""
+    try:
+        return clients.ecr.describe_repositories(repositoryNames=[name])["repositories"][0]
+    except ClientError as error:
+        if is_missing(error) or is_denied(error):
+            return None
+        raise
+
+
+def _image(clients: Clients, request: Mapping[str, Any]) -> ImageDetailTypeDef | None:
+    wanted = {"imageTag": request["Tag"]}
+    try:
+        found = clients.ecr.describe_images(repositoryName=request["Repository"], imageIds=[wanted])  # type: ignore[list-item]
+    except ClientError as error:
+        if is_missing(error):
+            return None
+        raise
+    return found["imageDetails"][0]
+
+
+def _is_ours(clients: Clients, request: Mapping[str, Any]) -> bool:
+    found = _repository(clients, request["repositoryName"])
+    tags = {tag["Key"]: tag["Value"] for tag in request["tags"]}
+    return found is not None and _owner(clients, found["repositoryArn"]) == tags[ENDPOINT_TAG]
+
+
+def _owner(clients: Clients, arn: str) -> str | None:
+    tags = clients.ecr.list_tags_for_resource(resourceArn=arn)["tags"]
+    return next((tag["Value"] for tag in tags if tag["Key"] == ENDPOINT_TAG), None)
