@@ -234,7 +234,7 @@ def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list
 def rollback(
     name: RecipeLike, *, platform: str | None = None, wait: bool = True, progress: Progress | None = None
 ) -> Endpoint:
-    """Bring an endpoint back to what it ran before its last update.
+    """Bring an endpoint back to what it ran before its last update. A rollback is an update too: again goes forward.
 
     Raises UsageError when there is nothing to go back to, ApplyError, EndpointFailed or WaitTimeout.
     """

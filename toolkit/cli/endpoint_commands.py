@@ -84,7 +84,7 @@ def rollback(
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Bring an endpoint back to what it ran before its last update."""
+    """Bring an endpoint back to what it ran before its last update. A rollback is one: again goes forward again."""
     from toolkit import api
 
     exit_unless(confirm(f"Bring {name} back to what it ran before its last update?", yes))
