@@ -172,7 +172,7 @@ def deploy(
 
 
 def build(recipe: RecipeLike, *, builder: str | None = None, progress: Progress | None = None) -> str:
-    """Build the image of a recipe that has a `container`, unless it is there; its address in ECR.
+    """Build the image of a recipe that has a `container`, unless it is there; its address in ECR, with digest.
 
     `deploy` does it too. `builder` (append, docker, buildah, codebuild) goes over the recipe's. Raises UsageError for a
     recipe that needs no image of its own, ApplyError.
@@ -192,7 +192,7 @@ def build(recipe: RecipeLike, *, builder: str | None = None, progress: Progress 
     made = make_plan(str(loaded.path), loaded.platform, [loaded.name], resources, opened.observe(resources, ()))
     with opened.lease(loaded.name):
         make(made, opened, _record(loaded.name), progress)
-    return image_uri(complete, account)
+    return opened.with_digest(image_uri(complete, account))
 
 
 def scan(recipe: RecipeLike) -> dict[str, int]:

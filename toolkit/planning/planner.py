@@ -19,6 +19,9 @@ UNDER_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 _WATCHING: tuple[Kind, ...] = ("LogGroup", "MetricFilter", "Alarm", "Dashboard", "ScalableTarget", "ScalingPolicy")
 _LEFT_ON_PURPOSE: tuple[Kind, ...] = ("LogGroup", "Repository", "Image")
 
+# A base of 10 GB that is copied once, at some 60 MB/s; an estimate. Where it is in the registry already: seconds.
+_BUILD_SECONDS = 180
+
 _TOLD: tuple[Kind, ...] = ("LogGroup", "Repository")
 
 
@@ -91,14 +94,14 @@ def rollback_plan(recipe: str, platform: str, endpoint: str, observed: Observed)
 def _action(resource: Resource, observed: Observed, platform: str) -> Action:
     existing = observed.get(resource.kind, resource.name)
     verb, reason = _decide(resource, existing)
-    seconds = lookup.platform(platform).endpoint_seconds if resource.kind == "Endpoint" and verb != "reuse" else 0
+    seconds = {"Endpoint": lookup.platform(platform).endpoint_seconds, "Image": _BUILD_SECONDS}.get(resource.kind, 0)
     request = resource.update if verb == "update" and resource.update else resource.request
-    return Action(resource.kind, resource.name, verb, reason, request, seconds)
+    return Action(resource.kind, resource.name, verb, reason, request, 0 if verb == "reuse" else seconds)
 
 
 def _decide(resource: Resource, existing: Existing | None) -> tuple[Verb, str]:
     if existing is None:
-        return "create", "does not exist"
+        return "create", _missing(resource)
     if not existing.ours:
         raise PlatformError(
             f"{resource.kind} {resource.name} exists and was not made by the toolkit",
@@ -114,6 +117,15 @@ def _decide(resource: Resource, existing: Existing | None) -> tuple[Verb, str]:
     if decide:
         return decide(resource, existing)
     return "reuse", "exists with this content" if resource.kind in ("Model", "EndpointConfig") else "exists"
+
+
+def _missing(resource: Resource) -> str:
+    if resource.kind != "Image":
+        return "does not exist"
+    request = resource.request
+    # As build.py chooses, but for what this machine has.
+    builder = request["Builder"] or ("docker, buildah or codebuild" if request["NeedsRun"] else "append")
+    return f"is not built yet: {builder} does it on {request['Base']}"
 
 
 def _decide_policy(resource: Resource, existing: Existing) -> tuple[Verb, str]:

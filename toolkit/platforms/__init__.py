@@ -27,6 +27,9 @@ class Platform(Observer, Executor, EndpointPlatform, Protocol):
     def endpoints(self) -> list[Deployed]:
         """Every endpoint there that the toolkit made."""
 
+    def with_digest(self, image: str) -> str:
+        """The address of an image that was built, with its digest."""
+
     def scan(self, image: str) -> dict[str, int]:
         """How many weaknesses the registry's scan found in an image that was built, by severity, the worst first."""
 

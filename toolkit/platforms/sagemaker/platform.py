@@ -34,7 +34,7 @@ from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.lease import lease
 from toolkit.platforms.sagemaker.listing import deployed
 from toolkit.platforms.sagemaker.metrics import read_metrics
-from toolkit.platforms.sagemaker.repository import scan_findings
+from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
 from toolkit.platforms.sagemaker.tokens import openai_access
 from toolkit.recipe.arguments import builds
@@ -85,10 +85,14 @@ class SageMakerPlatform:
         with aws_errors("looking at what exists"):
             return observe.observe(self.clients, self.account(), desired, endpoints)
 
+    def with_digest(self, image: str) -> str:
+        """See platforms.Platform."""
+        with aws_errors(f"looking at {image}"):
+            return f"{image}@{image_digest(self.clients, *_place(image))}"
+
     def scan(self, image: str) -> dict[str, int]:
         """See platforms.Platform."""
-        repository, _, tag = image.partition("/")[2].partition(":")
-        return scan_findings(self.clients, repository, tag)
+        return scan_findings(self.clients, *_place(image))
 
     def endpoints(self) -> list[Deployed]:
         """All endpoints that carry our tag."""
@@ -245,6 +249,12 @@ class SageMakerPlatform:
             # CloudWatch Logs says that this was the last page by giving the same token again.
             if page["nextForwardToken"] == token.get("nextToken"):
                 return
+
+
+def _place(image: str) -> tuple[str, str]:
+    """Repository and tag of an address in ECR."""
+    repository, _, tag = image.partition("/")[2].partition(":")
+    return repository, tag
 
 
 @contextmanager

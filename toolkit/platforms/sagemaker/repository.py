@@ -19,7 +19,7 @@ from toolkit.platforms.sagemaker.errors import aws_errors, is_denied, is_missing
 
 if TYPE_CHECKING:
     from types_boto3_ecr import ECRClient
-    from types_boto3_ecr.type_defs import ImageDetailTypeDef, RepositoryTypeDef
+    from types_boto3_ecr.type_defs import RepositoryTypeDef
 
 
 ECR_HOST = re.compile(r"\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?")
@@ -35,7 +35,7 @@ def observe(clients: Clients, desired: Sequence[Resource], endpoints: Sequence[s
             owner = _owner(clients, found["repositoryArn"])
             yield Existing("Repository", name, owner is not None, (owner or "",), {})
     for item in desired:
-        if item.kind == "Image" and image_digest(clients, item.request):
+        if item.kind == "Image" and image_digest(clients, item.request["Repository"], item.request["Tag"]):
             yield Existing("Image", item.name, True, tuple(endpoints[:1]), {})
 
 
@@ -51,11 +51,15 @@ def create_repository(clients: Clients, request: Mapping[str, Any]) -> None:
     clients.ecr.put_lifecycle_policy(repositoryName=name, lifecyclePolicyText=request["lifecyclePolicyText"])
 
 
-def image_digest(clients: Clients, request: Mapping[str, Any]) -> str | None:
-    """The digest of the image that an `Image` request builds, None when it is not there."""
-    if found := _image(clients, request):
-        return found["imageDigest"]
-    return None
+def image_digest(clients: Clients, repository: str, tag: str) -> str | None:
+    """The digest of an image of the account's registry, None when it is not there."""
+    image: Any = {"repositoryName": repository, "imageIds": [{"imageTag": tag}]}
+    try:
+        return clients.ecr.describe_images(**image)["imageDetails"][0]["imageDigest"]
+    except ClientError as error:
+        if is_missing(error):
+            return None
+        raise
 
 
 def scan_findings(clients: Clients, repository: str, tag: str) -> dict[str, int]:
@@ -93,17 +97,6 @@ def _repository(clients: Clients, name: str) -> RepositoryTypeDef | None:
         if is_missing(error) or is_denied(error):
             return None
         raise
-
-
-def _image(clients: Clients, request: Mapping[str, Any]) -> ImageDetailTypeDef | None:
-    wanted = {"imageTag": request["Tag"]}
-    try:
-        found = clients.ecr.describe_images(repositoryName=request["Repository"], imageIds=[wanted])  # type: ignore[list-item]
-    except ClientError as error:
-        if is_missing(error):
-            return None
-        raise
-    return found["imageDetails"][0]
 
 
 def _is_ours(clients: Clients, request: Mapping[str, Any]) -> bool:
