@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from toolkit.catalog import lookup
 from toolkit.findings import Finding
-from toolkit.recipe.arguments import engine_flags, environment, image_of, supervised
+from toolkit.recipe.arguments import builds, engine_flags, environment, image_of, supervised
 from toolkit.recipe.resolve import Recipe
 
 # botocore 1.44.5, service model of SageMaker: EnvironmentMap and EnvironmentValue; 32 KiB in all: API reference.
@@ -24,16 +25,43 @@ _ON_OR_OFF = ("", "0", "1", "true", "false", "yes", "no", "on", "off")
 
 def check_container(recipe: Recipe) -> Iterator[Finding]:
     """Findings on image and environment. A JumpStart target brings an image of its own."""
-    if image_of(recipe) is None and recipe.target.kind != "jumpstart":
+    yield from _built(recipe)
+    has_base = recipe.container is not None and recipe.container.base is not None
+    if image_of(recipe) is None and recipe.target.kind != "jumpstart" and not has_base:
         versions = (image.version for image in lookup.images(recipe.platform, recipe.engine.name))
         released = dict.fromkeys(version for version in versions if version.replace(".", "").isdigit())
         known = " or ".join(list(released)[:_OFFERED]) or "another platform"
         message = f"platform `{recipe.platform}` has no image with {recipe.engine.name} {recipe.engine.version}"
-        yield Finding("container.image", message, "engine.version", hint=f"Use {known}.")
+        bases = [image.version for image in lookup.images("upstream", recipe.engine.name)]
+        other = " Or write `container: custom`: it is built on vLLM's own." if recipe.engine.version in bases else ""
+        yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{other}")
     variables = environment(recipe)
     yield from _limits(variables)
     yield from _secrets(recipe)
     yield from _quoting(recipe, variables)
+
+
+def _built(recipe: Recipe) -> Iterator[Finding]:
+    """Of an image of one's own: what would stop its build."""
+    section, speculation = recipe.container, recipe.speculation
+    if section is None or not builds(recipe):
+        return
+    if recipe.target.kind == "jumpstart":
+        message = f"{recipe.target} runs in the image that JumpStart has for it"
+        hint = "Remove `container`, or name the model's hub id as `target.model`."
+        yield Finding("container.jumpstart", message, "container", hint=hint)
+    if section.dockerfile and not Path(section.dockerfile).is_file():
+        message = f"there is no file {section.dockerfile}"
+        hint = "Correct it; a relative path counts from the recipe's folder."
+        yield Finding("container.dockerfile", message, "container.dockerfile", hint=hint)
+    if section.dockerfile and section.builder == "append":
+        message = "append runs no instructions of a Dockerfile"
+        hint = "Remove `builder`, or name docker, buildah or codebuild."
+        yield Finding("container.builder", message, "container.builder", hint=hint)
+    if section.bake_drafter and speculation and speculation.drafter.folder is None:
+        message = f"only a drafter in a folder can be baked, and {speculation.drafter} is none"
+        hint = "Download it, and write its folder as `speculation.model`."
+        yield Finding("container.bake", message, "container.bake_drafter", hint=hint)
 
 
 def _limits(variables: dict[str, str]) -> Iterator[Finding]:
@@ -67,6 +95,8 @@ def _secrets(recipe: Recipe) -> Iterator[Finding]:
 def _quoting(recipe: Recipe, variables: dict[str, str]) -> Iterator[Finding]:
     """What `arguments.environment` does where the image's supervisor would break a flag; old images have none."""
     image = image_of(recipe)
+    if builds(recipe):  # the toolkit's own entrypoint has no supervisor
+        return
     if recipe.platform != "sagemaker" or image is None or image.supervisor_quoting == "unknown":
         return
     values = {flag: variables.get(f"{_FLAG_VARIABLE}{flag.upper().replace('-', '_')}") for flag in engine_flags(recipe)}
