@@ -142,7 +142,9 @@ class MemoryPlatform:
         kind, name = key
         if kind == "Bucket" and any(other in ("Weights", "WeightsUse") for other, _ in self.resources):
             raise PlatformError(f"the bucket {name} is not empty")
-        if kind == "Role" and ("RolePolicy", name) in self.resources:
+        if kind == "Role" and any(
+            other == "RolePolicy" and has.startswith(f"{name}/") for other, has in self.resources
+        ):
             raise PlatformError(f"the role {name} has policies")
         self.resources.pop(key, None)
 
@@ -175,7 +177,9 @@ class MemoryPlatform:
         if kind in ("Bucket", "Weights"):
             uses = [use.partition("/") for other, use in self.resources if other == "WeightsUse"]
             return tuple(sorted({user for weights, _, user in uses if kind == "Bucket" or weights == name}))
-        if kind in ("Role", "RolePolicy"):
+        if kind == "RolePolicy":
+            return (name.partition("/")[2],)
+        if kind == "Role":
             return (name.removeprefix("toolkit-"),)
         tags = {tag["Key"]: tag["Value"] for tag in self.resources[kind, name]["Tags"]}
         return (tags[ENDPOINT_TAG],)

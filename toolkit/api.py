@@ -25,7 +25,7 @@ from toolkit.planning.desired import desired
 from toolkit.planning.hosting import endpoint_name, image_uri
 from toolkit.planning.image import image
 from toolkit.planning.notes import notes
-from toolkit.planning.plan import Plan
+from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan, rollback_plan
 from toolkit.planning.price import price_now, price_per_hour
 from toolkit.planning.record import Record
@@ -34,6 +34,7 @@ from toolkit.platforms import (
     PLATFORMS,
     Platform,
     account_of,
+    jumpstart_entries,
     open_platform,
     open_readable,
     open_running,
@@ -85,7 +86,7 @@ class DeploymentPlan(Plan):
             raise StalePlanError(
                 f"what runs now is not what this plan for {self.endpoints[0]} was made from", hint=f"Run: {again}"
             )
-        recipe = load(self.recipe) if Path(self.recipe).is_file() else None  # it is only asked for its workloads
+        recipe = _as_deployed(load(self.recipe)) if Path(self.recipe).is_file() else None  # for what `prove` asks
         return _apply(self, platform, recipe, wait, progress or default_progress())
 
 
@@ -127,7 +128,8 @@ def plan(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = Fa
     """
     loaded = load(recipe).with_platform(platform)
     require(loaded)
-    return _plan(loaded, open_readable(loaded.platform, loaded.region), baseline)
+    opened = open_readable(loaded.platform, loaded.region)
+    return _plan(*_complete(loaded, opened), opened, baseline)
 
 
 def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> dict[str, Any]:
@@ -167,8 +169,9 @@ def deploy(
     with progress.stage("plan"):
         for arm in (loaded, loaded.baseline()):  # AWS takes no change while another one is under way
             wait_settled(opened, endpoint_name(arm), _WAIT_SECONDS, progress)
-        made = _plan(loaded, opened, baseline)
-    return _apply(made, opened, loaded, wait, progress)
+        filled, account = _complete(loaded, opened)
+        made = _plan(filled, account, opened, baseline)
+    return _apply(made, opened, filled, wait, progress)
 
 
 def build(recipe: RecipeLike, *, builder: str | None = None, progress: Progress | None = None) -> str:
@@ -184,7 +187,9 @@ def build(recipe: RecipeLike, *, builder: str | None = None, progress: Progress 
         loaded = replace(loaded, container=loaded.container.model_copy(update={"builder": builder}))
     opened = open_platform(loaded.platform, loaded.region)
     complete, account = _complete(loaded, opened)
-    resources = image(complete, account)
+    resources = list(
+        {item.name: item for arm in (complete, complete.baseline()) for item in image(arm, account)}.values()
+    )
     if not resources:
         hint = "Write `container: custom`, or its settings, to have one built."
         raise UsageError(f"{loaded.name} runs {image_uri(complete, account)} as it is: nothing is built", hint=hint)
@@ -218,7 +223,7 @@ def connect(name: RecipeLike, *, platform: str | None = None, region: str | None
         raise EndpointNotFound(
             f"there is no endpoint {endpoint}: the local platform is not running", hint="Run: toolkit deploy RECIPE"
         )
-    return _handle(endpoint, opened, recipe)
+    return _handle(endpoint, opened, _as_deployed(recipe) if recipe else None)
 
 
 def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
@@ -239,12 +244,16 @@ def rollback(
     Raises UsageError when there is nothing to go back to, ApplyError, EndpointFailed or WaitTimeout.
     """
     recipe = _recipe_or_none(name)
-    endpoint = endpoint_name(recipe) if recipe else str(name)
+    endpoint = recipe.name if recipe else str(name)
     opened = _where(endpoint, recipe, platform, recipe.region if recipe else None)
     if opened is None:
         raise EndpointNotFound(f"there is no endpoint {endpoint}: the local platform is not running")
+    if "/" in opened.address(endpoint):
+        raise UsageError(
+            f"{endpoint} is an inference component, which AWS does not roll back", hint="Deploy the older recipe."
+        )
     made = rollback_plan(str(name), opened.name, endpoint, opened.observe((), [endpoint]))
-    return _apply(made, opened, recipe, wait, progress or default_progress())
+    return _apply(made, opened, _as_deployed(recipe) if recipe else None, wait, progress or default_progress())
 
 
 def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress | None = None) -> Plan:
@@ -264,20 +273,35 @@ def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress
         with opened.lease(endpoint):
             planned = _removal(str(name), opened, names)  # what is there once nobody else changes it, bucket included
             remove(planned, opened, _record(endpoint), progress or default_progress())
-        # A bucket in which somebody else's lease or weights lie stays.
-        left = [action for action in _removal(str(name), opened, names).actions if action.kind != "Bucket"]
-        if left:
-            still = ", ".join(f"{action.kind} {action.name}" for action in left)
+        left = make_plan(str(name), opened.name, names, (), opened.observe((), names)).actions
+        if still := ", ".join(f"{action.kind} {action.name}" for action in left if action.kind != "Bucket"):
             raise ApplyError(f"still there: {still}", hint="Run the same command again.")
+        planned = _without_buckets_that_stay(planned, left)
     return planned
 
 
+def _without_buckets_that_stay(planned: Plan, left: Sequence[Action]) -> Plan:
+    """A bucket that is not empty cannot go: another's lease is in it, captured requests, or what others put there."""
+    buckets = [action.name for action in left if action.kind == "Bucket"]
+    told = [f"bucket {name}, in which there is more. Look: aws s3 ls --recursive s3://{name}" for name in buckets]
+    actions = tuple(action for action in planned.actions if action.kind != "Bucket" or action.name not in buckets)
+    return replace(planned, actions=actions, left=(*planned.left, *told))
+
+
 def _removal(name: str, platform: Platform, endpoints: Sequence[str]) -> Plan:
-    return make_plan(name, platform.name, endpoints, (), platform.observe((), endpoints))
+    observed = platform.observe((), endpoints)
+    made = make_plan(name, platform.name, endpoints, (), observed)
+    there = observed.get("Endpoint", endpoints[0])
+    # The bucket belongs to whatever is left.
+    if there and there.ours and all(action.kind == "Bucket" for action in made.actions):
+        users = ", ".join(there.endpoints)
+        hint = "Destroy those: the last takes the endpoint along."
+        raise UsageError(f"{there.name} is the endpoint of the inference components {users}", hint=hint)
+    return made
 
 
-def _plan(recipe: Recipe, platform: Platform | None, baseline: bool) -> DeploymentPlan:
-    recipe, account = _complete(recipe, platform)
+def _plan(recipe: Recipe, account: Account, platform: Platform | None, baseline: bool) -> DeploymentPlan:
+    """Of a recipe that `_complete` has completed."""
     if recipe.speculation and platform and not baseline:
         baseline = _in_service(platform, recipe.baseline().name)  # one that is there is kept in step
     arms = [recipe, recipe.baseline()] if recipe.speculation and baseline else [recipe]
@@ -303,6 +327,14 @@ def _complete(recipe: Recipe, platform: Platform | None) -> tuple[Recipe, Accoun
     """The recipe with what its lock and JumpStart fill in, and the account to plan for."""
     account = platform.account(recipe) if platform else account_of(recipe.platform, recipe.region)
     return pinned(filled_in(recipe, account.jumpstart), _locked(recipe)), account
+
+
+def _as_deployed(recipe: Recipe) -> Recipe:
+    """With JumpStart's K and instance type, if the caller may look: who may only invoke gets the recipe's own."""
+    try:
+        return filled_in(recipe, jumpstart_entries(recipe))
+    except ToolkitError:
+        return recipe
 
 
 def _locked(recipe: Recipe) -> Lock | None:

@@ -9,6 +9,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.stub import Stubber
+from jumpstart_entries import GPT_OSS, gpt_oss
 from pairs import HUB_RECIPE, write_recipe
 from standin import ACCOUNT, StandIn
 
@@ -347,3 +348,63 @@ def test_without_the_role_of_autoscaling_one_must_be_allowed_to_make_it(
     assert codes(read(clients, written(tmp_path)), written(tmp_path)) == []
     recipe = written(tmp_path, more="scaling: {max_instances: 2}\n")
     assert codes(read(clients, recipe), recipe) == ["account.permissions"]
+
+
+JUMPSTART = f"""\
+name: gpt-oss
+target: {{model: "jumpstart:{GPT_OSS}"}}
+speculation: {{method: p-eagle, model: "jumpstart:{GPT_OSS}"}}
+engine: {{version: 0.18.0, max_num_batched_tokens: 16384}}
+platform: {{name: sagemaker, role: create}}
+"""
+
+
+@pytest.fixture
+def jumpstart(standin: StandIn, tmp_path: Path) -> Recipe:
+    """A recipe that leaves the instance type to JumpStart, which has the model."""
+    entry = gpt_oss()
+    standin.put_hub_content(GPT_OSS, entry["HubContentDocument"], HubContentVersion=entry["HubContentVersion"])
+    standin.account.quotas = {"ml.g7e.2xlarge": 1}
+    return load(write_recipe(tmp_path, JUMPSTART))
+
+
+def test_a_model_of_jumpstart_on_the_instance_that_it_chooses(clients: Clients, jumpstart: Recipe) -> None:
+    facts = read(clients, jumpstart)
+    assert [quota.instance_type for quota in facts.quotas] == ["ml.g7e.2xlarge"]
+    assert not facts.unread
+    assert codes(facts, jumpstart) == []
+
+
+def test_the_quota_of_jumpstarts_instance_type_is_judged(standin: StandIn, clients: Clients, jumpstart: Recipe) -> None:
+    standin.account.quotas = {"ml.g7e.2xlarge": 0}
+    assert codes(read(clients, jumpstart), jumpstart) == ["account.quota"]
+
+
+def test_a_model_that_jumpstart_does_not_have(clients: Clients, tmp_path: Path) -> None:
+    recipe = load(write_recipe(tmp_path, JUMPSTART))
+    (finding,) = [item for item in check_account(recipe, read(clients, recipe)) if item.severity == "error"]
+    assert (finding.code, finding.path) == ("account.jumpstart", "target.model")
+    assert finding.message == f"JumpStart has no model {GPT_OSS} in us-west-2"
+
+
+def test_an_entry_of_jumpstart_that_we_may_not_read(standin: StandIn, clients: Clients, jumpstart: Recipe) -> None:
+    standin.account.denied = {"sagemaker:DescribeHubContent"}
+    facts = read(clients, jumpstart)
+    assert [item.action for item in facts.unread] == ["sagemaker:DescribeHubContent"]
+    assert codes(facts, jumpstart) == []
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        ("custom", []),
+        ("{base: docker.io/vllm/vllm-openai:v1}", []),
+        (f"{{base: '{IMAGE}'}}", []),
+        (f"{{base: '{IMAGE}.1'}}", ["account.image"]),
+    ],
+)
+def test_of_an_image_that_is_yet_to_be_built_its_base_must_be_there(
+    clients: Clients, tmp_path: Path, container: str, expected: list[str]
+) -> None:
+    recipe = written(tmp_path, more=f"container: {container}\n")
+    assert codes(read(clients, recipe), recipe) == expected

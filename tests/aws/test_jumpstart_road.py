@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,51 @@ def test_the_plan_shows_what_jumpstart_serves(recipe: Path) -> None:
     assert notes[0] == (
         f"JumpStart {GPT_OSS} 3.38.0 lmi-optimized on ml.g7e.2xlarge: {VLLM.rpartition('/')[2]}, p-eagle K=3"
     )
+
+
+CHOSEN = ("role: create, instance_types: [ml.g7e.2xlarge]", "role: create")
+
+
+def edited(recipe: Path, *edits: tuple[str, str]) -> Path:
+    text = recipe.read_text()
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    recipe.write_text(text)
+    return recipe
+
+
+def test_jumpstart_chooses_the_instance_type_of_a_recipe_that_names_none(recipe: Path) -> None:
+    assert "on ml.g7e.2xlarge" in api.plan(edited(recipe, CHOSEN)).notes[0]
+
+
+def test_the_plan_tells_what_the_recipe_drafts_and_not_what_jumpstart_would(recipe: Path) -> None:
+    own = ("method: p-eagle, ", "method: p-eagle, num_speculative_tokens: 5, ")
+    assert api.plan(edited(recipe, own)).notes[0].endswith(", p-eagle K=5")
+    loaded = load(recipe)
+    assert api.plan(replace(loaded, speculation=None)).notes[0].endswith(", no drafter")
+
+
+def test_the_plan_tells_of_every_instance_type(recipe: Path) -> None:
+    types = (
+        "[ml.g7e.2xlarge]",
+        "[ml.g7e.2xlarge, {type: ml.p5.48xlarge, num_speculative_tokens: 2}]",
+    )
+    served = [note for note in api.plan(edited(recipe, types)).notes if note.startswith(f"JumpStart {GPT_OSS}")]
+    assert [(" on ml.p5.48xlarge" in note, note.rpartition(", ")[2]) for note in served] == [
+        (False, "p-eagle K=3"),
+        (True, "p-eagle K=2"),
+    ]
+
+
+@pytest.mark.parametrize("connects", [False, True], ids=["deploy", "connect"])
+def test_acceptance_is_judged_by_what_was_published_for_jumpstarts_k(recipe: Path, connects: bool) -> None:
+    evidence = "{{workload: code, num_speculative_tokens: {}, acceptance_length: {}, hardware: b, engine: c, {}}}"
+    rest = 'date: "2026-01-01", source: d'
+    listed = [evidence.format(k, length, rest) for k, length in ((3, 2.5), (7, 4.5))]
+    recipe.write_text(recipe.read_text() + f"evidence: [{', '.join(listed)}]\n")
+    endpoint = api.deploy(recipe, progress=Silent())
+    assert (api.connect(recipe) if connects else endpoint).expected == {"code": 2.5}
 
 
 def test_jumpstarts_container_serves_with_what_the_recipe_says(recipe: Path, standin: StandIn) -> None:

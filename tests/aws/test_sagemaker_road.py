@@ -185,3 +185,64 @@ def test_the_command_line_takes_the_same_road(recipe: Path, standin: StandIn, tm
     assert [item["name"] for item in run("status", "--platform", "sagemaker")["endpoints"]] == ["hub"]
     assert run("destroy", "hub", "--platform", "sagemaker", "--yes")["left"]
     assert standin.leftovers() == [LOG_GROUP]
+
+
+# ---- what shares an endpoint ----
+
+
+@pytest.fixture
+def component(recipe: Path) -> Path:
+    """The recipe as an inference component on the endpoint `shared`."""
+    return changed(
+        changed(recipe, ", ml.g6.2xlarge", ""), "role: create", "inference_component: {endpoint: shared}, role: create"
+    )
+
+
+def renamed(recipe: Path, name: str) -> Path:
+    """The same recipe under another name."""
+    other = recipe.with_name(f"{name}.yaml")
+    other.write_text(recipe.read_text().replace("name: hub", f"name: {name}"))
+    other.with_suffix(".lock.json").write_text(recipe.with_suffix(".lock.json").read_text())
+    return other
+
+
+def test_a_component_does_not_take_over_an_endpoint_that_serves_a_model(component: Path) -> None:
+    plain = renamed(component, "shared")
+    api.deploy(changed(plain, "inference_component: {endpoint: shared}, ", ""), progress=Silent())
+    with pytest.raises(PlatformError, match="shared serves a model of its own"):
+        api.plan(component)
+
+
+def test_components_of_one_endpoint_have_each_their_own_rights(component: Path) -> None:
+    other = renamed(component, "other")
+    for one in (component, other):
+        api.deploy(one, progress=Silent())
+    assert (api.plan(component).changes, api.plan(other).changes) == ([], [])
+
+
+def test_a_component_moves_to_another_endpoint(component: Path, standin: StandIn) -> None:
+    api.deploy(component, progress=Silent())
+    moved = api.deploy(changed(component, "endpoint: shared", "endpoint: another"), progress=Silent())
+    assert (moved.address, api.plan(component).changes) == ("another/hub", [])
+    assert "sagemaker endpoint shared" not in standin.leftovers()
+
+
+def test_an_endpoint_goes_with_the_last_of_its_components_only(component: Path) -> None:
+    api.deploy(component, progress=Silent())
+    with pytest.raises(UsageError, match="shared is the endpoint of the inference components hub"):
+        api.destroy("shared", platform="sagemaker", progress=Silent())
+
+
+def test_a_component_has_no_rollback(component: Path) -> None:
+    api.deploy(component, progress=Silent())
+    with pytest.raises(UsageError, match="hub is an inference component"):
+        api.rollback(component, progress=Silent())
+
+
+def test_captured_requests_stay_and_are_told(recipe: Path, standin: StandIn) -> None:
+    api.deploy(recipe, progress=Silent())
+    s3 = standin.session().client("s3")
+    s3.put_object(Bucket="toolkit-123456789012-us-west-2", Key="capture/hub/1.jsonl", Body=b"{}")
+    removed = api.destroy(recipe, progress=Silent())
+    assert any("bucket toolkit-123456789012-us-west-2, in which there is more" in item for item in removed.left)
+    assert "Bucket" not in {action.kind for action in removed.actions}

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 from hub import COMMIT, TOKEN, Hub, hub
-from standin import Crash, StandIn, crash_at
+from standin import ACCOUNT, Crash, StandIn, crash_at
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
+from toolkit.planning.names import bucket_name
+from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.observe import observe
 from toolkit.platforms.sagemaker.staging import delete_prefix, stage_weights
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.source import ModelSource
@@ -155,3 +158,14 @@ def test_a_gated_model_is_read_with_the_token_in_a_secret(
             stage(clients, server)
         stage(clients, server, HubTokenSecret="hub")
     assert MARK in objects(clients)
+
+
+def test_the_mark_of_a_longer_name_is_not_ours(standin: StandIn, clients: Clients) -> None:
+    account = Account(ACCOUNT, "us-west-2")
+    bucket = bucket_name(account)
+    clients.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    clients.s3.put_object(Bucket=bucket, Key="staged/target-v1.1")
+    wanted = Resource("Weights", "target-v1", {"Bucket": bucket, "Hub": "org/target"})
+    clients.s3.put_object(Bucket=bucket, Key="uses/target-v1/hub")
+    (weights,) = [item for item in observe(clients, account, [wanted], []).existing if item.kind == "Weights"]
+    assert weights.state["Complete"] is False

@@ -1,4 +1,7 @@
-"""Stands for vLLM's server inside a test image: says what it was started as, and ends on SIGTERM with 0."""
+"""Stands for vLLM's server inside a test image: says what it was started as, and ends on SIGTERM with 0.
+
+A request that says `wait` is answered when the process gets SIGUSR1. With DIES in its environment it dies at once.
+"""
 
 import hashlib
 import json
@@ -6,11 +9,13 @@ import os
 import signal
 import stat
 import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 OWN = Path("/opt/toolkit")
 CHANGES_WITH_EVERY_CONTAINER = {"HOSTNAME", "container"}
+TOLD = threading.Event()
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -18,10 +23,15 @@ class Answers(BaseHTTPRequestHandler):
         self._answer({})
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if asked.get("wait"):
+            print("waits", flush=True)
+            TOLD.wait()
         environment = {name: os.environ[name] for name in sorted(os.environ.keys() - CHANGES_WITH_EVERY_CONTAINER)}
         files = {str(path): described(path) for path in sorted((OWN, *OWN.rglob("*")))}
-        self._answer({"arguments": sys.argv[1:], "environment": environment, "user": os.getuid(), "files": files})
+        mounted = {str(path): access(path) for path in sorted(Path("/opt/ml").rglob("*")) if path.is_file()}
+        said = {"arguments": sys.argv[1:], "environment": environment, "user": os.getuid()}
+        self._answer({**said, "files": files, "mounted": mounted})
 
     def _answer(self, document: object) -> None:
         body = json.dumps(document).encode()
@@ -37,7 +47,14 @@ def described(path: Path) -> list[object]:
     return [stat.filemode(status.st_mode), status.st_uid, status.st_gid, content]
 
 
+def access(path: Path) -> str:
+    return "writable" if os.access(path, os.W_OK) else "read-only"
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.signal(signal.SIGUSR1, lambda *_: TOLD.set())
+    if "DIES" in os.environ:
+        sys.exit("no such head")
     port = int(sys.argv[sys.argv.index("--port") + 1])
-    ThreadingHTTPServer(("127.0.0.1", port), Answers).serve_forever()
+    ThreadingHTTPServer(("0.0.0.0", port), Answers).serve_forever()

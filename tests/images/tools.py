@@ -29,6 +29,7 @@ PACKAGES = {
     "podman": "podman",
     "runc": "runc",
     "netavark": "netavark",
+    "iptables": "iptables",
     "dockerd": "docker.io",
     "docker": "docker.io",
     "nsenter": "util-linux",

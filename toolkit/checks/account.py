@@ -10,6 +10,7 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
+from toolkit.recipe.jumpstart import chooses_instance
 from toolkit.recipe.resolve import Recipe
 
 _TYPES = "platform.instance_types"
@@ -84,6 +85,8 @@ class AccountFacts:
         quotas: of the recipe's instance types.
         missing_image: the recipe's image, when its registry does not have it.
         image_problem: why there is no image to look for.
+        jumpstart_problem: why JumpStart's hub does not serve what the recipe names.
+        jumpstart_types: the instance type that JumpStart chooses, where the recipe leaves it to that.
         buckets: region of the bucket of each model that is in S3, by its address; empty when there is no such bucket.
         subnets, missing_subnets: of the recipe's, those that exist and those that do not.
         scaling_role: whether the service-linked role of autoscaling exists.
@@ -99,6 +102,8 @@ class AccountFacts:
     quotas: tuple[Quota, ...] = ()
     missing_image: str = ""
     image_problem: ToolkitError | None = None
+    jumpstart_problem: ToolkitError | None = None
+    jumpstart_types: tuple[str, ...] = ()
     buckets: Mapping[str, str] = field(default_factory=dict)
     subnets: tuple[Subnet, ...] = ()
     missing_subnets: tuple[str, ...] = ()
@@ -119,7 +124,7 @@ def check_account(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     yield from _role(recipe, facts)
     yield from _permissions(facts)
     yield from _types(recipe, facts, facts.region)
-    yield from _image(facts)
+    yield from _image(recipe, facts)
     yield from _buckets(recipe, facts, facts.region)
     yield from _network(recipe, facts, facts.region)
     yield from _scaling(facts)
@@ -161,7 +166,8 @@ def _permissions(facts: AccountFacts) -> Iterator[Finding]:
 
 
 def _types(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding]:
-    for index, name in enumerate(recipe.instance_types):
+    types = facts.jumpstart_types if chooses_instance(recipe) else recipe.instance_types
+    for index, name in enumerate(types):
         instance = lookup.instance(name)
         if instance and instance.regions and region not in instance.regions:
             message = f"AWS lists no price for {name} endpoints in {region}: it may not be there"
@@ -170,9 +176,9 @@ def _types(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding
     needed, most = needed_instances(recipe), recipe.scaling.max_instances
     room = {quota.instance_type: quota.value - (quota.in_use or 0) for quota in facts.quotas}
     # SageMaker goes on to the next type of the list where one cannot be had.
-    some_type_will_do = any(room.get(name, needed) >= needed for name in recipe.instance_types)
+    some_type_will_do = any(room.get(name, needed) >= needed for name in types)
     for quota in facts.quotas:
-        path = f"{_TYPES}.{recipe.instance_types.index(quota.instance_type)}"
+        path = f"{_TYPES}.{types.index(quota.instance_type)}"
         has = f"the quota `{quota.instance_type} for endpoint usage` in {region} is {quota.value:.0f}"
         used = f", other endpoints have {quota.in_use} of them" if quota.in_use else ""
         hint = (
@@ -187,13 +193,18 @@ def _types(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding
             yield Finding("account.quota", message, path, hint=hint, severity="warning")
 
 
-def _image(facts: AccountFacts) -> Iterator[Finding]:
+def _image(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
+    if problem := facts.jumpstart_problem:
+        path = "target.model" if recipe.target.kind == "jumpstart" else "speculation.model"
+        yield Finding("account.jumpstart", problem.message, path, hint=problem.hint)
     if facts.image_problem:
         yield Finding("account.image", facts.image_problem.message, "engine.version", hint=facts.image_problem.hint)
     if facts.missing_image:
         message = f"the registry has no image {facts.missing_image}"
-        hint = "Use another engine.version or platform.region."
-        yield Finding("account.image", message, "engine.version", hint=hint)
+        has_base = recipe.container is not None and recipe.container.base is not None
+        path = "container.base" if has_base else "engine.version"
+        hint = f"Use another {path} or platform.region."
+        yield Finding("account.image", message, path, hint=hint)
 
 
 def _buckets(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.findings import Finding
+from toolkit.recipe.jumpstart import chooses_instance
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ComponentSection
 
@@ -26,7 +27,7 @@ def check_component(recipe: Recipe) -> Iterator[Finding]:
     yield from _experiment(recipe)
     yield from _update(recipe)
     yield from _types(recipe)
-    for index, name in enumerate(recipe.instance_types):
+    for index, name in enumerate(() if chooses_instance(recipe) else recipe.instance_types):
         if instance := lookup.instance(name):
             yield from _room(recipe.on(name), component, instance, f"{_TYPES}.{index}")
 

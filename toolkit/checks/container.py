@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolkit.catalog import lookup
+from toolkit.errors import UsageError
 from toolkit.findings import Finding
+from toolkit.images.reference import parse
 from toolkit.recipe.arguments import builds, engine_flags, environment, image_of, supervised
 from toolkit.recipe.resolve import Recipe
 
@@ -33,7 +35,11 @@ def check_container(recipe: Recipe) -> Iterator[Finding]:
         known = " or ".join(list(released)[:_OFFERED]) or "another platform"
         message = f"platform `{recipe.platform}` has no image with {recipe.engine.name} {recipe.engine.version}"
         bases = [image.version for image in lookup.images("upstream", recipe.engine.name)]
-        other = " Or write `container: custom`: it is built on vLLM's own." if recipe.engine.version in bases else ""
+        other = (
+            " Or write `container: custom`: it is built on vLLM's own."
+            if recipe.platform == "sagemaker" and recipe.engine.version in bases
+            else ""
+        )
         yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{other}")
     variables = environment(recipe)
     yield from _limits(variables)
@@ -50,6 +56,11 @@ def _built(recipe: Recipe) -> Iterator[Finding]:
         message = f"{recipe.target} runs in the image that JumpStart has for it"
         hint = "Remove `container`, or name the model's hub id as `target.model`."
         yield Finding("container.jumpstart", message, "container", hint=hint)
+    if section.base and not _is_image_name(section.base):
+        shown = f"…@{section.base.rpartition('@')[2]}" if "@" in section.base else section.base  # no password
+        message = f"{shown} is not the name of an image"
+        hint = "Write registry/repository:tag or registry/repository@sha256:…, small letters, no user or password."
+        yield Finding("container.base", message, "container.base", hint=hint)
     if section.dockerfile and not Path(section.dockerfile).is_file():
         message = f"there is no file {section.dockerfile}"
         hint = "Correct it; a relative path counts from the recipe's folder."
@@ -62,6 +73,14 @@ def _built(recipe: Recipe) -> Iterator[Finding]:
         message = f"only a drafter in a folder can be baked, and {speculation.drafter} is none"
         hint = "Download it, and write its folder as `speculation.model`."
         yield Finding("container.bake", message, "container.bake_drafter", hint=hint)
+
+
+def _is_image_name(text: str) -> bool:
+    try:
+        parse(text)
+    except UsageError:
+        return False
+    return True
 
 
 def _limits(variables: dict[str, str]) -> Iterator[Finding]:

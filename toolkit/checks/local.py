@@ -20,3 +20,8 @@ def check_local(recipe: Recipe) -> Iterator[Finding]:
     for path, is_set, what in refused:
         if is_set:
             yield Finding("local.not-here", f"the local platform has {what}", path, hint="Remove it to run here.")
+    drafter = recipe.speculation.drafter if recipe.speculation else None
+    for path, source in (("target.model", recipe.target), ("speculation.model", drafter)):
+        if source and source.kind == "jumpstart":
+            message = f"the local platform has no JumpStart, and so no {source}"
+            yield Finding("local.not-here", message, path, hint="Name a folder, or a Hugging Face id, to run here.")

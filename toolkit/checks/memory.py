@@ -10,6 +10,7 @@ from toolkit.checks.head import HEAD_METHODS
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.jumpstart import chooses_instance
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.fit import Fit, fit, fits
@@ -33,6 +34,8 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         yield Finding("memory.unknown", message, "speculation.model", hint=problem.hint, severity="info")
         models = Lock(models.target)
     yield from _kv_groups(recipe, models)
+    if chooses_instance(recipe):
+        return
     try:
         for index, name in enumerate(recipe.instance_types):
             if found := lookup.instance(name):

@@ -24,7 +24,7 @@ from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding, Report
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.load import nearest_line
-from toolkit.recipe.lock import Lock, lock_path, read_lock
+from toolkit.recipe.lock import Lock, lock_path, pins, read_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
@@ -116,7 +116,7 @@ def _model(
     if locked is None:
         message = f"there is no lock, and so nothing is known of {source}: the pair was not checked"
         return None, [Finding("lock.missing", message, key, hint=_relock(recipe))]
-    if locked.model != source.written or (source.revision and locked.revision != source.revision):
+    if not pins(locked, source):
         of = f"{locked.model}@{locked.revision}" if locked.revision else locked.model
         message = f"the lock file is that of {of}"
         return None, [Finding("lock.stale", message, key, hint=_relock(recipe))]

@@ -11,6 +11,7 @@ from toolkit.checks.component import check_component
 from toolkit.checks.rollout import check_rollout
 from toolkit.findings import Finding
 from toolkit.recipe.arguments import image_of, pulled
+from toolkit.recipe.jumpstart import chooses_instance
 from toolkit.recipe.lock import Lock, load_seconds
 from toolkit.recipe.resolve import Recipe
 
@@ -48,6 +49,8 @@ def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 
 
 def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    if chooses_instance(recipe):
+        return
     for index, name in enumerate(recipe.instance_types):
         path = f"{_TYPES}.{index}"
         found = lookup.instance(name)

@@ -174,7 +174,7 @@ def _properties(item: Resource, request: Mapping[str, Any], resources: Sequence[
 
 
 def _policies(role: str, resources: Sequence[Resource]) -> list[dict[str, Any]]:
-    requests = [item.request for item in resources if (item.kind, item.name) == ("RolePolicy", role)]
+    requests = [item.request for item in resources if item.kind == "RolePolicy" and item.request["RoleName"] == role]
     return [
         {"PolicyName": request["PolicyName"], "PolicyDocument": json.loads(request["PolicyDocument"])}
         for request in requests

@@ -24,7 +24,7 @@ def _resources(recipe: Recipe, account: Account) -> list[Resource]:
     config = hosting.endpoint_config(recipe, account)
     found = [
         storage.bucket(account),
-        *image(recipe, account),
+        *(item for arm in hosting.arms(recipe) for item in image(arm, account)),
         *(storage.use(item, recipe.name) for item in data),
         *(item.weights for item in data),
         *permissions.role(recipe, account, endpoint, data),

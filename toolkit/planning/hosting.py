@@ -54,12 +54,14 @@ def variants(recipe: Recipe) -> tuple[str, ...]:
     return tuple(arm.variant for arm in _arms(recipe))
 
 
+def arms(recipe: Recipe) -> list[Recipe]:
+    """The recipe as each variant of the endpoint runs it, those that answer and the shadow."""
+    return [arm.recipe for arm in (*_arms(recipe), *_shadows(recipe))]
+
+
 def models(recipe: Recipe, account: Account) -> list[Resource]:
     """One Model for each container that differs: arms, and instance types with settings of their own."""
-    arms = [*_arms(recipe), *_shadows(recipe)]
-    made = [
-        _model(arm.recipe.on(instance_type), account) for arm in arms for instance_type in arm.recipe.instance_types
-    ]
+    made = [_model(arm.on(instance_type), account) for arm in arms(recipe) for instance_type in arm.instance_types]
     return list({model.name: model for model in made}.values())
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.errors import UsageError
+from toolkit.errors import StalePlanError, UsageError
 from toolkit.home import containers_dir
 from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.planning.names import tags
@@ -26,6 +26,9 @@ from toolkit.version import __version__
 
 SEVERITIES = ("CRITICAL", "HIGH", "MEDIUM", "LOW", "INFORMATIONAL", "UNDEFINED")
 """ECR's words for how bad a finding of its scan is, the worst first."""
+
+LOCAL_REGISTRY = "localhost"
+"""What images are called by that are on this machine only."""
 
 _ROOT = "/opt/toolkit"
 _NOT_IN_THE_IMAGE = ("Dockerfile", "README.md")
@@ -53,6 +56,9 @@ def address(image: lookup.Image, account: Account) -> str:
 def base_image(recipe: Recipe, account: Account) -> str:
     """What the image is built on, by digest where that is known: the recipe's, AWS's, or vLLM's own."""
     section, image = _section(recipe), image_of(recipe)
+    if section.base is None and recipe.platform == "local":
+        message = "`run: container` needs a base image that runs on this machine, and AWS's and vLLM's need a GPU"
+        raise UsageError(message, hint="Name one with vLLM for CPUs: `container: {base: registry/repository:tag}`.")
     if section.base is None and image is None:
         message = f"no base image with {recipe.engine.name} {recipe.engine.version} is known"
         raise UsageError(message, hint="Name one as `container.base`.")
@@ -72,7 +78,7 @@ def repository(recipe: Recipe) -> str:
 
 def built_image(recipe: Recipe, account: Account) -> str:
     """The image's address. Its tag says its content and cannot be moved, which is as good as a digest."""
-    return f"{account.registry}/{repository(recipe)}:{render(recipe, account).tag}"
+    return f"{_registry(recipe, account)}/{repository(recipe)}:{render(recipe, account).tag}"
 
 
 def image(recipe: Recipe, account: Account) -> list[Resource]:
@@ -80,9 +86,15 @@ def image(recipe: Recipe, account: Account) -> list[Resource]:
     if not builds(recipe):
         return []
     section, name, spec = _section(recipe), repository(recipe), render(recipe, account)
-    place = {"Repository": name, "Image": f"{account.registry}/{name}:{spec.tag}", "Builder": section.builder}
+    is_here = recipe.platform == "local"
+    builder = "podman or docker" if is_here else section.builder
+    place = {"Repository": name, "Image": f"{_registry(recipe, account)}/{name}:{spec.tag}", "Builder": builder}
     built = Resource("Image", f"{name}:{spec.tag}", {**place, **_request(spec)})
-    return [built] if section.repository else [_repository(recipe, name), built]
+    return [built] if section.repository or is_here else [_repository(recipe, name), built]
+
+
+def _registry(recipe: Recipe, account: Account) -> str:
+    return LOCAL_REGISTRY if recipe.platform == "local" else account.registry
 
 
 def render(recipe: Recipe, account: Account) -> ImageSpec:
@@ -117,7 +129,10 @@ def render(recipe: Recipe, account: Account) -> ImageSpec:
 
 
 def spec_of(request: Mapping[str, Any]) -> ImageSpec:
-    """The image that the request of an `Image` describes."""
+    """The image that the request of an `Image` describes. Raises StalePlanError when one of its files has changed."""
+    for path, item in request["Files"].items():
+        if "Source" in item and _content(ContextFile(source=Path(item["Source"])))[1] != item["Sha256"]:
+            raise StalePlanError(f"{item['Source']} has changed since this was planned as {path}", hint="Plan again.")
     files = {
         path: ContextFile(
             int(item["Mode"], 8),
@@ -159,8 +174,9 @@ def _request(spec: ImageSpec) -> dict[str, Any]:
 
 
 def _listed(file: ContextFile) -> dict[str, str]:
-    what = {"Source": str(file.source)} if file.content is None else {"Content": file.content.decode()}
-    return {"Mode": f"{file.mode:o}", **what}
+    if file.content is not None:
+        return {"Mode": f"{file.mode:o}", "Content": file.content.decode()}
+    return {"Mode": f"{file.mode:o}", "Source": str(file.source), "Sha256": _content(file)[1]}
 
 
 def _repository(recipe: Recipe, name: str) -> Resource:

@@ -30,7 +30,6 @@ STAGED_PREFIX = "staged/"
 LEASES_PREFIX = "leases/"
 """In our bucket: who is changing which endpoint right now."""
 
-ROLE_POLICY_NAME = "endpoint"
 _DIGEST_CHARACTERS = 8
 _TAG_CHARACTERS = 12
 

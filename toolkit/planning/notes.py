@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from toolkit.planning.hosting import image_uri
 from toolkit.planning.image import base_image
@@ -13,22 +14,34 @@ from toolkit.recipe.resolve import Recipe
 
 
 def notes(recipe: Recipe, account: Account) -> Iterator[str]:
-    """One sentence or line each; nothing for the local platform."""
+    """One sentence or line each; for the local platform only what its image is built on."""
     if recipe.platform == "local":
+        if builds(recipe):
+            yield f"The image is built on {base_image(recipe, account)}, and stays on this machine"
         return
     if account.id == NO_ACCOUNT:
         yield (
             f"Made without an AWS account, as if one held nothing: {NO_ACCOUNT} stands for its number, images are not "
             "pinned. It cannot be applied."
         )
-    theirs = jumpstart.target_model(recipe, account.jumpstart)
-    if theirs:
-        yield str(theirs)
-        yield from jumpstart.doubts(theirs)
+    yield from _jumpstart(recipe, account)
     uri = image_uri(recipe, account)
     if builds(recipe):
         base = base_image(recipe, account)
         moving = "" if "@" in base else ", whose digest could not be found: build again when it has moved"
         yield f"The image is built on {base}{moving}"
     else:
-        yield f"No image is built: {'JumpStart' if theirs else 'AWS'}'s own serves it, {account.digests.get(uri, uri)}"
+        whose = "JumpStart" if recipe.target.kind == "jumpstart" else "AWS"
+        yield f"No image is built: {whose}'s own serves it, {account.digests.get(uri, uri)}"
+
+
+def _jumpstart(recipe: Recipe, account: Account) -> Iterator[str]:
+    """JumpStart's container on each instance type, with what the recipe drafts in it: its own word goes over theirs."""
+    for here in map(recipe.on, recipe.instance_types):
+        if theirs := jumpstart.target_model(here, account.jumpstart):
+            speculation = here.speculation
+            tokens = speculation.num_speculative_tokens if speculation else None
+            own = jumpstart.Preset(here.method, tokens, "", read=True) if speculation else None
+            served = replace(theirs, preset=own)
+            yield str(served)
+            yield from jumpstart.doubts(served)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit.planning.metrics import log_group
-from toolkit.planning.names import ROLE_POLICY_NAME, bucket_name, role_name, tags
+from toolkit.planning.names import bucket_name, role_name, tags
 from toolkit.planning.resources import Account, Resource
 from toolkit.planning.storage import ModelData
 from toolkit.recipe.resolve import Recipe
@@ -49,8 +49,9 @@ def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelDa
     }
     create = {"RoleName": name, "AssumeRolePolicyDocument": _policy([trust]), "Tags": tags(recipe, endpoint)}
     document = _policy(_statements(recipe, account, endpoint, data))
-    put = {"RoleName": name, "PolicyName": ROLE_POLICY_NAME, "PolicyDocument": document}
-    return [Resource("Role", name, create), Resource("RolePolicy", name, put)]
+    # One policy for each recipe: components that share an endpoint share its role, and each goes with its own.
+    put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": document}
+    return [Resource("Role", name, create), Resource("RolePolicy", f"{name}/{recipe.name}", put)]
 
 
 def _statements(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.errors import PlatformError, UsageError
-from toolkit.planning.names import LEASES_PREFIX, ROLE_POLICY_NAME
+from toolkit.planning.names import LEASES_PREFIX
 from toolkit.planning.observability import differs
 from toolkit.planning.plan import Action, Plan, Verb
 from toolkit.planning.resources import KINDS, Account, Existing, Kind, Observed, Resource
@@ -44,6 +44,7 @@ def make_plan(
     shall be and of what is, None where they are not known. Raises PlatformError when a resource of a desired name is
     not ours.
     """
+    _require_hosts(desired, observed)
     wanted = {(resource.kind, resource.name) for resource in desired}
     changes = [_action(resource, observed, platform) for resource in desired]
     updated = {action.name for action in changes if action.kind == "Endpoint" and action.verb == "update"}
@@ -71,6 +72,17 @@ def make_plan(
         () if platform == "local" else tuple(_left(item) for item in superseded if item.kind in _TOLD),
         tuple(notes),
     )
+
+
+def _require_hosts(desired: Sequence[Resource], observed: Observed) -> None:
+    """Raise PlatformError when a component would take over an endpoint that serves models of its own."""
+    for item in desired:
+        host = item.request["EndpointName"] if item.kind == "InferenceComponent" else None
+        endpoint = observed.get("Endpoint", host) if host and host != item.name else None
+        config = observed.get("EndpointConfig", endpoint.state["Running"]) if endpoint else None
+        if config and config.state["Models"]:
+            message = f"Endpoint {host} serves a model of its own, and no inference components"
+            raise PlatformError(message, hint="Name another one as `platform.inference_component.endpoint`.")
 
 
 def rollback_plan(recipe: str, platform: str, endpoint: str, observed: Observed) -> Plan:
@@ -144,12 +156,16 @@ def _decide_endpoint(resource: Resource, existing: Existing) -> tuple[Verb, str]
     if status not in ("InService", *UNDER_WAY):
         return "replace", f"is {status}"
     if config != resource.request["EndpointConfigName"]:
-        return "update", f"runs {config}"
+        others = sorted(set(existing.endpoints) - {resource.name})
+        shared = f", and is shared: {', '.join(others)}" if others else ""
+        return "update", f"runs {config}{shared}"
     return "reuse", "is in service with this configuration" if status == "InService" else f"is {status.lower()} already"
 
 
 def _decide_component(resource: Resource, existing: Existing) -> tuple[Verb, str]:
-    status, model = existing.state["Status"], existing.state["ModelName"]
+    status, model, host = (existing.state[key] for key in ("Status", "ModelName", "EndpointName"))
+    if host != resource.request["EndpointName"]:
+        return "replace", f"lives on {host}"
     if status not in ("InService", *UNDER_WAY):
         return "replace", f"is {status}"
     if model != resource.request["Specification"]["ModelName"]:
@@ -211,7 +227,8 @@ def _delete_request(item: Existing, endpoint: str) -> Mapping[str, Any]:
     if item.kind == "Role":
         return {"RoleName": item.name}
     if item.kind == "RolePolicy":
-        return {"RoleName": item.name, "PolicyName": ROLE_POLICY_NAME}
+        role, _, policy = item.name.partition("/")
+        return {"RoleName": role, "PolicyName": policy}
     if item.kind in _WATCHING:
         return {}
     return {key: item.state[key] for key in ("Bucket", "Key", "Prefix", "Mark") if key in item.state}

@@ -17,6 +17,7 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
 
 _COMMIT_CHARACTERS = 12
+_ORIGIN_CHARACTERS = 8
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,9 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
     folder = source.folder
     if folder is None:
         revision = source.revision or "main"
-        name = f"{source.name}-{revision[:_COMMIT_CHARACTERS].replace('/', '-')}"
+        # Two organisations' models may have one name, and two branches one beginning.
+        origin_digest = hashlib.sha256(f"{source.written}@{revision}".encode()).hexdigest()[:_ORIGIN_CHARACTERS]
+        name = f"{source.name}-{revision[:_COMMIT_CHARACTERS].replace('/', '-')}-{origin_digest}"
         secret = {"HubTokenSecret": recipe.hub_token_secret} if recipe.hub_token_secret else {}
         origin = {"Hub": source.written, "Revision": revision, "Mark": f"{STAGED_PREFIX}{name}"}
         return _resource(name, recipe, account, {**origin, **secret})

@@ -72,8 +72,8 @@ def pulled(recipe: Recipe, source: ModelSource) -> bool:
 
 
 def builds(recipe: Recipe) -> bool:
-    """Whether an image is built for the recipe. The local platform starts the container's program without one."""
-    return recipe.container is not None and recipe.platform == "sagemaker"
+    """Whether an image is built for the recipe. The local platform starts the container's program, if not asked to."""
+    return recipe.run == "container" if recipe.platform == "local" else recipe.container is not None
 
 
 def baked(recipe: Recipe) -> bool:

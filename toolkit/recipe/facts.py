@@ -59,6 +59,8 @@ class ModelFacts:
     `tensors` have names with ranges where several are alike (`layers.{0-23}.mlp.up_proj.weight`), None when they are
     not known. `weight_bytes` is the stored size of all weights. `partial` facts are curated from what was published:
     what is missing in them may be there in the model, and `unverified` says which of them nobody has checked.
+    `revision` is the commit of the hub that was read, `wanted` the branch, tag or commit that was asked for; empty
+    where unknown.
     """
 
     model: str
@@ -71,6 +73,7 @@ class ModelFacts:
     generation_config: Mapping[str, Any] = field(default_factory=dict)
     partial: bool = False
     unverified: tuple[str, ...] = ()
+    wanted: str = ""
 
     @property
     def text_config(self) -> Mapping[str, Any]:

@@ -140,6 +140,11 @@ def ids(recipe: Recipe) -> tuple[str, ...]:
     return tuple(dict.fromkeys(source.name for source in sources if source.kind == "jumpstart"))
 
 
+def chooses_instance(recipe: Recipe) -> bool:
+    """Whether the instance type is left to JumpStart: a recipe of its target that writes none."""
+    return recipe.target.kind == "jumpstart" and "platform.instance_types" not in recipe.lines
+
+
 def filled_in(recipe: Recipe, entries: Entries) -> Recipe:
     """The recipe with JumpStart's K, instance type, time-outs and isolation where its file says nothing.
 
@@ -147,7 +152,7 @@ def filled_in(recipe: Recipe, entries: Entries) -> Recipe:
     is not the one that JumpStart's drafter is for.
     """
     if recipe.target.kind == "jumpstart":
-        written = "platform.instance_types" in recipe.lines
+        written = not chooses_instance(recipe)
         model = parse(_entry(recipe.target, entries), recipe.instance_types[0] if written else None)
         recipe = replace(
             recipe,

@@ -14,7 +14,7 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.jumpstart import Entries, in_s3
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.source import ModelSource
+from toolkit.recipe.source import ModelSource, is_commit
 
 # Conservative, of published logs: weights come from S3 or the hub at 200 MB/s, and from disk into accelerators at
 # 500 MB/s; compiling and capturing CUDA graphs take one to three minutes, on a cold start more. SageMaker's limits:
@@ -101,6 +101,15 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     )
 
 
+def pins(facts: ModelFacts, source: ModelSource) -> bool:
+    """Whether a lock's facts are of that model at its revision: a branch or tag means what it did when it was read."""
+    if facts.model != source.written:
+        return False
+    if source.revision in (None, facts.revision):
+        return True
+    return not source.commit and is_commit(facts.revision) and facts.wanted in ("", source.revision)
+
+
 def download_seconds(weight_bytes: int) -> float:
     """Seconds that it takes to fetch that much from S3 or the hub. An estimate."""
     return weight_bytes / _DOWNLOAD_RATE
@@ -117,8 +126,11 @@ def _within_limits(seconds: float) -> int:
 
 
 def _at(source: ModelSource, revision: str) -> ModelSource:
-    return replace(source, revision=source.revision or revision or None) if source.kind == "hub" else source
+    return source if source.kind != "hub" or source.commit else replace(source, revision=revision or source.revision)
 
 
 def _read(written: str, source: ModelSource, open_files: OpenFiles) -> ModelFacts:
-    return read_folder(source.folder) if source.folder else read_model(open_files(source), written)
+    if source.folder:
+        return read_folder(source.folder)
+    facts = read_model(open_files(source), written)
+    return replace(facts, wanted=source.revision or "main") if source.kind == "hub" else facts

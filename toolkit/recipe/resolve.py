@@ -80,6 +80,7 @@ class Recipe:
     accept_eula: bool = False
     region: str | None = None
     role: str | None = None
+    run: str = "process"
     weights: str = "s3"
     hub_token_secret: str | None = None
     component: ComponentSection | None = None
@@ -143,6 +144,7 @@ class Recipe:
             "container": self.container.model_dump() if self.container else "aws-dlc",
             "platform": {
                 "name": self.platform,
+                "run": self.run,
                 "instance_types": list(self.instance_types),
                 "overrides": {name: item.model_dump() for name, item in self.overrides.items()},
                 "region": self.region,
@@ -221,6 +223,7 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         accept_eula=file.target.accept_eula,
         region=file.platform.region,
         role=file.platform.role,
+        run=file.platform.run,
         weights=file.platform.weights,
         hub_token_secret=file.platform.hub_token_secret,
         component=file.platform.inference_component,

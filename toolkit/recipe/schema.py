@@ -155,9 +155,14 @@ class InstanceType(Section):
 
 
 class PlatformSection(Section):
-    """Where the endpoint runs. All keys but `name`, `instance_types` and `health_check_timeout` are SageMaker's."""
+    """Where the endpoint runs. `run` is the local platform's; others but the name, types and time-out SageMaker's."""
 
     name: Literal["local", "sagemaker"] = Field(description="`local`: AWS rehearsed on this machine; or `sagemaker`")
+    run: Literal["process", "container"] = Field(
+        "process",
+        description="on this machine: `process` starts the engine that is installed here; `container` builds the image "
+        "of `container`, on a `base` that runs here, and runs it with podman or docker",
+    )
     instance_types: Annotated[list[NonEmptyStr | InstanceType], Field(min_length=1, max_length=5)] = Field(
         default=["ml.m7i.large"],
         description="SageMaker instance types, best first: where one has no capacity the next is taken",

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model as a recipe names it. `revision` is a commit or branch of the hub; None takes the one in the lock.
+    """A model as a recipe names it. `revision` is a commit, branch or tag of the hub; None takes the one in the lock.
 
     `written` is a Hugging Face id, `s3://bucket/prefix/`, `jumpstart:<id>`, or an absolute folder.
     """
@@ -27,12 +28,22 @@ class ModelSource:
         return re.split(r"[/:]", self.written.rstrip("/"))[-1]
 
     @property
+    def commit(self) -> str | None:
+        """The revision if it is a whole commit, which always means the same; None for a branch or tag."""
+        return self.revision if is_commit(self.revision or "") else None
+
+    @property
     def folder(self) -> Path | None:
         """The folder on this machine, None when it is elsewhere."""
         return Path(self.written) if self.kind == "folder" else None
 
     def __str__(self) -> str:
         return self.written
+
+
+def is_commit(revision: str) -> bool:
+    """Whether a revision is a whole commit, not a branch or tag."""
+    return _COMMIT.fullmatch(revision) is not None
 
 
 def model_source(written: str, base: Path, revision: str | None = None) -> ModelSource:

@@ -189,6 +189,18 @@ def test_an_image_that_the_registry_lacks(recipe: Recipe) -> None:
     assert finding.message == f"the registry has no image {uri}"
 
 
+def test_a_base_that_the_registry_lacks(recipe: Recipe) -> None:
+    own = with_keys(recipe, "container: {base: 123456789012.dkr.ecr.us-west-2.amazonaws.com/ours:1}\n")
+    finding = only(own, replace(GOOD, missing_image="123456789012.dkr.ecr.us-west-2.amazonaws.com/ours:1"))
+    assert finding.path == "container.base"
+
+
+def test_jumpstart_does_not_serve_the_drafter(recipe: Recipe) -> None:
+    problem = UsageError("JumpStart has no model target in us-west-2", hint="Did you mean …?")
+    finding = only(recipe, replace(GOOD, jumpstart_problem=problem))
+    assert (finding.code, finding.path, finding.message) == ("account.jumpstart", "speculation.model", problem.message)
+
+
 def test_a_region_without_images(recipe: Recipe) -> None:
     problem = UsageError("AWS has no vLLM images in us-gov-east-1", hint="Set platform.region to one of: …")
     finding = only(recipe, replace(GOOD, image_problem=problem))

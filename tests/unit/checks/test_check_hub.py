@@ -165,6 +165,17 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([], {"drafter": {"model": "org/another"}}, "lock.stale", "error", "speculation.model", "that of org/another"),
         ([("model: org/drafter", "model: org/drafter\n  revision: abd")], {},
          "lock.stale", "error", "speculation.model", "that of org/drafter@abc"),
+        ([("model: org/target", f"model: org/target, revision: {'a' * 40}")], {"target": {"revision": "0" * 40}},
+         "lock.stale", "error", "target.model", f"that of org/target@{'0' * 40}"),
+        ([("model: org/target", "model: org/target, revision: v2")],
+         {"target": {"revision": "0" * 40, "wanted": "v1"}},
+         "lock.stale", "error", "target.model", f"that of org/target@{'0' * 40}"),
+        ([("platform: {", "container: {base: 'Registry.com/Ours:::'}\nplatform: {")], {},
+         "container.base", "error", "container.base", "Registry.com/Ours::: is not the name of an image"),
+        ([("platform: {", "container: {base: 'user:pass@registry.com/ours'}\nplatform: {")], {},
+         "container.base", "error", "container.base", "…@registry.com/ours is not the name of an image"),
+        ([("platform: {", "container: {base: 'me:pass@registry.com/ours@sha256:0'}\nplatform: {")], {},
+         "container.base", "error", "container.base", "…@sha256:0 is not"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_found_alone(
@@ -201,6 +212,11 @@ def test_what_is_wrong_is_found_alone(
          {"target": {"model": "openai/gpt-oss-20b-fp8"}, "drafter": {"model": "amazon/GPT-OSS-20B-P-EAGLE"}}),
         ([], {"drafter": config(ptd_token_id=None, pard_token=3)}),
         ([("tokens: 7", "tokens: 7\n  draft_tensor_parallel_size: 1")], {}),
+        ([("model: org/target", "model: org/target, revision: main")],
+         {"target": {"revision": "0" * 40, "wanted": "main"}}),
+        ([("model: org/target", "model: org/target, revision: v1")], {"target": {"revision": "0" * 40}}),
+        ([("model: org/target", f"model: org/target, revision: {'a' * 40}")], {"target": {"revision": "a" * 40}}),
+        ([("platform: {", "container: {base: 'registry.com:5000/ours:1'}\nplatform: {")], {}),
         ([args("quantization: awq_marlin")], {"target": config(quantization_config={"quant_method": "awq"})}),
     ],
 )  # fmt: skip
@@ -256,3 +272,28 @@ def test_every_code_has_a_case() -> None:
     named = json.loads((Path(check.__code__.co_filename).parent / "codes.json").read_text())
     short = {name: name.split(".")[1] for name in named}
     assert [name for name in named if name not in tested and f'"{short[name]}"' not in tested] == []
+
+
+JUMPSTART = ("org/target", "jumpstart:target")
+OF_JUMPSTART = {"model": "jumpstart:target", "revision": ""}
+
+
+@pytest.mark.parametrize("more", ["", "inference_component: {memory_mib: 99999}, "], ids=["endpoint", "component"])
+def test_an_instance_type_that_jumpstart_chooses_is_not_judged(tmp_path: Path, more: str) -> None:
+    platform = ("instance_types: [ml.g6.xlarge], ", more)
+    assert findings(tmp_path, JUMPSTART, platform, target=OF_JUMPSTART) == ()
+
+
+def test_an_instance_type_that_is_written_for_jumpstart_is_judged(tmp_path: Path) -> None:
+    (finding,) = findings(tmp_path, JUMPSTART, ("ml.g6.xlarge", "ml.m7i.large"), target=OF_JUMPSTART)
+    assert finding.code == "sagemaker.accelerator"
+
+
+def test_jumpstart_is_not_on_this_machine(tmp_path: Path) -> None:
+    local = ("name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600", "name: local")
+    both = (JUMPSTART, ("org/drafter", "jumpstart:drafter"), local)
+    found = findings(tmp_path, *both, target=OF_JUMPSTART, drafter={"model": "jumpstart:drafter", "revision": ""})
+    assert [(finding.code, finding.path) for finding in found if finding.code == "local.not-here"] == [
+        ("local.not-here", "target.model"),
+        ("local.not-here", "speculation.model"),
+    ]

@@ -323,9 +323,11 @@ def staged(resources: Sequence[Resource]) -> str:
 
 def test_weights_of_the_hub_are_fetched_copied_and_marked_as_complete(recipe: Recipe) -> None:
     fetch, sync, mark = staged(desired([recipe], ACCOUNT)).split(" && ")
-    assert fetch.startswith("hf download org/target --revision main --local-dir target-main")
-    assert sync.startswith("aws s3 sync target-main s3://toolkit-123456789012-us-west-2/weights/target-main/")
-    assert mark == "aws s3api put-object --bucket toolkit-123456789012-us-west-2 --key staged/target-main"
+    assert fetch.startswith("hf download org/target --revision main --local-dir target-main-6b7be4d0")
+    assert sync.startswith(
+        "aws s3 sync target-main-6b7be4d0 s3://toolkit-123456789012-us-west-2/weights/target-main-6b7be4d0/"
+    )
+    assert mark == "aws s3api put-object --bucket toolkit-123456789012-us-west-2 --key staged/target-main-6b7be4d0"
 
 
 def test_weights_in_a_folder_are_copied_without_hidden_files(tmp_path: Path) -> None:
@@ -348,7 +350,7 @@ def test_staged_weights_are_encrypted_with_the_key_of_the_recipe(recipe: Recipe)
 
 def test_an_endpoint_marks_the_weights_that_it_uses(recipe: Recipe) -> None:
     marks = [text for what, text in commands(of(recipe)).items() if what.startswith("mark of use target")]
-    assert marks == ["aws s3api put-object --bucket toolkit-123456789012-us-west-2 --key uses/target-main/hub"]
+    assert marks == ["aws s3api put-object --bucket toolkit-123456789012-us-west-2 --key uses/target-main-6b7be4d0/hub"]
 
 
 def test_the_bucket_is_made_only_when_asked_for_and_outlives_the_stack(recipe: Recipe) -> None:

@@ -15,6 +15,7 @@ from pairs import write_pair
 from toolkit.planning.desired import desired
 from toolkit.planning.resources import KINDS, Account, Resource
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.source import ModelSource
 
 
 @pytest.fixture
@@ -146,3 +147,16 @@ def test_the_tags_of_the_user_never_replace_ours(recipe: Recipe) -> None:
     tags = {tag["Key"]: tag["Value"] for tag in made["Endpoint"].request["Tags"]}
     assert (tags["team"], tags["toolkit:endpoint"]) == ("x", "tiny")
     assert tags.keys() == {"team", "toolkit:endpoint", "toolkit:recipe", "toolkit:version"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ModelSource("hub", "org/target"), ModelSource("hub", "fork/target")),
+        (ModelSource("hub", "org/target", "release-2026-01"), ModelSource("hub", "org/target", "release-2026-02")),
+        (ModelSource("hub", "org/target", "a/b"), ModelSource("hub", "org/target", "a-b")),
+    ],
+)
+def test_weights_of_different_models_never_share_a_place(recipe: Recipe, one: ModelSource, other: ModelSource) -> None:
+    first, second = (names(replace(recipe, target=source, speculation=None)) for source in (one, other))
+    assert first["Weights"] != second["Weights"]

@@ -11,12 +11,12 @@ import pytest
 from fakes import ACCOUNT
 from pairs import write_hub_pair, write_pair
 
-from toolkit.errors import UsageError
+from toolkit.errors import StalePlanError, UsageError
 from toolkit.planning.desired import desired
 from toolkit.planning.image import base_image, image, render, spec_of
 from toolkit.planning.resources import Account
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ContainerSection
+from toolkit.recipe.schema import ContainerSection, RolloutSection
 
 BASE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/ours@sha256:" + "a" * 64
 
@@ -46,6 +46,21 @@ def test_the_whole_dockerfile_with_a_fragment(
 
 def test_a_recipe_that_runs_an_image_as_it_is_builds_none(recipe: Recipe) -> None:
     assert image(recipe, ACCOUNT) == []
+
+
+def test_on_this_machine_the_image_has_a_local_name_and_no_repository_is_made(recipe: Recipe) -> None:
+    (built,) = image(replace(custom(recipe, base=BASE), platform="local", run="container"), ACCOUNT)
+    assert built.request["Image"] == f"localhost/{built.name}"
+    assert built.name == f"toolkit/{recipe.name}:{built.request['Tag']}"
+
+
+def test_on_this_machine_no_image_is_built_unless_it_runs_in_one(recipe: Recipe) -> None:
+    assert image(replace(custom(recipe, base=BASE), platform="local"), ACCOUNT) == []
+
+
+def test_on_this_machine_the_base_has_to_be_named(recipe: Recipe) -> None:
+    with pytest.raises(UsageError, match=r"container: \{base: "):
+        image(replace(recipe, platform="local", run="container"), ACCOUNT)
 
 
 def test_what_is_in_the_image(recipe: Recipe) -> None:
@@ -136,3 +151,20 @@ def test_a_fragment_that_is_not_there(recipe: Recipe) -> None:
 
 def test_in_china_the_base_is_that_of_chinas_registry(recipe: Recipe) -> None:
     assert ".amazonaws.com.cn/vllm:" in base_image(custom(recipe), Account("1" * 12, "cn-north-1"))
+
+
+def test_every_variant_of_an_experiment_has_an_image(tmp_path: Path) -> None:
+    recipe = replace(load(write_pair(tmp_path)).with_platform("sagemaker"), role="create")
+    versioned = replace(recipe, engine=replace(recipe.engine, version="0.30.0"))
+    resources = desired([replace(custom(versioned, bake_drafter=True), rollout=RolloutSection(shadow=True))], ACCOUNT)
+    built = {item.request["Image"] for item in resources if item.kind == "Image"}
+    assert {item.request["PrimaryContainer"]["Image"] for item in resources if item.kind == "Model"} == built
+
+
+def test_a_file_that_has_changed_since_is_not_built_under_the_old_tag(tmp_path: Path) -> None:
+    recipe = load(write_pair(tmp_path)).with_platform("sagemaker")
+    versioned = replace(recipe, engine=replace(recipe.engine, version="0.30.0"))
+    (_, built) = image(custom(versioned, bake_drafter=True), ACCOUNT)
+    (tmp_path / "drafter" / "config.json").write_text("{}")
+    with pytest.raises(StalePlanError, match="has changed since this was planned"):
+        spec_of(built.request)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pairs import HIDDEN, VOCABULARY, edit_config, write_pair
+from pairs import HIDDEN, VOCABULARY, edit_config, write_hub_pair, write_pair
 
 from toolkit.checks.run import check
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import Tensor
-from toolkit.recipe.lock import lock_path, read_lock, read_models, write_lock
+from toolkit.recipe.lock import lock_path, pinned, read_lock, read_models, write_lock
 from toolkit.recipe.model_files import ModelFiles
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
@@ -79,3 +80,16 @@ def test_a_broken_lock_is_a_warning_too(recipe: Recipe, text: str) -> None:
 @pytest.mark.parametrize("shape", [(), (0,), (1, 1, 24)])
 def test_a_tensor_is_written_in_a_form_that_reads_back(shape: tuple[int, ...]) -> None:
     assert Tensor.parse(str(Tensor("BF16", shape))) == Tensor("BF16", shape)
+
+
+@pytest.mark.parametrize(
+    ("revision", "planned"),
+    [(None, "0" * 40), ("main", "0" * 40), ("1" * 40, "1" * 40)],
+    ids=["none", "branch", "commit"],
+)
+def test_what_is_deployed_is_the_locks_commit_unless_the_recipe_names_one(
+    tmp_path: Path, revision: str | None, planned: str
+) -> None:
+    recipe = load(write_hub_pair(tmp_path, target={"revision": "0" * 40}))
+    wanted = replace(recipe, target=replace(recipe.target, revision=revision))
+    assert pinned(wanted, read_lock(lock_path(recipe))).target.revision == planned

@@ -102,6 +102,7 @@ def test_locking_a_recipe_of_the_hub_makes_it_checkable(tmp_path: Path) -> None:
     assert lock
     assert lock.drafter
     assert [lock.target.revision, lock.drafter.revision] == [COMMIT, COMMIT]
+    assert [lock.target.wanted, lock.drafter.wanted] == ["main", "main"]
     assert check(recipe).findings == ()
 
 

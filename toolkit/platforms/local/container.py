@@ -1,5 +1,6 @@
-"""One container on this machine: the program that its image stands for, as a process tree with its own environment.
+"""One container on this machine: a command that serves, its log, its health and its end.
 
+The command is an engine's (`engine`), or the program that the image stands for, as a process with its own environment.
 A process has no mounts of its own. So /opt/ml is a folder, its path stands in the environment wherever the request
 says /opt/ml, and the entrypoint learns of it by SAGEMAKER_BASE_DIR (a variable of SageMaker's own container toolkits).
 """
@@ -15,8 +16,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.platforms.local import folders, keeper
@@ -49,23 +51,45 @@ def runnable_images(containers: Path) -> list[str]:
     )
 
 
+@dataclass(frozen=True)
+class Command:
+    """Serves in its folder, with exactly this environment. `removal` is a command that ends what it leaves behind."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    removal: Sequence[str] = ()
+
+
+Starter = Callable[[Path, int], Command]
+"""Gives the command for a folder and a port of loopback."""
+
+
+def process(program: Path, variables: Mapping[str, str], folder: Path, port: int) -> Command:
+    """The program that the image stands for, without the image."""
+    return Command([sys.executable, str(program)], _environment(variables, folder, port))
+
+
 class Container:
     """A container that was started in `folder`, where its /opt/ml already is.
 
     It runs until `stop()`, until it ends by itself, or until the daemon is gone, whichever comes first.
     """
 
-    def __init__(self, program: Path, variables: Mapping[str, str], folder: Path, log: LogStream) -> None:
+    def __init__(self, starter: Starter, folder: Path, log: LogStream) -> None:
         self.port = free_port()
+        self._folder = folder
         self._log = log
         self._ended = threading.Event()
+        command = starter(folder, self.port)
+        if command.removal:
+            keeper.write_removal(folder, command.removal)
         self._process = subprocess.Popen(
-            [sys.executable, "-I", keeper.__file__, str(_GRACE_S), sys.executable, str(program)],
+            [sys.executable, "-I", keeper.__file__, str(_GRACE_S), *command.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env=_environment(variables, folder, self.port),
+            env=command.environment,
             start_new_session=True,
         )
         folders.write_session(folder, self._process.pid)
@@ -109,6 +133,8 @@ class Container:
                 # All is over, except when the keeper itself was killed. What the pipe holds is still to be read, but
                 # a process that fled to another session may keep it open: one second of silence is enough.
                 keeper.kill_session(self._process.pid)
+                if self._process.wait() < 0:
+                    keeper.run_removal(self._folder)
                 sources, timeout_s = [output], 1.0
                 continue
             written = os.read(output, 65536)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolkit.platforms.local import modeldata
+from toolkit.errors import PlatformError
+from toolkit.planning.image import LOCAL_REGISTRY
+from toolkit.platforms.local import engine, modeldata
 from toolkit.platforms.local.aws import ServiceError
-from toolkit.platforms.local.container import entrypoint, runnable_images
+from toolkit.platforms.local.container import Starter, entrypoint, process, runnable_images
 from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.folders import endpoint_folder
 from toolkit.platforms.local.host import ComponentSpec, Deployment, EndpointSpec, Request, Variant
@@ -22,7 +25,8 @@ _STARTUP_TIMEOUT_S = 480  # SageMaker's, where ContainerStartupHealthCheckTimeou
 
 class ContainerHost:
     """A `ModelHost`. It differs from AWS on purpose: an image must be one that this machine can run, and a variant has
-    one instance, whose type only has to exist. `containers` holds `<image repository>/serve`.
+    one instance, whose type only has to exist. `containers` holds `<image repository>/serve`; images of `localhost` are
+    those that podman or docker hold.
     """
 
     has_components = False
@@ -47,7 +51,7 @@ class ContainerHost:
         """See host.ModelHost."""
         if operation == "CreateModel":
             container = request["PrimaryContainer"]
-            self._program(container.get("Image", ""))
+            self._starter(container)
             for uri in _model_data(container).values():
                 if not modeldata.exists(self._s3(), uri):
                     raise ServiceError(f"Could not find model data at {uri}.")
@@ -70,18 +74,24 @@ class ContainerHost:
         container = variant.placements[0].container
         assert container is not None, "there are no components here"
         return Model(
-            program=self._program(container["Image"]),
-            environment=container.get("Environment", {}),
+            starter=self._starter(container),
             data=_model_data(container),
             startup_timeout_s=variant.asked.get("ContainerStartupHealthCheckTimeoutInSeconds", _STARTUP_TIMEOUT_S),
         )
 
-    def _program(self, image: str) -> Path:
-        program = entrypoint(image, self._containers)
-        if program is None:
+    def _starter(self, container: Mapping[str, Any]) -> Starter:
+        image, variables = container.get("Image", ""), container.get("Environment", {})
+        if program := entrypoint(image, self._containers):
+            return partial(process, program, variables)
+        if not image.startswith(f"{LOCAL_REGISTRY}/"):
             runnable = ", ".join(runnable_images(self._containers))
             raise ServiceError(f"Requested image {image} not found. This machine runs {runnable}.")
-        return program
+        try:
+            if engine.holds(image):
+                return partial(engine.command, engine.engine(), image, variables)
+        except PlatformError as error:
+            raise ServiceError(str(error)) from error
+        raise ServiceError(f"Requested image {image} not found. Build it: toolkit build RECIPE")
 
 
 def _must_be_one(variant: str, field: str, count: int) -> None:

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit.platforms.local import folders, modeldata
 from toolkit.platforms.local.aws import ServiceError
-from toolkit.platforms.local.container import Container
+from toolkit.platforms.local.container import Container, Starter
 from toolkit.platforms.local.host import EndpointSpec, Placement, Target, Variant, Watcher
 from toolkit.platforms.local.logs import LogStream
 
@@ -32,8 +32,7 @@ _DRAIN_S = 480.0  # as long as SageMaker lets a streamed answer take
 class Model:
     """What a container runs. `data` is the S3 prefix by folder below /opt/ml."""
 
-    program: Path
-    environment: Mapping[str, str]
+    starter: Starter
     data: Mapping[str, str]
     startup_timeout_s: float
 
@@ -161,13 +160,13 @@ class _Instance:
             raise StartError(f"The model data of {self.variant.name} did not get to {self._folder}: {exc}.") from exc
 
     def launch(self) -> None:
-        """Start the container's program; `is_healthy()` tells when it serves."""
+        """Start the container; `is_healthy()` tells when it serves."""
         model = self._model
         with self._lock:
             if self._stopping:
                 raise StartError("The endpoint is being deleted.")
             try:
-                self._container = Container(model.program, model.environment, self._folder, self._log)
+                self._container = Container(model.starter, self._folder, self._log)
             except OSError as exc:
                 raise StartError(f"The container of {self.variant.name} could not be started: {exc}.") from exc
             self._deadline = time.monotonic() + model.startup_timeout_s

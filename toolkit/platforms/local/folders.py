@@ -5,6 +5,7 @@
         root/       its HOME
         tmp         a link to its TMPDIR
         session     the session of its processes
+        removal     the command that removes it, where an engine runs it
 
 Standard library only: whoever starts the daemon clears away first.
 """
@@ -65,6 +66,7 @@ def _kill_leftovers(folder: Path) -> None:
 
     A number alone proves nothing, it may be somebody else's by now.
     """
+    keeper.run_removal(folder)
     with suppress(FileNotFoundError, ValueError):
         session = int((folder / "session").read_text())
         for pid in keeper.session_members(session):

@@ -6,12 +6,16 @@ Standard input is a pipe that the daemon holds open and never writes to. When it
 gone, even by kill -9), or on SIGTERM, the program's process group gets SIGTERM and, after the grace time, everything
 that is left SIGKILL. When the program ends by itself, what it leaves behind is killed too, and its exit code passed on.
 
+A program that only asks an engine for a container (podman, docker) leaves it in no session of ours. The command that
+removes it stands in the file `removal` of the working directory, and is run last.
+
 The keeper leads a session of its own, so that "everything" is: every process of that session. Standard library only,
 and no import of the toolkit: this runs in front of each container.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -21,6 +25,9 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+_REMOVAL = "removal"
+_REMOVAL_S = 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
             os.killpg(program.pid, signal.SIGTERM)
         select.select([ended], [], [], grace_s)
     kill_session(os.getpid())
+    run_removal(Path.cwd())
     code = program.wait()
     return code if code >= 0 else 128 - code
 
@@ -52,6 +60,21 @@ def kill_session(session: int) -> None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.005)
+
+
+def write_removal(folder: Path, command: Sequence[str]) -> None:
+    """Note which command removes the container of that folder."""
+    (folder / _REMOVAL).write_text(json.dumps(list(command)))
+
+
+def run_removal(folder: Path) -> None:
+    """Run the command that was noted, if one was; that the container is gone already is no error."""
+    with suppress(FileNotFoundError, ValueError, subprocess.TimeoutExpired):
+        command = json.loads((folder / _REMOVAL).read_text())
+        quiet = subprocess.DEVNULL
+        subprocess.run(
+            command, stdin=quiet, stdout=quiet, stderr=quiet, timeout=_REMOVAL_S, start_new_session=True, check=False
+        )
 
 
 def session_members(session: int) -> list[int]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from toolkit.apply.progress import Progress
 from toolkit.endpoint.metrics import Metrics
-from toolkit.errors import PlatformError
+from toolkit.errors import PlatformError, UsageError
+from toolkit.planning.image import spec_of
+from toolkit.planning.plan import Action
+from toolkit.planning.resources import Existing, Observed, Resource
+from toolkit.platforms.local import engine
 from toolkit.platforms.local.clients import session
 from toolkit.platforms.local.daemon import LocalDaemon
 from toolkit.platforms.sagemaker.clients import Clients
@@ -20,6 +26,27 @@ class LocalPlatform(SageMakerPlatform):
     poll_seconds: float = 0.5
     # The arms share the machine, and vLLM spins for a second after a request (shm_broadcast.py, busy_loop_s).
     pause_between_arms: float = 1.2
+
+    def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
+        """See planning.resources.Observer. Images are in the store of podman or docker."""
+        images = [
+            Existing("Image", item.name, True, tuple(endpoints[:1]), {})
+            for item in desired
+            if item.kind == "Image" and engine.holds(item.request["Image"])
+        ]
+        return Observed((*super().observe(desired, endpoints).existing, *images))
+
+    def execute(self, action: Action, progress: Progress) -> None:
+        """See apply.executor.Executor."""
+        if action.kind == "Image":
+            engine.build(spec_of(action.request), action.request["Image"], progress.update)
+        else:
+            super().execute(action, progress)
+
+    def scan(self, image: str) -> dict[str, int]:
+        """There is none: it is ECR that scans."""
+        hint = "Write `platform: {name: sagemaker}` to have the image built in ECR, and scanned."
+        raise UsageError(f"{image} is on this machine, where nothing scans it", hint=hint)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         """There are none: CloudWatch's stand-in is not fed, and containers are reached through their endpoint only."""

@@ -23,18 +23,21 @@ from botocore.exceptions import (
 )
 
 from toolkit.checks.account import AccountFacts, ExecutionRole, Permission, Quota
-from toolkit.errors import PlatformError, ToolkitError, UsageError
+from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
 from toolkit.planning.hosting import endpoint_name, image_uri
+from toolkit.planning.image import base_image
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, hint_for, is_missing
 from toolkit.platforms.sagemaker.images import is_missing_image
+from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.network import read_subnets
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, permissions
 from toolkit.platforms.sagemaker.quotas import read_quotas
 from toolkit.platforms.sagemaker.reading import Reading
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
-from toolkit.recipe.arguments import image_of
+from toolkit.recipe.arguments import builds, image_of
+from toolkit.recipe.jumpstart import chooses_instance, filled_in, ids
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
@@ -76,7 +79,8 @@ def examine(
         if isinstance(error.__cause__, _NOT_LOGGED_IN):
             return AccountFacts(region, problem=error)
         raise
-    account, reading = Account(caller["Account"], region), Reading(clients)
+    reading = Reading(clients)
+    recipe, account, jumpstart_problem = _with_jumpstart(reading, recipe, Account(caller["Account"], region))
     role: ExecutionRole | None = None
     role_problem: ToolkitError | None = None
     scales = recipe.scaling.max_instances > recipe.scaling.min_instances
@@ -98,9 +102,11 @@ def examine(
         role=role,
         role_problem=role_problem,
         denied=tuple(_denied(reading, caller["Arn"], needed, region)),
-        quotas=tuple(_quotas(reading, recipe)),
+        quotas=tuple(_quotas(reading, recipe, account)),
         missing_image=missing_image,
         image_problem=image_problem,
+        jumpstart_problem=jumpstart_problem,
+        jumpstart_types=recipe.instance_types if account.jumpstart and chooses_instance(recipe) else (),
         buckets=dict(_buckets(reading, recipe)),
         subnets=subnets,
         missing_subnets=missing_subnets,
@@ -182,23 +188,50 @@ def _is_refused(result: Mapping[str, Any]) -> bool:
     return any(decision != "allowed" and not item.get("MissingContextValues") for decision, item in decisions)
 
 
-def _quotas(reading: Reading, recipe: Recipe) -> Iterator[Quota]:
+def _quotas(reading: Reading, recipe: Recipe, account: Account) -> Iterator[Quota]:
     """None for reserved capacity: it is bought, and this quota does not count it (unverified)."""
-    if recipe.capacity_reservation is None:
+    is_known = bool(account.jumpstart) or not chooses_instance(recipe)
+    if recipe.capacity_reservation is None and is_known:
         own = (endpoint_name(recipe), f"{endpoint_name(recipe)}-baseline")
         yield from read_quotas(reading, recipe.instance_types, own)
 
 
-def _image(reading: Reading, recipe: Recipe, account: Account) -> tuple[str, ToolkitError | None]:
-    """The image if its registry lacks it, or why there is none in the region."""
-    if image_of(recipe) is None:  # checks.container says so
-        return "", None
+def _with_jumpstart(reading: Reading, recipe: Recipe, account: Account) -> tuple[Recipe, Account, ToolkitError | None]:
+    """Both with what JumpStart's hub says of the recipe's models, all of it or nothing; or why it serves them not."""
+    entries: dict[str, Mapping[str, Any]] = {}
     try:
-        uri = image_uri(recipe, account)
-    except UsageError as error:
+        for name in ids(recipe):
+            call = partial(read_jumpstart, reading.clients, name)
+            entry = reading.ask(f"JumpStart's {name}", "sagemaker:DescribeHubContent", call)
+            if entry is None:
+                return recipe, account, None
+            entries[name] = entry
+        return filled_in(recipe, entries), replace(account, jumpstart=entries), None
+    except (UnreadableModel, UsageError) as error:
+        return recipe, account, error
+
+
+def _image(reading: Reading, recipe: Recipe, account: Account) -> tuple[str, ToolkitError | None]:
+    """The first image that its registry lacks, or why there is none in the region. What is built is so on its base."""
+    try:
+        uris = _images(recipe, account)
+    except (UnreadableModel, UsageError) as error:
         return "", error
-    missing = reading.ask(f"the image {uri}", "ecr:BatchGetImage", partial(is_missing_image, reading.clients, uri))
-    return (uri if missing else ""), None
+    for uri in uris:
+        what, call = f"the image {uri}", partial(is_missing_image, reading.clients, uri)
+        if reading.ask(what, "ecr:BatchGetImage", call):
+            return uri, None
+    return "", None
+
+
+def _images(recipe: Recipe, account: Account) -> Sequence[str]:
+    if recipe.target.kind == "jumpstart":
+        types = recipe.instance_types if account.jumpstart else ()  # else it is said elsewhere why
+        return sorted({image_uri(recipe.on(name), account) for name in types})
+    has_base = recipe.container is not None and recipe.container.base is not None
+    if image_of(recipe) is None and not has_base:  # checks.container says so
+        return ()
+    return [base_image(recipe, account) if builds(recipe) else image_uri(recipe, account)]
 
 
 def _buckets(reading: Reading, recipe: Recipe) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,6 @@ from botocore.exceptions import ClientError
 from toolkit.planning.names import (
     ENDPOINT_TAG,
     PREVIOUS_TAG,
-    ROLE_POLICY_NAME,
     STAGED_PREFIX,
     USES_PREFIX,
     WEIGHTS_PREFIX,
@@ -48,6 +47,8 @@ def observe(clients: Clients, account: Account, desired: Sequence[Resource], end
         found = [*_role(clients, name), *_models(clients, name), *_configs(clients, name), *_endpoint(clients, name)]
         found += watching.observe(clients, name)
         existing += [replace(item, endpoints=users) if users and item.ours else item for item in found]
+        if any(item.kind == "Role" and item.ours for item in found):
+            existing += _role_policies(clients, name)
     return Observed(tuple({(item.kind, item.name): item for item in existing}.values()))
 
 
@@ -63,14 +64,18 @@ def owned_endpoints(clients: Clients) -> Iterator[str]:
 
 def _storage(
     clients: Clients, account: Account, desired: Sequence[Resource], endpoints: Sequence[str]
-) -> Iterator[Existing]:
+) -> list[Existing]:
     bucket = bucket_name(account)
     try:
         clients.s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=account.id)
+        return list(_stored(clients, bucket, desired, endpoints))
     except ClientError as error:
-        if is_missing(error):
-            return
+        if is_missing(error):  # or it goes this moment, with somebody's last endpoint
+            return []
         raise
+
+
+def _stored(clients: Clients, bucket: str, desired: Sequence[Resource], endpoints: Sequence[str]) -> Iterator[Existing]:
     uses = _uses(clients, bucket)
     everyone = sorted({user for users in uses.values() for user in users})
     yield Existing("Bucket", bucket, True, tuple(everyone), {"Bucket": bucket})
@@ -97,7 +102,7 @@ def _weights(clients: Clients, bucket: str, name: str, users: tuple[str, ...], w
     prefix, mark = f"{WEIGHTS_PREFIX}{name}/", f"{STAGED_PREFIX}{name}"
     state = {"Bucket": bucket, "Prefix": prefix, "Mark": mark}
     if wanted and "Hub" in wanted.request:
-        return Existing("Weights", name, True, users, {**state, "Complete": bool(_sizes(clients, bucket, mark))})
+        return Existing("Weights", name, True, users, {**state, "Complete": mark in _sizes(clients, bucket, mark)})
     sizes = _sizes(clients, bucket, prefix)
     files = wanted.request["Files"] if wanted else []
     there = sum(sizes.get(prefix + file["path"]) == file["size"] for file in files)
@@ -119,14 +124,20 @@ def _role(clients: Clients, endpoint: str) -> Iterator[Existing]:
         raise
     owner = tags.get(ENDPOINT_TAG)
     yield Existing("Role", name, owner is not None, (owner or "",), {})
+
+
+def _role_policies(clients: Clients, endpoint: str) -> Iterator[Existing]:
+    """Of a role that is ours, each for the recipe whose name it has."""
+    role = role_name(endpoint)
     try:
-        document = clients.iam.get_role_policy(RoleName=name, PolicyName=ROLE_POLICY_NAME)["PolicyDocument"]
+        for page in clients.iam.get_paginator("list_role_policies").paginate(RoleName=role):
+            for name in page["PolicyNames"]:
+                document = clients.iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+                text = document if isinstance(document, str) else json.dumps(document)
+                yield Existing("RolePolicy", f"{role}/{name}", True, (name,), {"PolicyDocument": text})
     except ClientError as error:
-        if is_missing(error):
-            return
-        raise
-    text = document if isinstance(document, str) else json.dumps(document)
-    yield Existing("RolePolicy", name, owner is not None, (owner or "",), {"PolicyDocument": text})
+        if not is_missing(error):
+            raise
 
 
 def _models(clients: Clients, endpoint: str) -> Iterator[Existing]:

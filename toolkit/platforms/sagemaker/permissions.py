@@ -21,6 +21,7 @@ from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, project_arn
 from toolkit.platforms.sagemaker.role import PRINCIPAL
 from toolkit.recipe.arguments import builds
+from toolkit.recipe.jumpstart import ids
 from toolkit.recipe.resolve import Recipe
 
 SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
@@ -53,6 +54,10 @@ def permissions(recipe: Recipe, account: Account, *, scaling_role_exists: bool =
     found += [*_logs(recipe, account), *_watching(recipe, account)]
     if builds(recipe):
         found += _images(recipe, account)
+    if names := ids(recipe):
+        hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
+        contents = [f"{hub}:hub-content/SageMakerPublicHub/Model/{name}/*" for name in names]
+        found.append(_allowed("sagemaker", "DescribeHubContent", f"{hub}:hub/SageMakerPublicHub", *contents))
     if secret := recipe.hub_token_secret:
         arn = secret if secret.startswith("arn:") else _arns(account, "secretsmanager", "secret:", f"{secret}-*")[0]
         found.append(_allowed("secretsmanager", "GetSecretValue", arn))
@@ -100,7 +105,10 @@ def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:
 
 def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
     ours = tuple(f"arn:{account.partition}:iam::{account.id}:role/{role_name(name)}" for name in _hosts(recipe))
-    reading, making = "ListRoleTags GetRolePolicy", "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole"
+    reading, making = (
+        "ListRoleTags ListRolePolicies GetRolePolicy",
+        "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole",
+    )
     made = recipe.role == "create"
     yield _allowed("iam", f"{reading} {making}" if made else reading, *ours)
     if roles := (account.role,) if account.role else ours if made else ():

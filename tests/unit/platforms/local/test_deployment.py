@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from toolkit.platforms.local import container, modeldata
 from toolkit.platforms.local.aws import ServiceError
+from toolkit.platforms.local.container import process
 from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.host import EndpointSpec, Placement, Variant
 
@@ -51,7 +53,7 @@ def model(tmp_path: Path) -> Callable[..., Model]:
     program.write_text(SERVER)
 
     def make(startup_timeout_s: float = 30.0, **environment: str) -> Model:
-        return Model(program, environment, {}, startup_timeout_s)
+        return Model(partial(process, program, environment), {}, startup_timeout_s)
 
     return make
 

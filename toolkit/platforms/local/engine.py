@@ -1,0 +1,79 @@
+"""podman, else docker: builds an image into this machine's own store, without a registry, and runs it.
+
+    image of the recipe ──> build ──> localhost/toolkit/<name>:<tag> ──> run, with /opt/ml and a port of loopback
+
+Both programs understand all that is said here. What they read of the user's settings (DOCKER_HOST, CONTAINERS_CONF, …)
+is left to them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from toolkit.errors import PlatformError
+from toolkit.images.command import Log, build_failure, last_words, run
+from toolkit.images.context import build_arguments, build_context
+from toolkit.images.reference import is_loopback, parse
+from toolkit.images.spec import ImageSpec
+from toolkit.platforms.local.aws import REGION
+from toolkit.platforms.local.container import Command
+
+_PORT = 8080  # SageMaker's
+_ASKED = {"podman": "info", "docker": "version"}
+_ROOM = "Make room where images are kept (podman image prune, docker image prune)."
+
+
+def engine() -> str:
+    """`podman`, else `docker`, whichever works. Raises PlatformError."""
+    whys = []
+    for program, question in _ASKED.items():
+        if shutil.which(program) is None:
+            whys.append(f"there is no {program} command")
+            continue
+        ended = run([program, question], _quiet)
+        if ended.code == 0:
+            return program
+        whys.append(f"{program} does not work here: {last_words(ended)}")
+    hint = "Install podman (or start Docker), or write `run: process`, which needs neither."
+    raise PlatformError(f"the recipe says `run: container`, and {'; '.join(whys)}", hint=hint)
+
+
+def holds(image: str) -> bool:
+    """Whether the image is in the store."""
+    return run([engine(), "image", "inspect", image], _quiet).code == 0
+
+
+def build(spec: ImageSpec, image: str, log: Log) -> None:
+    """Build it under that name, unless it is there: its tag says its content. Raises PlatformError."""
+    if holds(image):
+        return
+    program, base = engine(), parse(spec.base)
+    plain = ["--tls-verify=false"] if program == "podman" and is_loopback(base.registry) else []
+    with build_context(spec) as context:
+        options = [*build_arguments(spec), "--tag", image, "--file", str(context / "Dockerfile")]
+        ended = run([program, "build", *plain, *options, str(context)], log, {"DOCKER_BUILDKIT": "0"})
+    if ended.code:
+        raise build_failure(program, ended, spec.base, _ROOM)
+
+
+def command(program: str, image: str, variables: Mapping[str, str], folder: Path, port: int) -> Command:
+    """What runs the image as SageMaker does: told to `serve`, with the model data where it belongs, read-only."""
+    name = f"toolkit-{uuid.uuid4().hex[:12]}"
+    options = ["--name", name, "--publish", f"127.0.0.1:{port}:{_PORT}"]
+    # vLLM's processes talk through shared memory. And --stop-timeout: who removes it has waited already.
+    options += ["--pull", "never", "--shm-size", "1g", "--stop-timeout", "0", "--security-opt", "label=disable"]
+    for source in sorted((folder / "opt" / "ml").iterdir()):
+        options += ["--volume", f"{source}:/opt/ml/{source.name}:ro"]
+    for variable, value in {**variables, "AWS_REGION": REGION}.items():
+        options += ["--env", f"{variable}={value}"]
+    # podman would give the user's proxies to the container
+    environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    return Command([program, "run", "--rm", *options, image, "serve"], environment, [program, "rm", "--force", name])
+
+
+def _quiet(_line: str) -> None:
+    """For questions: nobody wants to see the answers."""
