@@ -391,7 +391,7 @@ def test_an_entry_of_jumpstart_that_we_may_not_read(standin: StandIn, clients: C
     standin.account.denied = {"sagemaker:DescribeHubContent"}
     facts = read(clients, jumpstart)
     assert [item.action for item in facts.unread] == ["sagemaker:DescribeHubContent"]
-    assert codes(facts, jumpstart) == []
+    assert codes(facts, jumpstart) == ["account.permissions"]
 
 
 @pytest.mark.parametrize(
