@@ -7,7 +7,7 @@
        v
      plan      desired resources x observed x record               reads     Plan[Action]
        v
-     apply     stage weights, create or update, wait               writes    Record, a line per action
+     apply     build image, stage weights, create or update, wait  writes    Record, a line per action
        v
      prove     a few requests: speculation on, lossless, faster    invokes   Proof
        v

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from loopback_registry import running
+from tools import docker_engine
 
 from toolkit.images.registry import Registry
 
@@ -64,3 +65,10 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A Docker engine of our own."""
+    with docker_engine(tmp_path_factory.mktemp("docker")):
+        yield

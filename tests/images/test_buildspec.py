@@ -6,14 +6,14 @@ import json
 import os
 import stat
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from loopback_registry import running, set_password
 from small_images import config_of, layers_of
 from standin_base import push_shell
-from tools import blobs_with, docker_engine, our_image, tool
+from tools import blobs_with, our_image, tool
 
 from toolkit.errors import BuildError
 from toolkit.images.buildspec import buildspec, pack
@@ -31,10 +31,7 @@ exit 253
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with docker_engine(tmp_path_factory.mktemp("docker")):
-        yield
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 @pytest.fixture(scope="module")

@@ -104,6 +104,7 @@ def test_the_image_is_built_and_runs_as_on_sagemaker(
     monkeypatch.setenv("HTTPS_PROXY", "http://192.0.2.1:3128")
     written = recipe()
     endpoint = deploy(written)
+    assert api.build(written, progress=Silent()).startswith("localhost/toolkit/")
     said = ask(endpoint)
     assert " --port 8080 --model /opt/ml/model " in " ".join(said["arguments"])
     assert said["mounted"]["/opt/ml/model/config.json"] == "read-only"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loopback_registry import USER, running, set_password
+from loopback_registry import set_password
 from small_images import layers_of
 from standin_base import push_shell
-from tools import blobs_with, our_image, own_storage, tool, wait_until_gone
+from tools import build_and_look_for_the_login, our_image, own_storage, tool, wait_until_gone
 
 from toolkit.errors import BuildError
 from toolkit.images.buildah import BuildahBuilder, unavailable
@@ -80,20 +80,7 @@ def test_a_full_disk_is_called_so(base: str, host: str, name: str, tmp_path: Pat
 
 def test_the_login_is_used_and_in_no_part_of_the_image(base: str, name: str, tmp_path: Path, lines: list[str]) -> None:
     set_password(tmp_path / "passwords", "first")
-    commands: list[str] = []
-
-    def watch(line: str) -> None:
-        lines.append(line)
-        commands.append(tool("ps", "-e", "-ww", "-o", "args="))
-
-    with running(tmp_path, tmp_path / "passwords") as private:
-        login = {private: (USER, "first")}
-        BuildahBuilder(login.get).build(our_image(base), f"{private}/{name}:1", watch)
-    secrets = ("AWS:first", "QVdTOmZpcnN0")
-    assert blobs_with(tmp_path, "a note")
-    assert blobs_with(tmp_path, *secrets) == []
-    assert not [secret for secret in secrets if secret in "\n".join([*commands, *lines])]
-    assert list(Path("/dev/shm").glob("toolkit-login-*")) == []
+    build_and_look_for_the_login(BuildahBuilder, base, name, tmp_path)
 
 
 def test_what_ends_us_ends_the_build(base: str, host: str, name: str) -> None:

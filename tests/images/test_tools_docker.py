@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loopback_registry import USER, running, set_password
+from loopback_registry import running, set_password
 from small_images import layers_of
 from standin_base import push_shell
-from tools import blobs_with, docker_engine, our_image, own_storage, tool, wait_until_gone
+from tools import build_and_look_for_the_login, our_image, own_storage, wait_until_gone
 
 from toolkit.errors import BuildError
 from toolkit.images.docker import DockerBuilder, unavailable
@@ -32,10 +31,7 @@ esac
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with docker_engine(tmp_path_factory.mktemp("docker")):
-        yield
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 @pytest.fixture(scope="module")
@@ -101,21 +97,8 @@ def test_the_login_is_used_beside_the_users_own_settings_and_in_no_part_of_the_i
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "config.json").write_text('{"credsStore": "there-is-no-such-helper"}')
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "own"))
-    commands: list[str] = []
-
-    def watch(line: str) -> None:
-        lines.append(line)
-        commands.append(tool("ps", "-e", "-ww", "-o", "args="))
-
-    with running(tmp_path, tmp_path / "passwords") as private:
-        login = {private: (USER, "first")}
-        DockerBuilder(login.get).build(our_image(base), f"{private}/{name}:1", watch)
-    secrets = ("AWS:first", "QVdTOmZpcnN0")
-    assert blobs_with(tmp_path, "a note")
-    assert blobs_with(tmp_path, *secrets) == []
-    assert not [secret for secret in secrets if secret in "\n".join([*commands, *lines])]
+    build_and_look_for_the_login(DockerBuilder, base, name, tmp_path)
     assert [path.name for path in (tmp_path / "own").iterdir()] == ["config.json"]
-    assert list(Path("/dev/shm").glob("toolkit-login-*")) == []
 
 
 def test_what_ends_us_ends_the_build(base: str, host: str, name: str) -> None:

@@ -12,15 +12,18 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback_registry import USER, running
 
 import toolkit
+from toolkit.images.auth import Credentials
+from toolkit.images.builder import Builder
 from toolkit.images.spec import ContextFile, ImageSpec
 
 CONTAINERS = Path(toolkit.__file__).parent.parent / "containers" / "vllm"
@@ -136,6 +139,23 @@ def blobs_with(folder: Path, *secrets: str) -> list[Path]:
         for content in [subprocess.run(["gzip", "-dcf", blob], capture_output=True, check=True).stdout]
         if any(secret.encode() in content for secret in secrets)
     ]
+
+
+def build_and_look_for_the_login(make: Callable[[Credentials], Builder], base: str, name: str, folder: Path) -> None:
+    """Build into a registry whose password is set in `folder`: it is in no layer, line, command or file."""
+    seen: list[str] = []
+
+    def watch(line: str) -> None:
+        seen.extend((line, tool("ps", "-e", "-ww", "-o", "args=")))
+
+    with running(folder, folder / "passwords") as private:
+        login = {private: (USER, "first")}
+        make(login.get).build(our_image(base), f"{private}/{name}:1", watch)
+    secrets = ("AWS:first", "QVdTOmZpcnN0")
+    assert blobs_with(folder, "a note")
+    assert blobs_with(folder, *secrets) == []
+    assert not [secret for secret in secrets if secret in "\n".join(seen)]
+    assert list(Path("/dev/shm").glob("toolkit-login-*")) == []
 
 
 def wait_until_gone(command: str, seconds: float) -> None:

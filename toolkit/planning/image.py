@@ -112,7 +112,12 @@ def render(recipe: Recipe, account: Account) -> ImageSpec:
     lines = [f'LABEL {key}="{value}"\n' for key, value in labels.items()]
     fragment = _fragment(section.dockerfile) if section.dockerfile else ""
     text = own.replace("ARG BASE_IMAGE\n", f"ARG BASE_IMAGE={base}\n", 1) + "".join(lines) + fragment
-    content = [text, section.wheels, section.python, {path: _content(file) for path, file in files.items()}]
+    content = [
+        text,
+        section.wheels,
+        section.python,
+        {path: [f"{file.mode:o}", _sha256(file)] for path, file in files.items()},
+    ]
     return ImageSpec(
         base=base,
         dockerfile=text,
@@ -131,7 +136,7 @@ def render(recipe: Recipe, account: Account) -> ImageSpec:
 def spec_of(request: Mapping[str, Any]) -> ImageSpec:
     """The image that the request of an `Image` describes. Raises StalePlanError when one of its files has changed."""
     for path, item in request["Files"].items():
-        if "Source" in item and _content(ContextFile(source=Path(item["Source"])))[1] != item["Sha256"]:
+        if "Source" in item and _sha256(ContextFile(source=Path(item["Source"]))) != item["Sha256"]:
             raise StalePlanError(f"{item['Source']} has changed since this was planned as {path}", hint="Plan again.")
     files = {
         path: ContextFile(
@@ -176,7 +181,7 @@ def _request(spec: ImageSpec) -> dict[str, Any]:
 def _listed(file: ContextFile) -> dict[str, str]:
     if file.content is not None:
         return {"Mode": f"{file.mode:o}", "Content": file.content.decode()}
-    return {"Mode": f"{file.mode:o}", "Source": str(file.source), "Sha256": _content(file)[1]}
+    return {"Mode": f"{file.mode:o}", "Source": str(file.source), "Sha256": _sha256(file)}
 
 
 def _repository(recipe: Recipe, name: str) -> Resource:
@@ -216,7 +221,10 @@ def _bill_of_materials(section: ContainerSection, base: str, files: Mapping[str,
     packages: Iterator[list[str]] = (wheel.split("==") for wheel in section.wheels)
     components: list[dict[str, Any]] = [
         {"type": "container", "name": base},
-        *({"type": "file", "name": name, "hashes": [_hash(file)]} for name, file in files.items()),
+        *(
+            {"type": "file", "name": name, "hashes": [{"alg": "SHA-256", "content": _sha256(file)}]}
+            for name, file in files.items()
+        ),
         *(
             {"type": "library", "name": name, "version": version, "purl": f"pkg:pypi/{name.lower()}@{version}"}
             for name, version in packages
@@ -224,10 +232,6 @@ def _bill_of_materials(section: ContainerSection, base: str, files: Mapping[str,
     ]
     document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components}
     return json.dumps(document, indent=1).encode()
-
-
-def _hash(file: ContextFile) -> dict[str, str]:
-    return {"alg": "SHA-256", "content": hashlib.sha256(file.content or b"").hexdigest()}
 
 
 def _baked(recipe: Recipe, section: ContainerSection) -> dict[str, ContextFile]:
@@ -240,12 +244,11 @@ def _baked(recipe: Recipe, section: ContainerSection) -> dict[str, ContextFile]:
     return {f"{BAKED_DRAFTER_DIR}/{file.path}": ContextFile(source=folder / file.path) for file in manifest(folder)}
 
 
-def _content(file: ContextFile) -> list[str]:
-    """Mode and SHA-256."""
+def _sha256(file: ContextFile) -> str:
     if file.source is None:
-        return [f"{file.mode:o}", _hash(file)["content"]]
+        return hashlib.sha256(file.content or b"").hexdigest()
     with file.source.open("rb") as stream:
-        return [f"{file.mode:o}", hashlib.file_digest(stream, "sha256").hexdigest()]
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _fragment(path: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from toolkit.planning.hosting import image_uri
 from toolkit.planning.image import base_image
+from toolkit.planning.price import price_text
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.recipe import jumpstart
 from toolkit.recipe.arguments import builds
@@ -33,6 +34,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     else:
         whose = "JumpStart" if recipe.target.kind == "jumpstart" else "AWS"
         yield f"No image is built: {whose}'s own serves it, {account.digests.get(uri, uri)}"
+    yield f"Price: {price_text(recipe)}"
 
 
 def _jumpstart(recipe: Recipe, account: Account) -> Iterator[str]:

@@ -43,6 +43,10 @@ class LocalPlatform(SageMakerPlatform):
         else:
             super().execute(action, progress)
 
+    def with_digest(self, image: str) -> str:
+        """The image itself: it is in no registry, and its tag says its content."""
+        return image
+
     def scan(self, image: str) -> dict[str, int]:
         """There is none: it is ECR that scans."""
         hint = "Write `platform: {name: sagemaker}` to have the image built in ECR, and scanned."

@@ -16,6 +16,7 @@ from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, is_denied, is_missing
+from toolkit.platforms.sagemaker.tags import by_key
 
 if TYPE_CHECKING:
     from types_boto3_ecr import ECRClient
@@ -101,10 +102,8 @@ def _repository(clients: Clients, name: str) -> RepositoryTypeDef | None:
 
 def _is_ours(clients: Clients, request: Mapping[str, Any]) -> bool:
     found = _repository(clients, request["repositoryName"])
-    tags = {tag["Key"]: tag["Value"] for tag in request["tags"]}
-    return found is not None and _owner(clients, found["repositoryArn"]) == tags[ENDPOINT_TAG]
+    return found is not None and _owner(clients, found["repositoryArn"]) == by_key(request["tags"])[ENDPOINT_TAG]
 
 
 def _owner(clients: Clients, arn: str) -> str | None:
-    tags = clients.ecr.list_tags_for_resource(resourceArn=arn)["tags"]
-    return next((tag["Value"] for tag in tags if tag["Key"] == ENDPOINT_TAG), None)
+    return by_key(clients.ecr.list_tags_for_resource(resourceArn=arn)["tags"]).get(ENDPOINT_TAG)

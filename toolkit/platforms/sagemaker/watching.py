@@ -12,6 +12,7 @@ from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Kind
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import is_missing
+from toolkit.platforms.sagemaker.tags import by_key
 
 
 def create(clients: Clients, kind: Kind, request: Mapping[str, Any]) -> None:
@@ -146,8 +147,7 @@ def _alarms(clients: Clients, endpoint: str) -> dict[str, Mapping[str, Any]]:
 
 
 def _owner(clients: Clients, arn: str) -> str | None:
-    tags = clients.cloudwatch.list_tags_for_resource(ResourceARN=arn)["Tags"]
-    return next((tag["Value"] for tag in tags if tag["Key"] == ENDPOINT_TAG), None)
+    return by_key(clients.cloudwatch.list_tags_for_resource(ResourceARN=arn)["Tags"]).get(ENDPOINT_TAG)
 
 
 def _dashboard(clients: Clients, endpoint: str) -> Iterator[Existing]:
