@@ -9,7 +9,8 @@ demo: .venv/installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" ./demo.sh
 
 test: lint types imports
-	$(BIN)/python -m pytest tests --ignore=tests/benchmarks
+	$(BIN)/python -m pytest tests/unit tests/aws tests/kubernetes -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests/images tests/serving
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -17,7 +18,9 @@ lint: .venv/installed
 
 types: .venv/installed
 	$(BIN)/mypy
-	$(BIN)/mypy --scripts-are-modules containers/vllm/serve containers/vllm/serve_middleware.py
+	for program in containers/*/serve containers/*/compile; do \
+		MYPYPATH=containers/shared $(BIN)/mypy --scripts-are-modules $$program containers/shared/*.py || exit 1; done
+	$(BIN)/mypy containers/benchmark/benchmark.py
 
 imports: .venv/installed
 	$(BIN)/lint-imports

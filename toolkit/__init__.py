@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolkit.api import build as build
     from toolkit.api import check as check
+    from toolkit.api import compile as compile
     from toolkit.api import connect as connect
     from toolkit.api import deploy as deploy
     from toolkit.api import destroy as destroy
@@ -28,9 +29,23 @@ if TYPE_CHECKING:
     from toolkit.api import load as load
     from toolkit.api import plan as plan
     from toolkit.api import recipes as recipes
+    from toolkit.api import render as render
     from toolkit.api import rollback as rollback
 
-__all__ = ["build", "check", "connect", "deploy", "destroy", "endpoints", "load", "plan", "recipes", "rollback"]
+__all__ = [
+    "build",
+    "check",
+    "compile",
+    "connect",
+    "deploy",
+    "destroy",
+    "endpoints",
+    "load",
+    "plan",
+    "recipes",
+    "render",
+    "rollback",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,10 @@
         ├── StalePlanError          what runs now is not what the plan was made from
         ├── ApplyError              an action failed; says what was done, how to continue, how to undo
         ├── BuildError              an image could not be built, copied or read; nothing half-made has a tag
-        ├── EndpointFailed          the endpoint's container died or never became healthy; carries cause and last lines
+        ├── NotCompiled             what an endpoint on Trainium starts with was not compiled
+        ├── ContainerFailed         a container ended as it should not; carries cause and last lines
+        │   ├── EndpointFailed      the endpoint's container died or never became healthy
+        │   └── TrainingJobFailed   a training job failed or was stopped
         ├── WaitTimeout             still not ready when the time was up (also a TimeoutError)
         ├── EndpointNotFound        no such endpoint on that platform
         └── InvocationError         a request got an error for an answer, or none
@@ -90,13 +93,25 @@ class Cause:
     fatal: bool = False
 
 
-class EndpointFailed(PlatformError):
-    """The endpoint failed, or cannot come up. `logs` holds its container's last lines, `cause` is None when unknown."""
+class NotCompiled(PlatformError):
+    """What an endpoint on Trainium starts with was not compiled, or for other settings."""
+
+
+class ContainerFailed(PlatformError):
+    """A container ended as it should not. `logs` holds its last lines, `cause` is None when unknown."""
 
     def __init__(self, message: str, *, hint: str = "", logs: Sequence[str] = (), cause: Cause | None = None) -> None:
         super().__init__(message, hint=hint)
         self.logs = tuple(logs)
         self.cause = cause
+
+
+class EndpointFailed(ContainerFailed):
+    """The endpoint failed, or cannot come up."""
+
+
+class TrainingJobFailed(ContainerFailed):
+    """A training job failed or was stopped."""
 
 
 class WaitTimeout(PlatformError, TimeoutError):

@@ -11,6 +11,11 @@ def home() -> Path:
     return Path(os.environ.get("TOOLKIT_HOME") or Path.home() / ".toolkit")
 
 
+def cache() -> Path:
+    """What can be made again, and is the same for every home: `$XDG_CACHE_HOME/toolkit`, else `~/.cache/toolkit`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "toolkit"
+
+
 def containers_dir() -> Path:
     """The containers that come with the toolkit: in a checkout beside the package, in a wheel inside of it."""
     package = Path(__file__).parent

@@ -27,6 +27,7 @@ from standin_host import CAPACITY, HEALTHY_LOG, PING, Book, Script, ScriptedHost
 from standin_http import Call, HttpAnswer, error, read_call
 from standin_leftovers import leftovers
 from standin_runtime import Invocation, ModelError, Reply
+from standin_training import Training
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
 from toolkit.platforms.local.control import control_application, control_server
@@ -162,6 +163,11 @@ class StandIn:
     def codebuild(self) -> CodeBuild:
         """Builds of images: how the next ones go, and which were started."""
         return self._canned.codebuild
+
+    @property
+    def training(self) -> Training:
+        """Training jobs: how the next ones go, and which were started."""
+        return self._canned.training
 
     @property
     def promql(self) -> dict[str, float]:

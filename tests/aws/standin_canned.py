@@ -14,6 +14,7 @@ from standin_codebuild import CodeBuild
 from standin_http import Call, HttpAnswer, json_answer, page, xml_answer
 from standin_runtime import Runtime
 from standin_scaling import Scaling
+from standin_training import Training
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError, now
 from toolkit.platforms.local.service import SageMaker
@@ -33,12 +34,14 @@ class Canned:
         self.codebuild = CodeBuild()
         self.runtime = Runtime(sagemaker)
         self.scaling = Scaling(account, sagemaker)
+        self.training = Training(account)
         self._account = account
         self._operations: Mapping[str, Callable[[Call], object]] = {
             **self.cloudwatch.operations,
             **self.codebuild.operations,
             **self.runtime.operations,
             **self.scaling.operations,
+            **self.training.operations,
             "iam:SimulatePrincipalPolicy": self._simulate,
             "service-quotas:ListServiceQuotas": lambda call: page("Quotas", self._quotas(), call, most=100),
             "service-quotas:ListAWSDefaultServiceQuotas": lambda call: page("Quotas", [], call, most=100),

@@ -5,11 +5,13 @@ What the builds do is tests/images/test_buildspec.py's affair: here the image is
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cfnlint.api import lint
 from loopback_registry import running
 from pairs import HUB_RECIPE, write_hub_pair
 from small_images import push_base, spec
@@ -20,13 +22,14 @@ from toolkit.apply.progress import Silent
 from toolkit.errors import BuildError, PlatformError
 from toolkit.images.auth import anonymous
 from toolkit.images.buildspec import buildspec
-from toolkit.images.manifest import OCI
+from toolkit.images.manifest import OCI, SCHEMA_2
 from toolkit.images.registry import Registry
 from toolkit.planning.image import image
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.build import build_image
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild import CodeBuildBuilder
+from toolkit.platforms.sagemaker.codebuild_project import template
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.permissions import permissions
 from toolkit.recipe.resolve import Recipe, load
@@ -73,13 +76,14 @@ def lines() -> list[str]:
 
 @pytest.fixture
 def build(clients: Clients, host: str, waited: list[float], lines: list[str]) -> Make:
-    """Build an image on a base, to a tag at which there is one already; the digest."""
+    """Build an image on a base, as which there is one already where the first two builds push; the digest."""
     with Registry(host) as registry:
-        push_base(registry, "toolkit/image")
-        push_base(registry, "toolkit/oci", media_type=OCI)
+        for number in (1, 2):
+            push_base(registry, "toolkit/image", f"1-staged-{number}")
+        push_base(registry, "toolkit/oci", "1-staged-1", media_type=OCI)
 
     def make(base: str = "base:1", repository: str = "toolkit/image", log: Callable[[str], None] = lines.append) -> str:
-        builder = CodeBuildBuilder(clients, anonymous, sleep=waited.append, poll_seconds=3.0)
+        builder = CodeBuildBuilder(clients, anonymous, sleep=waited.append)
         return builder.build(spec(base), f"{host}/{repository}:1", log)
 
     return make
@@ -147,7 +151,24 @@ def test_who_may_not_make_it_is_sent_to_an_admin(build: Make, standin: StandIn, 
     standin.account.denied = {action}
     with pytest.raises(BuildError, match=f"toolkit-image-build is needed, and {action.partition(':')[2]}") as refused:
         build()
-    assert "admin" in refused.value.hint
+    assert "toolkit build RECIPE --admin-template" in refused.value.hint
+
+
+def test_the_admins_template_makes_what_the_first_build_makes(build: Make, clients: Clients) -> None:
+    build()
+    made = template(Account(ACCOUNT, "us-west-2"))["Resources"]
+    (project,) = clients.codebuild.batch_get_projects(names=["toolkit-image-build"])["projects"]
+    role = clients.iam.get_role(RoleName=ROLE)["Role"]
+    assert made["Project"]["Properties"]["Source"]["BuildSpec"] == project["source"]["buildspec"]
+    assert made["Project"]["Properties"]["Environment"]["ComputeType"] == project["environment"]["computeType"]
+    assert made["Role"]["Properties"]["AssumeRolePolicyDocument"] == role["AssumeRolePolicyDocument"]
+    assert made["Role"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"] == statements(clients)
+
+
+@pytest.mark.parametrize("region", ["us-west-2", "cn-north-1"])
+def test_cloudformation_knows_all_that_the_template_says(region: str) -> None:
+    text = json.dumps(template(Account(ACCOUNT, region)))
+    assert [f"{found.rule.id}: {found.message}" for found in lint(text, regions=[region])] == []
 
 
 def test_a_role_that_is_not_known_everywhere_yet_is_waited_for(
@@ -189,13 +210,16 @@ def test_the_digest_is_the_registrys(build: Make, host: str) -> None:
     assert digest == manifest.digest
 
 
-def test_an_image_that_sagemaker_would_refuse_is_refused(build: Make) -> None:
-    with pytest.raises(BuildError, match="SageMaker takes only Docker's schema 2"):
-        build(repository="toolkit/oci")
+def test_an_image_that_an_engine_pushed_as_oci_gets_its_tag_as_schema_2(build: Make, host: str) -> None:
+    digest = build(repository="toolkit/oci")
+    with Registry(host) as registry:
+        manifest = registry.find_manifest("toolkit/oci", "1")
+    assert manifest is not None
+    assert (manifest.media_type, manifest.digest) == (SCHEMA_2, digest)
 
 
 def test_an_image_that_did_not_arrive_is_missed(build: Make) -> None:
-    with pytest.raises(BuildError, match="is not there, though it was pushed"):
+    with pytest.raises(BuildError, match=r"there is no image .*/toolkit/nothing:1-staged-1"):
         build(repository="toolkit/nothing")
 
 
@@ -359,7 +383,8 @@ def test_without_docker_a_project_that_is_there_is_used(
     build()
     request = image(recipe, Account(ACCOUNT, "us-west-2"))[-1].request
     with Registry(host) as registry:
-        push_base(registry, request["Repository"], request["Tag"])
+        push_base(registry, request["Repository"], f"{request['Tag']}-staged-2")
+    clients.ecr.create_repository(repositoryName=request["Repository"])
     standin.account.registry.host = host
     monkeypatch.setenv("PATH", str(tmp_path))
     assert build_image(clients, request, Silent(), lambda _: None).startswith("sha256:")

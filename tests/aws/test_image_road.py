@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from loopback_registry import running
 from pairs import HUB_RECIPE, write_hub_pair
-from small_images import push_base
+from small_images import push_base, push_index
 from standin import StandIn
 
 from toolkit import api
@@ -18,8 +19,12 @@ from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import ApplyError, UsageError
 from toolkit.images.copy import find_image
+from toolkit.images.manifest import CONFIG, LAYER, SCHEMA_2, Blob, Parts, digest_of, encode, parts, schema_2
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.images import layer_bytes
+from toolkit.platforms.sagemaker.repository import remove_staged
 
 KEPT = ["ecr repository toolkit/hub", "logs group /aws/sagemaker/Endpoints/hub"]
 
@@ -56,6 +61,7 @@ def verbs(recipe: Path) -> dict[str, str]:
 def test_one_command_builds_and_deploys(recipe: Path, standin: StandIn, host: str) -> None:
     (planned,) = [action for action in api.plan(recipe).actions if action.kind == "Image"]
     assert planned.reason.startswith(f"is not built yet: append does it on {host}/base@sha256:")
+    assert "(0.0 GB), to copy" in planned.reason
     assert api.deploy(recipe, progress=Silent()).status().status == "InService"
 
     repository, _, tag = container(standin)["Image"].partition("/")[2].partition(":")
@@ -100,7 +106,73 @@ def test_nobody_can_move_a_tag_of_the_repository(recipe: Path, standin: StandIn)
     (repository,) = ecr.describe_repositories()["repositories"]
     assert repository["imageTagMutability"] == "IMMUTABLE"
     assert repository["imageScanningConfiguration"] == {"scanOnPush": True}
-    assert "imageCountMoreThan" in ecr.get_lifecycle_policy(repositoryName="toolkit/hub")["lifecyclePolicyText"]
+    assert '"untagged"' in ecr.get_lifecycle_policy(repositoryName="toolkit/hub")["lifecyclePolicyText"]
+
+
+@pytest.fixture
+def pushed(standin: StandIn) -> Clients:
+    """Tags of an image, of builds of it that ended too early, and of another's."""
+    clients = Clients(standin.session())
+    clients.ecr.create_repository(repositoryName="images")
+    for number, tag in enumerate(["a", "a-staged-1", "a-staged-2", "b-staged-3"]):
+        manifest = encode({"schemaVersion": 2, "mediaType": SCHEMA_2, "number": number}).decode()
+        clients.ecr.put_image(repositoryName="images", imageManifest=manifest, imageTag=tag)
+    return clients
+
+
+def test_the_size_of_a_base_in_ecr_is_that_of_its_layers(standin: StandIn) -> None:
+    clients = Clients(standin.session())
+    clients.ecr.create_repository(repositoryName="base")
+    blobs = [Blob(kind, digest_of(kind.encode()), size) for kind, size in ((CONFIG, 9), (LAYER, 2000), (LAYER, 300))]
+    manifest = schema_2(Parts(blobs[0], tuple(blobs[1:])), "base").body.decode()
+    pushed = clients.ecr.put_image(repositoryName="base", imageManifest=manifest, imageTag="1")["image"]
+    base = f"123456789012.dkr.ecr.us-west-2.amazonaws.com/base@{pushed['imageId']['imageDigest']}"
+    assert layer_bytes(clients, base) == 2300
+
+
+def test_the_size_of_a_base_for_several_machines_is_that_of_ours(standin: StandIn, host: str) -> None:
+    with Registry(host) as registry:
+        images = {name: push_base(registry, "many", name, architecture=name) for name in ("arm64", "amd64")}
+        push_index(registry, "many", "1", images)
+        index, ours = registry.find_manifest("many", "1"), parts(images["amd64"], "many")
+    assert index is not None
+    assert layer_bytes(Clients(standin.session()), f"{host}/many@{index.digest}") == ours.layers[0].size
+
+
+def test_the_size_of_a_base_that_is_gone_is_not_known(standin: StandIn, host: str) -> None:
+    assert layer_bytes(Clients(standin.session()), f"{host}/many@sha256:{'0' * 64}") is None
+
+
+def tags(clients: Clients) -> set[str]:
+    return {item["imageTag"] for item in clients.ecr.list_images(repositoryName="images")["imageIds"]}
+
+
+def test_what_was_pushed_before_the_image_had_its_tag_is_removed(pushed: Clients) -> None:
+    remove_staged(pushed, "images", "a", print)
+    assert tags(pushed) == {"a", "b-staged-3"}
+
+
+def test_who_may_not_remove_it_is_told(pushed: Clients, standin: StandIn) -> None:
+    standin.account.denied = {"ecr:BatchDeleteImage"}
+    lines: list[str] = []
+    remove_staged(pushed, "images", "a", lines.append)
+    assert lines == ["tags a-staged-… stay in images: BatchDeleteImage is denied"]
+
+
+def test_a_recipe_for_this_machine_is_built_for_aws_where_one_says_so(recipe: Path, standin: StandIn) -> None:
+    recipe.write_text(recipe.read_text().replace("name: sagemaker", "name: local"))
+    assert run(["build", str(recipe), "--platform", "sagemaker"]) == 0
+    assert "ecr repository toolkit/hub" in standin.leftovers()
+
+
+def test_the_admins_template_is_printed_and_nothing_is_made(
+    recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["build", str(recipe), "--admin-template"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["Resources"]["Project"]["Properties"]["Name"] == "toolkit-image-build"
+    assert "--capabilities CAPABILITY_NAMED_IAM" in said.err
+    assert standin.leftovers() == []
 
 
 def test_a_base_that_is_not_there_ends_the_deploy_before_anything_else_is_made(recipe: Path, standin: StandIn) -> None:

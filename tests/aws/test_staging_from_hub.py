@@ -167,5 +167,5 @@ def test_the_mark_of_a_longer_name_is_not_ours(standin: StandIn, clients: Client
     clients.s3.put_object(Bucket=bucket, Key="staged/target-v1.1")
     wanted = Resource("Weights", "target-v1", {"Bucket": bucket, "Hub": "org/target"})
     clients.s3.put_object(Bucket=bucket, Key="uses/target-v1/hub")
-    (weights,) = [item for item in observe(clients, account, [wanted], []).existing if item.kind == "Weights"]
+    (weights,) = [item for item in observe(clients, account, [wanted], ["hub"]).existing if item.kind == "Weights"]
     assert weights.state["Complete"] is False

@@ -20,23 +20,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "images"))
 from loopback_registry import running
 from small_images import push_base, spec
 
-from toolkit.home import containers_dir
 from toolkit.images.append import AppendBuilder
-from toolkit.images.copy import copy_image
+from toolkit.images.copy import find_image, parts_of, send
 from toolkit.images.layer import write_layer
+from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ContextFile
+from toolkit.planning.image import programs
 
 RUNS = 5
 BASE_BYTES = 200_000_000
 
 
 def program() -> dict[str, ContextFile]:
-    """What lies in the folder of the vLLM container: an image gets no more than that of it."""
-    folder = containers_dir() / "vllm"
-    files = [path for path in folder.iterdir() if path.is_file()]
-    modes = {path: 0o755 if os.access(path, os.X_OK) else 0o644 for path in files}
-    return {f"/opt/toolkit/{path.name}": ContextFile(mode, path.read_bytes()) for path, mode in modes.items()}
+    """What the vLLM container runs."""
+    return {f"/opt/toolkit/{name}": file for name, file in programs("vllm").items()}
 
 
 def test_append_and_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,8 +54,10 @@ def test_append_and_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
             for name in (append, again):
                 with measured(times[name]):
                     AppendBuilder(Registry).build(image, place, lambda _line: None)
-        with measured(times[copy]):
-            copy_image(f"{host}/base:1", f"{other}/copy:1", Registry, lambda _line: None)
+        base = parse(f"{host}/base:1")
+        with Registry(host) as origin, Registry(other) as target, measured(times[copy]):
+            layers = parts_of(find_image(origin, base).parts.layers, origin, base, target)
+            send(target, "copy", layers, "base", lambda _line: None)
     with capsys.disabled():
         print(f"\nour layer {size / 1e3:.1f} kB")
         for name in (append, again):

@@ -23,6 +23,8 @@ from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
 
 REGION = "eu-central-1"
+BUILD = "toolkit-image-build:0a1b"
+PUSHED = "1-staged-0a1b"
 # It knows the password of one region only.
 AWS = f"""#!/bin/sh
 [ "$*" = "ecr get-login-password --region {REGION}" ] && echo first && exit
@@ -57,7 +59,13 @@ def run(spec: ImageSpec, folder: Path, destination: str, **variables: str) -> tu
     with build_context(spec) as context:
         pack(context, folder / "source.zip")
     tool("unzip", "-q", str(folder / "source.zip"), "-d", str(folder / "source"))
-    known = {"AWS_REGION": REGION, "DESTINATION": destination, "BASE_IMAGE": spec.base, **variables}
+    known = {
+        "AWS_REGION": REGION,
+        "CODEBUILD_BUILD_ID": BUILD,
+        "DESTINATION": destination,
+        "BASE_IMAGE": spec.base,
+        **variables,
+    }
     return _run(folder / "source", known)
 
 
@@ -80,13 +88,16 @@ def _run(folder: Path, variables: Mapping[str, str]) -> tuple[str, str]:
     return "", said
 
 
-def test_the_image_arrives_as_schema_2(base: str, host: str, name: str, registry: Registry, tmp_path: Path) -> None:
+def test_the_image_arrives_beside_its_tag_and_as_schema_2(
+    base: str, host: str, name: str, registry: Registry, tmp_path: Path
+) -> None:
     failed, said = run(our_image(base, "RUN echo built > /built\n"), tmp_path, f"{host}/{name}:1")
     assert failed == "", said
-    manifest = registry.find_manifest(name, "1")
+    manifest = registry.find_manifest(name, PUSHED)
     assert manifest is not None
     assert manifest.media_type == SCHEMA_2
     assert any("built" in layer for layer in layers_of(registry, name, manifest.digest))
+    assert registry.find_manifest(name, "1") is None
 
 
 def test_files_have_their_modes_and_belong_to_root(
@@ -94,7 +105,7 @@ def test_files_have_their_modes_and_belong_to_root(
 ) -> None:
     failed, said = run(our_image(base), tmp_path, f"{host}/{name}:1")
     assert failed == "", said
-    manifest = registry.find_manifest(name, "1")
+    manifest = registry.find_manifest(name, PUSHED)
     assert manifest is not None
     layers = layers_of(registry, name, manifest.digest)[1:]
     ours = {path.removeprefix("opt/toolkit/"): entry for layer in layers for path, entry in layer.items()}
@@ -110,7 +121,7 @@ def test_a_failing_step_fails_the_build_and_nothing_is_pushed(
     assert "docker build" in failed
     assert "Step " in said
     assert "returned a non-zero code: 3" in said
-    assert registry.find_manifest(name, "1") is None
+    assert registry.find_manifest(name, PUSHED) is None
 
 
 def test_after_a_failed_phase_no_other_comes() -> None:
@@ -128,7 +139,7 @@ def test_it_logs_in_to_the_bases_registry_too(
             base = push_shell(theirs, "base")
         failed, said = run(our_image(base), tmp_path, f"{host}/{name}:1", BASE_REGISTRY=private, BASE_REGION=REGION)
     assert failed == "", said
-    assert registry.find_manifest(name, "1") is not None
+    assert registry.find_manifest(name, PUSHED) is not None
     assert "first" not in said
 
 
@@ -153,7 +164,7 @@ def test_a_dockerfile_that_asks_for_the_time_gets_it(
     step = "ARG SOURCE_DATE_EPOCH\nENV TIME=${SOURCE_DATE_EPOCH}\n"
     failed, said = run(our_image(base, step), tmp_path, f"{host}/{name}:1", SOURCE_DATE_EPOCH="0")
     assert failed == "", said
-    manifest = registry.find_manifest(name, "1")
+    manifest = registry.find_manifest(name, PUSHED)
     assert manifest is not None
     assert "TIME=0" in config_of(registry, name, manifest.digest)["config"]["Env"]
 

@@ -1,4 +1,4 @@
-"""A base image in a repository of our own."""
+"""The parts of an image in a repository of our own."""
 
 from __future__ import annotations
 
@@ -6,62 +6,76 @@ import hashlib
 import os
 import threading
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 from small_images import OCI_ZSTD_LAYER, layers_of, push_base
 
 from toolkit.errors import BuildError
-from toolkit.images.copy import Part, copy_image, send
+from toolkit.images.copy import Part, find_image, parts_of, send
 from toolkit.images.manifest import LAYER, OCI, SCHEMA_2, Blob, digest_of
-from toolkit.images.publish import verified
+from toolkit.images.publish import publish, verified
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.images.upload import upload
 
+Copy = Callable[[Registry, str], None]
 
-def test_a_copy_in_another_registry_has_the_same_digest(
-    registry: Registry, host: str, other_host: str, name: str, lines: list[str]
+
+@pytest.fixture
+def copy(registry: Registry, host: str, name: str, lines: list[str]) -> Copy:
+    """Send the parts of the test's own image to a repository."""
+
+    def to(target: Registry, repository: str) -> None:
+        source = parse(f"{host}/{name}:1")
+        found = find_image(registry, source)
+        send(
+            target,
+            repository,
+            parts_of([*found.parts.layers, found.parts.config], registry, source, target),
+            name,
+            lines.append,
+        )
+
+    return to
+
+
+def test_another_registry_is_sent_all_parts(
+    copy: Copy, registry: Registry, other_registry: Registry, name: str, lines: list[str]
 ) -> None:
-    digest = push_base(registry, name, content=os.urandom(3_000_000)).digest
-    assert copy_image(f"{host}/{name}:1", f"{other_host}/{name}:1", Registry, lines.append) == digest
+    push_base(registry, name, content=os.urandom(3_000_000))
+    copy(other_registry, name)
     assert "2 of 2 blobs (2 sent), 3.0 of 3.0 MB" in lines[-1]
 
 
-def test_a_copy_in_the_same_registry_is_mounted(registry: Registry, host: str, name: str, lines: list[str]) -> None:
+def test_in_the_same_registry_parts_are_mounted(copy: Copy, registry: Registry, name: str, lines: list[str]) -> None:
     push_base(registry, name)
-    copy_image(f"{host}/{name}:1", f"{host}/{name}-copy:1", Registry, lines.append)
+    copy(registry, f"{name}-copy")
     assert "2 of 2 blobs (2 mounted)" in lines[-1]
 
 
-def test_a_second_copy_finds_all_there(
-    registry: Registry, host: str, other_host: str, name: str, lines: list[str]
+def test_what_is_there_is_not_sent_again(
+    copy: Copy, registry: Registry, other_registry: Registry, name: str, lines: list[str]
 ) -> None:
     push_base(registry, name)
     for _ in range(2):
-        copy_image(f"{host}/{name}:1", f"{other_host}/{name}:1", Registry, lines.append)
+        copy(other_registry, name)
     assert "2 there already" in lines[-1]
 
 
-def test_an_oci_image_becomes_schema_2_with_the_same_layers(
-    registry: Registry, other_registry: Registry, host: str, other_host: str, name: str, lines: list[str]
-) -> None:
+def test_an_oci_image_in_dockers_words_has_the_same_layers(registry: Registry, host: str, name: str) -> None:
     push_base(registry, name, media_type=OCI)
-    digest = copy_image(f"{host}/{name}:1", f"{other_host}/{name}:1", Registry, lines.append)
-    copied = other_registry.find_manifest(name, "1")
-    assert copied is not None
-    assert (copied.media_type, copied.digest) == (SCHEMA_2, digest)
-    assert "usr/bin/start" in layers_of(other_registry, name, digest)[0]
+    found = find_image(registry, parse(f"{host}/{name}:1"))
+    digest = publish(registry, parse(f"{host}/{name}:2"), found.as_schema_2())
+    assert find_image(registry, parse(f"{host}/{name}:2")).manifest.media_type == SCHEMA_2
+    assert "usr/bin/start" in layers_of(registry, name, digest)[0]
 
 
-def test_the_tag_appears_only_when_all_is_there(
-    registry: Registry, other_registry: Registry, host: str, other_host: str, name: str, lines: list[str]
-) -> None:
+def test_layers_that_docker_has_no_word_for_are_refused(registry: Registry, host: str, name: str) -> None:
     push_base(registry, name, media_type=OCI, layer_type=OCI_ZSTD_LAYER)
     with pytest.raises(BuildError, match="zstd"):
-        copy_image(f"{host}/{name}:1", f"{other_host}/{name}:1", Registry, lines.append)
-    assert other_registry.find_manifest(name, "1") is None
+        find_image(registry, parse(f"{host}/{name}:1")).as_schema_2()
 
 
 def test_an_oci_image_is_not_taken_for_one_that_sagemaker_takes(registry: Registry, host: str, name: str) -> None:

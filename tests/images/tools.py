@@ -21,12 +21,12 @@ from typing import Any
 import pytest
 from loopback_registry import USER, running
 
-import toolkit
+from toolkit.home import containers_dir
 from toolkit.images.auth import Credentials
 from toolkit.images.builder import Builder
 from toolkit.images.spec import ContextFile, ImageSpec
+from toolkit.planning.image import programs
 
-CONTAINERS = Path(toolkit.__file__).parent.parent / "containers" / "vllm"
 PACKAGES = {
     "buildah": "buildah",
     "podman": "podman",
@@ -167,13 +167,9 @@ def wait_until_gone(command: str, seconds: float) -> None:
 
 
 def our_image(base: str, fragment: str = "", **changes: Any) -> ImageSpec:
-    """What containers/vllm puts on a base, and a recipe's own instructions."""
-    dockerfile = (CONTAINERS / "Dockerfile").read_text()
-    files = {
-        f"/opt/toolkit/{path.name}": ContextFile(0o755 if path.name == "serve" else 0o644, path.read_bytes())
-        for path in sorted(CONTAINERS.iterdir())
-        if path.name == "serve" or path.suffix == ".py"
-    }
+    """What the container of vLLM puts on a base, and a recipe's own instructions."""
+    dockerfile = (containers_dir() / "vllm" / "Dockerfile").read_text()
+    files = {f"/opt/toolkit/{name}": file for name, file in programs("vllm").items()}
     fields = {
         "base": base,
         "dockerfile": dockerfile + 'LABEL maker="test"\n' + fragment,

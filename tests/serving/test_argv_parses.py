@@ -1,4 +1,4 @@
-"""vLLM's own parser reads what `containers/vllm/serve` makes of an environment as that environment meant it."""
+"""vLLM's own parser reads what our entrypoint makes of an environment as that environment meant it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.serving
 
-SERVE = Path(__file__).parents[2] / "containers" / "vllm" / "serve"
+ENTRYPOINT = Path(__file__).parents[2] / "containers" / "shared" / "entrypoint.py"
 CHAT_TEMPLATE = "{% for m in messages %}\n{{ m['content'] }} ;100% #\n{% endfor %}"
 
 # What the server does with its arguments before it loads the model.
@@ -95,7 +95,7 @@ def test_vllm_reads_the_environment_as_it_was_meant(tmp_path: Path) -> None:
         "SM_VLLM_ALLOWED_ORIGINS": '["https://example.com"]',
         "SM_VLLM_CHAT_TEMPLATE": CHAT_TEMPLATE,
     }
-    options = runpy.run_path(str(SERVE))["vllm_options"](env, target)
+    options = runpy.run_path(str(ENTRYPOINT))["vllm_options"](env, target)
 
     done = subprocess.run(
         [sys.executable, "-c", PARSE, *(token for option in options for token in option)],

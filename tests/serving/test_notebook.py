@@ -33,6 +33,16 @@ def test_an_endpoints_life_runs_to_its_end(tmp_path: Path, monkeypatch: pytest.M
     assert _output(notebook, "endpoints(") == "[]"
 
 
+def test_a_draft_model_for_trainium_is_planned_and_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    notebook = _run("03_trainium_kubernetes", tmp_path, monkeypatch)
+
+    assert "it is the newest that does draft-model on trn2" in _output(notebook, "toolkit.plan(")
+    assert "Nearest: `eagle3`" in _output(notebook, "p_eagle =")
+    assert "devicegroup8_id" in _output(notebook, "pprint(claim")
+    assert "✔ the output is the target" in _output(notebook, "prove(")
+
+
 def _run(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> nbformat.NotebookNode:
     monkeypatch.setenv("TOOLKIT_HOME", str(home))
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)

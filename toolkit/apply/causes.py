@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from toolkit.images.command import TOO_FEW_IDS, TOO_FEW_IDS_HINT
+
 
 @dataclass(frozen=True)
 class Known:
@@ -43,7 +45,100 @@ _KILLED = (
 PING = re.compile(r"did not pass the ping health check")
 """SageMaker's reason whenever a container did not become healthy in time: a symptom, not a cause."""
 
+# Lines that the Kubernetes platform writes, as `Reason: message`: reasons are the kubelet's, the scheduler's and the
+# ReplicaSet controller's, messages theirs as of Kubernetes 1.36 (pkg/kubelet/images/types.go, pkg/scheduler/framework).
+_KUBERNETES = (
+    Known(
+        "neuron-devices",
+        _any(r"^Unschedulable: .*Insufficient aws\.amazon\.com/neuron"),
+        "No node has so many free Neuron devices: see `kubectl describe nodes`. A node that shows none of them lacks "
+        "Neuron's device plugin (chart neuron-helm-chart); a cluster with Neuron's DRA driver wants "
+        "`neuron_devices: dra`. Else add nodes, or lower `tensor-parallel-size` in engine.args.",
+    ),
+    Known(
+        "gpu-devices",
+        _any(r"^Unschedulable: .*Insufficient nvidia\.com/gpu"),
+        "No node has so many free GPUs: see `kubectl describe nodes`. A node that shows none of them lacks NVIDIA's "
+        "device plugin. Else add nodes, or lower `tensor-parallel-size` in engine.args.",
+    ),
+    Known(
+        # pkg/scheduler/framework/plugins/dynamicresources
+        "device-claim",
+        _any(
+            r"^Unschedulable: .*(cannot allocate all claims|[Rr]esource ?[Cc]laim|device class \S+ does not exist)",
+            r"^FailedPrepareDynamicResources: ",
+        ),
+        "The pod's claim on devices cannot be met: Neuron's DRA driver must run (chart neuron-helm-chart with "
+        "draDriver.enabled=true, Kubernetes 1.34 and no device plugin beside it; `kubectl get deviceclasses` shows "
+        "neuron.aws.com), and a node must have so many devices of one group free. Without it write "
+        "`neuron_devices: device-plugin`.",
+    ),
+    Known(
+        "volume",
+        _any(r"^Unschedulable: .*([Pp]ersistent[Vv]olume|volume)", r"^Failed(Mount|AttachVolume): "),
+        "A volume of the pod cannot be had: its claim must be bound (`kubectl get pvc`), the cluster needs the S3 CSI "
+        "driver, and the driver's role must be allowed to read platform.kubernetes.artifacts_bucket.",
+    ),
+    Known(
+        "no-node",
+        _any(r"^Unschedulable: "),
+        "No node takes the pod: platform.instance_types must be among the cluster's nodes (`kubectl get nodes -L "
+        "node.kubernetes.io/instance-type`), with free CPU and memory and without taints that keep it out; a node "
+        "group that scales from zero must be allowed to grow.",
+    ),
+    Known(
+        "image-access",
+        _any(r"^(ErrImagePull|ImagePullBackOff): .*(denied|[Uu]nauthorized|orbidden|no basic auth)"),
+        "The node may not pull the image: its role needs ecr:GetAuthorizationToken, ecr:BatchGetImage and "
+        "ecr:GetDownloadUrlForLayer, and another account's repository a policy that lets it.",
+    ),
+    Known(
+        "image-missing",
+        _any(r"^(ErrImagePull|ImagePullBackOff): .*(not found|manifest unknown|no match for)", r"^InvalidImageName: "),
+        "There is no such image for the nodes' architecture in that registry: choose an engine.version that `toolkit "
+        "check RECIPE` knows, or build and push yours first.",
+    ),
+    Known(
+        "image-pull",
+        _any(r"^(ErrImagePull|ImagePullBackOff|ImageInspectError|ErrImageNeverPull): "),
+        "The node does not get the image: its subnet needs a way to the registry (NAT, or VPC endpoints for ECR and "
+        "S3), and its disk room for it.",
+        certain=0,
+    ),
+    Known(
+        "container-config",
+        _any(r"^(CreateContainerConfigError|CreateContainerError|RunContainerError): "),
+        "The container cannot be made as it is asked for. A Secret that is not found must be made in the namespace, "
+        "with the key `token`: kubectl create secret generic NAME --from-literal=token=...; or remove "
+        "platform.hub_token_secret.",
+    ),
+    Known(
+        "memory-limit",
+        _any(r"^OOMKilled: "),
+        f"The container used up the memory that it may have (the host's, not the accelerator's): {_BIGGER}, or lower "
+        "engine.max_num_seqs.",
+    ),
+    Known(
+        "startup-probe",
+        _any(r"^Unhealthy: ", r"^ProgressDeadlineExceeded: "),
+        "The container did not answer /ping in time: raise platform.health_check_timeout; on Trainium compile ahead "
+        "(`toolkit compile RECIPE`). See: toolkit logs.",
+    ),
+    Known(
+        "namespace-quota",
+        _any(r"^FailedCreate: .*exceeded quota"),
+        "The namespace's ResourceQuota is used up: see `kubectl describe quota`, and ask whoever manages the cluster, "
+        "or name another platform.kubernetes.namespace.",
+    ),
+    Known(
+        "pod-refused",
+        _any(r"^FailedCreate: "),
+        "The cluster refuses the pod, by an admission rule or for a missing ServiceAccount: its own words say which.",
+    ),
+)
+
 REASONS = (
+    *_KUBERNETES,
     Known(
         # FailureReason after some 30 minutes in Creating; CapacityError in jobs (DIAGNijmegen/rse-grand-challenge#2631)
         "capacity",
@@ -466,6 +561,19 @@ LOG = (
         "The container may not read those weights from S3: allow s3:GetObject and s3:ListBucket to platform.role, or "
         "write `platform.weights: s3` and let SageMaker bring them.",
     ),
+    # ---- the container engine, which writes before the container does
+    Known(
+        # podman 4.3 with netavark 1.4; newer ones name the program (containers/netavark#740); older ones with CNI:
+        # containers/podman#4972
+        "no-iptables",
+        _any(
+            r"netavark: (.*\b(ip6?tables|nft)\b.*: )?No such file or directory \(os error 2\)",
+            "failed to locate iptables",
+        ),
+        "podman finds no program to forward the container's port with: install the package iptables (newer podman: "
+        "nftables), run podman as an ordinary user, or write `run: process`.",
+    ),
+    Known("no-subuids", TOO_FEW_IDS, TOO_FEW_IDS_HINT),
     # ---- the server
     Known(
         "port-taken",

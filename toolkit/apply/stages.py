@@ -13,13 +13,18 @@ STARTS = re.compile(r"non-default args: ")
 """vLLM's server begins: a second such line in a log is a second start."""
 
 PROVISIONING = "waiting for an instance, weights and image"
-"""Before the container's first line. SageMaker does not tell which of the three it is about."""
+"""Before the container's first line. SageMaker does not tell which of the three it is about; Kubernetes does."""
+
+PULLING = "pulling the image"
 
 STARTING = "starting"
 LOADING = "loading the target"
 COMPILING = "compiling and capturing graphs"
 ANSWERING = "answering"
 _MARKS = (
+    # Kubernetes' events, as its platform puts them among the lines of a container.
+    (PROVISIONING, re.compile(r"^kubernetes: (FailedScheduling|FailedMount)")),
+    (PULLING, re.compile(r"^kubernetes: (Scheduled|Pulling|Pulled)")),
     (STARTING, STARTS),
     (LOADING, re.compile(r"Starting to load model |Loading model from scratch")),
     ("loading the drafter", re.compile(r"Loading drafter model")),
@@ -30,13 +35,14 @@ _MARKS = (
     ("warming up", re.compile(r"Graph capturing finished|init engine \(profile")),
     (ANSWERING, re.compile(r"Application startup complete|Uvicorn running on")),
 )
-STAGES = (PROVISIONING, *[name for name, _ in _MARKS])
+STAGES = tuple(name for name, _ in _MARKS)
 """All stages in their order."""
 
 # The last of a progress bar's states counts: they come in one line when they were written with \r.
 _COUNTS = (
     (re.compile(r"Loading \S+ checkpoint shards: .*\| (\d+/\d+) \["), "shards"),
     (re.compile(r"Capturing CUDA graphs.*\| (\d+/\d+) \["), "graphs"),
+    (re.compile(r"^kubernetes: (Failed(?:Scheduling|Mount): .{1,200})"), ""),
 )
 
 
@@ -61,9 +67,9 @@ class Start:
         """Take in the next line, written at `now`; a sentence when a stage is over, else an empty text."""
         for pattern, what in _COUNTS:
             if found := pattern.search(line):
-                self.count = f"{found[1]} {what}"
+                self.count = f"{found[1]} {what}".strip()
         stage = next((name for name, mark in _MARKS if mark.search(line)), STARTING)
-        again = self.stage not in (PROVISIONING, STARTING) and STARTS.search(line)
+        again = self.stage not in (PROVISIONING, PULLING, STARTING) and STARTS.search(line)
         if not again and STAGES.index(stage) <= STAGES.index(self.stage):
             return ""
         took = f"{self.stage} took {minutes(now - self.entered)}" if now >= self.entered else ""

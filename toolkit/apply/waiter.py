@@ -106,8 +106,11 @@ def wait_settled(
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Return when the endpoint may be changed, which AWS refuses while something is under way. Raises WaitTimeout."""
+) -> bool:
+    """Return when the endpoint may be changed, which AWS refuses while something is under way; whether it is there.
+
+    Raises WaitTimeout.
+    """
     deadline = clock() + timeout
     try:
         while (status := platform.status(endpoint).status) in (*UNDER_WAY, "Deleting"):
@@ -118,7 +121,8 @@ def wait_settled(
             progress.update(f"{endpoint} is {status.lower()}; it can be changed when that is over")
             sleep(platform.poll_seconds)
     except EndpointNotFound:
-        return
+        return False
+    return True
 
 
 def wait_deleted(
@@ -234,8 +238,8 @@ class _Watch:
     def _hopeless(self, cause: Cause) -> EndpointFailed:
         goes_on = "; the old configuration goes on serving" if self._status == "Updating" else ", and bills"
         hint = (
-            f"{cause.hint}\n  It is still {self._status}{goes_on}: SageMaker starts the container again until the "
-            "time for its health check is up, and lets nobody change or delete it before that. `toolkit deploy` of "
+            f"{cause.hint}\n  It is still {self._status}{goes_on}: its container is started again until the time for "
+            "the health check is up, and before that SageMaker lets nobody change or delete it. `toolkit deploy` of "
             f"the corrected recipe and `toolkit destroy {self.endpoint}` wait for it."
         )
         return self._error(f"{self.endpoint} cannot come up: {cause.line}", hint, cause)

@@ -63,10 +63,13 @@ def _types(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _room(recipe: Recipe, component: ComponentSection, instance: lookup.Instance, path: str) -> Iterator[Finding]:
-    """A copy must fit an instance, and the engine the accelerators that its copy gets."""
+    """A copy must fit an instance, and the engine the accelerators that its copy gets.
+
+    What SageMaker counts on Trainium is not known, of which check_neuron_hardware warns.
+    """
     needed = recipe.engine.args.get("tensor-parallel-size", 1)
     given = component.accelerators or needed
-    if isinstance(needed, int) and isinstance(given, int):
+    if isinstance(needed, int) and isinstance(given, int) and not recipe.on_neuron:
         if given < needed:
             message = f"tensor-parallel-size {needed} needs as many accelerators, a copy gets {given}"
             hint = f"Set it to {needed}, or remove it."

@@ -28,23 +28,32 @@ _ON_OR_OFF = ("", "0", "1", "true", "false", "yes", "no", "on", "off")
 def check_container(recipe: Recipe) -> Iterator[Finding]:
     """Findings on image and environment. A JumpStart target brings an image of its own."""
     yield from _built(recipe)
-    has_base = recipe.container is not None and recipe.container.base is not None
-    if image_of(recipe) is None and recipe.target.kind != "jumpstart" and not has_base:
-        versions = (image.version for image in lookup.images(recipe.platform, recipe.engine.name))
-        released = dict.fromkeys(version for version in versions if version.replace(".", "").isdigit())
-        known = " or ".join(list(released)[:_OFFERED]) or "another platform"
-        message = f"platform `{recipe.platform}` has no image with {recipe.engine.name} {recipe.engine.version}"
-        bases = [image.version for image in lookup.images("upstream", recipe.engine.name)]
-        other = (
-            " Or write `container: custom`: it is built on vLLM's own."
-            if recipe.platform == "sagemaker" and recipe.engine.version in bases
-            else ""
-        )
-        yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{other}")
+    yield from _image(recipe)
     variables = environment(recipe)
-    yield from _limits(variables)
+    if recipe.platform != "kubernetes":
+        yield from _limits(variables)
     yield from _secrets(recipe)
     yield from _quoting(recipe, variables)
+
+
+def _image(recipe: Recipe) -> Iterator[Finding]:
+    """An image to run, or to build on. Of an unknown engine for Trainium check_neuron tells."""
+    engine = recipe.engine
+    named = (recipe.container is not None and recipe.container.base) or recipe.target.kind == "jumpstart"
+    if image_of(recipe) or named or (recipe.on_neuron and engine.generation is None):
+        return
+    bases = [image.version for image in lookup.images("upstream", engine.name)]
+    cluster = recipe.platform == "kubernetes"  # which runs these as they are
+    versions = bases if cluster else [image.version for image in lookup.images(recipe.platform, engine.name)]
+    released = dict.fromkeys(version for version in versions if version.replace(".", "").isdigit())
+    known = " or ".join(list(released)[:_OFFERED]) or "another platform"
+    message = f"platform `{recipe.platform}` has no image with {engine.name} {engine.version}"
+    other = ""
+    if cluster:
+        other = " Or name an image that has it: `container: {base: registry/repository:tag}`."
+    elif recipe.platform == "sagemaker" and engine.version in bases:
+        other = " Or write `container: custom`: it is built on vLLM's own."
+    yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{other}")
 
 
 def _built(recipe: Recipe) -> Iterator[Finding]:
@@ -105,9 +114,12 @@ def _secrets(recipe: Recipe) -> Iterator[Finding]:
                 message = (
                     f"`{name}` looks like a secret, and recipes and the environment of a Model are no place for one"
                 )
-                hint = (
-                    "Remove it. For a gated model write `weights: s3`: it is staged with the token that you have here."
+                gated = (
+                    "name a Secret of the cluster as platform.hub_token_secret."
+                    if recipe.platform == "kubernetes"
+                    else "write `weights: s3`: it is staged with the token that you have here."
                 )
+                hint = f"Remove it. For a gated model {gated}"
                 yield Finding("container.secret", message, f"engine.{section}.{name}", hint=hint)
 
 

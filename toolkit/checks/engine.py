@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.checks.head import HEAD_METHODS
-from toolkit.findings import Finding
+from toolkit.findings import Finding, Severity
 from toolkit.recipe.arguments import OWN_FLAGS, draft_slots
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.resolve import Recipe
@@ -22,17 +22,21 @@ _BUDGET = "engine.max_num_batched_tokens"
 
 
 def check_engine(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on the engine's version, flags, runner and token budget."""
+    """Findings on vLLM's version, flags, runner and token budget; nothing for another engine."""
+    if recipe.on_neuron:
+        return
     yield from _version(recipe)
-    yield from _flags(recipe)
+    yield from check_flags(recipe)
     yield from _speculation_flags(recipe)
     yield from _runner(recipe)
     yield from _schedule(recipe)
     yield from _draft_tensor_parallel(recipe)
+    if recipe.engine.max_num_batched_tokens is None:
+        return
     if lookup.subtracts_draft_slots(recipe.engine.name, recipe.engine.version):
-        yield from _subtracted_budget(recipe)
+        yield from _subtracted_budget(recipe, recipe.engine.max_num_batched_tokens)
     else:
-        yield from _token_budget(recipe)
+        yield from _token_budget(recipe, recipe.engine.max_num_batched_tokens)
 
 
 def check_target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
@@ -47,7 +51,8 @@ def check_target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         message = "the target's tokenizer has no chat template: vLLM refuses every chat request"
         hint = "Add chat_template.jinja to the folder; an instruction-tuned target has one."
         yield Finding("engine.chat-template", message, "target.model", hint=hint, severity="warning")
-    yield from _target_architecture(recipe, target)
+    if not recipe.on_neuron:
+        yield from _target_architecture(recipe, target)
     yield from _quantization(recipe, target)
 
 
@@ -92,7 +97,8 @@ def _version(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {listed.min_engine}` or newer.")
 
 
-def _flags(recipe: Recipe) -> Iterator[Finding]:
+def check_flags(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on flags that the toolkit sets, or that the engine does not know."""
     for variable in recipe.engine.env:
         if variable.startswith(_FLAG_VARIABLE):
             flag = variable.removeprefix(_FLAG_VARIABLE).lower().replace("_", "-")
@@ -113,11 +119,15 @@ def _flags(recipe: Recipe) -> Iterator[Finding]:
 
 def _unknown_flag(recipe: Recipe, flag: str) -> Iterator[Finding]:
     name, version = recipe.engine.name, recipe.engine.version
+    severity: Severity = "error"
+    if recipe.on_neuron:  # vLLM's own command line, whose version is the first three numbers; a plugin may add to it
+        name, version, severity = "vllm", ".".join(version.split(".")[:3]), "warning"
     if lookup.flag_known(name, version, flag) is not False:
         return
     near = difflib.get_close_matches(flag, lookup.flags(name, version), n=1)
     hint = f"Did you mean `{near[0]}`?" if near else f"See the flags of {name} {version}: vllm serve --help=all"
-    yield Finding("engine.unknown-flag", f"{name} {version} has no flag `--{flag}`", f"engine.args.{flag}", hint=hint)
+    message = f"{name} {version} has no flag `--{flag}`"
+    yield Finding("engine.unknown-flag", message, f"engine.args.{flag}", hint=hint, severity=severity)
 
 
 def _speculation_flags(recipe: Recipe) -> Iterator[Finding]:
@@ -170,35 +180,35 @@ def _draft_tensor_parallel(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("engine.draft-tensor-parallel", message, path, hint=hint)
 
 
-def _subtracted_budget(recipe: Recipe) -> Iterator[Finding]:
+def _subtracted_budget(recipe: Recipe, budget: int) -> Iterator[Finding]:
     """Versions that take the slots of `max_num_seqs` requests off the budget of every step, whoever is scheduled."""
     engine, slots = recipe.engine, draft_slots(recipe)
-    left = engine.max_num_batched_tokens - slots * engine.max_num_seqs
+    left = budget - slots * engine.max_num_seqs
     hint = f"Set it to {slots * engine.max_num_seqs + _SLOW_PREFILL_TOKENS} or more, or lower engine.max_num_seqs."
     taken = f"{engine.max_num_seqs} requests x {slots} draft slots"
     if left < max(1, engine.max_num_seqs) and slots:
-        message = f"{taken} leave {left} of {engine.max_num_batched_tokens} tokens a step"
+        message = f"{taken} leave {left} of {budget} tokens a step"
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint)
     elif left < _SLOW_PREFILL_TOKENS and slots:
         message = f"{taken} leave {left} tokens a step: prompts are read in small pieces, the first token comes late"
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint, severity="warning")
-    elif engine.max_num_batched_tokens < engine.max_num_seqs:
-        yield from _token_budget(recipe)
+    elif budget < engine.max_num_seqs:
+        yield from _token_budget(recipe, budget)
 
 
-def _token_budget(recipe: Recipe) -> Iterator[Finding]:
+def _token_budget(recipe: Recipe, budget: int) -> Iterator[Finding]:
     engine, slots = recipe.engine, draft_slots(recipe)
     drafted = recipe.speculation.num_speculative_tokens if recipe.speculation else 0
     least = max(engine.max_num_seqs, slots + 1)
     enough = engine.max_num_seqs * (1 + drafted + slots)
     hint = f"Set it to {enough} or more, or lower engine.max_num_seqs."
-    if engine.max_num_batched_tokens < least:
-        message = f"{engine.max_num_batched_tokens} tokens a step are too few, {least} is the least"
+    if budget < least:
+        message = f"{budget} tokens a step are too few, {least} is the least"
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint)
-    elif engine.max_num_batched_tokens < enough:
+    elif budget < enough:
         message = (
             f"{engine.max_num_seqs} requests can take {enough} tokens a step, each with {drafted} draft tokens "
-            f"and {slots} slots to make the next: with {engine.max_num_batched_tokens} some of them wait"
+            f"and {slots} slots to make the next: with {budget} some of them wait"
         )
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint, severity="warning")
 

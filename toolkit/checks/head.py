@@ -20,17 +20,19 @@ _AUX_LAYERS = "auxiliary layers x hidden size of the target"
 
 
 def check_head(recipe: Recipe, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
-    """Findings on a head; `recipe` says how it is to be used."""
+    """Findings on a head; `recipe` says how it is to be used. What differs by vLLM's version is vLLM's alone."""
     tensors = head.tensors or {}
     if prefixed := [name for name in tensors if name.startswith("model.")]:
         message = f"{len(prefixed)} tensors start with `model.` (`{prefixed[0]}`); vLLM adds that itself and finds none"
         yield Finding("pair.tensor-prefix", message, _DRAFTER, hint=_convert(head, "Rename them without it"))
         return
-    yield from _architecture(recipe.engine, head)
     yield from _hidden_size(target, head)
     yield from _aux_layers(target, head)
-    yield from _vocabulary(recipe.engine, target, head)
-    yield from _positions(recipe.engine, target, head)
+    yield from _vocabulary(target, head)
+    if not recipe.on_neuron:
+        yield from _architecture(recipe.engine, head)
+        yield from _full_map(recipe.engine, target, head)
+        yield from _positions(recipe.engine, target, head)
     if recipe.method == "p-eagle":
         yield from _mask_hidden(target, head)
 
@@ -94,14 +96,14 @@ def _aux_layers(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
         yield Finding("pair.aux-layers", message, _DRAFTER, hint=hint)
 
 
-def _vocabulary(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+def _vocabulary(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     if head.vocab_size != target.vocab_size:
         message = f"the head's vocabulary has {head.vocab_size} tokens, the target's {target.vocab_size}"
         yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a head that was trained for this target.")
         return
     if head.tensors is None:
         return
-    drafted = head.config.get("draft_vocab_size") or head.text_config.get("draft_vocab_size") or head.vocab_size
+    drafted = _drafted(head)
     lm_head = head.tensors.get("lm_head.weight")
     if lm_head is not None and lm_head.shape[:1] != (drafted,):
         message = f"`lm_head.weight` is {lm_head}, but config.json says that the head drafts from {drafted} tokens"
@@ -110,11 +112,21 @@ def _vocabulary(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterato
     if drafted != target.vocab_size and "d2t" not in head.tensors:
         message = f"the head drafts from {drafted} of {target.vocab_size} tokens but has no `d2t` to map them back"
         yield Finding("pair.d2t", message, _DRAFTER, hint="Export the head together with its `d2t`.")
-    refused_from = lookup.engine(engine.name).full_vocabulary_map_until
-    if drafted == target.vocab_size and "d2t" in head.tensors and not lookup.older(engine.version, refused_from):
+
+
+def _full_map(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+    drafted, refused_from = _drafted(head), lookup.engine(engine.name).full_vocabulary_map_until
+    if head.tensors is None or "d2t" not in head.tensors or lookup.older(engine.version, refused_from):
+        return
+    if drafted == head.vocab_size == target.vocab_size:
         message = f"the head drafts from all {drafted} tokens, and {engine.name} {engine.version} takes no `d2t` then"
         hint = _convert(head, f"Set a `version` before {refused_from}, remove `d2t` from the head")
         yield Finding("pair.d2t", message, _DRAFTER, hint=hint)
+
+
+def _drafted(head: ModelFacts) -> Any:
+    """Tokens that the head drafts from."""
+    return head.config.get("draft_vocab_size") or head.text_config.get("draft_vocab_size") or head.vocab_size
 
 
 def _positions(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:

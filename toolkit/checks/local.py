@@ -20,6 +20,10 @@ def check_local(recipe: Recipe) -> Iterator[Finding]:
     for path, is_set, what in refused:
         if is_set:
             yield Finding("local.not-here", f"the local platform has {what}", path, hint="Remove it to run here.")
+    if recipe.run == "container" and (recipe.container is None or recipe.container.base is None):
+        message = "`run: container` needs a base image that runs on this machine, and AWS's and vLLM's need a GPU"
+        hint = "Name one with vLLM for CPUs: `container: {base: registry/repository:tag}`."
+        yield Finding("local.base", message, "platform.run", hint=hint)
     drafter = recipe.speculation.drafter if recipe.speculation else None
     for path, source in (("target.model", recipe.target), ("speculation.model", drafter)):
         if source and source.kind == "jumpstart":

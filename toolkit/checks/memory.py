@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
+from toolkit.checks.hardware import ML, instance_of
 from toolkit.checks.head import HEAD_METHODS
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
@@ -24,8 +25,8 @@ _OFFERED = 3
 
 def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on each instance type; nothing where the memory of this machine is what counts (`local`)."""
-    if recipe.platform == "local":
-        return
+    if recipe.platform == "local" or (recipe.on_neuron and recipe.engine.max_model_len is None):
+        return  # graphs for Trainium are compiled for the length, which check_neuron asks for
     if problem := _unknown_shape(models.target):
         yield Finding("memory.unknown", problem.message, "target.model", hint=problem.hint, severity="info")
         return
@@ -33,12 +34,13 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         message = f"{problem.message}: what the drafter takes is left out"
         yield Finding("memory.unknown", message, "speculation.model", hint=problem.hint, severity="info")
         models = Lock(models.target)
-    yield from _kv_groups(recipe, models)
+    if not recipe.on_neuron:
+        yield from _kv_groups(recipe, models)
     if chooses_instance(recipe):
         return
     try:
         for index, name in enumerate(recipe.instance_types):
-            if found := lookup.instance(name):
+            if found := instance_of(recipe, name):
                 yield from _instance(recipe, models, fit(recipe, models, found), f"{_TYPES}.{index}")
     except ToolkitError as error:  # a flag's value that the memory model does not know
         yield Finding("memory.unknown", error.message, "engine", hint=error.hint, severity="warning")
@@ -56,12 +58,13 @@ def _unknown_shape(model: ModelFacts) -> ToolkitError | None:
 def _instance(recipe: Recipe, models: Lock, found: Fit, path: str) -> Iterator[Finding]:
     size = found.tensor_parallel
     if found.fits and size > 1 and _TENSOR_PARALLEL not in recipe.on(found.instance).engine.args:
-        message = f"{found.instance}: it takes {size} accelerators, and the engine uses one unless it is told"
+        unit = "logical cores" if recipe.on_neuron else "accelerators"
+        message = f"{found.instance}: it takes {size} {unit}, and the engine uses one unless it is told"
         hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
-        if len(recipe.instance_types) > 1:
+        if len(recipe.instance_types) > 1 and recipe.platform != "kubernetes":
             hint = f"For this type: `{{type: {found.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         yield Finding("memory.tensor-parallel", message, path, hint=hint)
-    if found.fits:
+    if found.fits or (recipe.on_neuron and not found.weights_gib):  # not sized: check_neuron_hardware says why
         return
     others = f"The cheapest types that fit: {_cheapest(recipe, models)}."
     message = f"{found.instance}: {found.reason}"
@@ -94,6 +97,7 @@ def _kv_groups(recipe: Recipe, models: Lock) -> Iterator[Finding]:
 
 
 def _cheapest(recipe: Recipe, models: Lock) -> str:
-    hostable = [instance for instance in lookup.instances() if instance.hostable and instance.accelerator]
-    found = [item for item in fits(recipe, models, hostable) if item.fits]
-    return ", ".join(item.instance for item in found[:_OFFERED]) or "none, with these settings"
+    cluster = recipe.platform == "kubernetes"
+    able = [type_ for type_ in lookup.instances() if type_.accelerator and (cluster or type_.hostable)]
+    found = [item.instance.removeprefix(ML if cluster else "") for item in fits(recipe, models, able) if item.fits]
+    return ", ".join(found[:_OFFERED]) or "none, with these settings"

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from toolkit.checks.container import check_container
 from toolkit.checks.engine import check_engine, check_target
+from toolkit.checks.neuron import check_neuron
+from toolkit.checks.neuron_models import check_neuron_models
 from toolkit.checks.pair import check_pair
 from toolkit.checks.quality import check_quality
 from toolkit.findings import Finding
@@ -32,8 +34,10 @@ def check_overrides(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 def _findings(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_container(recipe)
     yield from check_engine(recipe)
+    yield from check_neuron(recipe)
     if models:
         yield from check_target(recipe, models.target)
+        yield from check_neuron_models(recipe, models)
         yield from check_pair(recipe, models)
         yield from check_quality(recipe, models.target)
 

@@ -36,7 +36,7 @@ def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a draft model of the same family.")
     else:
         yield from _tokenizers(target, drafter)
-    if method in _MASK_METHODS:
+    if method in _MASK_METHODS and not recipe.on_neuron:
         yield from _mask_token(recipe.engine, drafter)
     yield from _trained_for(recipe, models)
     yield from _depth(recipe, drafter)

@@ -20,7 +20,8 @@ def check_quality(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """Findings on sampling, and on K against what was measured."""
     if recipe.speculation is None:
         return
-    yield from _sampling(recipe, target)
+    if not recipe.on_neuron:
+        yield from _sampling(recipe, target)
     yield from _best_k(recipe)
 
 
@@ -54,11 +55,19 @@ def _best_k(recipe: Recipe) -> Iterator[Finding]:
             f"is K={best.num_speculative_tokens} ({best.source})"
         )
         hint = f"Set it to {best.num_speculative_tokens}"
-        if not lookup.older(recipe.engine.version, lookup.engine(recipe.engine.name).batch_size_schedule_since):
+        if _has_schedule(recipe):
             schedule = f"[[1, 8, {max(wanted, best.num_speculative_tokens)}], [9, {requests}, {_low(recipe)}]]"
             hint += f", or give a K per batch size: `num_speculative_tokens_per_batch_size: {schedule}`"
         hint += "."
         yield Finding("quality.best-k", message, _K, hint=hint, severity="warning")
+
+
+def _has_schedule(recipe: Recipe) -> bool:
+    """Whether the engine takes a K per batch size."""
+    engine = recipe.engine
+    return not recipe.on_neuron and not lookup.older(
+        engine.version, lookup.engine(engine.name).batch_size_schedule_since
+    )
 
 
 def _fastest(evidence: Sequence[Evidence], requests: int) -> Evidence | None:

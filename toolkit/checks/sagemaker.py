@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.checks.component import check_component
+from toolkit.checks.hardware import ML
 from toolkit.checks.rollout import check_rollout
 from toolkit.findings import Finding
 from toolkit.recipe.arguments import image_of, pulled
 from toolkit.recipe.jumpstart import chooses_instance
 from toolkit.recipe.lock import Lock, load_seconds
 from toolkit.recipe.resolve import Recipe
+from toolkit.sizing.neuron import is_neuron
 
 _TYPES = "platform.instance_types"
 _TIMEOUT = "platform.health_check_timeout"
@@ -60,7 +62,9 @@ def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
             yield _unknown(name, path)
         elif not found.hostable:
             message = f"{name} cannot host endpoints"
-            yield Finding("sagemaker.instance-type", message, path, hint="See: toolkit fit RECIPE")
+            on_kubernetes = f"Take {name.removeprefix(ML)} on a cluster: `name: kubernetes`; or see"
+            hint = f"{on_kubernetes if is_neuron(found) else 'See'}: toolkit fit RECIPE"
+            yield Finding("sagemaker.instance-type", message, path, hint=hint)
         else:
             yield from _accelerator(recipe, found, path)
             if models:
@@ -68,17 +72,23 @@ def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 
 
 def _unknown(name: str, path: str) -> Finding:
+    if lookup.instance(f"{ML}{name}"):
+        message = f"{name} is EC2's name of a type, SageMaker's begin with `{ML}`"
+        return Finding("sagemaker.instance-type", message, path, hint=f"Write {ML}{name}.")
     near = difflib.get_close_matches(name, [instance.name for instance in lookup.instances()], n=1)
     hint = f"Did you mean `{near[0]}`?" if near else "See: toolkit fit RECIPE"
     return Finding("sagemaker.instance-type", f"{name} is no instance type that we know", path, hint=hint)
 
 
 def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
-    """The engine's images are for NVIDIA GPUs."""
+    """vLLM's images are for NVIDIA GPUs. Engines for Trainium have checks of their own."""
+    if recipe.on_neuron:
+        return
     if not instance.compute_capability:
         on = instance.accelerator or "CPUs"
         message = f"{recipe.engine.name} images of this platform run on NVIDIA GPUs, {instance.name} has {on}"
-        yield Finding("sagemaker.accelerator", message, path, hint="Choose one of: toolkit fit RECIPE")
+        neuron = "Write `engine: {name: neuron}`, or choose" if is_neuron(instance) else "Choose"
+        yield Finding("sagemaker.accelerator", message, path, hint=f"{neuron} one of: toolkit fit RECIPE")
         return
     image = image_of(recipe)  # of JumpStart's models it is not ours that serves
     if image is None or image.ami not in AMI_DRIVERS or recipe.target.kind == "jumpstart":

@@ -184,7 +184,7 @@ def _status_text(found: Sequence[Deployed]) -> str:
     rows = [
         (
             item.name,
-            item.region if item.platform == "sagemaker" else "this machine",
+            "this machine" if item.platform == "local" else item.region,
             item.status,
             _age(time.time() - item.created),
             ", ".join(f"{number} x {kind}" for kind, number in item.instances),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,7 +46,7 @@ def fit(recipe: Source, instance: Types = None, as_json: Json = False) -> None:
     from toolkit.sizing.fit import fits
 
     loaded, models = _read(recipe)
-    found = fits(loaded, models, _instances(instance))
+    found = fits(loaded, models, _instances(instance, loaded))
     document = {"recipe": recipe, "fits": [one.to_dict() for one in found]}
     answer(document, as_json, lambda: table(_HEAD, [_row(one) for one in found]))
     exit_unless(any(one.fits for one in found))
@@ -66,19 +67,21 @@ def _read(source: str) -> tuple[Recipe | None, Lock]:
     return recipe, read_lock(lock_path(recipe)) or read_models(recipe, open_files)
 
 
-def _instances(names: list[str] | None) -> list[Instance]:
-    """The instance types of these names; every one that can host an endpoint where none is given."""
+def _instances(names: list[str] | None, recipe: Recipe | None) -> list[Instance]:
+    """The instance types of these names, or every one of the recipe's platform: SageMaker's hosts, or EC2's types."""
     from toolkit.catalog import lookup
 
+    on_cluster = recipe is not None and recipe.platform == "kubernetes"
+    prefix = "ml." if on_cluster else ""
+    known = {item.name.removeprefix(prefix): item for item in lookup.instances()}
     if not names:
-        return [instance for instance in lookup.instances() if instance.hostable]
-    known = {instance.name: instance for instance in lookup.instances()}
+        return [replace(item, name=name) for name, item in known.items() if on_cluster or item.hostable]
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, n=3)
             hint = f"Did you mean {', '.join(near)}?" if near else "Leave --instance out to see all."
             raise UsageError(f"{name} is not in the catalogue of instance types", hint=hint)
-    return [known[name] for name in names]
+    return [replace(known[name], name=name) for name in names]
 
 
 def _row(found: Fit) -> tuple[str, ...]:

@@ -13,7 +13,15 @@ from typing import Annotated
 
 import typer
 
-from toolkit.cli import convert_command, endpoint_commands, fit_command, local_commands, recipe_commands
+from toolkit.cli import (
+    compile_command,
+    convert_command,
+    endpoint_commands,
+    fit_command,
+    local_commands,
+    recipe_commands,
+    render_command,
+)
 from toolkit.cli.output import error_document, explain, say
 from toolkit.errors import PlatformError, RecipeError, RecipeNotFound, ToolkitError, UsageError
 
@@ -25,9 +33,11 @@ app = typer.Typer(
 )
 recipe_commands.register(app)
 fit_command.register(app)
+compile_command.register(app)
 convert_command.register(app)
 endpoint_commands.register(app)
 local_commands.register(app)
+render_command.register(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from toolkit.errors import EndpointFailed, RecipeError, ToolkitError, UsageError
+from toolkit.errors import ContainerFailed, RecipeError, ToolkitError, UsageError
 
 
 def answer(document: dict[str, Any], as_json: bool, show: Callable[[], str]) -> None:
@@ -51,7 +51,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 def explain(error: ToolkitError) -> str:
     """An error as a person reads it: what is wrong, the lines that show it, the edit to make."""
     shown: Sequence[str] = ()
-    if isinstance(error, EndpointFailed):
+    if isinstance(error, ContainerFailed):
         shown = error.cause.evidence if error.cause else error.logs
     lines = "".join(f"\n  | {line}" for line in shown)
     return f"error: {error.message}{lines}" + (f"\n  {error.hint}" if error.hint else "")
@@ -60,7 +60,7 @@ def explain(error: ToolkitError) -> str:
 def error_document(error: ToolkitError) -> dict[str, Any]:
     """An error as the JSON answer of a command."""
     document: dict[str, Any] = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
-    if isinstance(error, EndpointFailed):
+    if isinstance(error, ContainerFailed):
         document["logs"] = list(error.logs)
         document["cause"] = asdict(error.cause) if error.cause else None
     if isinstance(error, RecipeError):

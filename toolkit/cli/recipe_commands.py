@@ -121,6 +121,7 @@ def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path
 
 def build(
     recipe: Recipe,
+    platform: PlatformName = None,
     builder: Annotated[
         Literal["append", "docker", "buildah", "codebuild"] | None,
         typer.Option("--with", help="What builds it.  [default: the recipe's, else append, which needs no Docker]"),
@@ -131,20 +132,37 @@ def build(
     worst: Annotated[
         Literal["critical", "high", "medium", "low"], typer.Option("--fail-on", help="What is too much for --scan.")
     ] = "critical",
+    admin_template: Annotated[
+        bool, typer.Option("--admin-template", help="Build nothing: print what an admin makes once for codebuild.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Build the image of a recipe that has a `container`, and push it to ECR; nothing if it is there already."""
     from toolkit import api
     from toolkit.planning.image import SEVERITIES
 
-    image = api.build(recipe, builder=builder)
+    if admin_template:
+        _print_admin_template(recipe)
+        return
+    image = api.build(recipe, platform=platform, builder=builder)
     if not scan:
         answer({"image": image}, as_json, lambda: image)
         return
-    found = api.scan(recipe)
+    found = api.scan(recipe, platform=platform)
     text = ", ".join(f"{number} {severity.lower()}" for severity, number in found.items()) or "nothing"
     answer({"image": image, "findings": found}, as_json, lambda: f"{image}\nECR's scan found: {text}")
     exit_unless(not any(found.get(severity) for severity in SEVERITIES[: SEVERITIES.index(worst.upper()) + 1]))
+
+
+def _print_admin_template(recipe: str) -> None:
+    from toolkit.platforms import open_platform
+    from toolkit.platforms.sagemaker.codebuild_project import PROJECT, template
+    from toolkit.recipe.resolve import load
+
+    account = open_platform("sagemaker", load(recipe).region).account()
+    print(json.dumps(template(account), indent=2))  # noqa: T201
+    deploy = f"aws cloudformation deploy --template-file FILE --stack-name {PROJECT} --region {account.region}"
+    say(f"an admin of {account.id} makes it: {deploy} --capabilities CAPABILITY_NAMED_IAM")
 
 
 def recipes(as_json: Json = False) -> None:

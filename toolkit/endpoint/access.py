@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -9,10 +10,14 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True)
 class OpenAIAccess:
-    """Base URL of an endpoint's OpenAI route, and `token`, which gives a bearer token that is valid now."""
+    """Base URL of an endpoint's OpenAI route, and `token`, which gives a bearer token that is valid now.
+
+    `tls` None is the machine's own certificates.
+    """
 
     base_url: str
     token: Callable[[], str] = field(repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     @property
     def loopback(self) -> bool:

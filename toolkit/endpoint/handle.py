@@ -46,7 +46,8 @@ class Endpoint:
     """An endpoint on a platform, or one inference component of it.
 
     `baseline` is its twin without speculation, a name or `name/component`, None when there is none; `speculative` is
-    False when its own recipe has method `none`; `price_per_hour` is in US dollars, None when it is not known.
+    False when its own recipe has method `none`; `price_per_hour` is in US dollars, None when it is not known;
+    `reports_drafts` is False of an engine that does not tell what it drafts.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Endpoint:
     expected: Mapping[str, float] = field(repr=False, default_factory=dict)
     component: str | None = None
     price_per_hour: float | None = None
+    reports_drafts: bool = True
 
     @property
     def address(self) -> str:
@@ -98,8 +100,8 @@ class Endpoint:
         `model` is the recipe's name, or empty for whatever the container serves. Only chat completions are routed.
         """
         package, access = _openai_package(), self.platform.openai_access(self.address)
-        direct = package.DefaultHttpxClient(trust_env=False) if access.loopback else None
-        client: OpenAI = package.OpenAI(base_url=access.base_url, api_key=access.token, http_client=direct)
+        http = package.DefaultHttpxClient(trust_env=not access.loopback, verify=access.tls or True)
+        client: OpenAI = package.OpenAI(base_url=access.base_url, api_key=access.token, http_client=http)
         return client
 
     def async_openai(self) -> AsyncOpenAI:
@@ -107,12 +109,12 @@ class Endpoint:
         import asyncio
 
         package, access = _openai_package(), self.platform.openai_access(self.address)
-        direct = package.DefaultAsyncHttpxClient(trust_env=False) if access.loopback else None
+        http = package.DefaultAsyncHttpxClient(trust_env=not access.loopback, verify=access.tls or True)
 
         async def token() -> str:
             return await asyncio.to_thread(access.token)  # fresh credentials may have to be fetched for it
 
-        client: AsyncOpenAI = package.AsyncOpenAI(base_url=access.base_url, api_key=token, http_client=direct)
+        client: AsyncOpenAI = package.AsyncOpenAI(base_url=access.base_url, api_key=token, http_client=http)
         return client
 
     def status(self) -> EndpointStatus:
@@ -138,8 +140,17 @@ class Endpoint:
         """Ask `requests` prompts of each workload (None: all): is speculation on and lossless, and how much faster?"""
         workloads = {name: prompts[:requests] for name, prompts in self.workloads.items()}
         pause = partial(time.sleep, self.platform.pause_between_arms)
-        price = self.price_per_hour
-        return prove(self.platform, self.address, self.baseline, workloads, self.expected, max_tokens, pause, price)
+        return prove(
+            self.platform,
+            self.address,
+            self.baseline,
+            workloads,
+            self.expected,
+            max_tokens,
+            pause,
+            self.price_per_hour,
+            self.reports_drafts,
+        )
 
     def destroy(self) -> Plan:
         """Remove it, its baseline and everything made for them; the plan that was applied."""

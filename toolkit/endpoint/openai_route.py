@@ -78,7 +78,7 @@ def _settings(access: OpenAIAccess) -> dict[str, Any]:
     return {
         "timeout": httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
         "trust_env": not access.loopback,
-        "verify": _tls(),
+        "verify": access.tls or _tls(),
     }
 
 

@@ -16,6 +16,8 @@ from toolkit.planning.price import dollars_per_million_tokens
 
 # Below this the drafter costs and brings nothing: even chance hits accept more.
 _MIN_ACCEPTANCE_LENGTH = 1.05
+# Below this a machine may just have been faster that minute.
+_MIN_SPEEDUP = 1.05
 # A proof asks the first few prompts of a set, which differ from the set's mean; below this it is no accident.
 _BAND = 0.6
 _WARM_UP = {"max_tokens": 8}
@@ -137,13 +139,14 @@ def prove(
     max_tokens: int = 256,
     pause: Callable[[], None] = lambda: None,
     price_per_hour: float | None = None,
+    reports_drafts: bool = True,
 ) -> Proof:
     """Ask every prompt of every workload greedily, one request at a time, the two arms in turn.
 
     `baseline` is the endpoint without speculation; without one, the endpoint's own target scores the output instead,
     and there is no speedup. `expected` gives published acceptance lengths by workload. `pause` is called whenever the
-    other arm's turn comes; `price_per_hour` is that of one endpoint, in US dollars. Raises InvocationError or
-    EndpointNotFound.
+    other arm's turn comes; `price_per_hour` is that of one endpoint, in US dollars. An engine that does not report its
+    drafts (`reports_drafts`) is judged by its speed. Raises InvocationError or EndpointNotFound.
     """
     for name in filter(None, (endpoint, baseline)):
         _ask(platform, name, "warm up", _WARM_UP)
@@ -152,7 +155,8 @@ def prove(
         for workload, prompts in workloads.items()
     ]
     arms = tuple(arm for item in measured for arm in _arms(item))
-    verdicts = (*_speculation_verdicts(measured, expected or {}), _lossless_verdict(measured, baseline))
+    on = _speculation_verdicts(measured, expected or {}) if reports_drafts else [_speed_verdict(arms)]
+    verdicts = (*on, _lossless_verdict(measured, baseline))
     return Proof(endpoint, baseline, arms, verdicts, price_per_hour)
 
 
@@ -218,13 +222,17 @@ def _ask_both(
 
 def _difference(answer: Generation, reference: Generation) -> str | None:
     """Where the answer leaves the reference, None when it does not."""
-    if not answer.token_ids:
-        return _NOTHING_TO_COMPARE
-    if answer.token_ids == reference.token_ids:
+    if answer.token_ids or reference.token_ids:
+        return _first_difference("token", answer.token_ids, reference.token_ids)
+    return _first_difference("character", answer.text, reference.text)  # engines before vLLM 0.10.2 give no token ids
+
+
+def _first_difference(unit: str, ours: Sequence[Any], theirs: Sequence[Any]) -> str | None:
+    if ours == theirs:
         return None
-    same = next((i for i, (a, b) in enumerate(zip(answer.token_ids, reference.token_ids)) if a != b), None)  # noqa: B905
-    position = min(len(answer.token_ids), len(reference.token_ids)) if same is None else same
-    return f"differs from the baseline at token {position + 1}"
+    same = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), None)  # noqa: B905
+    position = min(len(ours), len(theirs)) if same is None else same
+    return f"differs from the baseline at {unit} {position + 1}"
 
 
 def _refused_token(platform: Invoker, endpoint: str, answer: Generation) -> str | None:
@@ -296,6 +304,16 @@ def _speculation_verdicts(measured: Sequence[_Measured], expected: Mapping[str, 
         claim = f"acceptance on {workload} is as published"
         detail = f"{lengths[workload]:.2f} measured, {expected[workload]:.2f} in the recipe's evidence"
         yield Verdict(claim, lengths[workload] >= _BAND * expected[workload], detail)
+
+
+def _speed_verdict(arms: Sequence[ArmResult]) -> Verdict:
+    """For an engine that does not say what it drafts: one that drafts nothing is as fast as its baseline."""
+    claim, speedups = "speculation is on", {arm.workload: arm.speedup for arm in arms if arm.speedup}
+    silent = "the engine reports no draft tokens"
+    if not speedups:
+        return Verdict(claim, False, f"{silent}, and there is no baseline to compare with: deploy it with --baseline")
+    shown = ", ".join(f"{workload} {speedup:.2f}x" for workload, speedup in speedups.items())
+    return Verdict(claim, max(speedups.values()) >= _MIN_SPEEDUP, f"{silent}; tokens/s over the baseline's: {shown}")
 
 
 def _lossless_verdict(measured: Sequence[_Measured], baseline: str | None) -> Verdict:

@@ -2,7 +2,8 @@
 
 The buildspec is the project's and always the same. What differs from build to build comes in variables, which the
 shell never splits or reads as commands: DESTINATION, BASE_IMAGE and, if the Dockerfile asks for it, SOURCE_DATE_EPOCH;
-BASE_REGISTRY and BASE_REGION for a base in an ECR of another account or region.
+BASE_REGISTRY and BASE_REGION for a base in an ECR of another account or region. What it pushes is `publish.staged`
+beside DESTINATION: the engine's store, and so what it pushes, is CodeBuild's choice.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import zipfile
 from pathlib import Path
 
 from toolkit.errors import BuildError
+from toolkit.images.publish import STAGED
 
 _CONTEXT = "context.tar"
 _LOGIN = 'aws ecr get-login-password --region "{region}" | docker login --username AWS --password-stdin "{host}"'
+# CodeBuild's own variable: `project:id`, and the id is what the builder marks the tag with.
+_PUSHED = f'"$DESTINATION{STAGED}${{CODEBUILD_BUILD_ID##*:}}"'
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip can say
 
 
@@ -31,12 +35,12 @@ def buildspec() -> str:
             _LOGIN.format(region="$AWS_REGION", host="${DESTINATION%%/*}"),
             f'if [ -n "${{BASE_REGISTRY:-}}" ]; then {_LOGIN.format(region="$BASE_REGION", host="$BASE_REGISTRY")}; fi',
         ],
-        # The legacy builder, because what BuildKit pushes is OCI, or has attestations.
+        # The legacy builder, which every engine has, and which adds no attestations as BuildKit does.
         "build": [
             "DOCKER_BUILDKIT=0 docker build --build-arg BASE_IMAGE ${SOURCE_DATE_EPOCH:+--build-arg SOURCE_DATE_EPOCH}"
-            f' --tag "$DESTINATION" - < {_CONTEXT}'
+            f" --tag {_PUSHED} - < {_CONTEXT}"
         ],
-        "post_build": ['docker push "$DESTINATION"'],
+        "post_build": [f"docker push {_PUSHED}"],
     }
     # Without the word, post_build comes even after a build that failed.
     steps = {name: {"on-failure": "ABORT", "commands": commands} for name, commands in phases.items()}

@@ -13,12 +13,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolkit.errors import BuildError
-from toolkit.images.auth import Credentials
-from toolkit.images.reference import Reference
+
+if TYPE_CHECKING:
+    from toolkit.images.auth import Credentials  # brings httpx
+    from toolkit.images.reference import Reference
 
 Log = Callable[[str], None]
+
+# podman 4.3 and buildah 1.28, pulling and building; where there is no range at all: containers/podman#1182
+TOO_FEW_IDS = re.compile(
+    r"insufficient UIDs or GIDs available in user namespace|no subuid ranges found|lchown .*: invalid argument", re.I
+)
+"""How a podman or buildah without root says that its user may not map the image's users."""
+
+TOO_FEW_IDS_HINT = (
+    "Give your user ranges of ids: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER (ranges "
+    "that no other line of /etc/subuid and /etc/subgid has), then: podman system migrate"
+)
 
 _KEPT_LINES = 200
 _GRACE_SECONDS = 10.0
@@ -67,6 +81,8 @@ def build_failure(tool: str, ended: Ended, base: str, room: str) -> BuildError:
     words = last_words(ended)
     if _FULL_DISK.search(words):
         return BuildError(f"{tool}: the disk is full: {words}", hint=room)
+    if TOO_FEW_IDS.search(words):
+        return BuildError(f"{tool}: the image's users cannot be mapped: {words}", hint=TOO_FEW_IDS_HINT)
     if step.upper().startswith("FROM "):
         image = step[5:].replace("${BASE_IMAGE}", base)
         hint = "See that the name is right, and that you may pull it: docker login, for ECR a role that may."

@@ -1,4 +1,4 @@
-"""Copy an image into another repository: mounted inside one registry, streamed between two, a few blobs at a time."""
+"""Bring an image's parts into another repository: mounted in one registry, streamed between two, a few at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,8 +23,7 @@ from toolkit.images.manifest import (
     read_config,
     schema_2,
 )
-from toolkit.images.publish import publish
-from toolkit.images.reference import Reference, parse
+from toolkit.images.reference import Reference
 from toolkit.images.registry import Registry
 from toolkit.images.upload import Read, upload
 
@@ -46,6 +44,10 @@ class Image:
     parts: Parts
     config: dict[str, Any]
 
+    def as_schema_2(self) -> Manifest:
+        """Its manifest, in Docker's words where it is OCI. Raises BuildError for layers that Docker has no word for."""
+        return self.manifest if self.manifest.media_type == SCHEMA_2 else schema_2(self.parts, self.name)
+
 
 @dataclass(frozen=True)
 class Part:
@@ -54,22 +56,6 @@ class Part:
     blob: Blob
     read: Read
     origin: str | None = None
-
-
-def copy_image(image: str, destination: str, connect: Connect, log: Log) -> str:
-    """Copy a base image to `registry/repository:tag`, as schema 2, and give its digest there.
-
-    An image that is schema 2 keeps its digest. Raises BuildError, and UsageError for what is no image's name.
-    """
-    source, target = parse(image), parse(destination)
-    with ExitStack() as stack:
-        origin = stack.enter_context(connect(source.registry))
-        registry = origin if target.registry == source.registry else stack.enter_context(connect(target.registry))
-        found = find_image(origin, source)
-        manifest = found.manifest if found.manifest.media_type == SCHEMA_2 else schema_2(found.parts, found.name)
-        blobs = [*found.parts.layers, found.parts.config]
-        send(registry, target.repository, parts_of(blobs, origin, source, registry), f"{source}", log)
-        return publish(registry, target, manifest)
 
 
 def find_image(registry: Registry, image: Reference) -> Image:

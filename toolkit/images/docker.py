@@ -22,8 +22,7 @@ from toolkit.images.auth import Credentials, anonymous
 from toolkit.images.command import Ended, Log, build_failure, last_words, logins, push_failure, run, secret_folder
 from toolkit.images.context import build_arguments, build_context
 from toolkit.images.copy import find_image
-from toolkit.images.manifest import SCHEMA_2, schema_2
-from toolkit.images.publish import publish
+from toolkit.images.publish import publish, staged
 from toolkit.images.reference import DOCKER_HUB, Reference, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
@@ -67,7 +66,7 @@ class DockerBuilder:
         with build_context(spec) as context, _logged_in(self._credentials, base, target) as folder:
             variables = {"DOCKER_BUILDKIT": "0", "DOCKER_CONFIG": str(folder)}
             engine = _engine(variables)
-            pushed = _staging(target) if _CONTAINERD_STORE in engine else target
+            pushed = staged(target, secrets.token_hex(4)) if _CONTAINERD_STORE in engine else target
             network = ["--network", _STUDIO_NETWORK] if _in_studio(self._studio) else []
             platform = ["--platform", "linux/amd64"] if any(arm in engine for arm in _ARM) else []
             command = ["docker", "build", *network, *platform, *build_arguments(spec)]
@@ -79,8 +78,7 @@ class DockerBuilder:
                 raise push_failure("docker", ended, str(pushed), _ROOM)
         with Registry(target.registry, self._credentials) as registry:
             found = find_image(registry, replace(pushed, tag=None, digest=_pushed_digest(ended)))
-            is_right = found.manifest.media_type == SCHEMA_2
-            return publish(registry, target, found.manifest if is_right else schema_2(found.parts, found.name))
+            return publish(registry, target, found.as_schema_2())
 
 
 @contextmanager
@@ -115,11 +113,6 @@ def _engine(variables: dict[str, str]) -> str:
     """The engine's architecture and the kind of its store; empty where we may not ask, as Studio's proxy may say."""
     ended = run(["docker", "info", "--format", "{{.Architecture}} {{json .DriverStatus}}"], _quiet, variables)
     return "" if ended.code else "\n".join(ended.lines)
-
-
-def _staging(target: Reference) -> Reference:
-    """Where an engine with containerd's store pushes to: its manifests are OCI, and a tag may be immutable."""
-    return replace(target, tag=f"{target.tag or 'latest'}-oci-{secrets.token_hex(4)}")
 
 
 def _pushed_digest(ended: Ended) -> str:

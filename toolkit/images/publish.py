@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from toolkit.errors import BuildError
 from toolkit.images.manifest import SCHEMA_2, Manifest, parts, read_config
 from toolkit.images.reference import Reference
 from toolkit.images.registry import Registry
+
+STAGED = "-staged-"
+"""In tags under which an engine pushes what is not yet known to be schema 2: after the image's own tag."""
+
+
+def staged(image: Reference, mark: str) -> Reference:
+    """Where to push first, since an engine with containerd's store pushes OCI, and the tag itself may be immutable.
+
+    `mark` is another one for every build: the engine's image has another digest each time.
+    """
+    return replace(image, tag=f"{image.tag or 'latest'}{STAGED}{mark}")
 
 
 def publish(registry: Registry, image: Reference, manifest: Manifest) -> str:

@@ -266,6 +266,8 @@ def _stage_first(resources: Sequence[Resource]) -> Iterator[dict[str, str]]:
         elif item.kind == "Image":
             # Its repository too: the image has to be in it before the stack makes a Model of it.
             yield {"what": f"the image {item.name}", "command": "toolkit build RECIPE"}
+        elif item.kind == "Artifacts":
+            yield {"what": f"compiled code {item.name}", "command": "toolkit compile RECIPE"}
         elif item.kind == "Weights":
             yield {"what": f"weights {item.name}", "command": _upload(item.request)}
         elif item.kind == "WeightsUse":

@@ -1,10 +1,10 @@
-"""A recipe as the AWS resources that serve it, with exact API requests. Pure but for reading the weights' digests."""
+"""A recipe as the resources that serve it, on AWS or a cluster, with exact requests. Pure but for weights' digests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolkit.planning import hosting, permissions, storage
+from toolkit.planning import compilation, hosting, kubernetes, permissions, storage
 from toolkit.planning.autoscaling import autoscaling
 from toolkit.planning.image import image
 from toolkit.planning.observability import alarms, dashboard
@@ -19,8 +19,10 @@ def desired(recipes: Sequence[Recipe], account: Account) -> tuple[Resource, ...]
 
 
 def _resources(recipe: Recipe, account: Account) -> list[Resource]:
+    if recipe.platform == "kubernetes":
+        return kubernetes.resources(recipe)
     endpoint = hosting.endpoint_name(recipe)
-    data = storage.model_data(recipe, account)
+    data = _model_data(recipe, account)
     config = hosting.endpoint_config(recipe, account)
     found = [
         storage.bucket(account),
@@ -28,6 +30,7 @@ def _resources(recipe: Recipe, account: Account) -> list[Resource]:
         *(storage.use(item, recipe.name) for item in data),
         *(item.weights for item in data),
         *permissions.role(recipe, account, endpoint, data),
+        *compilation.compiled(recipe, account),
         *hosting.models(recipe, account),
         config,
         *alarms(recipe, hosting.variants(recipe)),
@@ -37,3 +40,14 @@ def _resources(recipe: Recipe, account: Account) -> list[Resource]:
         *autoscaling(recipe, hosting.variants(recipe)),
     ]
     return [item for item in found if item]
+
+
+def _model_data(recipe: Recipe, account: Account) -> list[storage.ModelData]:
+    """Of every arm on every instance type: what is compiled, or too long for an environment, may differ."""
+    found = [
+        item
+        for arm in hosting.arms(recipe)
+        for instance_type in arm.instance_types
+        for item in storage.model_data(arm.on(instance_type), account)
+    ]
+    return list({item.uri: item for item in found}.values())

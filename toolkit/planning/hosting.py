@@ -8,15 +8,17 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.errors import UsageError
+from toolkit.planning.artifacts import variables
 from toolkit.planning.image import address, built_image
 from toolkit.planning.names import bucket_name, content_name, tags
 from toolkit.planning.observability import rollback_alarms
 from toolkit.planning.permissions import CAPTURE_PREFIX, role_arn
 from toolkit.planning.resources import Account, Resource
-from toolkit.planning.storage import ModelData, model_data
+from toolkit.planning.storage import COMPILED_CHANNEL, ModelData, model_data
 from toolkit.recipe import jumpstart
-from toolkit.recipe.arguments import builds, environment, image_of
+from toolkit.recipe.arguments import CHANNELS_DIR, builds, environment, image_of
 from toolkit.recipe.resolve import Recipe
+from toolkit.sizing.neuron import chips
 
 VARIANT = "AllTraffic"
 SPECULATIVE, BASELINE = "speculative", "baseline"
@@ -72,7 +74,7 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
     if shadows := _shadows(recipe):
         body["ShadowProductionVariants"] = [_variant(arm, account) for arm in shadows]
     if recipe.component:
-        body = {**body, "ExecutionRoleArn": role_arn(recipe, account, endpoint), **_network(recipe)}
+        body = {**body, "ExecutionRoleArn": role_arn(recipe, account, endpoint), **network(recipe)}
     if recipe.platform == "sagemaker":
         every = recipe.observability.metrics_seconds
         body["MetricsConfig"] = {
@@ -105,7 +107,7 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
     if recipe.component is None:
         return None
     settings, here = recipe.component, recipe.on(recipe.instance_types[0])
-    accelerators = settings.accelerators or int(here.engine.args.get("tensor-parallel-size", 1))
+    accelerators = settings.accelerators or _accelerators(here)
     specification = {
         "ModelName": _model(here, account).name,
         "StartupParameters": _startup(recipe),
@@ -125,6 +127,13 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
     }
     update = {"InferenceComponentName": recipe.name, "Specification": specification}
     return Resource("InferenceComponent", recipe.name, create, update)
+
+
+def _accelerators(recipe: Recipe) -> int:
+    """What a copy takes: GPUs, or Trainium chips, which is what SageMaker counts as far as is known (unverified)."""
+    cores = int(recipe.engine.args.get("tensor-parallel-size", 1))
+    instance = lookup.instance(recipe.instance_types[0])
+    return chips(instance, recipe.engine.env, cores) if recipe.on_neuron and instance else cores
 
 
 def image_uri(recipe: Recipe, account: Account) -> str:
@@ -163,7 +172,7 @@ def _model(recipe: Recipe, account: Account) -> Resource:
     theirs = jumpstart.target_model(recipe, account.jumpstart)
     container: dict[str, Any] = {
         "Image": account.digests.get(uri, uri),
-        "Environment": jumpstart.variables(theirs, recipe) if theirs else environment(recipe),
+        "Environment": jumpstart.variables(theirs, recipe) if theirs else _environment(recipe),
         **_data_sources(model_data(recipe, account)),
     }
     if recipe.network.private_registry:
@@ -174,9 +183,13 @@ def _model(recipe: Recipe, account: Account) -> Resource:
     role = role_arn(recipe, account, endpoint_name(recipe))
     body = {"ExecutionRoleArn": role, "PrimaryContainer": container}
     if not recipe.component:
-        body |= _network(recipe)
+        body |= network(recipe)
     name = content_name(recipe.name, body)
     return Resource("Model", name, {"ModelName": name, **body, "Tags": tags(recipe)})
+
+
+def _environment(recipe: Recipe) -> dict[str, str]:
+    return {**environment(recipe), **variables(recipe, f"{CHANNELS_DIR}/{COMPILED_CHANNEL}")}
 
 
 def _data_sources(data: Sequence[ModelData]) -> dict[str, Any]:
@@ -188,7 +201,8 @@ def _data_sources(data: Sequence[ModelData]) -> dict[str, Any]:
     return found
 
 
-def _network(recipe: Recipe) -> dict[str, Any]:
+def network(recipe: Recipe) -> dict[str, Any]:
+    """Isolation and VPC, as models, components' endpoint configurations and training jobs all have them."""
     found: dict[str, Any] = {"EnableNetworkIsolation": True} if recipe.network.isolation else {}
     if recipe.network.subnets:
         found["VpcConfig"] = {

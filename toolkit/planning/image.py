@@ -15,6 +15,7 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.home import containers_dir
+from toolkit.images.reference import parse
 from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.planning.names import tags
 from toolkit.planning.resources import Account, Resource, digest
@@ -34,7 +35,7 @@ _ROOT = "/opt/toolkit"
 _NOT_IN_THE_IMAGE = ("Dockerfile", "README.md")
 _TAG_CHARACTERS = 16
 _INSTRUCTION = re.compile(r"^(ENV|ENTRYPOINT|USER) +(.+)$", re.M)
-_KEPT_IMAGES = 20
+_KEPT_UNTAGGED = 20
 
 
 def address(image: lookup.Image, account: Account) -> str:
@@ -89,8 +90,18 @@ def image(recipe: Recipe, account: Account) -> list[Resource]:
     is_here = recipe.platform == "local"
     builder = "podman or docker" if is_here else section.builder
     place = {"Repository": name, "Image": f"{_registry(recipe, account)}/{name}:{spec.tag}", "Builder": builder}
-    built = Resource("Image", f"{name}:{spec.tag}", {**place, **_request(spec)})
+    size = _base_bytes(recipe)
+    known = {"BaseBytes": size} if size else {}
+    built = Resource("Image", f"{name}:{spec.tag}", {**place, **known, **_request(spec)})
     return [built] if section.repository or is_here else [_repository(recipe, name), built]
+
+
+def _base_bytes(recipe: Recipe) -> int | None:
+    """What the base takes in a registry, if the catalogue knows it."""
+    found = image_of(recipe)
+    if _section(recipe).base or found is None or found.size_gb is None:
+        return None
+    return round(found.size_gb * 1e9)
 
 
 def _registry(recipe: Recipe, account: Account) -> str:
@@ -100,15 +111,11 @@ def _registry(recipe: Recipe, account: Account) -> str:
 def render(recipe: Recipe, account: Account) -> ImageSpec:
     """All that makes the image. Raises UsageError for a fragment that cannot be read, UnreadableModel for a drafter."""
     section, base = _section(recipe), base_image(recipe, account)
-    files = {**_programs(section, base), **_baked(recipe, section)}
-    own = (containers_dir() / "vllm" / "Dockerfile").read_text(encoding="utf-8")
+    files = {**_programs(recipe.engine.name, section, base), **_baked(recipe, section)}
+    own = (containers_dir() / recipe.engine.name / "Dockerfile").read_text(encoding="utf-8")
     instructions = _INSTRUCTION.findall(own)
     settings = dict(instructions)
-    labels = {
-        "com.amazonaws.sagemaker.capabilities.accept-bind-to-port": "true",
-        "org.opencontainers.image.base.name": base,
-        "org.opencontainers.image.version": __version__,
-    }
+    labels = _labels(recipe, base)
     lines = [f'LABEL {key}="{value}"\n' for key, value in labels.items()]
     fragment = _fragment(section.dockerfile) if section.dockerfile else ""
     text = own.replace("ARG BASE_IMAGE\n", f"ARG BASE_IMAGE={base}\n", 1) + "".join(lines) + fragment
@@ -131,6 +138,19 @@ def render(recipe: Recipe, account: Account) -> ImageSpec:
         needs_run=bool(fragment),
         tag=digest(content)[:_TAG_CHARACTERS],
     )
+
+
+def _labels(recipe: Recipe, base: str) -> dict[str, str]:
+    """Nothing that tells a recipe from its baseline, or one K from another: they share the image."""
+    digest_of_base = parse(base).digest
+    return {
+        "com.amazonaws.sagemaker.capabilities.accept-bind-to-port": "true",
+        "org.opencontainers.image.base.name": base,
+        **({"org.opencontainers.image.base.digest": digest_of_base} if digest_of_base else {}),
+        "org.opencontainers.image.version": __version__,
+        "toolkit.engine.name": recipe.engine.name,
+        "toolkit.engine.version": recipe.engine.version,
+    }
 
 
 def spec_of(request: Mapping[str, Any]) -> ImageSpec:
@@ -185,11 +205,14 @@ def _listed(file: ContextFile) -> dict[str, str]:
 
 
 def _repository(recipe: Recipe, name: str) -> Resource:
-    """Nobody can move a tag in it, what is pushed is scanned, and only the newest images are kept."""
+    """Nobody can move a tag in it, and what is pushed is scanned.
+
+    No image with a tag expires: ECR does not know which of them an endpoint runs, and needs again to scale out.
+    """
     rule = {
         "rulePriority": 1,
-        "description": f"keep the newest {_KEPT_IMAGES}",
-        "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": _KEPT_IMAGES},
+        "description": f"keep the newest {_KEPT_UNTAGGED} without a tag",
+        "selection": {"tagStatus": "untagged", "countType": "imageCountMoreThan", "countNumber": _KEPT_UNTAGGED},
         "action": {"type": "expire"},
     }
     request = {
@@ -202,16 +225,21 @@ def _repository(recipe: Recipe, name: str) -> Resource:
     return Resource("Repository", name, request)
 
 
-def _programs(section: ContainerSection, base: str) -> dict[str, ContextFile]:
-    """What every image of ours holds, licence and list of parts included."""
-    folder = containers_dir()
-    programs = sorted(path for path in (folder / "vllm").iterdir() if path.is_file())
-    files = {
+def programs(engine: str) -> dict[str, ContextFile]:
+    """What an engine's container runs, by name: its own files and those of all containers, side by side."""
+    folders = (containers_dir() / engine, containers_dir() / "shared")
+    paths = sorted(path for folder in folders for path in folder.iterdir() if path.is_file())
+    return {
         path.name: ContextFile(0o755 if path.stat().st_mode & 0o100 else 0o644, path.read_bytes())
-        for path in programs
+        for path in paths
         if path.name not in _NOT_IN_THE_IMAGE
     }
-    files["LICENSE"] = ContextFile(content=(folder.parent / "LICENSE").read_bytes())
+
+
+def _programs(engine: str, section: ContainerSection, base: str) -> dict[str, ContextFile]:
+    """What every image of ours holds, licence and list of parts included."""
+    files = programs(engine)
+    files["LICENSE"] = ContextFile(content=(containers_dir().parent / "LICENSE").read_bytes())
     files["sbom.json"] = ContextFile(content=_bill_of_materials(section, base, files))
     return {f"{_ROOT}/{name}": file for name, file in files.items()}
 

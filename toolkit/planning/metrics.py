@@ -12,9 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from toolkit.recipe.neuron_arguments import reports_drafts
 from toolkit.recipe.resolve import Recipe
 
 INVOCATIONS = "AWS/SageMaker"
+
+TRAINING_LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+"""Where the output of all training jobs goes, in streams that begin with a job's name."""
 
 ACCEPTED, DRAFTED = "AcceptedTokens", "DraftedTokens"
 """Metrics of ours, in the endpoint's own namespace: a metric filter can take dimensions from the log line only."""
@@ -70,6 +74,8 @@ def labels(recipe: Recipe, variant: str | None = None) -> str:
 def draft_length(recipe: Recipe) -> int | None:
     """K where every draft of the recipe has that many tokens and the engine's log counts them, None elsewhere."""
     if recipe.speculation is None or recipe.speculation.schedule or recipe.engine.args.get("disable-log-stats"):
+        return None
+    if not reports_drafts(recipe):
         return None
     on_types = [recipe.on(name).speculation for name in recipe.instance_types]
     lengths = {speculation.num_speculative_tokens for speculation in on_types if speculation}

@@ -14,6 +14,7 @@ ENDPOINT_TAG = "toolkit:endpoint"
 """Everything we make carries this tag; its value is the endpoint's name. What lacks it is never changed or removed."""
 
 RECIPE_TAG = "toolkit:recipe"
+RECIPE_ANNOTATION = "toolkit/recipe"
 """Digest of the recipe that a resource was made from."""
 
 VERSION_TAG = "toolkit:version"
@@ -26,6 +27,9 @@ USES_PREFIX = "uses/"
 
 STAGED_PREFIX = "staged/"
 """In our bucket: an empty object for weights from the hub that have arrived whole."""
+
+ARTIFACTS_PREFIX = "neuron/"
+"""In our bucket: what was compiled for Trainium, by the key of all that it depends on; see planning/artifacts.py."""
 
 LEASES_PREFIX = "leases/"
 """In our bucket: who is changing which endpoint right now."""
@@ -51,6 +55,11 @@ def ran_before(tag: str | None, running: str) -> str | None:
 def role_name(endpoint: str) -> str:
     """The execution role that is made for an endpoint."""
     return f"toolkit-{endpoint}"
+
+
+def compiler(recipe: str) -> str:
+    """Whose role the jobs run under that compile for a recipe: they may write what an endpoint may only read."""
+    return f"{recipe}-compile"
 
 
 def content_name(prefix: str, body: Mapping[str, Any]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from toolkit.catalog import neuron
+from toolkit.planning import compilation, kubernetes_notes
 from toolkit.planning.hosting import image_uri
 from toolkit.planning.image import base_image
 from toolkit.planning.price import price_text
@@ -25,6 +27,10 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
             f"Made without an AWS account, as if one held nothing: {NO_ACCOUNT} stands for its number, images are not "
             "pinned. It cannot be applied."
         )
+    yield from _generation(recipe)
+    if recipe.platform == "kubernetes":
+        yield from kubernetes_notes.notes(recipe)
+        return
     yield from _jumpstart(recipe, account)
     uri = image_uri(recipe, account)
     if builds(recipe):
@@ -34,7 +40,24 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     else:
         whose = "JumpStart" if recipe.target.kind == "jumpstart" else "AWS"
         yield f"No image is built: {whose}'s own serves it, {account.digests.get(uri, uri)}"
+    yield from compilation.notes(recipe)
     yield f"Price: {price_text(recipe)}"
+
+
+def _generation(recipe: Recipe) -> Iterator[str]:
+    """Which generation of the Neuron SDK serves, and why no newer one does."""
+    chosen, family = recipe.engine.generation, neuron.family(recipe.instance_types[0])
+    newest = neuron.newest(neuron.ANY_ENGINE, recipe.method, family)
+    if chosen is None or newest is None:
+        return
+    about = f", {chosen.note}" if chosen.note else ""
+    if chosen != newest:
+        yield f"Engine: {chosen}{about}; the recipe says so, and {newest} does {recipe.method} on {family} too"
+        return
+    newer = neuron.generations()[: neuron.generations().index(chosen)]
+    without = [f"{item.engine} {item.version}" for item in newer if family in item.families]
+    others = f"; newer ones do not: {', '.join(without)}" if without else ""
+    yield f"Engine: {chosen}{about}; it is the newest that does {recipe.method} on {family}{others}"
 
 
 def _jumpstart(recipe: Recipe, account: Account) -> Iterator[str]:

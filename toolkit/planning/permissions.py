@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolkit.planning.metrics import log_group
-from toolkit.planning.names import bucket_name, role_name, tags
+from toolkit.planning.metrics import TRAINING_LOG_GROUP, log_group
+from toolkit.planning.names import ARTIFACTS_PREFIX, bucket_name, compiler, role_name, tags
 from toolkit.planning.resources import Account, Resource
 from toolkit.planning.storage import ModelData
 from toolkit.recipe.resolve import Recipe
@@ -37,9 +37,35 @@ def role_arn(recipe: Recipe, account: Account, endpoint: str) -> str:
 
 def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelData]) -> list[Resource]:
     """Role and policy; none where a role was found."""
+    captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
+    captures = [_allow("s3:PutObject", captured)] if recipe.observability.data_capture_percent else []
+    statements = _statements(recipe, account, log_group(recipe), data, captures)
+    return _made(role_name(endpoint), tags(recipe, endpoint), recipe, account, statements)
+
+
+def compile_role(recipe: Recipe, account: Account, data: Sequence[ModelData]) -> list[Resource]:
+    """Role and policy of the jobs that compile for the recipe and its baseline; none where a role was found.
+
+    They may write all that is compiled, and no key alone: a job for another K may be under way under the same role.
+    """
+    bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
+    artifacts = [
+        # Whether SageMaker removes from S3 what a job removes is not documented: it may.
+        _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], f"{bucket}/{ARTIFACTS_PREFIX}*"),
+        {
+            **_allow("s3:ListBucket", bucket),
+            "Condition": {"StringLike": {"s3:prefix": [f"{ARTIFACTS_PREFIX}*"]}},
+        },
+    ]
+    statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, artifacts)
+    return _made(role_name(compiler(recipe.name)), tags(recipe), recipe, account, statements)
+
+
+def _made(
+    name: str, its_tags: list[dict[str, str]], recipe: Recipe, account: Account, statements: list[dict[str, Any]]
+) -> list[Resource]:
     if account.role:
         return []
-    name = role_name(endpoint)
     # Only SageMaker may take it, and only for this account (confused deputy).
     trust = {
         "Effect": "Allow",
@@ -47,16 +73,17 @@ def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelDa
         "Action": "sts:AssumeRole",
         "Condition": {"StringEquals": {"aws:SourceAccount": account.id}},
     }
-    create = {"RoleName": name, "AssumeRolePolicyDocument": _policy([trust]), "Tags": tags(recipe, endpoint)}
-    document = _policy(_statements(recipe, account, endpoint, data))
+    create = {"RoleName": name, "AssumeRolePolicyDocument": _policy([trust]), "Tags": its_tags}
     # One policy for each recipe: components that share an endpoint share its role, and each goes with its own.
-    put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": document}
+    put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": _policy(statements)}
     return [Resource("Role", name, create), Resource("RolePolicy", f"{name}/{recipe.name}", put)]
 
 
-def _statements(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:
+def _statements(
+    recipe: Recipe, account: Account, group: str, data: Sequence[ModelData], also: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
     arn = f"arn:{account.partition}"
-    logs = f"{arn}:logs:{account.region}:{account.id}:log-group:{log_group(recipe)}"
+    logs = f"{arn}:logs:{account.region}:{account.id}:log-group:{group}"
     found = [
         *_storage(arn, data),
         _allow(_LOG_ACTIONS, [logs, f"{logs}:*"]),
@@ -64,8 +91,7 @@ def _statements(recipe: Recipe, account: Account, endpoint: str, data: Sequence[
     if recipe.platform == "sagemaker":
         found.append(_allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
         found.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
-    if recipe.observability.data_capture_percent:
-        found.append(_allow("s3:PutObject", f"{arn}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"))
+    found += also
     if recipe.kms_key:
         key = recipe.kms_key if recipe.kms_key.startswith("arn:") else _key_arn(recipe.kms_key, account)
         found.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from toolkit.errors import UsageError
+from toolkit.planning.names import RECIPE_ANNOTATION
 from toolkit.planning.resources import Kind
 
 Verb = Literal["create", "update", "replace", "delete", "reuse"]
@@ -59,9 +60,11 @@ class Plan:
 
     @property
     def configs(self) -> Mapping[str, str]:
-        """The EndpointConfig that each endpoint shall run; empty for a plan that removes."""
-        endpoints = [action for action in self.actions if action.kind == "Endpoint" and action.verb != "delete"]
-        return {action.name: action.request["EndpointConfigName"] for action in endpoints}
+        """What each endpoint shall run: its EndpointConfig, on Kubernetes its recipe's digest; empty for a removal."""
+        made = [action for action in self.actions if action.verb != "delete"]
+        configs = {item.name: item.request["EndpointConfigName"] for item in made if item.kind == "Endpoint"}
+        deployments = {item.name: item.request["metadata"] for item in made if item.kind == "Deployment"}
+        return configs | {name: data["annotations"][RECIPE_ANNOTATION] for name, data in deployments.items()}
 
     @property
     def cost(self) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.errors import PlatformError, UsageError
+from toolkit.images.reference import parse
+from toolkit.planning.compilation import decide_artifacts, job_action
 from toolkit.planning.names import LEASES_PREFIX
 from toolkit.planning.observability import differs
 from toolkit.planning.plan import Action, Plan, Verb
@@ -17,12 +19,17 @@ UNDER_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 """Statuses of an endpoint that will be in service, or failed, by itself."""
 
 _WATCHING: tuple[Kind, ...] = ("LogGroup", "MetricFilter", "Alarm", "Dashboard", "ScalableTarget", "ScalingPolicy")
-_LEFT_ON_PURPOSE: tuple[Kind, ...] = ("LogGroup", "Repository", "Image")
+_LEFT_ON_PURPOSE: tuple[Kind, ...] = ("LogGroup", "Repository", "Image", "Artifacts", "Namespace")
+_MANIFESTS: tuple[Kind, ...] = KINDS[KINDS.index("Namespace") :]
+_MOST_PATHS = 3
 
-# A base of 10 GB that is copied once, at some 60 MB/s; an estimate. Where it is in the registry already: seconds.
-_BUILD_SECONDS = 180
+# How fast a base is copied from one registry to another, and what is done besides: estimates, not measured on AWS.
+_COPY_BYTES_PER_SECOND = 60e6
+_LAYER_SECONDS = 10
+# Stands for a base of unknown size.
+_SOME_BYTES = 10e9
 
-_TOLD: tuple[Kind, ...] = ("LogGroup", "Repository")
+_TOLD: tuple[Kind, ...] = ("LogGroup", "Repository", "Artifacts", "Namespace")
 
 
 def make_plan(
@@ -105,16 +112,20 @@ def rollback_plan(recipe: str, platform: str, endpoint: str, observed: Observed)
 
 def _action(resource: Resource, observed: Observed, platform: str) -> Action:
     existing = observed.get(resource.kind, resource.name)
+    if resource.kind == "TrainingJob":
+        return job_action(resource, existing)
     verb, reason = _decide(resource, existing)
-    seconds = {"Endpoint": lookup.platform(platform).endpoint_seconds, "Image": _BUILD_SECONDS}.get(resource.kind, 0)
+    seconds = lookup.platform(platform).endpoint_seconds if resource.kind == "Endpoint" else 0
+    if resource.kind == "Image" and verb == "create":
+        reason, seconds = _build(resource.request, observed)
     request = resource.update if verb == "update" and resource.update else resource.request
     return Action(resource.kind, resource.name, verb, reason, request, 0 if verb == "reuse" else seconds)
 
 
 def _decide(resource: Resource, existing: Existing | None) -> tuple[Verb, str]:
     if existing is None:
-        return "create", _missing(resource)
-    if not existing.ours:
+        return "create", "does not exist"
+    if not existing.ours and resource.kind != "Namespace":  # somebody else's may be lived in
         raise PlatformError(
             f"{resource.kind} {resource.name} exists and was not made by the toolkit",
             hint="Give the recipe another `name:`; what is not tagged as ours is never changed.",
@@ -122,22 +133,33 @@ def _decide(resource: Resource, existing: Existing | None) -> tuple[Verb, str]:
     decide = {
         "Endpoint": _decide_endpoint,
         "InferenceComponent": _decide_component,
+        "Artifacts": decide_artifacts,
         "Weights": _decide_weights,
         "RolePolicy": _decide_policy,
         **dict.fromkeys(_WATCHING, _decide_watching),
+        **dict.fromkeys(_MANIFESTS, _decide_manifest),
     }.get(resource.kind)
     if decide:
         return decide(resource, existing)
     return "reuse", "exists with this content" if resource.kind in ("Model", "EndpointConfig") else "exists"
 
 
-def _missing(resource: Resource) -> str:
-    if resource.kind != "Image":
-        return "does not exist"
-    request = resource.request
+def _build(request: Mapping[str, Any], observed: Observed) -> tuple[str, int]:
+    """What builds an image, on which base, and how much of that has to be copied; the seconds that this takes."""
     # As build.py chooses, but for what this machine has.
     builder = request["Builder"] or ("docker, buildah or codebuild" if request["NeedsRun"] else "append")
-    return f"is not built yet: {builder} does it on {request['Base']}"
+    base, there = request["Base"], observed.get("Image", request["Base"])
+    size = request.get("BaseBytes") or (there.state["Bytes"] if there else None)
+    gigabytes = f"{size / 1e9:.1f} GB" if size else "size unknown"
+    seconds = _LAYER_SECONDS + round((size or _SOME_BYTES) / _COPY_BYTES_PER_SECOND)
+    # All others fetch the base to where they are.
+    if builder == "append" and parse(base).registry == parse(request["Image"]).registry:
+        seconds, work = _LAYER_SECONDS, "which is in this registry already: seconds, if its layers may be mounted"
+    else:
+        example = "" if size else f" if it has {_SOME_BYTES / 1e9:.0f} GB"
+        rate = f"{_COPY_BYTES_PER_SECOND / 1e6:.0f} MB/s"
+        work = f"to copy but for layers that are there: about {max(1, round(seconds / 60))} min{example}, at {rate}"
+    return f"is not built yet: {builder} does it on {base} ({gigabytes}), {work}", seconds
 
 
 def _decide_policy(resource: Resource, existing: Existing) -> tuple[Verb, str]:
@@ -149,6 +171,30 @@ def _decide_policy(resource: Resource, existing: Existing) -> tuple[Verb, str]:
 
 def _decide_watching(resource: Resource, existing: Existing) -> tuple[Verb, str]:
     return ("update", "has changed") if differs(resource, existing) else ("reuse", "exists")
+
+
+def _decide_manifest(resource: Resource, existing: Existing) -> tuple[Verb, str]:
+    """By what the cluster said that applying it would do. Raises PlatformError where others want it otherwise."""
+    state = existing.state
+    if state.get("Deleting"):
+        return "replace", "is being deleted"
+    if conflicts := state.get("Conflicts"):
+        wanted = ", ".join(f"{path} is set by {manager}" for manager, path in conflicts)
+        hint = (
+            "Leave that field to them in the recipe, or undo their change; or take the field over: kubectl apply "
+            "--server-side --force-conflicts --field-manager=toolkit -f MANIFEST."
+        )
+        raise PlatformError(f"{resource.kind} {resource.name}: {wanted}", hint=hint)
+    if immutable := state.get("Immutable"):
+        return "replace", f"{_paths(immutable)} cannot be changed"
+    if changes := state.get("Changes"):
+        return "update", f"changes {_paths(changes)}"
+    return "reuse", "exists as it shall be" if existing.ours else "exists, and is somebody else's"
+
+
+def _paths(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+    return ", ".join(paths[:_MOST_PATHS]) + more
 
 
 def _decide_endpoint(resource: Resource, existing: Existing) -> tuple[Verb, str]:
@@ -186,7 +232,7 @@ def _decide_weights(resource: Resource, existing: Existing) -> tuple[Verb, str]:
 
 
 def _for_rollback(observed: Observed, updated: set[str]) -> set[tuple[str, str]]:
-    """What endpoints run, and would go back to: configurations, their models, the models' weights.
+    """What endpoints run, and would go back to: configurations, their models, the models' weights and compiled code.
 
     An endpoint that is `updated` goes back to what it runs now.
     """
@@ -204,12 +250,13 @@ def _for_rollback(observed: Observed, updated: set[str]) -> set[tuple[str, str]]
         if item.kind == "Model" and item.name in models
         for prefix in item.state.get("Prefixes", ())
     }
-    weights = {item.name for item in observed.existing if item.state.get("Prefix") in prefixes}
+    stored = {(item.kind, item.name) for item in observed.existing if item.state.get("Prefix") in prefixes}
+    weights = {name for _, name in stored}
     uses = {item.name for item in observed.existing if item.kind == "WeightsUse" and item.name.split("/")[0] in weights}
     return {
         *(("EndpointConfig", config.name) for config in configs),
         *(("Model", name) for name in models),
-        *(("Weights", name) for name in weights),
+        *stored,
         *(("WeightsUse", name) for name in uses),
     }
 
@@ -222,7 +269,7 @@ def _delete(item: Existing, superseded: bool, endpoint: str) -> Action:
 def _delete_request(item: Existing, endpoint: str) -> Mapping[str, Any]:
     if item.kind == "Bucket":
         return {"Bucket": item.name, "Lease": f"{LEASES_PREFIX}{endpoint}"}
-    if item.kind in ("Endpoint", "EndpointConfig", "Model", "InferenceComponent"):
+    if item.kind in ("Endpoint", "EndpointConfig", "Model", "InferenceComponent", "TrainingJob"):
         return {f"{item.kind}Name": item.name}
     if item.kind == "Role":
         return {"RoleName": item.name}
@@ -247,7 +294,18 @@ def _left(item: Existing) -> str:
             f"log group {item.name}: {kept}, about $0.03 per GB and month (us-east-1, unverified). "
             f"Remove it: aws logs delete-log-group --log-group-name {item.name}"
         )
+    if item.kind == "Artifacts":
+        place = f"s3://{item.state['Bucket']}/{item.state['Prefix']}"
+        return (
+            f"compiled code in {place}, so that deploying again need not compile, about $0.023 per GB and month "
+            f"(us-east-1, unverified). Remove it: aws s3 rm --recursive {place}"
+        )
+    if item.kind == "Namespace":
+        return (
+            f"namespace {item.name}, in which others may have something, such as a Secret of yours. "
+            f"Remove it with all that is in it: kubectl delete namespace {item.name}"
+        )
     return (
-        f"images in {item.name}: about $0.10 per GB and month (us-east-1, unverified). "
+        f"images in {item.name}: none with a tag expires, about $0.10 per GB and month (us-east-1, unverified). "
         f"Remove them: aws ecr delete-repository --force --repository-name {item.name}"
     )

@@ -35,7 +35,7 @@ def price_of(instance_type: str) -> float | None:
 def price_now(platform: str, observed: Observed) -> float | None:
     """US dollars per hour of the endpoints that are there, whatever their autoscaling has come to since."""
     if platform != "sagemaker":
-        return 0.0
+        return None if platform == "kubernetes" else 0.0
     running = {item.state["Running"] for item in observed.existing if item.kind == "Endpoint"}
     configs = [item for item in observed.existing if item.kind == "EndpointConfig" and item.name in running]
     return price_of_instances([instance for config in configs for instance in config.state["Instances"]])
@@ -56,6 +56,8 @@ def dollars_per_million_tokens(price_per_hour: float, output_tokens_per_second: 
 
 def price_text(recipe: Recipe) -> str:
     """The price in words: where it is from and how far to trust it, or why there is none and what helps."""
+    if recipe.platform == "kubernetes":
+        return "? $/h: the catalogue has SageMaker's prices, and a cluster's instances are paid for as EC2's"
     if recipe.platform != "sagemaker":
         return f"{lookup.platform(recipe.platform).price_per_hour:.2f} $/h"
     if recipe.capacity_reservation:
@@ -78,6 +80,8 @@ def _catalogued(instance_type: str) -> lookup.Price | None:
 
 def _price(recipe: Recipe, instance_types: tuple[str, ...], instances: int) -> float | None:
     """Of the dearest of `instance_types`; each variant has instances of its own, a shadow too."""
+    if recipe.platform == "kubernetes":  # nodes are EC2's, and shared
+        return None
     if recipe.platform != "sagemaker":
         return lookup.platform(recipe.platform).price_per_hour
     prices = [price_of(name) for name in instance_types]

@@ -18,6 +18,8 @@ Kind = Literal[
     "Weights",
     "Role",
     "RolePolicy",
+    "TrainingJob",
+    "Artifacts",
     "Model",
     "EndpointConfig",
     "LogGroup",
@@ -28,6 +30,17 @@ Kind = Literal[
     "InferenceComponent",
     "ScalableTarget",
     "ScalingPolicy",
+    "Namespace",
+    "ServiceAccount",
+    "ConfigMap",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "ResourceClaimTemplate",
+    "Service",
+    "Deployment",
+    "HorizontalPodAutoscaler",
+    "ScaledObject",
+    "Job",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """In the order in which they are made; they are removed in the reverse order."""
@@ -78,13 +91,16 @@ class Resource:
 
     `Weights` has no single API call: its request lists bucket, prefix and where its files come from. They are shared by
     content; a `WeightsUse` is the mark in S3 that one endpoint leaves on them. `update` is the request that brings an
-    existing resource to this state, where that is another call than making it.
+    existing resource to this state, where that is another call than making it. `Artifacts` are made by a `TrainingJob`
+    alone: their request says where they are and what they depend on. `expected_seconds` is how long making it is
+    thought to take, where the plan cannot know that by itself.
     """
 
     kind: Kind
     name: str
     request: Mapping[str, Any]
     update: Mapping[str, Any] = field(default_factory=dict)
+    expected_seconds: int = 0
 
 
 @dataclass(frozen=True)

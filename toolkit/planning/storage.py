@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from toolkit.planning import artifacts
 from toolkit.planning.names import STAGED_PREFIX, USES_PREFIX, WEIGHTS_PREFIX, bucket_name
 from toolkit.planning.resources import Account, Resource
 from toolkit.planning.weights import WeightsFile, manifest, manifest_digest
@@ -15,6 +16,8 @@ from toolkit.recipe import jumpstart
 from toolkit.recipe.arguments import CONFIG_CHANNEL, CONFIG_NAME, DRAFTER_CHANNEL, baked, config_file, pulled
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
+
+COMPILED_CHANNEL = "compiled"
 
 _COMMIT_CHARACTERS = 12
 _ORIGIN_CHARACTERS = 8
@@ -47,13 +50,21 @@ def bucket(account: Account) -> Resource:
 
 
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
-    """All that the recipe's container gets from S3: the target, the drafter, settings too long for its environment."""
+    """All that the recipe's container gets from S3: models, settings too long for its environment, compiled code."""
     found = [_model_data("", recipe.target, recipe, account)]
     if recipe.speculation and not baked(recipe):
         found.append(_model_data(DRAFTER_CHANNEL, recipe.speculation.drafter, recipe, account))
     if settings := config_file(recipe):
-        found.append(_staged(CONFIG_CHANNEL, _settings(settings, account, recipe)))
+        found.append(settings_data(settings, recipe, account))
+    if artifacts.compiles_ahead(recipe):
+        place = f"s3://{bucket_name(account)}/{artifacts.prefix(artifacts.key(recipe))}"
+        found.append(ModelData(COMPILED_CHANNEL, _prefix(place)))
     return [data for data in found if data]
+
+
+def settings_data(settings: Mapping[str, Any], recipe: Recipe, account: Account) -> ModelData:
+    """Flags of the engine as a file of JSON."""
+    return _staged(CONFIG_CHANNEL, _settings(settings, account, recipe))
 
 
 def use(data: ModelData, endpoint: str) -> Resource | None:

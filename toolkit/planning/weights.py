@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from toolkit.errors import UnreadableModel
@@ -34,9 +35,16 @@ def manifest_digest(files: tuple[WeightsFile, ...]) -> str:
 
 
 def _describe(path: Path, folder: Path) -> WeightsFile:
+    found = path.stat()
+    sha256 = _sha256(path, found.st_size, found.st_mtime_ns)
+    return WeightsFile(path.relative_to(folder).as_posix(), found.st_size, sha256)
+
+
+@cache
+def _sha256(path: Path, size: int, changed: int) -> str:
+    """Once for each state of a file: a plan asks for the same weights many times."""
     with path.open("rb") as stream:
-        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-    return WeightsFile(path.relative_to(folder).as_posix(), path.stat().st_size, sha256)
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:

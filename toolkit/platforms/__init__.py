@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from toolkit.apply.executor import Executor
+from toolkit.apply.training import Trainer
 from toolkit.endpoint.handle import EndpointPlatform
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import UsageError
@@ -13,7 +14,7 @@ from toolkit.planning.resources import NO_ACCOUNT, Account, Observer
 from toolkit.recipe.jumpstart import Entries, ids
 from toolkit.recipe.resolve import Recipe
 
-PLATFORMS = ("local", "sagemaker")
+PLATFORMS = ("local", "sagemaker", "kubernetes")
 _SOME_REGION = "us-west-2"
 
 
@@ -22,7 +23,7 @@ class Platform(Observer, Executor, EndpointPlatform, Protocol):
 
     @property
     def name(self) -> str:
-        """`local` or `sagemaker`."""
+        """`local`, `sagemaker` or `kubernetes`."""
 
     def endpoints(self) -> list[Deployed]:
         """Every endpoint there that the toolkit made."""
@@ -40,12 +41,21 @@ class Platform(Observer, Executor, EndpointPlatform, Protocol):
         """
 
 
+class TrainingPlatform(Platform, Trainer, Protocol):
+    """A platform that has training jobs too."""
+
+
 def open_platform(name: str, region: str | None = None) -> Platform:
     """The platform, started when it is `local` and does not run. `region` None is that of the user's AWS session.
 
-    Raises UsageError or PlatformError.
+    On Kubernetes it is `context/namespace`; None is the current context and the namespace `toolkit`. Raises UsageError
+    or PlatformError.
     """
     _require_known(name)
+    if name == "kubernetes":
+        from toolkit.platforms.kubernetes.session import kubernetes_platform
+
+        return kubernetes_platform(region)
     if name == "sagemaker":
         from toolkit.platforms.sagemaker.session import sagemaker_platform
 
@@ -56,10 +66,17 @@ def open_platform(name: str, region: str | None = None) -> Platform:
     return local_platform(daemon.start(home() / "local", containers_dir()))
 
 
+def open_trainer(region: str | None = None) -> TrainingPlatform:
+    """The platform that has training jobs: SageMaker. Raises PlatformError."""
+    from toolkit.platforms.sagemaker.session import sagemaker_platform
+
+    return sagemaker_platform(region)
+
+
 def open_running(name: str, region: str | None = None) -> Platform | None:
     """The platform as it is, None when it is `local` and does not run: then nothing exists there. Starts nothing."""
     _require_known(name)
-    if name == "sagemaker":
+    if name != "local":
         return open_platform(name, region)
     from toolkit.platforms.local import daemon
 
@@ -72,11 +89,16 @@ def open_running(name: str, region: str | None = None) -> Platform | None:
 
 
 def open_readable(name: str, region: str | None = None) -> Platform | None:
-    """The same for a plan, which needs no account: None too when there are no credentials for AWS."""
+    """The same for a plan, which needs no account: None too without credentials for AWS, or a kubeconfig."""
     if name == "sagemaker":
         from toolkit.platforms.sagemaker.session import has_credentials
 
         if not has_credentials():
+            return None
+    if name == "kubernetes":
+        from toolkit.platforms.kubernetes.session import has_cluster
+
+        if not has_cluster():
             return None
     return open_running(name, region)
 
@@ -85,6 +107,8 @@ def account_of(name: str, region: str | None = None) -> Account:
     """Account and region of a platform that cannot be asked."""
     if name == "sagemaker":
         return Account(NO_ACCOUNT, region or _SOME_REGION)
+    if name == "kubernetes":
+        return Account("", region or "")
     from toolkit.platforms.local.aws import ACCOUNT, REGION
 
     return Account(ACCOUNT, REGION)

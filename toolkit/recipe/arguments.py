@@ -8,14 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
+from toolkit.recipe.neuron_arguments import neuron_flags, neuron_variables
 from toolkit.recipe.resolve import Recipe, Speculation
 from toolkit.recipe.source import ModelSource
 
 # A drafter is an AdditionalModelDataSources channel, which SageMaker mounts here. The name must not contain "eagle":
 # vLLM guesses the method from a path that does.
 DRAFTER_CHANNEL = "drafter"
-_CHANNELS = "/opt/ml/additional-model-data-sources"
-DRAFTER_DIR = f"{_CHANNELS}/{DRAFTER_CHANNEL}"
+CHANNELS_DIR = "/opt/ml/additional-model-data-sources"
+"""Where the container of an endpoint finds its channels."""
+
+DRAFTER_DIR = f"{CHANNELS_DIR}/{DRAFTER_CHANNEL}"
 BAKED_DRAFTER_DIR = "/opt/toolkit/drafter"
 """Where a drafter lies that is a part of the image."""
 
@@ -23,7 +26,7 @@ CONFIG_CHANNEL = "config"
 CONFIG_NAME = "engine.json"  # JSON is YAML, which the engine reads
 
 # botocore 1.44.5, service model of SageMaker: EnvironmentValue.
-_LONGEST_VALUE = 1024
+LONGEST_VALUE = 1024
 # supervisord expands `%`, and takes ` ;` or ` #` for the beginning of a comment
 # (model-hosting-container-standards 0.1.16 writes the command into its configuration).
 _NOT_FOR_SUPERVISORD = re.compile(r"%|\s[;#]")
@@ -42,21 +45,25 @@ OWN_FLAGS = {
 """Flags that the toolkit writes itself, and the recipe key that each comes from."""
 
 
-def environment(recipe: Recipe) -> dict[str, str]:
-    """The container's environment: `engine.env`, and every flag as `SM_VLLM_<FLAG>` (facts: AWS's vLLM image)."""
-    too_long = config_file(recipe)
+def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
+    """The container's environment: `engine.env`, and every flag as `SM_VLLM_<FLAG>` (facts: AWS's vLLM image).
+
+    Flags whose values are longer than `longest` are in a file.
+    """
+    too_long = config_file(recipe, longest)
     flags = {flag: _text(value) for flag, value in engine_flags(recipe).items() if flag not in too_long}
     if too_long:
-        flags["config"] = f"{_CHANNELS}/{CONFIG_CHANNEL}/{CONFIG_NAME}"
+        flags["config"] = f"{CHANNELS_DIR}/{CONFIG_CHANNEL}/{CONFIG_NAME}"
     variables = {_variable(flag): value for flag, value in flags.items()}
-    return dict(sorted({**recipe.engine.env, **_runner(recipe), **_supervisor(recipe, flags), **variables}.items()))
+    own = neuron_variables(recipe) if recipe.on_neuron else {**_runner(recipe), **_supervisor(recipe, flags)}
+    return dict(sorted({**recipe.engine.env, **own, **variables}.items()))
 
 
-def config_file(recipe: Recipe) -> dict[str, Any]:
+def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
     """Flags whose values are too long for SageMaker's environment: they travel with the model data, as a file."""
     if recipe.platform != "sagemaker":
         return {}
-    return {flag: value for flag, value in engine_flags(recipe).items() if len(_text(value)) > _LONGEST_VALUE}
+    return {flag: value for flag, value in engine_flags(recipe).items() if len(_text(value)) > longest}
 
 
 def supervised(image: lookup.Image, value: str) -> bool:
@@ -72,8 +79,13 @@ def pulled(recipe: Recipe, source: ModelSource) -> bool:
 
 
 def builds(recipe: Recipe) -> bool:
-    """Whether an image is built for the recipe. The local platform starts the container's program, if not asked to."""
-    return recipe.run == "container" if recipe.platform == "local" else recipe.container is not None
+    """Whether an image is built for the recipe.
+
+    The local platform starts the container's program, if not asked to; on Kubernetes that is mounted into the image.
+    """
+    if recipe.platform == "local":
+        return recipe.run == "container"
+    return recipe.platform == "sagemaker" and recipe.container is not None
 
 
 def baked(recipe: Recipe) -> bool:
@@ -86,22 +98,35 @@ def engine_flags(recipe: Recipe) -> dict[str, Any]:
     engine = recipe.engine
     flags: dict[str, Any] = {
         **engine.args,
-        "max-num-batched-tokens": engine.max_num_batched_tokens,
         "max-num-seqs": engine.max_num_seqs,
         "served-model-name": recipe.name,
     }
+    if engine.max_num_batched_tokens:
+        flags["max-num-batched-tokens"] = engine.max_num_batched_tokens
     if pulled(recipe, recipe.target):
         flags["model"] = recipe.target.written
         if recipe.target.revision:
             flags["revision"] = flags["tokenizer-revision"] = recipe.target.revision
     if engine.max_model_len:
         flags["max-model-len"] = engine.max_model_len
+    if recipe.on_neuron:
+        return flags | neuron_flags(recipe, drafter_path(recipe))
     if recipe.speculation:
         flags["speculative-config"] = _speculative_config(recipe, recipe.speculation)
         since = lookup.engine(engine.name).per_request_metrics_since
         if not lookup.older(engine.version, since):
             flags["per-request-spec-decode-metrics"] = "summary"
     return flags
+
+
+def drafter_path(recipe: Recipe) -> str:
+    """Where the engine finds the drafter: in the image, by its hub id, or in its channel; empty without one."""
+    if recipe.speculation is None:
+        return ""
+    if baked(recipe):
+        return BAKED_DRAFTER_DIR
+    drafter = recipe.speculation.drafter
+    return drafter.written if pulled(recipe, drafter) else DRAFTER_DIR
 
 
 def draft_slots(recipe: Recipe) -> int:
@@ -118,7 +143,7 @@ def _speculative_config(recipe: Recipe, speculation: Speculation) -> dict[str, A
     drafter = speculation.drafter
     config: dict[str, Any] = {
         "method": method.engine_method,
-        "model": BAKED_DRAFTER_DIR if baked(recipe) else drafter.written if pulled(recipe, drafter) else DRAFTER_DIR,
+        "model": drafter_path(recipe),
         "num_speculative_tokens": speculation.num_speculative_tokens,
     }
     if pulled(recipe, drafter) and drafter.revision:
@@ -149,10 +174,13 @@ def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
 
 
 def image_of(recipe: Recipe) -> lookup.Image | None:
-    """The catalogue's image for the recipe's engine on its platform, or for its container to be built on; or None."""
+    """The catalogue's image for the recipe's engine on its platform, or for its container to be built on; or None.
+
+    Kubernetes runs the engine's own image.
+    """
     images = lookup.images(recipe.platform, recipe.engine.name)
     ours = [image for image in images if image.entrypoint != "own"]
-    if builds(recipe):
+    if builds(recipe) or recipe.platform == "kubernetes":
         ours += lookup.images("upstream", recipe.engine.name)
     return next((image for image in ours if image.version == recipe.engine.version), None)
 

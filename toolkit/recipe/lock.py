@@ -96,8 +96,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
         speculation=speculation,
         weight_bytes=size,
         download_timeout=recipe.download_timeout or _within_limits(_DOWNLOAD_SECONDS + download_seconds(size or 0)),
-        health_check_timeout=recipe.health_check_timeout
-        or _within_limits(_START_SECONDS + load_seconds(recipe, size or 0)),
+        health_check_timeout=recipe.health_check_timeout or _within_limits(_start_seconds(recipe, size or 0)),
     )
 
 
@@ -119,6 +118,13 @@ def load_seconds(recipe: Recipe, weight_bytes: int) -> float:
     """Seconds that a container takes to load that much, and to fetch it first where it does so itself. An estimate."""
     fetched = download_seconds(weight_bytes) if recipe.weights == "hub" else 0.0
     return fetched + weight_bytes / _LOAD_RATE
+
+
+def _start_seconds(recipe: Recipe, weight_bytes: int) -> float:
+    """All that there is for an engine that compiles as it starts, which may be too little."""
+    if recipe.on_neuron and not recipe.engine.compile_ahead:
+        return _LONGEST_SECONDS
+    return _START_SECONDS + load_seconds(recipe, weight_bytes)
 
 
 def _within_limits(seconds: float) -> int:

@@ -9,15 +9,17 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, neuron
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
 from toolkit.recipe.schema import (
     ComponentSection,
     ContainerSection,
     Evidence,
     InstanceType,
+    KubernetesSection,
     NetworkSection,
     ObservabilitySection,
+    RecipeFile,
     RolloutSection,
     ScalingSection,
 )
@@ -41,15 +43,25 @@ class Speculation:
 
 @dataclass(frozen=True)
 class Engine:
-    """The engine with its limits in tokens and requests. `max_model_len` None leaves it to the target's own limit."""
+    """The engine with its limits in tokens and requests.
+
+    `max_model_len` None leaves it to the target's own limit, `max_num_batched_tokens` None to the engine.
+    `compile_ahead` says whether an engine that compiles (Trainium) starts with compiled artifacts only.
+    """
 
     name: str
     version: str
     max_model_len: int | None
     max_num_seqs: int
-    max_num_batched_tokens: int
+    max_num_batched_tokens: int | None
     args: Mapping[str, Any]
     env: Mapping[str, str]
+    compile_ahead: bool = True
+
+    @property
+    def generation(self) -> neuron.Generation | None:
+        """The generation of the Neuron SDK that an engine for Trainium is of."""
+        return neuron.generation(self.name, self.version)
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,8 @@ class Recipe:
 
     Time-outs are in seconds; what is None of them, of the weights' size and of revisions `lock.pinned` fills in.
     `overrides` has the settings of those instance types that need their own. `container` None is AWS's image, `region`
-    None is the session's, `role` None is looked for, `component` None is a plain endpoint.
+    None is the session's, `role` None is looked for, `component` None is a plain endpoint. `kubernetes` is there where
+    the platform is.
     """
 
     name: str
@@ -84,6 +97,7 @@ class Recipe:
     weights: str = "s3"
     hub_token_secret: str | None = None
     component: ComponentSection | None = None
+    kubernetes: KubernetesSection | None = None
     routing: str = "least-outstanding-requests"
     capacity_reservation: str | None = None
     kms_key: str | None = None
@@ -97,6 +111,11 @@ class Recipe:
     def method(self) -> str:
         """The drafting method, `none` for a baseline."""
         return self.speculation.method if self.speculation else "none"
+
+    @property
+    def on_neuron(self) -> bool:
+        """Whether the engine is one for Trainium and Inferentia."""
+        return self.engine.name in neuron.ENGINES
 
     def baseline(self) -> Recipe:
         """The same recipe without speculation, as `<name>-baseline`."""
@@ -115,8 +134,21 @@ class Recipe:
         return replace(here, engine=engine, speculation=speculation)
 
     def with_platform(self, platform: str | None) -> Recipe:
-        """The same recipe on another platform; None keeps the recipe's own."""
-        return replace(self, platform=platform) if platform else self
+        """The same recipe on another platform; None keeps the recipe's own. A cluster's nodes have EC2's names."""
+        if platform in (None, self.platform):
+            return self
+        if platform == "kubernetes":
+            types = tuple(name.removeprefix("ml.") for name in self.instance_types)
+            overrides = {name.removeprefix("ml."): item for name, item in self.overrides.items()}
+            return replace(
+                self,
+                platform=platform,
+                kubernetes=KubernetesSection(),
+                weights="hub",
+                instance_types=types,
+                overrides=overrides,
+            )
+        return replace(self, platform=platform, kubernetes=None)
 
     def to_dict(self) -> dict[str, Any]:
         """The resolved recipe as plain data, for people and `--json`."""
@@ -140,6 +172,7 @@ class Recipe:
                 "max_num_batched_tokens": self.engine.max_num_batched_tokens,
                 "args": dict(self.engine.args),
                 "env": dict(self.engine.env),
+                **({"compile_ahead": self.engine.compile_ahead} if self.on_neuron else {}),
             },
             "container": self.container.model_dump() if self.container else "aws-dlc",
             "platform": {
@@ -155,6 +188,7 @@ class Recipe:
                 "routing": self.routing,
                 "capacity_reservation": self.capacity_reservation,
                 "kms_key": self.kms_key,
+                **({"kubernetes": self.kubernetes.model_dump()} if self.kubernetes else {}),
             },
             "scaling": self.scaling.model_dump(),
             "rollout": self.rollout.model_dump(),
@@ -187,24 +221,14 @@ def load(recipe: str | os.PathLike[str] | Recipe) -> Recipe:
 def resolve(loaded: LoadedRecipe) -> Recipe:
     """Fill in what the file leaves out. Pure but for looking where the recipe's folder is."""
     file, folder = loaded.file, loaded.path.resolve().parent
-    facts = lookup.engine(file.engine.name)
+    engine = _engine(file)
     speculation = None
     if file.speculation.model is not None:
-        method = facts.methods[file.speculation.method]
-        tokens = file.speculation.num_speculative_tokens or method.default_num_speculative_tokens
+        tokens = file.speculation.num_speculative_tokens or _default_tokens(engine, file.speculation.method)
         drafter = model_source(file.speculation.model, folder, file.speculation.revision)
         schedule = tuple(file.speculation.num_speculative_tokens_per_batch_size)
         size = file.speculation.draft_tensor_parallel_size
         speculation = Speculation(file.speculation.method, drafter, tokens, schedule, size)
-    engine = Engine(
-        name=file.engine.name,
-        version=file.engine.version,
-        max_model_len=file.engine.max_model_len,
-        max_num_seqs=file.engine.max_num_seqs or facts.default_max_num_seqs,
-        max_num_batched_tokens=file.engine.max_num_batched_tokens or facts.default_max_num_batched_tokens,
-        args=_dashed(file.engine.args),
-        env=file.engine.env,
-    )
     return Recipe(
         name=file.name,
         description=file.description or "",
@@ -219,14 +243,15 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         workloads={name: _folder(folder, path) for name, path in file.workloads.items()},
         tags=file.tags,
         evidence=tuple(file.evidence),
-        container=_container(file.container, folder),
+        container=_container(file, folder),
         accept_eula=file.target.accept_eula,
         region=file.platform.region,
         role=file.platform.role,
         run=file.platform.run,
-        weights=file.platform.weights,
+        weights=file.platform.weights or ("hub" if file.platform.name == "kubernetes" else "s3"),
         hub_token_secret=file.platform.hub_token_secret,
         component=file.platform.inference_component,
+        kubernetes=_kubernetes(file),
         routing=file.platform.routing,
         capacity_reservation=file.platform.capacity_reservation,
         kms_key=file.platform.kms_key,
@@ -238,9 +263,56 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
     )
 
 
-def _container(written: str | ContainerSection, folder: Path) -> ContainerSection | None:
+def _engine(file: RecipeFile) -> Engine:
+    """The engine that is written; on Trainium, where it leaves that open, the newest that does it on that hardware.
+
+    Where none does, it is the newest at all, and a check says why it cannot be.
+    """
+    written = file.engine
+    if written.name == "vllm":
+        facts = lookup.engine(written.name)
+        name: str = written.name
+        version = written.version or ""
+        requests: int = facts.default_max_num_seqs
+        tokens: int | None = facts.default_max_num_batched_tokens
+    else:
+        first = file.platform.instance_types[0]
+        family = neuron.family(first if isinstance(first, str) else first.type)
+        chosen = neuron.newest(written.name, file.speculation.method, family) or neuron.generations()[0]
+        name = chosen.engine if written.name == neuron.ANY_ENGINE else written.name
+        version, requests = written.version or chosen.version, neuron.facts().default_max_num_seqs
+        tokens = None
+    return Engine(
+        name=name,
+        version=version,
+        max_model_len=written.max_model_len,
+        max_num_seqs=written.max_num_seqs or requests,
+        max_num_batched_tokens=written.max_num_batched_tokens or tokens,
+        args=_dashed(written.args),
+        env=written.env,
+        compile_ahead=written.compile == "ahead",
+    )
+
+
+def _default_tokens(engine: Engine, method: str) -> int:
+    """K of the generation; where a generation does not do the method, which a check tells, vLLM's."""
+    if engine.generation and method in engine.generation.methods:
+        return engine.generation.methods[method].default_num_speculative_tokens
+    return lookup.engine("vllm").methods[method].default_num_speculative_tokens
+
+
+def _kubernetes(file: RecipeFile) -> KubernetesSection | None:
+    if file.platform.name != "kubernetes":
+        return None
+    return file.platform.kubernetes or KubernetesSection()
+
+
+def _container(file: RecipeFile, folder: Path) -> ContainerSection | None:
+    """SageMaker cannot start a Neuron image as it is: it gets the toolkit's entrypoint."""
+    written = file.container
     if isinstance(written, str):
-        return ContainerSection() if written == "custom" else None
+        neuron_image = file.engine.name != "vllm" and file.platform.name == "sagemaker"
+        return ContainerSection() if written == "custom" or neuron_image else None
     if written.dockerfile is None:
         return written
     return written.model_copy(update={"dockerfile": str(_folder(folder, written.dockerfile))})

@@ -26,7 +26,8 @@ FlagValue = Scalar | list[Scalar] | dict[str, Any]
 RecipeName = Annotated[
     StrictStr, StringConstraints(pattern=r"^[a-zA-Z0-9](-?[a-zA-Z0-9])*$", min_length=1, max_length=44)
 ]
-Version = Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
+# vLLM's three numbers; images for Trainium add two or three of the plugin's.
+Version = Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+(\.[0-9]+){0,3}$")]
 # A hub id, a folder, s3://bucket/prefix/ or jumpstart:<id>; other schemes are typing errors.
 ModelName = Annotated[
     StrictStr, StringConstraints(pattern=r"^(s3://[^/]+/.+|jumpstart:[a-z0-9-]+|[^:]+)$", min_length=1)
@@ -85,14 +86,23 @@ class SpeculationSection(Section):
 class EngineSection(Section):
     """The inference engine and its limits."""
 
-    name: Literal["vllm"] = "vllm"
-    version: Version = Field(description="engine version, three numbers")
+    name: Literal["vllm", "neuron", "vllm-neuron", "nxd-inference"] = Field(
+        "vllm", description="`vllm` on GPUs; on Trainium `neuron` takes the newest of the two that can do the method"
+    )
+    version: Version | None = Field(
+        None, description="engine version, three numbers; default on Trainium: the newest that can do the method"
+    )
+    compile: Literal["ahead", "at-start"] = Field(
+        "ahead",
+        description="Trainium: `ahead` serves what `toolkit compile` has made, `at-start` compiles while it starts, "
+        "which may take longer than SageMaker waits",
+    )
     max_model_len: PositiveInt | None = Field(
         None, description="longest prompt + answer in tokens; default: the target's own limit"
     )
-    max_num_seqs: PositiveInt | None = Field(None, description="requests decoded together; default 128")
+    max_num_seqs: PositiveInt | None = Field(None, description="requests decoded together; default 128, on Trainium 4")
     max_num_batched_tokens: PositiveInt | None = Field(
-        None, description="tokens per engine step, draft slots included; default 32768"
+        None, description="tokens per engine step, draft slots included; default 32768, on Trainium the engine's own"
     )
     args: dict[EngineFlag, FlagValue] = Field(
         default_factory=dict, description="any other flag of the engine, without the leading dashes"
@@ -100,6 +110,12 @@ class EngineSection(Section):
     env: dict[EnvironmentName, StrictStr] = Field(
         default_factory=dict, description="environment of the engine; never put a secret here"
     )
+
+    @model_validator(mode="after")
+    def _version_is_known(self) -> EngineSection:
+        if self.name == "vllm" and not self.version:
+            raise ValueError("engine `vllm` needs a version: add `version: <three numbers>`")
+        return self
 
     @field_validator("args")
     @classmethod
@@ -154,10 +170,34 @@ class InstanceType(Section):
     num_speculative_tokens: PositiveInt | None = Field(None, description="K on this type")
 
 
+class KubernetesSection(Section):
+    """The cluster, and what it has for Trainium."""
+
+    context: NonEmptyStr | None = Field(None, description="context of your kubeconfig; default: the current one")
+    namespace: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = Field(
+        "toolkit", description="namespace of all that is made; it is made too, where it is missing"
+    )
+    neuron_devices: Literal["dra", "device-plugin"] = Field(
+        "dra", description="how pods get Trainium chips: Neuron's DRA driver (Kubernetes 1.34), or its device plugin"
+    )
+    service_account_role: (
+        Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::.+:role/.+$")] | None
+    ) = Field(None, description="IAM role that pods assume (IRSA)")
+    artifacts_bucket: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = (
+        Field(None, description="S3 bucket for what is compiled for Trainium, mounted by the S3 CSI driver")
+    )
+    prometheus: Annotated[StrictStr, StringConstraints(pattern=r"^https?://.+$")] | None = Field(
+        None, description="Prometheus that KEDA asks for autoscaling; default: an HPA on the pods' own metric"
+    )
+
+
 class PlatformSection(Section):
     """Where the endpoint runs. `run` is the local platform's; others but the name, types and time-out SageMaker's."""
 
-    name: Literal["local", "sagemaker"] = Field(description="`local`: AWS rehearsed on this machine; or `sagemaker`")
+    name: Literal["local", "sagemaker", "kubernetes"] = Field(
+        description="`local`: AWS rehearsed on this machine; `sagemaker`; or `kubernetes`, such as an EKS cluster"
+    )
+    kubernetes: KubernetesSection | None = Field(None, description="settings of `name: kubernetes`")
     run: Literal["process", "container"] = Field(
         "process",
         description="on this machine: `process` starts the engine that is installed here; `container` builds the image "
@@ -165,7 +205,8 @@ class PlatformSection(Section):
     )
     instance_types: Annotated[list[NonEmptyStr | InstanceType], Field(min_length=1, max_length=5)] = Field(
         default=["ml.m7i.large"],
-        description="SageMaker instance types, best first: where one has no capacity the next is taken",
+        description="instance types, best first: where one has no capacity the next is taken; SageMaker's begin with "
+        "`ml.`, a cluster's do not",
     )
     health_check_timeout: Annotated[StrictInt, Field(ge=60, le=3600)] | None = Field(
         None,
@@ -180,13 +221,16 @@ class PlatformSection(Section):
             description="execution role: an ARN, a name, or `create`; default: the one of Studio or the environment",
         )
     )
-    weights: Literal["s3", "hub"] = Field(
-        "s3", description="`s3`: staged in your account first; `hub`: each container fetches them from the hub itself"
+    weights: Literal["s3", "hub"] | None = Field(
+        None,
+        description="`s3`: staged in your account first; `hub`: each container fetches them from the hub itself; "
+        "default: `s3`, on Kubernetes `hub`",
     )
     hub_token_secret: Annotated[StrictStr, StringConstraints(pattern=r"^[\w/+=.@:-]+$", max_length=2048)] | None = (
         Field(
             None,
-            description="secret in Secrets Manager with the token that staging reads gated models with; default: yours",
+            description="secret in Secrets Manager with the token that staging reads gated models with, default: "
+            "yours; on Kubernetes the Secret whose key `token` the containers read",
         )
     )
     inference_component: ComponentSection | None = Field(

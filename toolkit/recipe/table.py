@@ -26,6 +26,9 @@ hardware and engine under `evidence` in the recipe, which may be others than the
 has none. Facts of the models stand in the `.lock.json` beside each recipe: curated from what was published, until
 `toolkit lock RECIPE` reads the models themselves.
 
+Recipes for AWS Trainium were never run on it by us: [trainium.md](trainium.md) says why each is as it is, what is
+unproven, and how to try it.
+
 This file is made by `python -m toolkit.recipe.table`.
 """
 

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from toolkit.catalog import neuron
 from toolkit.catalog.lookup import Instance
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
 from toolkit.sizing import kv_cache, weights
 from toolkit.sizing.kv_cache import KVCache
+from toolkit.sizing.neuron import core_load, is_neuron, logical_cores
 from toolkit.sizing.settings import Settings, settings_of
 from toolkit.sizing.shape import Shape, shape_of
 from toolkit.sizing.workspace import GIB, workspace
@@ -28,10 +30,12 @@ _VOCABULARY_PADDING = 64
 class Fit:
     """One instance. Memory is in GiB of one accelerator; an instance without accelerators counts as one.
 
+    On Trainium and Inferentia it is that of one logical core, which is what `tensor_parallel` counts there.
+
     `max_concurrency` counts requests of `max_model_len` tokens, as vLLM logs it; `largest_concurrency` whole ones,
     at most `max_num_seqs`. `largest_context` is that of one request alone, at most what the target takes.
-    `workspace_gib` is an estimate, and so is
-    all that depends on it. `price_per_hour` (US dollars) is None where no dated price is known.
+    `workspace_gib` is an estimate, and so is all that depends on it. `price_per_hour` (US dollars) is None where no
+    dated price is known.
     """
 
     instance: str
@@ -82,13 +86,18 @@ def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
 
     The recipe's settings are those for that type. Raises ToolkitError where a config or flag is not understood.
     """
+    here = recipe.on(instance.name) if recipe else None
     pair = _Pair(
         models,
         shape_of(models.target),
         shape_of(models.drafter) if models.drafter else None,
-        settings_of(recipe.on(instance.name) if recipe else None, models),
+        settings_of(here, models),
     )
-    return _fit(pair, instance)
+    price = instance.price.usd_per_hour if instance.price else None
+    empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=price)
+    if here and here.on_neuron:
+        return _fit_neuron(pair, here, instance, empty)
+    return _fit(pair, instance, empty)
 
 
 def fits(recipe: Recipe | None, models: Lock, instances: Iterable[Instance]) -> tuple[Fit, ...]:
@@ -121,11 +130,9 @@ def cache_of(
     )
 
 
-def _fit(pair: _Pair, instance: Instance) -> Fit:
-    price = instance.price.usd_per_hour if instance.price else None
-    empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=price)
-    if instance.accelerator.startswith(("Inferentia", "Trainium")):
-        return replace(empty, reason=f"{instance.accelerator} plans its memory when the model is compiled")
+def _fit(pair: _Pair, instance: Instance, empty: Fit) -> Fit:
+    if is_neuron(instance):
+        return replace(empty, reason=f"{instance.accelerator} needs an engine of its own: engine: {{name: neuron}}")
     wanted = pair.settings.tensor_parallel or 1
     if wanted > max(1, instance.accelerator_count):
         return replace(empty, reason=f"tensor-parallel-size {wanted} needs as many accelerators")
@@ -139,6 +146,63 @@ def _fit(pair: _Pair, instance: Instance) -> Fit:
         if last.fits:
             return last
     return replace(last, reason="; ".join(filter(None, (last.reason, *problems[:1]))))
+
+
+def _fit_neuron(pair: _Pair, recipe: Recipe, instance: Instance, empty: Fit) -> Fit:
+    """The plan of an engine for Trainium, by the smallest tensor parallelism that holds it."""
+    engine, generation, family = recipe.engine, recipe.engine.generation, neuron.family(instance.name)
+    if not is_neuron(instance):
+        return replace(empty, reason=f"{engine.name} runs on Trainium and Inferentia only")
+    if generation and family not in generation.families:
+        return replace(empty, reason=f"{generation} does not run on {family}")
+    cores, wanted = logical_cores(instance, engine.env), pair.settings.tensor_parallel
+    if wanted and wanted > cores:
+        return replace(empty, reason=f"tensor-parallel-size {wanted} needs as many logical cores, there are {cores}")
+    powers = (2**power for power in range(cores.bit_length()))
+    sizes = (wanted,) if wanted else tuple(size for size in powers if pair.target.heads % size == 0)
+    # NxD Inference makes its KV cache for all requests at full length, and so does vllm-neuron for DFlash.
+    static = engine.name == "nxd-inference" or recipe.method == "dflash"
+    plans = (_fit_cores(pair, instance, replace(empty, tensor_parallel=size), cores, static) for size in sizes)
+    last = empty
+    for last in plans:
+        if last.fits:
+            break
+    return last
+
+
+def _fit_cores(pair: _Pair, instance: Instance, empty: Fit, cores: int, static: bool) -> Fit:
+    """The plan with weights and KV cache split over as many logical cores as `empty` says."""
+    load = core_load(pair.models, pair.settings, instance, cores, empty.tensor_parallel)
+    length, requests = pair.max_model_len, pair.settings.max_num_seqs if static else 1
+    plan = replace(
+        empty,
+        weights_gib=load.target / GIB,
+        drafter_gib=load.drafter / GIB,
+        kv_gib=max(0, load.left) / GIB,
+        max_model_len=length,
+    )
+    if load.left < 0:
+        reason = (
+            f"weights take {(load.target + load.drafter) / GIB:.1f} GiB of each of {plan.tensor_parallel} logical "
+            f"cores, which has {load.memory / GIB:.1f} (an estimate)"
+        )
+        return replace(plan, reason=reason)
+    longest = load.left // (requests * load.kv_per_token)
+    plan = replace(plan, largest_context=min(longest, max(length, pair.target.max_position_embeddings)))
+    if longest < length:
+        reason = (
+            f"{requests} x {length:,} tokens need {requests * length * load.kv_per_token / GIB:.1f} GiB of KV cache on "
+            f"each of {plan.tensor_parallel} logical cores, {plan.kv_gib:.1f} are left (an estimate)"
+        )
+        return replace(plan, reason=reason)
+    concurrency = load.left / (length * load.kv_per_token)
+    return replace(
+        plan,
+        fits=True,
+        kv_tokens=load.left // load.kv_per_token,
+        max_concurrency=concurrency,
+        largest_concurrency=min(int(concurrency), pair.settings.max_num_seqs),
+    )
 
 
 def _sizes(settings: Settings, instance: Instance) -> tuple[int, ...]:

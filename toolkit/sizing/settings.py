@@ -58,7 +58,7 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
     return Settings(
         max_model_len=engine.max_model_len,
         max_num_seqs=engine.max_num_seqs,
-        max_num_batched_tokens=engine.max_num_batched_tokens,
+        max_num_batched_tokens=engine.max_num_batched_tokens or lookup.engine(_ENGINE).default_max_num_batched_tokens,
         num_speculative_tokens=recipe.speculation.num_speculative_tokens if recipe.speculation else 0,
         dtype=str(flags.get("dtype", "auto")),
         kv_cache_dtype=str(flags.get("kv-cache-dtype", "auto")),
@@ -70,8 +70,14 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
         hybrid_kv_cache=not _is_on(flags, "disable-hybrid-kv-cache-manager", False),
         steps_in_flight=_steps_in_flight(flags, engine.version),
         expert_parallel=_is_on(flags, "enable-expert-parallel", False),
-        kv_group_factor=lookup.kv_group_factor(engine.name, engine.version) or GROUP_FACTOR,
+        kv_group_factor=_group_factor(recipe),
     )
+
+
+def _group_factor(recipe: Recipe) -> float:
+    """Engines for Trainium have no groups of layers."""
+    found = None if recipe.on_neuron else lookup.kv_group_factor(recipe.engine.name, recipe.engine.version)
+    return found or GROUP_FACTOR
 
 
 def _whole(flags: Mapping[str, Any], flag: str) -> int | None:

@@ -66,6 +66,7 @@ def test_nothing_of_the_users_environment_gets_in(account: Account, home: Path) 
         "HOME",
         "TMPDIR",
         "PYTHONUNBUFFERED",
+        "VLLM_CACHE_ROOT",
         "HF_HUB_OFFLINE",
         "AWS_REGION",
         "SAGEMAKER_BASE_DIR",

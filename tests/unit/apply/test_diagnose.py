@@ -72,9 +72,11 @@ DEAD = {
     "neuron-driver": Log("2026-Oct-27 11:03:22.0589", "driver", "aws-neuron/aws-neuron-sdk#655"),
     "no-engine": Log("ModuleNotFoundError: No module named 'vllm'", "toolkit[local]", "containers/vllm/serve, CPython"),
     "no-gpu": Log("RuntimeError: Failed to infer device type", "platform.instance_types", "vLLM 0.30 config/device.py"),
+    "no-iptables": Log("Error: netavark: No such file or", "package iptables", "podman 4.3.1, netavark 1.4.0"),
     "no-mask-hidden": Log("ValueError: mask_hidden not found in weights but model is", "method: eagle3"),
     "no-mask-token": Log("ValueError: For parallel drafting, the draft model config must", "speculation.model"),
     "no-speculation": Log("Value error, --per-request-spec-decode-metrics requires", "speculative-config"),
+    "no-subuids": Log("Error: writing blob: adding layer", "--add-subuids", "podman 4.3.1 as a user without ranges"),
     "port-taken": Log("OSError: [Errno 98] Address already in use", "engine.args", fatal=False),
     "s3-access": Log(
         "ClientError: An error occurred (AccessDenied) when", "platform.role", "botocore, vLLM s3_utils.py"
@@ -125,10 +127,29 @@ REFUSALS = {
         "'sagemaker.amazonaws.com' to assume the role.",
     ],
     "image-access": [
+        "ErrImagePull: failed to authorize: failed to fetch anonymous token: 403 Forbidden",
         "The role 'arn:aws:iam::123456789012:role/r' does not have BatchGetImage permission for the image: "
-        "'763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker'."
+        "'763104351884.dkr.ecr.us-east-1.amazonaws.com/vllm:0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker'.",
     ],
+    "neuron-devices": ["Unschedulable: 0/3 nodes are available: 3 Insufficient aws.amazon.com/neuron."],
+    "gpu-devices": ["Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."],
+    "device-claim": [
+        "Unschedulable: 0/3 nodes are available: 3 cannot allocate all claims.",
+        "Unschedulable: request neuron: device class neuron.aws.com does not exist",
+    ],
+    "volume": [
+        "Unschedulable: pod has unbound immediate PersistentVolumeClaims.",
+        'FailedMount: MountVolume.SetUp failed for volume "artifacts": rpc error: code = Internal',
+    ],
+    "no-node": ["Unschedulable: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."],
+    "image-pull": ["ErrImagePull: failed to pull and unpack image: dial tcp: lookup registry: i/o timeout"],
+    "container-config": ['CreateContainerConfigError: container engine: secret "hub" not found'],
+    "memory-limit": ["OOMKilled: container engine used up its memory limit"],
+    "startup-probe": ["Unhealthy: Startup probe failed: HTTP probe failed with statuscode: 503"],
+    "namespace-quota": ['FailedCreate: pods "chat-1" is forbidden: exceeded quota: small, requested: pods=1'],
+    "pod-refused": ['FailedCreate: error looking up service account ml/chat: serviceaccount "chat" not found'],
     "image-missing": [
+        'ImagePullBackOff: Failed to pull image "vllm:9": rpc error: code = NotFound: vllm:9: not found',
         "Requested image 123456789012.dkr.ecr.us-west-2.amazonaws.com/vllm:9 not found. (ValidationException)",
         "manifest for 123456789012.dkr.ecr.us-west-2.amazonaws.com/vllm:9 not found: manifest unknown: Requested "
         "image not found",
@@ -178,6 +199,20 @@ def test_the_evidence_is_in_the_log(code: str) -> None:
 def test_every_known_cause_has_its_log_and_every_log_its_cause() -> None:
     assert {known.code for known in LOG} == set(DEAD)
     assert {path.stem for path in LOGS.glob("*.txt")} == {*DEAD, *HEALTHY, *UNHEALTHY}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Error: netavark: iptables: No such file or directory (os error 2)",
+        "Error: netavark: nftables error: unable to execute nft: No such file or directory (os error 2)",
+        'Error: error configuring network namespace: failed to locate iptables: exec: "iptables": executable file not',
+    ],
+)
+def test_other_podmans_name_the_program_that_is_missing(line: str) -> None:
+    cause = diagnose([line])
+    assert cause
+    assert cause.code == "no-iptables"
 
 
 @pytest.mark.parametrize("log", HEALTHY)

@@ -173,6 +173,16 @@ def test_what_the_local_platform_refuses(tmp_path: Path, wrong: str, path: str) 
 
 
 @pytest.mark.parametrize(
+    ("container", "codes"),
+    [("", ["local.base"]), ("container: custom\n", ["local.base"]), ("container: {base: 'ours/vllm-cpu:1'}\n", [])],
+)
+def test_a_container_on_this_machine_needs_a_base(tmp_path: Path, container: str, codes: list[str]) -> None:
+    write_pair(tmp_path)
+    text = RECIPE.replace("platform: {name: local}", f"{container}platform: {{name: local, run: container}}")
+    assert [finding.code for finding in check(write_recipe(tmp_path, text)).findings] == codes
+
+
+@pytest.mark.parametrize(
     ("own", "code", "path"),
     [
         ("args: {enable-lorra: true}", "engine.unknown-flag", "args.enable-lorra"),

@@ -93,6 +93,47 @@ def test_a_mangled_lock(value: Any, where: str) -> None:
         outcome(recipe)
 
 
+NEURON_RECIPE = """\
+name: trn
+target: {model: org/target}
+speculation:
+  method: draft-model
+  model: org/drafter
+engine:
+  name: neuron
+  max_model_len: 64
+  args: %s
+platform: {name: %s}
+"""
+NEURON_FLAGS = st.sampled_from(
+    [
+        "tensor-parallel-size", "additional-config", "override-neuron-config", "num-gpu-blocks-override",
+        "override-generation-config", "kv-cache-dtype", "dtype", "speculative-config",
+    ]
+)  # fmt: skip
+PLACES = ["sagemaker, instance_types: [ml.trn2.48xlarge]", "kubernetes, instance_types: [trn1.32xlarge]"]
+
+
+@FUZZ
+@given(
+    st.dictionaries(NEURON_FLAGS, JSON | NUMBERS, max_size=3),
+    st.dictionaries(CONFIG_KEYS, JSON | NUMBERS, max_size=3),
+    st.sampled_from(PLACES),
+    st.sampled_from(["draft-model", "eagle3"]),
+)
+def test_mangled_flags_and_config_for_trainium(
+    flags: dict[str, Any], changes: dict[str, Any], place: str, method: str
+) -> None:
+    with TemporaryDirectory() as folder:
+        text = (NEURON_RECIPE % (json.dumps(flags), place)).replace("draft-model", method)
+        recipe = write_hub_pair(Path(folder), text)
+        path = recipe.with_suffix(".lock.json")
+        lock = json.loads(path.read_text())
+        lock["target"]["config"] |= changes
+        path.write_text(json.dumps(lock))
+        outcome(recipe)
+
+
 @FUZZ
 @given(
     JSON

@@ -1,4 +1,4 @@
-"""`containers/vllm/serve_middleware.py` around a stand-in for vLLM's app."""
+"""`containers/shared/serve_middleware.py` around a stand-in for vLLM's app."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-FILE = Path(__file__).parents[3] / "containers" / "vllm" / "serve_middleware.py"
+FILE = Path(__file__).parents[3] / "containers" / "shared" / "serve_middleware.py"
 _SPEC = importlib.util.spec_from_file_location("serve_middleware", FILE)
 assert _SPEC is not None
 assert _SPEC.loader is not None
@@ -188,8 +188,19 @@ def test_the_key_may_come_from_vllms_variable(monkeypatch: pytest.MonkeyPatch) -
     assert vllm.headers[0][b"authorization"] == f"Bearer {KEY}".encode()
 
 
+def test_the_key_of_a_vllm_that_hides_its_arguments_is_the_entrypoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SM_VLLM_API_KEY", KEY)  # vLLM 0.9.1 has no app.state.args
+    monkeypatch.setenv("VLLM_API_KEY", "another")  # its --api-key comes first
+    vllm = Vllm()
+
+    pings_of(vllm)
+
+    assert vllm.headers[0][b"authorization"] == f"Bearer {KEY}".encode()
+
+
 def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    monkeypatch.delenv("SM_VLLM_API_KEY", raising=False)
     vllm = Vllm()
 
     pings_of(vllm)

@@ -18,10 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-SERVE = Path(__file__).parents[3] / "containers" / "vllm" / "serve"
-FUNCTIONS = runpy.run_path(str(SERVE))
-vllm_options = FUNCTIONS["vllm_options"]
-nvidia_driver = FUNCTIONS["nvidia_driver"]
+CONTAINERS = Path(__file__).parents[3] / "containers"
+SERVE = CONTAINERS / "vllm" / "serve"
+SHARED = CONTAINERS / "shared"
+PROGRAMS = sorted([*CONTAINERS.glob("*/serve"), *CONTAINERS.glob("*/compile")])
+vllm_options = runpy.run_path(str(SHARED / "entrypoint.py"))["vllm_options"]
+nvidia_driver = runpy.run_path(str(SERVE))["nvidia_driver"]
 MIDDLEWARE = ["--middleware", "serve_middleware.GenerationHealth", "--middleware", "serve_middleware.Drain"]
 SECRET = "hunter2"
 P_EAGLE = '{"method": "eagle3", "model": "/opt/ml/head", "num_speculative_tokens": 7, "parallel_drafting": true}'
@@ -245,7 +247,7 @@ def test_what_no_process_can_be_given_is_an_error(container: Container, value: s
 def test_vllm_can_import_our_middleware(container: Container) -> None:
     imports = container.said({"HF_MODEL_ID": "hub"})["imports"]
 
-    assert imports["serve_middleware"] == str(SERVE.with_name("serve_middleware.py"))
+    assert imports["serve_middleware"] == str(SHARED / "serve_middleware.py")
 
 
 def test_a_middleware_of_the_users_stands_around_ours(container: Container) -> None:
@@ -259,7 +261,8 @@ def test_packages_that_the_image_adds_come_before_those_of_its_base(container: C
     added = program.parent / "site-packages"
     install_stand_in(added, "0.33.0")
     (added / "extra.py").touch()
-    shutil.copy(SERVE, program)
+    for file in (SERVE, *SHARED.glob("*.py")):
+        shutil.copy(file, program.parent)
 
     done = container.run({"HF_MODEL_ID": "hub"}, program)
 
@@ -423,15 +426,17 @@ def test_vllm_that_fails_ends_the_container_with_its_code(container: Container) 
     assert container.run({"HF_MODEL_ID": "hub", "STAND_IN_EXIT_CODE": "17"}).returncode == 17
 
 
-@pytest.mark.parametrize("file", [SERVE, SERVE.with_name("serve_middleware.py")], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [*PROGRAMS, *SHARED.glob("*.py")], ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_any_image_can_run_it(file: Path) -> None:
-    tree = ast.parse(file.read_text())
+    tree = ast.parse(file.read_text(), feature_version=(3, 10))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    ours = {module.stem for module in SHARED.glob("*.py")}
 
-    assert {str(module).split(".")[0] for module in modules} <= sys.stdlib_module_names
+    assert {str(module).split(".")[0] for module in modules} - ours <= sys.stdlib_module_names
 
 
-def test_it_is_a_program() -> None:
-    assert os.access(SERVE, os.X_OK)
-    assert SERVE.read_text().startswith("#!/usr/bin/env python3\n")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_it_is_a_program(program: Path) -> None:
+    assert os.access(program, os.X_OK)
+    assert program.read_text().startswith("#!/usr/bin/env python3\n")

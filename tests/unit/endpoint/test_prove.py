@@ -87,6 +87,40 @@ def test_speculation_that_is_off_is_found_out() -> None:
     assert not found
 
 
+def mute(tokens: Sequence[int] = TOKENS) -> bytes:
+    """As vLLM V0 answers: neither token ids nor drafts."""
+    return answer(tokens).replace(b'"token_ids": [', b'"other_ids": [')
+
+
+def mute_proof(speculative: bytes, baseline: bytes | None) -> Proof:
+    endpoints = ScriptedEndpoints({"e": speculative, "e-baseline": baseline or b""})
+    return prove(endpoints, "e", "e-baseline" if baseline else None, PROMPTS, reports_drafts=False)
+
+
+def test_an_engine_that_reports_no_drafts_is_judged_by_its_speed() -> None:
+    found = mute_proof(mute(), mute())
+    speedup = found.arms[0].speedup
+    assert speedup
+    assert verdicts(found) == {"speculation is on": speedup >= 1.05, "the output is the target's own": True}
+    assert detail(found, "speculation is on") == (
+        f"the engine reports no draft tokens; tokens/s over the baseline's: structured {speedup:.2f}x"
+    )
+
+
+def test_without_a_baseline_an_engine_that_reports_no_drafts_proves_nothing() -> None:
+    found = mute_proof(mute(), None)
+    assert not any(verdicts(found).values())
+    assert "there is no baseline to compare with" in detail(found, "speculation is on")
+    assert "the engine gave no token ids to compare" in detail(found, "the output is the target's own")
+
+
+def test_without_token_ids_the_texts_are_compared() -> None:
+    found = mute_proof(mute((7, 5, 9)), mute())
+    assert "structured prompt 1: differs from the baseline at character 5" in detail(
+        found, "the output is the target's own"
+    )
+
+
 def test_drafts_of_which_none_is_accepted_are_found_out() -> None:
     found, _ = proof(answer(histogram=(3, 0, 0)), answer())
     assert verdicts(found)["speculation is on"]
@@ -134,14 +168,6 @@ def test_without_a_baseline_the_token_that_the_target_would_not_have_chosen_is_n
     assert "structured prompt 1: token 3 is not the target's first choice" in detail(
         found, "the output is the target's own"
     )
-
-
-@pytest.mark.parametrize("with_baseline", [True, False])
-def test_an_engine_that_gives_no_token_ids_proves_nothing(with_baseline: bool) -> None:
-    mute = answer(histogram=GOOD).replace(b'"token_ids": [', b'"other_ids": [')
-    found, _ = proof(mute, mute if with_baseline else None)
-    assert not verdicts(found)["the output is the target's own"]
-    assert "the engine gave no token ids to compare" in detail(found, "the output is the target's own")
 
 
 def test_an_endpoint_that_says_nothing_is_an_error() -> None:

@@ -90,6 +90,23 @@ def test_what_does_not_change_the_image_keeps_its_tag(recipe: Recipe) -> None:
     assert render(custom(recipe).baseline(), ACCOUNT).tag == render(custom(recipe), ACCOUNT).tag
 
 
+def test_the_labels_say_base_and_engine(recipe: Recipe) -> None:
+    labels = render(custom(recipe, base=BASE), ACCOUNT).labels
+    assert labels["org.opencontainers.image.base.digest"] == f"sha256:{'a' * 64}"
+    assert (labels["toolkit.engine.name"], labels["toolkit.engine.version"]) == ("vllm", recipe.engine.version)
+
+
+def test_a_base_by_tag_has_no_digest_to_say(recipe: Recipe) -> None:
+    labels = render(custom(recipe, base=BASE.replace(f"@sha256:{'a' * 64}", ":1")), ACCOUNT).labels
+    assert "org.opencontainers.image.base.digest" not in labels
+
+
+def test_no_image_with_a_tag_ever_expires(recipe: Recipe) -> None:
+    (made, _) = image(custom(recipe), ACCOUNT)
+    (rule,) = json.loads(made.request["lifecyclePolicyText"])["rules"]
+    assert rule["selection"]["tagStatus"] == "untagged"
+
+
 def test_a_base_is_awss_image_of_that_version_by_its_digest(recipe: Recipe) -> None:
     plain = base_image(custom(recipe), ACCOUNT)
     assert plain.endswith("/vllm:server-sagemaker-cuda-v2.5")

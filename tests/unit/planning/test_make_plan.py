@@ -13,7 +13,7 @@ from pairs import write_pair
 
 from toolkit.errors import PlatformError
 from toolkit.planning.desired import desired
-from toolkit.planning.plan import Plan
+from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Kind, Observed, Resource
 from toolkit.recipe.resolve import load
@@ -215,3 +215,41 @@ def test_the_fingerprint_changes_with_anything_that_is_observed(resources: tuple
         observed(resources, replace(endpoint, state={**endpoint.state, "EndpointStatus": "Failed"})).fingerprint(),
     }
     assert len(fingerprints) == 6
+
+
+OWN = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
+DIGEST = f"@sha256:{'a' * 64}"
+
+
+def built(
+    base: str, *, builder: str | None = None, catalogue: int | None = None, observed: int | None = None
+) -> Action:
+    """The plan's action for an image on that base, whose size the catalogue or the registry knows, or nobody."""
+    request = {"Image": f"{OWN}/toolkit/tiny:1", "Builder": builder, "NeedsRun": False, "Base": base}
+    known = {"BaseBytes": catalogue} if catalogue else {}
+    there = (Existing("Image", base, False, (), {"Bytes": observed}),) if observed else ()
+    resource = Resource("Image", "toolkit/tiny:1", {**request, **known})
+    (action,) = make_plan("recipe.yaml", "sagemaker", ["tiny"], [resource], Observed(there)).actions
+    return action
+
+
+@pytest.mark.parametrize("size", [{"catalogue": 9_000_000_000}, {"observed": 9_000_000_000}])
+def test_a_base_from_elsewhere_is_copied_as_long_as_its_size_says(size: Mapping[str, int]) -> None:
+    action = built(f"docker.io/org/base{DIGEST}", **size)
+    assert "(9.0 GB), to copy but for layers that are there: about 3 min, at 60 MB/s" in action.reason
+    assert action.expected_seconds == 160
+
+
+def test_of_a_base_of_unknown_size_an_example_is_told() -> None:
+    assert "(size unknown), to copy" in (action := built("docker.io/org/base:1")).reason
+    assert "about 3 min if it has 10 GB" in action.reason
+
+
+def test_a_base_of_the_own_registry_takes_seconds() -> None:
+    action = built(f"{OWN}/base{DIGEST}", observed=9_000_000_000)
+    assert "(9.0 GB), which is in this registry already" in action.reason
+    assert action.expected_seconds == 10
+
+
+def test_an_engine_fetches_the_base_from_wherever_it_is() -> None:
+    assert built(f"{OWN}/base{DIGEST}", builder="docker", observed=9_000_000_000).expected_seconds == 160

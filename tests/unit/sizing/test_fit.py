@@ -140,9 +140,9 @@ def test_on_a_cpu_the_hosts_memory_counts(tmp_path: Path) -> None:
     assert found.weights_gib + found.workspace_gib + found.kv_gib == pytest.approx(0.92 * 64, rel=1e-6)
 
 
-def test_neuron_instances_are_left_to_the_compiler(tmp_path: Path) -> None:
+def test_neuron_instances_are_not_for_vllms_own_engine(tmp_path: Path) -> None:
     found = fit(recipe(tmp_path), PAIR, TRAINIUM)
-    assert (found.fits, found.reason) == (False, "Trainium2 plans its memory when the model is compiled")
+    assert (found.fits, found.reason) == (False, "Trainium2 needs an engine of its own: engine: {name: neuron}")
 
 
 def test_a_lock_alone(tmp_path: Path) -> None:

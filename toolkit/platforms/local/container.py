@@ -21,6 +21,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from toolkit.catalog import neuron
+from toolkit.home import cache
 from toolkit.platforms.local import folders, keeper
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.logs import LogStream
@@ -37,7 +39,7 @@ _PORTS = range(20000, 32768)
 def entrypoint(image: str, containers: Path) -> Path | None:
     """The program that runs in that image, or None when this machine cannot run it."""
     found = _IMAGE.fullmatch(image)
-    if found is None or not found["tag"].endswith("-cpu"):
+    if found is None or not found["tag"].endswith("-cpu") or found["repository"] in neuron.ENGINES:
         return None
     program = containers / found["repository"] / "serve"
     return program if program.is_file() else None
@@ -48,6 +50,7 @@ def runnable_images(containers: Path) -> list[str]:
     return sorted(
         f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/{program.parent.name}:<version>-cpu"
         for program in containers.glob("*/serve")
+        if program.parent.name not in neuron.ENGINES
     )
 
 
@@ -158,13 +161,17 @@ def free_port(candidates: range = _PORTS) -> int:
 
 
 def _environment(variables: Mapping[str, str], folder: Path, port: int) -> dict[str, str]:
-    """The container's whole environment: the image's, CreateModel's, SageMaker's own. Nothing of the user's account."""
+    """The container's whole environment: the image's, CreateModel's, SageMaker's own. Nothing of the user's account.
+
+    vLLM's cache outlives it: what vLLM finds out about a model's class takes it 8 s a model, and is in there.
+    """
     opt_ml = str(folder / "opt" / "ml")
     return {
         **{name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
         "HOME": str(folder / "root"),
         "TMPDIR": str(folders.temporary_folder(folder)),
         "PYTHONUNBUFFERED": "1",
+        "VLLM_CACHE_ROOT": str(cache() / "vllm"),
         **{name: _OPT_ML.sub(lambda _: opt_ml, value) for name, value in variables.items()},
         "AWS_REGION": REGION,
         "SAGEMAKER_BASE_DIR": opt_ml,

@@ -57,6 +57,7 @@ class SageMaker:
             "AddTags": self.tags.add,
             "ListTags": self.tags.list,
             "DeleteTags": self.tags.delete,
+            "ListTrainingJobs": lambda _: {"TrainingJobSummaries": []},  # which there are none of here
             **self._components.operations,
         }
 

@@ -20,7 +20,11 @@ from toolkit.planning.image import spec_of
 from toolkit.platforms.sagemaker import codebuild_project, images
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild import CodeBuildBuilder
-from toolkit.platforms.sagemaker.repository import ECR_HOST, registry_access
+from toolkit.platforms.sagemaker.images import ECR_HOST
+from toolkit.platforms.sagemaker.repository import registry_access, remove_staged
+
+_STAGING = ("docker", "codebuild")
+"""Builders that may push under another tag first."""
 
 
 def build_image(
@@ -34,7 +38,10 @@ def build_image(
     login = _Login(clients, registry_access(clients)[0])
     builder = _choose(spec, request["Builder"], login, sleep)
     progress.update(f"{builder.name} on {spec.base}")
-    return builder.build(spec, f"{login.own}/{request['Repository']}:{request['Tag']}", progress.update)
+    digest = builder.build(spec, f"{login.own}/{request['Repository']}:{request['Tag']}", progress.update)
+    if builder.name in _STAGING:
+        remove_staged(clients, request["Repository"], request["Tag"], progress.update)
+    return digest
 
 
 def pinned_base(clients: Clients, base: str) -> dict[str, str]:

@@ -16,7 +16,8 @@ from toolkit.images.auth import Credentials
 from toolkit.images.buildspec import pack
 from toolkit.images.command import Ended, Log, build_failure, last_words, push_failure
 from toolkit.images.context import build_arguments, build_context
-from toolkit.images.publish import verified
+from toolkit.images.copy import find_image
+from toolkit.images.publish import publish, staged
 from toolkit.images.reference import Reference, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
@@ -25,8 +26,10 @@ from toolkit.planning.resources import Account, digest
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import PROJECT, SOURCES, ensure_project
 from toolkit.platforms.sagemaker.errors import is_denied, is_missing
-from toolkit.platforms.sagemaker.repository import ECR_HOST
+from toolkit.platforms.sagemaker.images import ECR_HOST
 
+# A build takes minutes, its log is to be read as it comes, and a look costs two calls of an account that has others.
+_POLL_SECONDS = 5.0
 _KEPT_LINES = 200
 _SHOWN_LINES = 8
 _TOKEN_CHARACTERS = 32
@@ -45,8 +48,8 @@ _HINTS = {
 class CodeBuildBuilder:
     """Builds in the project `toolkit-image-build`, which is made if it is not there.
 
-    `credentials` are asked for the destination's registry, to read back what was pushed. `poll_seconds` is the pause
-    between two looks at a build, which `sleep` waits.
+    `credentials` are asked for the destination's registry, where what was pushed gets its tag. `sleep` waits between
+    two looks at a build.
     """
 
     name = "codebuild"
@@ -57,12 +60,10 @@ class CodeBuildBuilder:
         credentials: Credentials,
         *,
         sleep: Callable[[float], None] = time.sleep,
-        poll_seconds: float = 5.0,
     ) -> None:
         self._clients = clients
         self._credentials = credentials
         self._sleep = sleep
-        self._poll_seconds = poll_seconds
 
     def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
         """Build, push to `destination`, and give the digest. Raises BuildError, and UsageError for a wrong name.
@@ -94,7 +95,8 @@ class CodeBuildBuilder:
         if build["buildStatus"] != "SUCCEEDED":
             raise _failure(build, tuple(tail.lines), spec, target)
         with Registry(target.registry, self._credentials) as registry:
-            return verified(registry, target)
+            pushed = find_image(registry, staged(target, identity.rpartition(":")[2]))
+            return publish(registry, target, pushed.as_schema_2())
 
     def _start(self, request: Mapping[str, Any]) -> str:
         """Start a build, or take up the one that an earlier try of the same content has started; its id."""
@@ -116,8 +118,8 @@ class CodeBuildBuilder:
             tail.read(build)
             if build["buildComplete"]:
                 break
-            self._sleep(self._poll_seconds)
-        self._sleep(self._poll_seconds)  # its last lines, which say why, come a little later than its end
+            self._sleep(_POLL_SECONDS)
+        self._sleep(_POLL_SECONDS)  # its last lines, which say why, come a little later than its end
         tail.read(build)
         return build
 

@@ -1,7 +1,7 @@
 """The CodeBuild project that builds images, one in each account and region, and the role that its builds run under.
 
-It is made by the first build that asks for it, or by an admin before: then nobody else needs rights on IAM. One that
-exists is used as it is. What the role may do is what a recipe's Dockerfile may do.
+It is made by the first build that asks for it, or before by an admin, with `template`: then nobody else needs rights on
+IAM. One that exists is used as it is. What the role may do is what a recipe's Dockerfile may do.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ SOURCES = "image-build/"
 """In our bucket: what is being built from."""
 
 _PRINCIPAL = "codebuild.amazonaws.com"
+_POLICY = "image-build"
+_TAG: Any = {"Key": VERSION_TAG, "Value": __version__}
 # Curated by AWS, with Docker 28.5 (aws-codebuild-docker-images); that CodeBuild runs this very state is unverified.
 _IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
 _COMPUTE = "BUILD_GENERAL1_LARGE"  # AWS's vLLM images take more disk than the smaller ones have to spare
@@ -61,9 +63,32 @@ def ensure_project(clients: Clients, log: Callable[[str], None], sleep: Callable
     except ClientError as error:
         if is_denied(error):
             message = f"codebuild: the project {PROJECT} is needed, and {error.operation_name} is denied"
-            hint = "Ask an admin to build once with codebuild, which makes it. Using it takes no rights on IAM."
+            hint = (
+                "Give an admin what `toolkit build RECIPE --admin-template` prints: a CloudFormation template of "
+                "project and role. Using them takes no rights on IAM."
+            )
             raise BuildError(message, hint=hint) from error
         raise
+
+
+def template(account: Account) -> dict[str, Any]:
+    """Project and role for CloudFormation, just as a build would make them. Whether AWS takes it is unverified."""
+    policy = {"PolicyName": _POLICY, "PolicyDocument": _document(*_statements(account))}
+    role = {
+        "RoleName": _role_name(account),
+        "AssumeRolePolicyDocument": _document(_trust(account)),
+        "Policies": [policy],
+        "Tags": [_TAG],
+    }
+    project = {**_in_cloudformation(_project(account)), "ServiceRole": {"Fn::GetAtt": ["Role", "Arn"]}}
+    return {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": f"What toolkit build --with codebuild needs in {account.id}, {account.region}",
+        "Resources": {
+            "Role": {"Type": "AWS::IAM::Role", "Properties": role},
+            "Project": {"Type": "AWS::CodeBuild::Project", "Properties": project},
+        },
+    }
 
 
 def project_arn(account: Account) -> str:
@@ -81,25 +106,27 @@ def _role_name(account: Account) -> str:
 
 
 def _make_role(clients: Clients, account: Account) -> None:
-    name = _role_name(account)
-    # Only this project may take it, and no project of another account through CodeBuild (confused deputy).
-    trust = {
-        "Effect": "Allow",
-        "Principal": {"Service": _PRINCIPAL},
-        "Action": "sts:AssumeRole",
-        "Condition": {"StringEquals": {"aws:SourceAccount": account.id, "aws:SourceArn": project_arn(account)}},
-    }
-    tag: Any = {"Key": VERSION_TAG, "Value": __version__}
+    name, trust, tag = _role_name(account), json.dumps(_document(_trust(account))), _TAG
     try:
-        clients.iam.create_role(RoleName=name, AssumeRolePolicyDocument=_policy(trust), Tags=[tag])
+        clients.iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust, Tags=[tag])
     except ClientError as error:
         if error.response["Error"]["Code"] != "EntityAlreadyExists":
             raise
         if VERSION_TAG not in {tag["Key"] for tag in clients.iam.list_role_tags(RoleName=name)["Tags"]}:
             message = f"codebuild: there is a role {name}, and the toolkit did not make it"
             raise BuildError(message, hint=f"Remove that role, or make the project {PROJECT} yourself.") from error
-    document = _policy(*_statements(account))
-    clients.iam.put_role_policy(RoleName=name, PolicyName="image-build", PolicyDocument=document)
+    document = json.dumps(_document(*_statements(account)))
+    clients.iam.put_role_policy(RoleName=name, PolicyName=_POLICY, PolicyDocument=document)
+
+
+def _trust(account: Account) -> dict[str, Any]:
+    """Only this project may take the role, and no other account's through CodeBuild (confused deputy)."""
+    return {
+        "Effect": "Allow",
+        "Principal": {"Service": _PRINCIPAL},
+        "Action": "sts:AssumeRole",
+        "Condition": {"StringEquals": {"aws:SourceAccount": account.id, "aws:SourceArn": project_arn(account)}},
+    }
 
 
 def _statements(account: Account) -> list[dict[str, Any]]:
@@ -118,10 +145,8 @@ def _statements(account: Account) -> list[dict[str, Any]]:
     ]
 
 
-def _make_project(
-    clients: Clients, account: Account, log: Callable[[str], None], sleep: Callable[[float], None]
-) -> None:
-    request = {
+def _project(account: Account) -> dict[str, Any]:
+    return {
         "name": PROJECT,
         "description": "Builds container images for endpoints (toolkit build)",
         # Each build names its own source.
@@ -142,6 +167,22 @@ def _make_project(
         "logsConfig": {"cloudWatchLogs": {"status": "ENABLED", "groupName": LOG_GROUP}},
         "tags": [{"key": VERSION_TAG, "value": __version__}],
     }
+
+
+def _in_cloudformation(value: Any) -> Any:
+    """With CloudFormation's names, which begin with capitals."""
+    if isinstance(value, list):
+        return [_in_cloudformation(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    names = {"buildspec": "BuildSpec"}
+    return {names.get(key, key[0].upper() + key[1:]): _in_cloudformation(item) for key, item in value.items()}
+
+
+def _make_project(
+    clients: Clients, account: Account, log: Callable[[str], None], sleep: Callable[[float], None]
+) -> None:
+    request = _project(account)
     for attempt in range(1, _ROLE_ATTEMPTS + 1):
         try:
             clients.codebuild.create_project(**request)
@@ -160,5 +201,5 @@ def _allow(actions: list[str], resources: list[str]) -> dict[str, Any]:
     return {"Effect": "Allow", "Action": actions, "Resource": resources}
 
 
-def _policy(*statements: dict[str, Any]) -> str:
-    return json.dumps({"Version": "2012-10-17", "Statement": statements})
+def _document(*statements: dict[str, Any]) -> dict[str, Any]:
+    return {"Version": "2012-10-17", "Statement": list(statements)}

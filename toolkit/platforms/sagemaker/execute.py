@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from toolkit.apply.progress import Progress
+from toolkit.errors import PlatformError
 from toolkit.planning.names import ENDPOINT_TAG, PREVIOUS_TAG, ran_before
 from toolkit.planning.plan import Action
+from toolkit.planning.resources import Kind
 from toolkit.platforms.sagemaker import repository, watching
 from toolkit.platforms.sagemaker.build import build_image
 from toolkit.platforms.sagemaker.clients import Clients
@@ -31,13 +33,17 @@ _EXISTS = ("already existing", "already exists")
 def create(
     clients: Clients, action: Action, progress: Progress, open_files: OpenFiles, sleep: Callable[[float], None]
 ) -> None:
-    """Make the resource with the action's own request. One that carries its tag already was made by a lost try."""
+    """Make the resource with the action's own request, under the lease; one of ours that is there already stays.
+
+    Raises PlatformError when what is there is another's, or an endpoint that runs something else.
+    """
     for attempt in range(1, _ROLE_ATTEMPTS + 1):
         try:
             _create(clients, action, progress, open_files)
         except ClientError as error:
             message = error.response["Error"].get("Message", "")
-            if any(words in message for words in _EXISTS) and _is_ours(clients, action):
+            if any(words in message for words in _EXISTS):
+                _require_ours(clients, action)
                 return
             if attempt == _ROLE_ATTEMPTS or not any(words in message for words in _ROLE_UNKNOWN):
                 raise
@@ -47,11 +53,19 @@ def create(
             return
 
 
-def _is_ours(clients: Clients, action: Action) -> bool:
-    """Whether what exists is tagged for the endpoint that the request tags it for."""
+def _require_ours(clients: Clients, action: Action) -> None:
+    """Raise PlatformError unless what exists is what the request makes: by its tag, an endpoint by what it runs too."""
     wanted = action.request.get("Tags", {})
     owner = (wanted if isinstance(wanted, Mapping) else by_key(wanted)).get(ENDPOINT_TAG)
-    return owner is not None and _tags(clients, action).get(ENDPOINT_TAG) == owner
+    if owner is None or _tags(clients, action).get(ENDPOINT_TAG) != owner:
+        raise PlatformError(
+            f"{action.kind} {action.name} exists and was not made by the toolkit for this endpoint",
+            hint="Give the recipe another `name:`; what is not tagged as ours is never changed.",
+        )
+    if action.kind == "Endpoint":  # others have their content in their names, or are brought to it when they are made
+        runs = clients.sagemaker.describe_endpoint(EndpointName=action.name)["EndpointConfigName"]
+        if runs != action.request["EndpointConfigName"]:
+            raise PlatformError(f"somebody else made endpoint {action.name} in this moment, and it runs {runs}")
 
 
 def _tags(clients: Clients, action: Action) -> dict[str, str]:
@@ -61,6 +75,8 @@ def _tags(clients: Clients, action: Action) -> dict[str, str]:
             return by_key(clients.iam.list_role_tags(RoleName=name)["Tags"])
         case "ScalableTarget":
             return watching.tags_of_target(clients, name)
+        case "TrainingJob":
+            arn = sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobArn"]
         case "Model":
             arn = sagemaker.describe_model(ModelName=name)["ModelArn"]
         case "EndpointConfig":
@@ -87,6 +103,16 @@ def _create(clients: Clients, action: Action, progress: Progress, open_files: Op
             clients.iam.create_role(**request)
         case "RolePolicy":
             clients.iam.put_role_policy(**request)
+        case "TrainingJob" | "Model" | "EndpointConfig" | "Endpoint" | "InferenceComponent":
+            _create_in_sagemaker(clients, action.kind, request)
+        case _:
+            watching.create(clients, action.kind, request)
+
+
+def _create_in_sagemaker(clients: Clients, kind: Kind, request: Any) -> None:
+    match kind:
+        case "TrainingJob":
+            clients.sagemaker.create_training_job(**request)
         case "Model":
             clients.sagemaker.create_model(**request)
         case "EndpointConfig":
@@ -95,17 +121,14 @@ def _create(clients: Clients, action: Action, progress: Progress, open_files: Op
             clients.sagemaker.create_endpoint(**request)
         case "InferenceComponent":
             clients.sagemaker.create_inference_component(**request)
-        case _:
-            watching.create(clients, action.kind, request)
 
 
 def _store(clients: Clients, action: Action, progress: Progress, open_files: OpenFiles) -> None:
+    """For the bucket itself nothing is left to do: the lease under which we make things lies in it."""
     request: Any = action.request
-    if action.kind == "Bucket":
-        create_bucket(clients, request)
-    elif action.kind == "WeightsUse":
+    if action.kind == "WeightsUse":
         clients.s3.put_object(**request, Body=b"")
-    else:
+    elif action.kind == "Weights":
         stage_weights(clients, request, progress, open_files)
 
 
@@ -125,6 +148,8 @@ def update(clients: Clients, action: Action, progress: Progress, open_files: Ope
             _update_endpoint(clients, action)
         case "InferenceComponent":
             _update_component(clients, action)
+        case "TrainingJob":
+            pass  # one that runs already, and is waited for
         case _:  # weights half uploaded, a role policy, an alarm: making them again is what updates them
             _create(clients, action, progress, open_files)
 
@@ -191,6 +216,9 @@ def _is_going(clients: Clients, action: Action) -> bool:
             status = sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"]
         elif action.kind == "InferenceComponent":
             status, _ = _component(clients, name)
+        elif action.kind == "TrainingJob":
+            job = sagemaker.describe_training_job(TrainingJobName=name)
+            status = "Deleting" if job["TrainingJobStatus"] != "InProgress" else ""  # it has ended, or is about to
     except ClientError as error:
         if is_missing(error):
             return True
@@ -214,14 +242,22 @@ def _delete(clients: Clients, action: Action) -> None:
             clients.iam.delete_role(**request)
         case "RolePolicy":
             clients.iam.delete_role_policy(**request)
-        case "Model":
-            clients.sagemaker.delete_model(**request)
-        case "EndpointConfig":
-            clients.sagemaker.delete_endpoint_config(**request)
-        case "Endpoint":
-            # Not `request`: that of a replacement is the one that creates.
-            clients.sagemaker.delete_endpoint(EndpointName=action.name)
-        case "InferenceComponent":
-            clients.sagemaker.delete_inference_component(InferenceComponentName=action.name)
+        case "TrainingJob" | "Model" | "EndpointConfig" | "Endpoint" | "InferenceComponent":
+            _delete_in_sagemaker(clients, action.kind, action.name)
         case _:
             watching.delete(clients, action.kind, action.name)
+
+
+def _delete_in_sagemaker(clients: Clients, kind: Kind, name: str) -> None:
+    """By name: the request of a replacement is the one that creates."""
+    match kind:
+        case "TrainingJob":
+            clients.sagemaker.stop_training_job(TrainingJobName=name)  # it stays in SageMaker's list
+        case "Model":
+            clients.sagemaker.delete_model(ModelName=name)
+        case "EndpointConfig":
+            clients.sagemaker.delete_endpoint_config(EndpointConfigName=name)
+        case "Endpoint":
+            clients.sagemaker.delete_endpoint(EndpointName=name)
+        case "InferenceComponent":
+            clients.sagemaker.delete_inference_component(InferenceComponentName=name)

@@ -3,42 +3,59 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from toolkit.errors import BuildError
+from toolkit.images.docker_config import docker_credentials
+from toolkit.images.manifest import ACCEPTED, INDEXES, Manifest, for_our_platform, parts
+from toolkit.images.reference import Reference, parse
+from toolkit.images.registry import Registry
 from toolkit.platforms.sagemaker.clients import Clients
 
 if TYPE_CHECKING:
-    from types_boto3_ecr.type_defs import BatchGetImageResponseTypeDef
+    from types_boto3_ecr.type_defs import BatchGetImageResponseTypeDef, ImageIdentifierTypeDef
+
+ECR_HOST = re.compile(r"\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?")
+"""A registry in ECR; its first group is the region."""
 
 _IMAGE = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.[^/]+/(?P<repository>[^:@]+):(?P<tag>[\w.-]+)")
-_ACCEPTED = (
-    "application/vnd.docker.distribution.manifest.v2+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.oci.image.index.v1+json",
-)
 
 
 def digests(clients: Clients, uris: Sequence[str]) -> dict[str, str]:
     """`repository@sha256:…` by image URI; what the registry does not tell us is left out, and stays a tag."""
     found = {}
     for uri in uris:
-        parts = _IMAGE.fullmatch(uri)
-        if parts and (digest := _digest(clients, parts["account"], parts["repository"], parts["tag"])):
+        place = _IMAGE.fullmatch(uri)
+        if place and (digest := _digest(clients, place["account"], place["repository"], place["tag"])):
             found[uri] = f"{uri.rpartition(':')[0]}@{digest}"
     return found
 
 
+def layer_bytes(clients: Clients, image: str) -> int | None:
+    """What the layers of an image take in its registry; None for a tag, and where the registry does not tell."""
+    reference = parse(image)
+    if reference.digest is None:
+        return None
+    try:
+        if ECR_HOST.fullmatch(reference.registry):
+            return _layer_bytes(reference, partial(_manifest, clients, reference))
+        with Registry(reference.registry, docker_credentials) as registry:
+            return _layer_bytes(reference, partial(registry.find_manifest, reference.repository))
+    except (BuildError, ClientError, BotoCoreError):  # not allowed, or not there: the build will say so
+        return None
+
+
 def is_missing_image(clients: Clients, uri: str) -> bool:
     """Whether the registry says that it has no such image; False for an image elsewhere than in ECR."""
-    parts = _IMAGE.fullmatch(uri)
-    if parts is None:
+    place = _IMAGE.fullmatch(uri)
+    if place is None:
         return False
     try:
-        answer = _ask(clients, parts["account"], parts["repository"], parts["tag"])
+        answer = _ask(clients, place["account"], place["repository"], {"imageTag": place["tag"]})
     except ClientError as error:
         if error.response["Error"]["Code"] == "RepositoryNotFoundException":
             return True
@@ -49,16 +66,28 @@ def is_missing_image(clients: Clients, uri: str) -> bool:
 
 def _digest(clients: Clients, account: str, repository: str, tag: str) -> str | None:
     try:
-        images = _ask(clients, account, repository, tag)["images"]
+        images = _ask(clients, account, repository, {"imageTag": tag})["images"]
     except (ClientError, BotoCoreError):  # not allowed, or no such repository: CreateModel will say so
         return None
     return images[0]["imageId"].get("imageDigest") if images else None
 
 
-def _ask(clients: Clients, account: str, repository: str, tag: str) -> BatchGetImageResponseTypeDef:
+def _layer_bytes(image: Reference, find: Callable[[str], Manifest | None]) -> int | None:
+    manifest = find(image.selector)
+    if manifest and manifest.media_type in INDEXES:
+        manifest = find(for_our_platform(manifest, str(image)))
+    return sum(layer.size for layer in parts(manifest, str(image)).layers) if manifest else None
+
+
+def _manifest(clients: Clients, image: Reference, digest: str) -> Manifest | None:
+    account = image.registry.partition(".")[0]
+    found = _ask(clients, account, image.repository, {"imageDigest": digest})["images"]
+    return Manifest(found[0].get("imageManifestMediaType", ""), found[0]["imageManifest"].encode()) if found else None
+
+
+def _ask(
+    clients: Clients, account: str, repository: str, image: ImageIdentifierTypeDef
+) -> BatchGetImageResponseTypeDef:
     return clients.ecr.batch_get_image(
-        registryId=account,
-        repositoryName=repository,
-        imageIds=[{"imageTag": tag}],
-        acceptedMediaTypes=list(_ACCEPTED),
+        registryId=account, repositoryName=repository, imageIds=[image], acceptedMediaTypes=list(ACCEPTED)
     )

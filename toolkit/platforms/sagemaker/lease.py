@@ -56,7 +56,7 @@ def _machine() -> str:
 
 @contextmanager
 def lease(clients: Clients, bucket: str, endpoint: str, clock: Callable[[], float] = time.time) -> Iterator[None]:
-    """Hold the endpoint's lease, in a bucket that exists. Raises PlatformError when somebody else holds it.
+    """Hold the endpoint's lease. Raises PlatformError when somebody else holds it, ClientError without the bucket.
 
     A lease ends by itself five minutes after its holder was last alive; that of a dead process of this machine at once,
     and so does one that this process could not give back.
@@ -75,15 +75,19 @@ def lease(clients: Clients, bucket: str, endpoint: str, clock: Callable[[], floa
             claim.release()
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Claim:
-    """Ours on one lease. Every write names the version that it replaces: of two that come at once, one is refused."""
+    """Ours on one lease. Every write names the version that it replaces: of two that come at once, one is refused.
+
+    `version` is that of our last write; "" where its answer was lost, and S3 has to be asked.
+    """
 
     clients: Clients
     bucket: str
     key: str
     mine: Holder
     clock: Callable[[], float]
+    version: str = ""
 
     def acquire(self) -> None:
         """Write the lease. Raises PlatformError when somebody holds it."""
@@ -96,6 +100,7 @@ class _Claim:
                     raise
                 version, theirs = self._read()
                 if theirs == self.mine:  # the answer to an earlier try was lost
+                    self.version = version
                     return
                 if theirs and self._is_alive(theirs):
                     raise self.refused(theirs) from error
@@ -113,7 +118,7 @@ class _Claim:
     def release(self) -> None:
         """Give it back, if it is still ours."""
         with suppress(ClientError, BotoCoreError):  # it ends by itself; the bucket may be gone
-            if version := self._own_version():
+            if version := self.version or self._own_version():
                 self.clients.s3.delete_object(Bucket=self.bucket, Key=self.key, IfMatch=version)
 
     def refused(self, theirs: Holder) -> PlatformError:
@@ -127,7 +132,13 @@ class _Claim:
 
     def _write(self, holder: Holder, condition: Any) -> None:
         body = json.dumps(asdict(holder)).encode()
-        self.clients.s3.put_object(Bucket=self.bucket, Key=self.key, Body=body, **condition)
+        self.version = ""
+        # The bucket's name can be guessed: weights shall not go to one that somebody else made.
+        owner = self.clients.account_id
+        written = self.clients.s3.put_object(
+            Bucket=self.bucket, Key=self.key, Body=body, ExpectedBucketOwner=owner, **condition
+        )
+        self.version = written["ETag"]
 
     def _read(self) -> tuple[str, Holder | None]:
         """Version and holder; "" when it has just been given back, None when that is no lease at all."""

@@ -16,12 +16,13 @@ from toolkit.planning.names import (
     USES_PREFIX,
     WEIGHTS_PREFIX,
     bucket_name,
+    compiler,
     is_content_name,
     ran_before,
     role_name,
 )
-from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.platforms.sagemaker import repository, watching
+from toolkit.planning.resources import Account, Existing, Kind, Observed, Resource
+from toolkit.platforms.sagemaker import repository, training, watching
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import is_missing
 from toolkit.platforms.sagemaker.tags import by_key, sagemaker_tags
@@ -29,6 +30,7 @@ from toolkit.platforms.sagemaker.tags import by_key, sagemaker_tags
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import PaginatorConfigTypeDef
 
+_OVERWRITTEN: tuple[Kind, ...] = ("MetricFilter", "Alarm", "Dashboard", "ScalableTarget", "ScalingPolicy")
 _PAGES: PaginatorConfigTypeDef = {"PageSize": 100}  # the most; SageMaker gives 10 where nobody says
 
 
@@ -36,7 +38,10 @@ def observe(clients: Clients, account: Account, desired: Sequence[Resource], end
     """What exists of `desired`, and all that is tagged or marked for one of `endpoints`. Reads only.
 
     `endpoints` are names of recipes; an endpoint that serves one of them as an inference component belongs to it too.
+    Without any, what making tells of is left out: see execute.create.
     """
+    if not endpoints:
+        return Observed((*_untold(clients, desired), *training.observe(clients, account, desired, endpoints)))
     components = [item for name in endpoints for item in _component(clients, name)]
     hosts = {item.state["EndpointName"] for item in components}
     hosts |= {item.name for item in desired if item.kind == "Endpoint"}
@@ -49,7 +54,30 @@ def observe(clients: Clients, account: Account, desired: Sequence[Resource], end
         existing += [replace(item, endpoints=users) if users and item.ours else item for item in found]
         if any(item.kind == "Role" and item.ours for item in found):
             existing += _role_policies(clients, name)
+    existing += _compilers(clients, desired, endpoints)
+    existing += training.served(account, existing)
+    existing += training.observe(clients, account, desired, endpoints)
     return Observed(tuple({(item.kind, item.name): item for item in existing}.values()))
+
+
+def _compilers(clients: Clients, desired: Sequence[Resource], endpoints: Sequence[str]) -> Iterator[Existing]:
+    """The roles that training jobs of the recipes run under, where they are wanted or the recipes go."""
+    wanted = {item.name for item in desired if item.kind == "Role"}
+    for name in map(compiler, endpoints):
+        if not desired or role_name(name) in wanted:
+            roles = [*_role(clients, name)]
+            yield from roles
+            if any(item.ours for item in roles):
+                yield from _role_policies(clients, name)
+
+
+def _untold(clients: Clients, desired: Sequence[Resource]) -> Iterator[Existing]:
+    """What exists of that which making would do again, or would do over another's."""
+    yield from repository.observe(clients, desired, ())
+    if any(item.kind in _OVERWRITTEN for item in desired):
+        for item in desired:
+            if item.kind == "Endpoint":
+                yield from watching.observe(clients, item.name)
 
 
 def owned_endpoints(clients: Clients) -> Iterator[str]:

@@ -9,13 +9,14 @@ not see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from toolkit.checks.account import Permission
+from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.hosting import endpoint_name
 from toolkit.planning.image import repository
-from toolkit.planning.metrics import log_groups
-from toolkit.planning.names import bucket_name, role_name
+from toolkit.planning.metrics import TRAINING_LOG_GROUP, log_groups
+from toolkit.planning.names import bucket_name, compiler, role_name
 from toolkit.planning.observability import alarm_prefix, dashboard_name
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, project_arn
@@ -33,6 +34,7 @@ _EVERYWHERE = (
     "sagemaker:ListEndpointConfigs",
     "sagemaker:ListInferenceComponents",
     "sagemaker:ListModels",
+    "sagemaker:ListTrainingJobs",
     "sagemaker:CallWithBearerToken",
     "tag:GetResources",
     "logs:DescribeLogGroups",
@@ -54,6 +56,8 @@ def permissions(recipe: Recipe, account: Account, *, scaling_role_exists: bool =
     found += [*_logs(recipe, account), *_watching(recipe, account)]
     if builds(recipe):
         found += _images(recipe, account)
+    if compiles_ahead(recipe):
+        found += _training(account)
     if names := ids(recipe):
         hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
         contents = [f"{hub}:hub-content/SageMakerPublicHub/Model/{name}/*" for name in names]
@@ -93,26 +97,40 @@ def _storage(account: Account) -> Iterator[Permission]:
 
 def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:
     yield Permission(("ecr:GetAuthorizationToken",), ("*",))
-    making = "CreateRepository PutLifecyclePolicy TagResource DescribeRepositories ListTagsForResource DescribeImages"
+    making = "CreateRepository PutLifecyclePolicy TagResource DescribeRepositories ListTagsForResource"
+    kept = "DescribeImages ListImages BatchDeleteImage"
     pushing = "InitiateLayerUpload UploadLayerPart CompleteLayerUpload PutImage"
     reading = "BatchCheckLayerAvailability BatchGetImage GetDownloadUrlForLayer"
     ours = _arns(account, "ecr", "repository/", repository(recipe))
-    yield _allowed("ecr", f"{making} {pushing} {reading}", *ours)
+    yield _allowed("ecr", f"{making} {kept} {pushing} {reading}", *ours)
     if recipe.container and recipe.container.builder == "codebuild":
         yield _allowed("codebuild", "BatchGetProjects StartBuild BatchGetBuilds StopBuild", project_arn(account))
         yield _allowed("logs", "GetLogEvents", *_arns(account, "logs", "log-group:", f"{LOG_GROUP}:*"))
 
 
+def _training(account: Account) -> Iterator[Permission]:
+    """Jobs that compile, a colleague's of the same key among them."""
+    jobs = _arns(account, "sagemaker", "training-job/", "*")
+    yield _allowed("sagemaker", "CreateTrainingJob DescribeTrainingJob StopTrainingJob AddTags ListTags", *jobs)
+    groups = _arns(account, "logs", "log-group:", TRAINING_LOG_GROUP, f"{TRAINING_LOG_GROUP}:*")
+    yield _allowed("logs", "DescribeLogStreams GetLogEvents", *groups)
+
+
 def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
-    ours = tuple(f"arn:{account.partition}:iam::{account.id}:role/{role_name(name)}" for name in _hosts(recipe))
+    ours = _role_arns(account, _roles(recipe))
     reading, making = (
         "ListRoleTags ListRolePolicies GetRolePolicy",
         "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole",
     )
     made = recipe.role == "create"
     yield _allowed("iam", f"{reading} {making}" if made else reading, *ours)
-    if roles := (account.role,) if account.role else ours if made else ():
+    passed = ours if compiles_ahead(recipe) else _role_arns(account, _hosts(recipe))
+    if roles := (account.role,) if account.role else passed if made else ():
         yield Permission(("iam:PassRole",), roles, {"iam:PassedToService": PRINCIPAL})
+
+
+def _role_arns(account: Account, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"arn:{account.partition}:iam::{account.id}:role/{role_name(name)}" for name in names)
 
 
 def _logs(recipe: Recipe, account: Account) -> Iterator[Permission]:
@@ -157,6 +175,11 @@ def _arms(recipe: Recipe) -> tuple[str, str]:
 def _hosts(recipe: Recipe) -> tuple[str, ...]:
     """The endpoints that serve the recipe and its baseline; components may share one."""
     return tuple(dict.fromkeys((endpoint_name(recipe), endpoint_name(recipe.baseline()))))
+
+
+def _roles(recipe: Recipe) -> tuple[str, ...]:
+    """Whose roles are made or, when all goes, looked for: the endpoints', and those of jobs that compile."""
+    return tuple(dict.fromkeys((*_hosts(recipe), *map(compiler, (*_arms(recipe), *_hosts(recipe))))))
 
 
 def _watched(recipe: Recipe) -> tuple[str, ...]:

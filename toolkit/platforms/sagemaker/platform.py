@@ -13,6 +13,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from toolkit.apply.progress import Progress
+from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_settled
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.listing import Deployed
@@ -20,13 +21,13 @@ from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
 from toolkit.planning.hosting import image_uri
 from toolkit.planning.image import base_image
-from toolkit.planning.metrics import log_groups
+from toolkit.planning.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.planning.plan import Action
 from toolkit.planning.planner import UNDER_WAY
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.storage import bucket
 from toolkit.platforms.model_files import open_files
-from toolkit.platforms.sagemaker import execute, images, observe, runtime
+from toolkit.platforms.sagemaker import execute, images, observe, runtime, training
 from toolkit.platforms.sagemaker.build import pinned_base
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, is_missing
@@ -105,10 +106,9 @@ class SageMakerPlatform:
         request = bucket(self.account()).request
         with ExitStack() as held:
             with aws_errors(f"claiming {endpoint}"):
-                execute.create_bucket(self.clients, request)
                 try:
                     held.enter_context(lease(self.clients, request["Bucket"], endpoint))
-                except self.clients.s3.exceptions.NoSuchBucket:  # the last other endpoint went in that moment
+                except self.clients.s3.exceptions.NoSuchBucket:
                     execute.create_bucket(self.clients, request)
                     held.enter_context(lease(self.clients, request["Bucket"], endpoint))
             yield
@@ -198,6 +198,17 @@ class SageMakerPlatform:
                 if start >= max(created, since) - _LOG_CLOCK_SECONDS:
                     yield from self._lines(group, stream, {} if bookmarks is None else bookmarks)
 
+    def training_job(self, name: str) -> TrainingJob:
+        """See apply.training.Trainer."""
+        with aws_errors(f"describing {name}"):
+            return training.status(self.clients, name)
+
+    def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
+        """See apply.training.Trainer."""
+        with aws_errors(f"reading the log of {name}"):
+            for stream, _ in self._streams(TRAINING_LOG_GROUP, logStreamNamePrefix=f"{name}/"):
+                yield from self._lines(TRAINING_LOG_GROUP, stream, bookmarks)
+
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """See endpoint.generation.Invoker."""
         return runtime.invoke(self.clients.runtime, endpoint, body, self.sleep)
@@ -223,10 +234,10 @@ class SageMakerPlatform:
         with _found(name):
             return self.clients.sagemaker.describe_inference_component(InferenceComponentName=name)
 
-    def _streams(self, group: str) -> list[tuple[str, float]]:
+    def _streams(self, group: str, **only: Any) -> list[tuple[str, float]]:
         """Streams of a log group with the second at which each began, oldest first; none when there is no group yet."""
         try:
-            pages = self.clients.logs.get_paginator("describe_log_streams").paginate(logGroupName=group)
+            pages = self.clients.logs.get_paginator("describe_log_streams").paginate(logGroupName=group, **only)
             streams = [
                 (item["logStreamName"], item["creationTime"] / 1000) for page in pages for item in page["logStreams"]
             ]

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import base64
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError, WaiterError
 
 from toolkit.errors import PlatformError
+from toolkit.images.publish import STAGED
 from toolkit.planning.image import SEVERITIES, repository_name
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, is_denied, is_missing
+from toolkit.platforms.sagemaker.images import layer_bytes
 from toolkit.platforms.sagemaker.tags import by_key
 
 if TYPE_CHECKING:
     from types_boto3_ecr import ECRClient
     from types_boto3_ecr.type_defs import RepositoryTypeDef
 
-
-ECR_HOST = re.compile(r"\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?")
-"""A registry in ECR; its first group is the region."""
+_MOST_DELETED = 100  # in one call, by the service model of ECR
 
 
 def observe(clients: Clients, desired: Sequence[Resource], endpoints: Sequence[str]) -> Iterator[Existing]:
-    """Which of the desired repositories and images exist; where nothing is desired, the endpoints' repositories."""
+    """Which of the desired repositories and images exist; where nothing is desired, the endpoints' repositories.
+
+    Of an image that does not exist, what it is to be built on, with its `Bytes` if its registry tells them.
+    """
     wanted = [item for item in desired if item.kind == "Repository"]
     names = {item.name for item in wanted} if desired else {repository_name(name) for name in endpoints}
     for name in sorted(names):
@@ -36,8 +38,12 @@ def observe(clients: Clients, desired: Sequence[Resource], endpoints: Sequence[s
             owner = _owner(clients, found["repositoryArn"])
             yield Existing("Repository", name, owner is not None, (owner or "",), {})
     for item in desired:
-        if item.kind == "Image" and image_digest(clients, item.request["Repository"], item.request["Tag"]):
+        if item.kind != "Image":
+            continue
+        if image_digest(clients, item.request["Repository"], item.request["Tag"]):
             yield Existing("Image", item.name, True, tuple(endpoints[:1]), {})
+        elif "BaseBytes" not in item.request and (size := layer_bytes(clients, item.request["Base"])):
+            yield Existing("Image", item.request["Base"], False, (), {"Bytes": size})
 
 
 def create_repository(clients: Clients, request: Mapping[str, Any]) -> None:
@@ -61,6 +67,23 @@ def image_digest(clients: Clients, repository: str, tag: str) -> str | None:
         if is_missing(error):
             return None
         raise
+
+
+def remove_staged(clients: Clients, repository: str, tag: str, log: Callable[[str], None]) -> None:
+    """Remove what builds pushed before the image got its tag, also earlier ones that ended between the two."""
+    try:
+        pages = clients.ecr.get_paginator("list_images").paginate(
+            repositoryName=repository, filter={"tagStatus": "TAGGED"}
+        )
+        tags = [item["imageTag"] for page in pages for item in page["imageIds"]]
+        ours = [name for name in tags if name.startswith(f"{tag}{STAGED}")]
+        if ours:
+            found: Any = [{"imageTag": name} for name in ours[:_MOST_DELETED]]
+            clients.ecr.batch_delete_image(repositoryName=repository, imageIds=found)
+    except ClientError as error:
+        if not is_denied(error):
+            raise
+        log(f"tags {tag}{STAGED}… stay in {repository}: {error.operation_name} is denied")
 
 
 def scan_findings(clients: Clients, repository: str, tag: str) -> dict[str, int]:

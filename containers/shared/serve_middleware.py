@@ -1,7 +1,7 @@
 """What stands between SageMaker and vLLM's server: a health check that is true, and an end that loses no request.
 
-`serve` adds both to vLLM with `--middleware`. They are plain ASGI and know no more of vLLM than its routes and its
-keys. Standard library only.
+entrypoint.py adds both to vLLM with `--middleware`. They are plain ASGI and know no more of vLLM than its routes and
+its keys. Standard library only.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ DRAIN_SECONDS = 25
 
 JSON = (b"content-type", b"application/json")
 SHOWN_CHARACTERS = 500
+FAILED = "the first generation failed"  # how the reason of a 503 begins that will not change any more
 
 
 class GenerationHealth:
@@ -66,7 +67,7 @@ class GenerationHealth:
             self._reason = ""
             _log(f"no first generation ({COMPLETIONS} is {status}: {_shown(body)}): /ping is vLLM's from here on")
         else:
-            self._reason = f"the first generation failed ({COMPLETIONS} is {status}: {_shown(body)})"
+            self._reason = f"{FAILED} ({COMPLETIONS} is {status}: {_shown(body)})"
             _log(f"{self._reason}: /ping stays 503")
 
 
@@ -147,9 +148,13 @@ async def _complete(app: App, ping: Scope) -> tuple[int, str]:
 
 
 def _authorization(ping: Scope) -> list[tuple[bytes, bytes]]:
-    """The header that vLLM asks for when it was given keys: by --api-key, else by VLLM_API_KEY."""
+    """The header that vLLM asks for when it was given keys: by --api-key, else by VLLM_API_KEY.
+
+    vLLM 0.9.1 takes one key only and does not show its arguments; there the key is what entrypoint.py made a flag of.
+    """
     args = getattr(ping["app"].state, "args", None)
-    keys = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY")]
+    given = getattr(args, "api_key", None) or [os.environ.get("SM_VLLM_API_KEY")]
+    keys = [*given, os.environ.get("VLLM_API_KEY")]
     return [(b"authorization", f"Bearer {key}".encode()) for key in keys if key][:1]
 
 

@@ -1,0 +1,218 @@
+"""What every container of ours does: its environment becomes vLLM's arguments, then vLLM becomes this process.
+
+SM_VLLM_MAX_MODEL_LEN=4096 is `--max-model-len 4096`; vllm/README.md has the whole table. The contract is that of AWS's
+vLLM image. No shell and no supervisor stand between the two processes, so no value is ever parsed a second time; the
+process id stays, so SageMaker's SIGTERM reaches vLLM and vLLM's exit code reaches SageMaker.
+
+vLLM gets the middleware of serve_middleware.py, which lies beside this file: health that is true, and a graceful end.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import NoReturn
+
+PREFIX = "SM_VLLM_"
+MODEL = "SM_VLLM_MODEL"
+PORT = "SM_VLLM_PORT"
+
+HERE = Path(__file__).resolve().parent
+WHEELS = HERE / "site-packages"  # what the image adds to its base's
+SERVER = "vllm.entrypoints.openai.api_server"
+
+# The first is the innermost. The environment's own comes after and stands around them.
+OUR_OPTIONS = [
+    ["--middleware", "serve_middleware.GenerationHealth"],
+    ["--middleware", "serve_middleware.Drain"],
+]
+
+# vLLM takes these as one value each, even where that value is a JSON list.
+SINGLE_VALUE_FLAGS = {"--allowed-origins", "--allowed-methods", "--allowed-headers", "--middleware"}
+
+# Values that never reach the log. A flag is a token's when it ends so (--hf-token), not where it counts them; the
+# configuration of watermarks holds their key.
+SECRET_FLAG = re.compile(r"key|password|secret|token$|watermark")
+
+
+class ServeError(Exception):
+    """vLLM cannot be started, or not go on; the exit code is 2 where the environment or the host is at fault."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Launch:
+    """vLLM's server before its start: options, each a flag and its values, and the environment that it gets."""
+
+    options: list[list[str]]
+    env: dict[str, str]
+
+
+def launch(env: Mapping[str, str]) -> Launch:
+    """What the environment asks for. Raises ServeError."""
+    port = listen_port(env)
+    if env.get(PORT, port) != port:
+        log(f"{PORT}={env[PORT]} is ignored: SageMaker asks on port {port}")
+    asked = vllm_options(env, base_dir(env) / "model")
+    return Launch([*OUR_OPTIONS, *asked], vllm_environment(env))
+
+
+def base_dir(env: Mapping[str, str]) -> Path:
+    """Where SageMaker's folders are."""
+    return Path(env.get("SAGEMAKER_BASE_DIR") or "/opt/ml")
+
+
+def listen_port(env: Mapping[str, str]) -> str:
+    """The port that SageMaker will ask: its own choice on a multi-container endpoint, else 8080."""
+    return env.get("SAGEMAKER_BIND_TO_PORT") or "8080"
+
+
+def vllm_options(env: Mapping[str, str], model_dir: Path) -> list[list[str]]:
+    """vLLM's options, each a flag and its values: the port, the model, then the SM_VLLM_* variables by name."""
+    options = [["--port", listen_port(env)], ["--model", find_model(env, model_dir)]]
+    names = sorted(name for name in env if name.startswith(PREFIX) and name not in {MODEL, PORT})
+    options += [option(name, env[name]) for name in names]
+    return [given for given in options if given]
+
+
+def vllm_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment that vLLM gets: our packages and module to import, and a home that it can write to.
+
+    All caches (Hugging Face's, vLLM's, Triton's, FlashInfer's) are in the home, unless their own variables say
+    otherwise. So a read-only root or a user without a home does not stop it.
+    """
+    wheels = str(WHEELS) if WHEELS.is_dir() else ""
+    search = os.pathsep.join(filter(None, [wheels, env.get("PYTHONPATH"), str(HERE)]))
+    home = env.get("HOME", "")
+    return {**env, "PYTHONPATH": search, "HOME": home if writable(home) else env.get("TMPDIR") or "/tmp"}  # noqa: S108
+
+
+def writable(folder: str) -> bool:
+    """Whether that folder, or what is still missing of its path, can be written to."""
+    path = Path(folder)
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return bool(folder) and path.is_dir() and os.access(path, os.W_OK | os.X_OK)
+
+
+def vllm_version(search: Iterable[str]) -> str | None:
+    """The version of the vLLM that Python will find in those folders, which importing it would take seconds to say."""
+    for folder in search:
+        package = Path(folder, "vllm")
+        if (package / "__init__.py").is_file():
+            file = package / "_version.py"
+            text = file.read_text(encoding="utf-8") if file.is_file() else ""
+            found = re.search(r"^__version__ = .*['\"](.+)['\"]$", text, re.MULTILINE)
+            return found and found[1]
+    return None
+
+
+def find_model(env: Mapping[str, str], model_dir: Path) -> str:
+    """The model to serve: SM_VLLM_MODEL, else `model_dir` where it holds anything, else HF_MODEL_ID."""
+    if env.get(MODEL):
+        return env[MODEL]
+    if model_dir.is_dir() and any(model_dir.iterdir()):
+        return str(model_dir)
+    if env.get("HF_MODEL_ID"):
+        return env["HF_MODEL_ID"]
+    raise ServeError(
+        "no model to serve. Do one of these:\n"
+        f"  set {MODEL} to a Hugging Face id or a folder\n"
+        f"  give the SageMaker model its data (ModelDataSource): {model_dir} is empty or missing\n"
+        "  set HF_MODEL_ID to a Hugging Face id"
+    )
+
+
+def option(name: str, value: str) -> list[str]:
+    """The flag and values that one SM_VLLM_* variable stands for; nothing where it leaves its flag out."""
+    if name == PREFIX:
+        raise ServeError(f"the variable {PREFIX} names no flag; write for example {PREFIX}MAX_MODEL_LEN=4096")
+    flag = "--" + name.removeprefix(PREFIX).lower().replace("_", "-")
+    word = value.strip().lower()
+    if word == "false":
+        return []
+    if word == "true" or not value:
+        return [flag]
+    values = [value] if flag in SINGLE_VALUE_FLAGS else split(value)
+    return [flag, *values] if values else []
+
+
+def split(value: str) -> list[str]:
+    """One value per element of a JSON list, one per object of several in a row; anything else stays as it is."""
+    documents = json_documents(value)
+    if len(documents) == 1 and isinstance(documents[0], list):
+        documents = documents[0]
+    elif len(documents) < 2 or not all(isinstance(document, dict) for document in documents):
+        return [value]
+    return [element_text(document) for document in documents]
+
+
+def json_documents(text: str) -> list[object]:
+    """The JSON documents that `text` is a row of; none where any part of it is not JSON."""
+    documents: list[object] = []
+    text = text.strip()
+    while text:
+        try:
+            document, end = json.JSONDecoder().raw_decode(text)
+        except (ValueError, RecursionError):
+            return []
+        documents.append(document)
+        text = text[end:].lstrip()
+    return documents
+
+
+def element_text(element: object) -> str:
+    """A list element as one argument: text as it is, everything else as compact JSON, null as nothing."""
+    if element is None:
+        return ""
+    return element if isinstance(element, str) else json.dumps(element, separators=(",", ":"))
+
+
+def shown(option: list[str]) -> list[str]:
+    """The option as the log may show it: a secret's value as ***."""
+    flag, *values = option
+    return [flag, *("***" for _ in values)] if SECRET_FLAG.search(flag) else option
+
+
+def log(message: str) -> None:
+    """Writes to the container's log, under the name of the program that runs."""
+    sys.stderr.write(f"{Path(sys.argv[0]).name}: {message}\n")
+
+
+def arguments(options: Iterable[list[str]]) -> list[str]:
+    """What Python is given to run vLLM's server."""
+    return ["-m", SERVER, *chain.from_iterable(options)]
+
+
+def shown_command(options: Iterable[list[str]]) -> str:
+    """The command as the log may show it, ready to paste but for secrets."""
+    return shlex.join(["python3", *arguments(map(shown, options))])
+
+
+def become_vllm(started: Launch) -> NoReturn:
+    """Turns this process into vLLM's server."""
+    try:
+        os.execve(sys.executable, [sys.executable, *arguments(started.options)], started.env)  # noqa: S606
+    except (OSError, ValueError) as error:  # too long for a process; a JSON escape for NUL or for half a character
+        raise ServeError(f"these arguments cannot be given to a process: {error}") from error
+
+
+def exit_code(program: Callable[[], None]) -> int:
+    """Runs it: 0, or the code of a ServeError, whose message goes to the log."""
+    try:
+        program()
+    except ServeError as error:
+        log(str(error))
+        return error.code
+    return 0

@@ -1,0 +1,226 @@
+"""SageMaker's training jobs, each going as a script says, and what their containers leave in S3 and in the log.
+
+Rules are those of the API reference of CreateTrainingJob and of botocore's model of it; messages whose wording could
+not be verified are marked so. moto's jobs are Completed at once, and keep no environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import botocore.session
+from moto.logs.models import logs_backends
+from moto.s3.models import s3_backends
+from standin_account import AccountRules
+from standin_http import Call
+
+from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError, now
+from toolkit.platforms.local.resources import page
+from toolkit.platforms.local.validation import problems
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+_ENDED = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded")
+_STATUS = {"Stopping": "Stopping", "MaxRuntimeExceeded": "Stopped", **{name: name for name in _ENDED[:3]}}
+
+Container = Callable[[Mapping[str, str]], Mapping[str, bytes]]
+"""Of a job's environment, the files that its container leaves in /opt/ml/checkpoints."""
+
+
+@dataclass(frozen=True)
+class JobScript:
+    """Secondary statuses in order, one more with each Describe; what the container writes; why it failed."""
+
+    stages: Sequence[str] = ("Starting", "DownloadingTrainingImage", "Training", "Uploading", "Completed")
+    log: Sequence[str] = ()
+    reason: str = ""
+
+
+@dataclass
+class _Job:
+    request: dict[str, Any]
+    region: str
+    script: JobScript
+    created: float
+    seen: list[tuple[str, float]]
+    ahead: list[str]
+
+    @property
+    def stage(self) -> str:
+        return self.seen[-1][0]
+
+    @property
+    def status(self) -> str:
+        return _STATUS.get(self.stage, "InProgress")
+
+
+@dataclass
+class Training:
+    """`script` is how the next jobs go, `container` what they leave; `started` are the requests of those there were."""
+
+    account: AccountRules
+    script: JobScript = field(default_factory=JobScript)
+    container: Container = lambda _: {}
+    _jobs: dict[tuple[str, str], _Job] = field(default_factory=dict)
+
+    @property
+    def operations(self) -> dict[str, Any]:
+        """By their names in the journal."""
+        return {
+            "sagemaker:CreateTrainingJob": self._create,
+            "sagemaker:DescribeTrainingJob": self._describe,
+            "sagemaker:ListTrainingJobs": self._list,
+            "sagemaker:StopTrainingJob": self._stop,
+            "sagemaker:ListTags": self._tags,
+        }
+
+    @property
+    def started(self) -> list[dict[str, Any]]:
+        """Requests, in their order."""
+        return [job.request for job in self._jobs.values()]
+
+    @property
+    def running(self) -> list[str]:
+        """Names of jobs that cost money."""
+        return [name for (_, name), job in self._jobs.items() if job.status == "InProgress"]
+
+    def hurry(self) -> None:
+        """Bring what trains near its end: the next Describe shows the stage after."""
+        for job in self._jobs.values():
+            job.ahead = [stage for stage in job.ahead if stage != "Training"]
+
+    def _create(self, call: Call) -> object:
+        request, region = call.request, Region(call.region)
+        _validate(call)
+        name = request["TrainingJobName"]
+        if (call.region, name) in self._jobs:
+            raise ServiceError(
+                "Job name must be unique within an AWS account and region, and a training job with this name already "
+                f"exists ({_arn(call.region, name)})",
+                code="ResourceInUse",
+            )
+        must_fit(request)
+        container = {"Image": request["AlgorithmSpecification"]["TrainingImage"]}
+        if "TrainingImageConfig" in request["AlgorithmSpecification"]:
+            container["ImageConfig"] = {"RepositoryAccessMode": "Vpc"}
+        sources = [channel["DataSource"]["S3DataSource"]["S3Uri"] for channel in request.get("InputDataConfig", [])]
+        examined = {
+            "ExecutionRoleArn": request["RoleArn"],
+            "PrimaryContainer": {
+                **container,
+                "AdditionalModelDataSources": [{"S3DataSource": {"S3Uri": uri}} for uri in sources],
+            },
+        }
+        self.account.examine(region, "CreateModel", examined)
+        first, *ahead = self.script.stages
+        self._jobs[call.region, name] = _Job(request, call.region, self.script, now(), [(first, now())], ahead)
+        return {"TrainingJobArn": _arn(call.region, name)}
+
+    def _describe(self, call: Call) -> object:
+        job = self._find(call)
+        answer = _described(job)
+        self._step(job)
+        return answer
+
+    def _list(self, call: Call) -> object:
+        summaries = [_summary(job) for job in self._jobs.values() if job.region == call.region]
+        found = page("TrainingJob", summaries, call.request)
+        return {"TrainingJobSummaries": found.pop("TrainingJobs"), **found}
+
+    def _stop(self, call: Call) -> object:
+        job = self._find(call)
+        if job.status != "InProgress":  # unverified wording
+            raise ServiceError(f"The request was rejected because the training job is in status {job.status}.")
+        job.seen.append(("Stopping", now()))
+        job.ahead = ["Stopped"]
+        return {}
+
+    def _tags(self, call: Call) -> object:
+        """None for what is no job: SageMaker's other tags are elsewhere."""
+        kind, _, name = call.request["ResourceArn"].rpartition(":")[2].partition("/")
+        job = self._jobs.get((call.region, name)) if kind == "training-job" else None
+        return {"Tags": job.request.get("Tags", [])} if job else None
+
+    def _find(self, call: Call) -> _Job:
+        job = self._jobs.get((call.region, call.request["TrainingJobName"]))
+        if job is None:
+            raise ServiceError("Requested resource not found.")
+        return job
+
+    def _step(self, job: _Job) -> None:
+        """The next stage: in Training the container writes its log, and its files are in S3 when it is over."""
+        if not job.ahead:
+            return
+        before, after = job.stage, job.ahead.pop(0)
+        if before == after:
+            return
+        if before == "Training" and after in ("Uploading", "Completed"):
+            self._leave_files(job)
+        job.seen.append((after, now()))
+        if after == "Training":
+            self._write_log(job)
+
+    def _leave_files(self, job: _Job) -> None:
+        bucket, _, prefix = job.request["CheckpointConfig"]["S3Uri"].removeprefix("s3://").partition("/")
+        backend = s3_backends[ACCOUNT][Region(job.region).partition]
+        for name, content in self.container(job.request["Environment"]).items():
+            backend.put_object(bucket, f"{prefix}{name}", content)
+
+    def _write_log(self, job: _Job) -> None:
+        backend, stream = logs_backends[ACCOUNT][job.region], f"{job.request['TrainingJobName']}/algo-1-1"
+        if GROUP not in backend.groups:
+            backend.create_log_group(GROUP, {})
+        backend.create_log_stream(GROUP, stream)
+        moment = int(now() * 1000)
+        backend.put_log_events(GROUP, stream, [{"timestamp": moment, "message": line} for line in job.script.log])
+
+
+def must_fit(request: Mapping[str, Any]) -> None:
+    """Raise ServiceError for what the API reference forbids and botocore's model does not say."""
+    resources = request["ResourceConfig"]
+    if request.get("StoppingCondition") is None:
+        raise ServiceError("StoppingCondition is missing.")  # unverified wording
+    if not resources.get("InstanceCount"):
+        raise ServiceError("InstanceCount must be at least 1.")  # unverified wording
+    names = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
+    if len(set(names)) < len(names):
+        raise ServiceError("Channel names must be unique.")  # unverified wording
+    keys = [tag["Key"] for tag in request.get("Tags", [])]
+    if any(key.startswith("aws:") for key in keys) or len(set(keys)) < len(keys):
+        raise ServiceError("Tag keys must be unique, and none begins with aws:.")  # unverified wording
+
+
+def _validate(call: Call) -> None:
+    shape = botocore.session.get_session().get_service_model("sagemaker").operation_model(call.operation).input_shape
+    assert shape is not None
+    if found := list(problems(call.request, shape)):
+        raise ServiceError(f"{len(found)} validation errors detected: {'; '.join(found)}")
+
+
+def _described(job: _Job) -> dict[str, Any]:
+    transitions = [{"Status": stage, "StartTime": began} for stage, began in job.seen]
+    kept = {key: value for key, value in job.request.items() if key != "Tags"}
+    reason = {"FailureReason": job.script.reason} if job.status == "Failed" else {}
+    return {
+        **kept,
+        **_summary(job),
+        **reason,
+        "SecondaryStatusTransitions": transitions,
+        "ModelArtifacts": {"S3ModelArtifacts": ""},
+    }
+
+
+def _summary(job: _Job) -> dict[str, Any]:
+    name = job.request["TrainingJobName"]
+    return {
+        "TrainingJobName": name,
+        "TrainingJobArn": _arn(job.region, name),
+        "CreationTime": job.created,
+        "TrainingJobStatus": job.status,
+        "SecondaryStatus": job.stage,
+    }
+
+
+def _arn(region: str, name: str) -> str:
+    return Region(region).arn("training-job", name)

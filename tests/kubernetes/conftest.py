@@ -1,0 +1,70 @@
+"""A stand-in for a cluster, empty for each test, and a genuine API server for the session where there is one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakes import FakeClock
+from real_server import ASSETS, real_server
+from standin_cluster import StandInCluster
+
+from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.platforms.kubernetes.session import kubernetes_platform
+
+NAMESPACE = "ml"
+
+
+@pytest.fixture
+def standin() -> Iterator[StandInCluster]:
+    with StandInCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kubeconfig(standin: StandInCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file, in KUBECONFIG."""
+    return write_kubeconfig(standin.kubeconfig(), tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def platform(kubeconfig: Path) -> KubernetesPlatform:
+    """The stand-in's platform, which does not wait between two looks."""
+    return quick(kubernetes_platform(f"/{NAMESPACE}"))
+
+
+@pytest.fixture(scope="session")
+def _real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    with real_server(tmp_path_factory.mktemp("control-plane")) as config:
+        yield config
+
+
+@pytest.fixture(params=["stand-in", "kube-apiserver"])
+def either(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesPlatform:
+    """Each rule is asked of the stand-in, and of a genuine server where KUBEBUILDER_ASSETS has one."""
+    place = f"/rules-{os.urandom(4).hex()}"
+    if request.param == "stand-in":
+        request.getfixturevalue("kubeconfig")
+        return quick(kubernetes_platform(place))
+    if not ASSETS:
+        pytest.skip("KUBEBUILDER_ASSETS names no kube-apiserver")
+    write_kubeconfig(request.getfixturevalue("_real"), tmp_path, monkeypatch)
+    return replace(kubernetes_platform(place), sleep=lambda _: time.sleep(0.02))
+
+
+def write_kubeconfig(config: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path
+
+
+def quick(platform: KubernetesPlatform) -> KubernetesPlatform:
+    clock = FakeClock()
+    return replace(platform, clock=clock, sleep=clock.sleep)

@@ -1,0 +1,69 @@
+"""Small manifests of an endpoint, labelled as planning/kubernetes_metadata.py labels them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolkit.planning.kubernetes_metadata import API_VERSIONS
+from toolkit.planning.resources import Kind, Resource
+
+NAME = "chat"
+_OURS = {"app.kubernetes.io/managed-by": "toolkit"}
+
+
+def manifest(
+    kind: Kind, name: str = NAME, namespace: str = "ml", instance: str | None = NAME, recipe: str = "aaaa", **body: Any
+) -> Resource:
+    """One resource; `instance` None is shared."""
+    labels = {**_OURS, **({"app.kubernetes.io/instance": instance} if instance else {})}
+    metadata: dict[str, Any] = {"name": name, "labels": labels, "annotations": {"toolkit/recipe": recipe}}
+    if kind not in ("Namespace", "PersistentVolume"):
+        metadata["namespace"] = namespace
+    return Resource(kind, name, {"apiVersion": API_VERSIONS[kind], "kind": kind, "metadata": metadata, **body})
+
+
+def namespace(name: str = "ml") -> Resource:
+    return manifest("Namespace", name, instance=None)
+
+
+def deployment(
+    image: str = "vllm:1",
+    name: str = NAME,
+    namespace: str = "ml",
+    recipe: str = "aaaa",
+    replicas: int | None = 1,
+    labels: Mapping[str, str] | None = None,
+) -> Resource:
+    found = {"app.kubernetes.io/instance": name, **(labels or {})}
+    ports = [{"name": "http", "containerPort": 8080}]
+    pod = {"containers": [{"name": "engine", "image": image, "ports": ports, "env": [{"name": "A", "value": "1"}]}]}
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": found},
+        "template": {"metadata": {"labels": found}, "spec": pod},
+    }
+    if replicas is not None:
+        spec["replicas"] = replicas
+    return manifest("Deployment", name, namespace, instance=name, recipe=recipe, spec=spec)
+
+
+def service(name: str = NAME, namespace: str = "ml") -> Resource:
+    ports = [{"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP"}]
+    spec = {"selector": {"app.kubernetes.io/instance": name}, "ports": ports}
+    return manifest("Service", name, namespace, instance=name, spec=spec)
+
+
+def config_map(text: str = "print()", name: str = "chat-1", namespace: str = "ml") -> Resource:
+    return manifest("ConfigMap", name, namespace, data={"serve": text}, immutable=True)
+
+
+def endpoint(image: str = "vllm:1", name: str = NAME, namespace_: str = "ml", recipe: str = "aaaa") -> list[Resource]:
+    """All that serves, in the order in which it is made."""
+    account = manifest("ServiceAccount", name, namespace_, instance=name)
+    return [
+        namespace(namespace_),
+        account,
+        config_map(namespace=namespace_, name=f"{name}-1") if name == NAME else account,
+        service(name, namespace_),
+        deployment(image, name, namespace_, recipe),
+    ]

@@ -1,0 +1,192 @@
+"""Deployment → ReplicaSet → Pod, the garbage collector and the scripted kubelet, all in one turn at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from standin_kubelet import HEALTHY, Step
+from standin_store import Document, Key, Store, now
+
+REVISION = "deployment.kubernetes.io/revision"
+CONTROLLER = "kube-controller-manager"
+
+
+@dataclass
+class Script:
+    """What pods of the next ReplicaSets do, step by step; a pod stays at the last one.
+
+    `refused` is why the API server takes no pods, `deadline` says that a rollout's time is up when all steps are done.
+    """
+
+    steps: Sequence[Step] = HEALTHY
+    refused: str = ""
+    deadline: bool = False
+
+
+@dataclass
+class _Pod:
+    script: Script
+    done: int = 0
+    # Lines with their times, by start.
+    logs: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
+
+
+class Controllers:
+    """`script` is for pods that are made from now on. `endless` keeps deleted pods: they do not drain."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.script = Script()
+        self.endless = False
+        self.pods: dict[Key, _Pod] = {}
+        self._scripts: dict[str, Script] = {}
+
+    def turn(self, *, kubelet: bool) -> None:
+        """Whatever there is to do; with `kubelet` each pod goes one step further."""
+        for key in [key for key in self.store.objects if key.plural == "deployments"]:
+            self._deployment(key)
+        for key in [key for key in self.store.objects if key.plural == "pods"]:
+            self._kubelet(key, go_on=kubelet)
+        for key in [key for key in self.store.objects if key.plural == "deployments"]:
+            self._report(key)
+        self._collect()
+
+    def _deployment(self, key: Key) -> None:
+        deployment = self.store.objects[key]
+        if "deletionTimestamp" in deployment["metadata"]:
+            return
+        template, wanted = deployment["spec"]["template"], deployment["spec"]["replicas"]
+        digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
+        new = Key("replicasets", key.namespace, f"{key.name}-{digest}")
+        if new not in self.store.objects:
+            revision = max((self._revision(item) for item in self._sets(key)), default=0) + 1
+            self._make(new, deployment, {"metadata": {"annotations": {REVISION: str(revision)}}, "spec": {}})
+            self._scripts[new.name] = self.script
+        self.store.annotate(key, REVISION, str(self._revision(new)))
+        mine = self._pods(new)
+        if not self._scripts[new.name].refused:
+            for _ in range(wanted - len(mine)):
+                name = Key("pods", key.namespace, f"{new.name}-{uuid.uuid4().hex[:5]}")
+                self._make(name, self.store.objects[new], json.loads(json.dumps(template)))
+                self.pods[name] = _Pod(self._scripts[new.name])
+        for surplus in mine[wanted:]:
+            self.drop(surplus)
+        ready = [pod for pod in mine if self._is_ready(pod)]
+        if len(ready) >= wanted:  # maxUnavailable 0: the old pods serve until the new ones do
+            for old in self._sets(key):
+                for pod in self._pods(old) if old != new else []:
+                    self.drop(pod)
+
+    def _kubelet(self, key: Key, *, go_on: bool) -> None:
+        pod = self.pods[key]
+        if "deletionTimestamp" in self.store.objects[key]["metadata"]:
+            if not self.endless:
+                self.drop(key)
+            return
+        if not go_on or pod.done == len(pod.script.steps):
+            return
+        step = pod.script.steps[pod.done]
+        pod.done += 1
+        self.say(key, step)
+
+    def say(self, key: Key, step: Step) -> None:
+        """As the kubelet says it of a pod."""
+        before = self.store.objects[key].get("status", {})
+        self.store.set_status(key, {**before, **step.status})
+        for reason, message in step.events:
+            name = f"{key.name}.{uuid.uuid4().hex[:8]}"
+            about = {"kind": "Pod", "name": key.name, "namespace": key.namespace}
+            event = {"metadata": {}, "involvedObject": about, "reason": reason, "message": message}
+            self.store.write(
+                Key("events", key.namespace, name), {**event, "lastTimestamp": now()}, "kubelet", must="create"
+            )
+        statuses = {**before, **step.status}.get("containerStatuses", [{}])
+        number = statuses[-1].get("restartCount", 0)
+        self.pods[key].logs.setdefault(number, []).extend((now(), line) for line in step.lines)
+
+    def _report(self, key: Key) -> None:
+        """The Deployment's status, as the deployment controller writes it."""
+        deployment = self.store.objects[key]
+        generation, wanted = deployment["metadata"]["generation"], deployment["spec"]["replicas"]
+        sets = self._sets(key)
+        if not sets:
+            return
+        new = max(sets, key=self._revision)
+        pods = [pod for item in sets for pod in self._pods(item)]
+        ready, updated = [pod for pod in pods if self._is_ready(pod)], self._pods(new)
+        is_done = len(updated) == len(pods) == wanted and all(self._is_ready(pod) for pod in updated)
+        script = self._scripts[new.name]
+        is_late = script.deadline and all(self.pods[pod].done == len(script.steps) for pod in updated)
+        before = [item["reason"] for item in deployment.get("status", {}).get("conditions", [])]
+        # A rollout that was complete stays so, whatever becomes of its pods: deployment/progress.go.
+        is_done |= "NewReplicaSetAvailable" in before and len(updated) == len(pods)
+        reason = "NewReplicaSetAvailable" if is_done else "ReplicaSetUpdated"
+        progressing = {"type": "Progressing", "status": "True", "reason": reason, "message": ""}
+        if is_late and not is_done:
+            message = f'ReplicaSet "{new.name}" has timed out progressing.'
+            progressing |= {"status": "False", "reason": "ProgressDeadlineExceeded", "message": message}
+        conditions = [progressing]
+        if script.refused:
+            message = script.refused
+            conditions.append(
+                {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
+            )
+        counts = {"replicas": len(pods), "updatedReplicas": len(updated), "readyReplicas": len(ready)}
+        found = {**counts, "availableReplicas": len(ready)}
+        status: dict[str, Any] = {name: count for name, count in found.items() if count}
+        self.store.set_status(key, {"observedGeneration": generation, **status, "conditions": conditions})
+
+    def _collect(self) -> None:
+        """What owns nothing any more goes; what owned it goes after it, where it waits for that."""
+        for key, item in list(self.store.objects.items()):
+            owners = {owner["uid"] for owner in item["metadata"].get("ownerReferences", ())}
+            going = {
+                other["metadata"]["uid"]
+                for other in self.store.objects.values()
+                if "deletionTimestamp" in other["metadata"]
+            }
+            there = {other["metadata"]["uid"] for other in self.store.objects.values()}
+            if owners and (owners & going or not owners & there) and "deletionTimestamp" not in item["metadata"]:
+                self.store.mark_deleted(key, ["foregroundDeletion"])
+        for key, item in list(self.store.objects.items()):
+            finalizers = item["metadata"].get("finalizers", [])
+            if "deletionTimestamp" not in item["metadata"] or finalizers != ["foregroundDeletion"]:
+                continue
+            if key.plural != "pods" and not self._owned(item):
+                self.store.remove(key)
+
+    def _owned(self, owner: Document) -> list[Key]:
+        uid = owner["metadata"]["uid"]
+        return [
+            key
+            for key, item in self.store.objects.items()
+            if uid in [reference["uid"] for reference in item["metadata"].get("ownerReferences", ())]
+        ]
+
+    def _sets(self, deployment: Key) -> list[Key]:
+        return self._owned(self.store.objects[deployment])
+
+    def _pods(self, replica_set: Key) -> list[Key]:
+        return self._owned(self.store.objects[replica_set])
+
+    def _revision(self, replica_set: Key) -> int:
+        return int(self.store.objects[replica_set]["metadata"]["annotations"][REVISION])
+
+    def _is_ready(self, pod: Key) -> bool:
+        conditions = self.store.objects[pod].get("status", {}).get("conditions", [])
+        return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+    def _make(self, key: Key, owner: Document, document: Document) -> None:
+        metadata = {**document.get("metadata", {})}
+        metadata["ownerReferences"] = [{"uid": owner["metadata"]["uid"], "name": owner["metadata"]["name"]}]
+        self.store.write(key, {**document, "metadata": metadata}, CONTROLLER, must="create")
+
+    def drop(self, pod: Key) -> None:
+        """It has ended, and is no more."""
+        self.store.remove(pod)
+        self.pods.pop(pod, None)

@@ -1,0 +1,149 @@
+"""Asking an endpoint through the API server: chats, OpenAI's client, metrics."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import answer_events, event_stream
+from manifests import NAME, deployment, endpoint, namespace, service
+from scripted_http import Reply, scripted
+from standin_cluster import TOKEN, StandInCluster
+from standin_controllers import Script
+
+from toolkit.apply.progress import Silent
+from toolkit.apply.waiter import wait_in_service
+from toolkit.endpoint.handle import Endpoint
+from toolkit.endpoint.metrics import Percentiles
+from toolkit.errors import EndpointNotFound, InvocationError
+from toolkit.platforms.kubernetes.kinds import path
+from toolkit.platforms.kubernetes.metrics import parse, quantile
+from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+
+ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
+
+
+@pytest.fixture
+def serving(standin: StandInCluster, platform: KubernetesPlatform) -> KubernetesPlatform:
+    for item in endpoint():
+        platform.cluster.apply(path(item.kind, "ml", item.name), item.request)
+    wait_in_service(platform, {NAME: "aaaa"}, Silent(), 60, sleep=lambda _: None)
+    return platform
+
+
+def handle(platform: KubernetesPlatform) -> Endpoint:
+    def destroyer(_: str) -> None:
+        raise AssertionError("nothing is to be destroyed")
+
+    return Endpoint(NAME, platform, destroyer)  # type: ignore[arg-type]
+
+
+def test_a_chat_goes_to_the_container(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+    with scripted(Reply(parts=[ANSWER[:40], ANSWER[40:]])) as container:
+        standin.backend = container.url
+        answer = handle(serving).chat("hello")
+    assert (answer.text, answer.token_ids) == ("<5><6><7>", (5, 6, 7))
+    assert container.requests[0].path == "/invocations"
+
+
+def test_the_container_gets_no_credentials(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+    with scripted(Reply(parts=[ANSWER])) as container:
+        standin.backend = container.url
+        handle(serving).chat("hello")
+    assert "authorization" not in container.requests[0].headers
+
+
+def test_a_whole_answer_is_read(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+    with scripted(Reply(parts=[b'{"choices": []}'])) as container:
+        standin.backend = container.url
+        assert serving.invoke(NAME, {"prompt": [1]}) == {"choices": []}
+
+
+def test_openai_s_client_is_let_in(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+    with scripted(Reply(parts=[b'{"id": "1", "choices": [], "object": "chat.completion"}'])) as container:
+        standin.backend = container.url
+        with handle(serving).openai() as client:
+            client.chat.completions.create(model="", messages=[{"role": "user", "content": "hello"}])
+    assert container.requests[0].path == "/v1/chat/completions"
+    assert serving.openai_access(NAME).token() == TOKEN
+
+
+def test_what_the_container_refuses_is_its_own_word(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+    with scripted(Reply(400, [b'{"error": {"message": "max_tokens is too large"}}'])) as container:
+        standin.backend = container.url
+        with pytest.raises(InvocationError, match="chat: answered 400: max_tokens is too large") as error:
+            serving.invoke(NAME, {})
+    assert error.value.hint.startswith("Change the request")
+
+
+def test_an_answer_that_breaks_off_is_told(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+    with scripted(Reply(parts=[ANSWER[:40]], cut=True)) as container:
+        standin.backend = container.url
+        with pytest.raises(InvocationError, match="broke off"):
+            handle(serving).chat("hello")
+
+
+def test_without_a_ready_pod_it_is_asked_four_times(standin: StandInCluster, platform: KubernetesPlatform) -> None:
+    standin.controllers.script = Script(())
+    for item in (namespace(), service(), deployment()):
+        platform.cluster.apply(path(item.kind, "ml", item.name), item.request)
+    standin.asked.clear()
+    with pytest.raises(InvocationError, match="no endpoints available for service") as error:
+        platform.invoke(NAME, {})
+    assert error.value.transient
+    assert "None of its pods is ready" in error.value.hint
+
+
+def test_an_endpoint_that_is_not_there_is_not_found(serving: KubernetesPlatform) -> None:
+    with pytest.raises(EndpointNotFound):
+        serving.invoke("nobody", {})
+
+
+def test_the_right_to_ask_is_told_with_its_rule(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+    standin.forbidden.add(("create", "services/proxy"))
+    with pytest.raises(InvocationError, match="forbidden") as error:
+        serving.invoke(NAME, {})
+    assert 'resources: ["services/proxy"]' in error.value.hint
+
+
+PAGE = """# HELP http_requests_total Total number of requests by method, status and handler.
+http_requests_total{handler="/invocations",method="POST",status="2xx"} 8.0
+http_requests_total{handler="/v1/chat/completions",method="POST",status="4xx"} 2.0
+http_requests_total{handler="/ping",method="GET",status="2xx"} 900.0
+vllm:e2e_request_latency_seconds_bucket{engine="0",le="1.0",model_name="m"} 5.0
+vllm:e2e_request_latency_seconds_bucket{engine="0",le="2.0",model_name="m"} 10.0
+vllm:e2e_request_latency_seconds_bucket{engine="0",le="+Inf",model_name="m"} 10.0
+vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 10.0
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 40.0
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 20.0
+"""
+
+
+def test_metrics_are_the_sum_of_all_pods(standin: StandInCluster, platform: KubernetesPlatform) -> None:
+    for item in (namespace(), deployment(replicas=2)):
+        platform.cluster.apply(path(item.kind, "ml", item.name), item.request)
+    wait_in_service(platform, {NAME: "aaaa"}, Silent(), 60, sleep=lambda _: None)
+    standin.pages["/metrics"] = PAGE
+    metrics = handle(platform).metrics(10)
+    assert (metrics.invocations, metrics.client_errors, metrics.server_errors) == (20, 4, 0)
+    assert metrics.model_latency == Percentiles(1.0, 1.98)
+    assert (metrics.engine.acceptance_length, metrics.engine.acceptance_rate) == (3.0, 0.5)
+    assert metrics.notes[0].startswith("Counted since the start of 2 containers, not over 10 minutes")
+
+
+@pytest.mark.parametrize(
+    ("share", "buckets", "expected"),
+    [
+        (0.5, {}, None),
+        (0.5, {1.0: 0.0, float("inf"): 0.0}, None),
+        (0.5, {1.0: 4.0, 3.0: 8.0, float("inf"): 8.0}, 1.0),
+        (0.75, {1.0: 4.0, 3.0: 8.0, float("inf"): 8.0}, 2.0),
+        (0.99, {1.0: 4.0, 3.0: 4.0, float("inf"): 8.0}, 3.0),
+    ],
+)
+def test_a_quantile_is_prometheus_own(share: float, buckets: dict[float, float], expected: float | None) -> None:
+    """histogram_quantile: linear in its bucket, and the last bound for what is beyond it."""
+    assert quantile(share, buckets) == expected
+
+
+def test_labels_may_have_commas_and_quotes() -> None:
+    (sample,) = parse(['m{a="x,y",b="say \\"hi\\""} 1.5 1700000000'])["m"]
+    assert sample == ({"a": "x,y", "b": r"say \"hi\""}, 1.5)

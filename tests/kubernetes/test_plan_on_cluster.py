@@ -1,0 +1,240 @@
+"""What a plan says of a cluster: made, changed, replaced, kept, refused. A genuine server is asked as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from manifests import NAME, config_map, deployment, endpoint, manifest, namespace, service
+from standin_cluster import StandInCluster
+
+from toolkit.apply.progress import Silent
+from toolkit.errors import PlatformError
+from toolkit.planning.plan import Plan
+from toolkit.planning.planner import make_plan
+from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.kinds import address, path
+from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+
+
+def plan(platform: KubernetesPlatform, desired: Sequence[Resource], name: str = NAME) -> Plan:
+    return make_plan("recipe.yaml", "kubernetes", [name], desired, platform.observe(desired, [name]))
+
+
+def deploy(platform: KubernetesPlatform, desired: Sequence[Resource], name: str = NAME) -> None:
+    for action in plan(platform, desired, name).changes:
+        platform.execute(action, Silent())
+
+
+def verbs(made: Plan) -> dict[str, str]:
+    return {action.kind: f"{action.verb}: {action.reason}" for action in made.actions}
+
+
+def write(platform: KubernetesPlatform, kind: Any, name: str, manager: str, **spec: Any) -> None:
+    """As somebody else: read, change, write."""
+    place = path(kind, platform.namespace, name)
+    document = platform.cluster.call("GET", place)
+    platform.cluster.call("PUT", place, {**document, "spec": document["spec"] | spec}, {"fieldManager": manager})
+
+
+def test_where_there_is_nothing_all_is_made(either: KubernetesPlatform) -> None:
+    made = plan(either, endpoint(namespace_=either.namespace))
+    assert {action.verb for action in made.actions} == {"create"}
+
+
+def test_what_is_as_it_shall_be_is_left_alone(either: KubernetesPlatform) -> None:
+    wanted = endpoint(namespace_=either.namespace)
+    deploy(either, wanted)
+    assert plan(either, wanted).changes == []
+
+
+def test_an_update_names_the_fields_that_change(either: KubernetesPlatform) -> None:
+    deploy(either, endpoint(namespace_=either.namespace))
+    made = plan(either, endpoint("vllm:2", namespace_=either.namespace, recipe="bbbb"))
+    assert verbs(made)["Deployment"] == (
+        "update: changes metadata.annotations.toolkit/recipe, spec.template.spec.containers[engine].image"
+    )
+
+
+def test_what_cannot_be_changed_is_replaced(either: KubernetesPlatform) -> None:
+    wanted = endpoint(namespace_=either.namespace)
+    deploy(either, wanted)
+    other = [*wanted[:-1], deployment(namespace=either.namespace, labels={"tier": "gpu"})]
+    assert verbs(plan(either, other))["Deployment"] == "replace: spec.selector cannot be changed"
+    deploy(either, other)
+    assert plan(either, other).changes == []
+
+
+def test_a_field_that_kubectl_set_is_refused_with_its_name(either: KubernetesPlatform) -> None:
+    wanted = endpoint(namespace_=either.namespace)
+    deploy(either, wanted)
+    write(either, "Service", NAME, "kubectl-edit", selector={"app.kubernetes.io/instance": "mine"})
+    with pytest.raises(PlatformError, match=r"Service chat: spec\.selector\S* is set by kubectl-edit") as error:
+        plan(either, wanted)
+    assert "--force-conflicts --field-manager=toolkit" in error.value.hint
+
+
+def test_replicas_that_an_autoscaler_set_are_left_to_it(platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    write(platform, "Deployment", NAME, "kube-controller-manager", replicas=4)
+    assert plan(platform, endpoint()).changes == []
+    deploy(platform, endpoint("vllm:2"))
+    assert platform.endpoints()[0].instances == (("pods", 4),)
+
+
+def test_what_others_made_is_never_changed(either: KubernetesPlatform) -> None:
+    deploy(either, [namespace(either.namespace)])
+    theirs = service(namespace=either.namespace).request
+    unlabelled = {**theirs, "metadata": {"name": NAME, "namespace": either.namespace}}
+    either.cluster.call("POST", path("Service", either.namespace), unlabelled)
+    with pytest.raises(PlatformError, match="Service chat exists and was not made by the toolkit"):
+        plan(either, endpoint(namespace_=either.namespace))
+
+
+def test_what_others_made_since_the_plan_is_not_changed_either(platform: KubernetesPlatform) -> None:
+    deploy(platform, [namespace()])
+    made = plan(platform, endpoint())
+    unlabelled = {**service().request, "metadata": {"name": NAME, "namespace": "ml"}}
+    platform.cluster.call("POST", path("Service", "ml"), unlabelled)
+    (action,) = [action for action in made.actions if action.kind == "Service"]
+    with pytest.raises(PlatformError, match="Service chat was made by somebody else since the plan"):
+        platform.execute(action, Silent())
+
+
+def test_a_namespace_of_others_is_lived_in_as_it_is(either: KubernetesPlatform) -> None:
+    theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": either.namespace}}
+    either.cluster.call("POST", "/api/v1/namespaces", theirs)
+    made = plan(either, endpoint(namespace_=either.namespace))
+    assert verbs(made)["Namespace"] == "reuse: exists, and is somebody else's"
+
+
+def test_what_an_endpoint_no_longer_wants_is_removed(either: KubernetesPlatform) -> None:
+    deploy(either, endpoint(namespace_=either.namespace))
+    newer = [item for item in endpoint(namespace_=either.namespace) if item.kind != "ConfigMap"]
+    newer.append(config_map("print(2)", "chat-2", either.namespace))
+    assert [str(action) for action in plan(either, newer).changes] == [
+        "create ConfigMap chat-2",
+        "delete ConfigMap chat-1",
+    ]
+
+
+def test_a_removal_takes_all_but_the_namespace_and_what_others_have(either: KubernetesPlatform) -> None:
+    place = either.namespace
+    deploy(either, endpoint(namespace_=place))
+    deploy(either, endpoint(name="other", namespace_=place), "other")
+    removal = plan(either, ())
+    assert [str(action) for action in removal.actions] == [
+        "delete Deployment chat", "delete Service chat", "delete ConfigMap chat-1", "delete ServiceAccount chat",
+    ]  # fmt: skip
+    deploy(either, ())
+    assert [endpoint.name for endpoint in either.endpoints() if endpoint.region.endswith(place)] == ["other"]
+
+
+def test_the_last_removal_tells_of_the_namespace(platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    (told,) = plan(platform, ()).left
+    assert told.startswith("namespace ml, in which others may have something")
+    assert told.endswith("kubectl delete namespace ml")
+
+
+def volume(claim: str, namespace: str) -> list[Resource]:
+    csi = {"driver": "s3.csi.aws.com", "volumeHandle": claim}
+    common: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    reference = {"namespace": namespace, "name": claim}
+    size = {"storage": "1Gi"}
+    name = f"toolkit-{namespace}"
+    bound = {"volumeName": name, "resources": {"requests": size}}
+    return [
+        manifest(
+            "PersistentVolume",
+            name,
+            instance=None,
+            spec={**common, "capacity": size, "claimRef": reference, "csi": csi},
+        ),
+        manifest("PersistentVolumeClaim", claim, namespace, instance=None, spec={**common, **bound}),
+    ]
+
+
+def test_a_shared_volume_goes_with_the_last_endpoint(either: KubernetesPlatform) -> None:
+    place = either.namespace
+    deploy(either, [*endpoint(namespace_=place), *volume("artifacts", place)])
+    deploy(either, [*endpoint(name="other", namespace_=place), *volume("artifacts", place)], "other")
+    assert {action.kind for action in plan(either, ()).actions}.isdisjoint(
+        {"PersistentVolume", "PersistentVolumeClaim"}
+    )
+    deploy(either, ())
+    last = {action.kind for action in plan(either, (), "other").actions}
+    assert {"PersistentVolume", "PersistentVolumeClaim"} <= last
+
+
+def test_a_job_that_runs_by_hand_is_not_taken_for_a_leftover(platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    pod = {"containers": [{"name": "compile", "image": "neuron:1"}], "restartPolicy": "Never"}
+    job = manifest("Job", "compile-1", spec={"template": {"spec": pod}})
+    platform.cluster.apply(path("Job", "ml", "compile-1"), job.request)
+    assert plan(platform, endpoint()).changes == []
+    assert "delete Job compile-1" in [str(action) for action in plan(platform, ()).actions]
+
+
+def test_what_is_being_deleted_is_made_anew(standin: StandInCluster, platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    standin.controllers.endless = True
+    platform.status(NAME)  # which lets the controllers make its pods
+    platform.cluster.call("DELETE", path("Deployment", "ml", NAME), {"propagationPolicy": "Foreground"})
+    assert verbs(plan(platform, endpoint()))["Deployment"] == "replace: is being deleted"
+
+
+def test_a_deletion_that_hangs_says_what_holds_it(standin: StandInCluster, platform: KubernetesPlatform) -> None:
+    from toolkit.platforms.kubernetes import execute
+
+    deploy(platform, endpoint())
+    standin.controllers.endless = True
+    platform.status(NAME)
+    ticks = iter(range(0, 10_000, 100))
+    with pytest.raises(PlatformError, match=r"still being deleted after 900 s \(finalizers: foregroundDeletion\)"):
+        execute.delete(platform.cluster, "Deployment", "ml", NAME, lambda: next(ticks), lambda _: None)
+
+
+@pytest.mark.parametrize("kind", ["resourceclaimtemplates", "scaledobjects"])
+def test_a_kind_that_the_cluster_does_not_have_is_nobody_s(
+    standin: StandInCluster, platform: KubernetesPlatform, kind: str
+) -> None:
+    standin.missing.add(kind)
+    deploy(platform, endpoint())
+    assert plan(platform, endpoint()).changes == []
+
+
+def test_a_kind_that_the_cluster_lacks_is_told_with_what_brings_it(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    standin.missing.add("scaledobjects")
+    scaled = manifest("ScaledObject", spec={"scaleTargetRef": {"name": NAME}})
+    with pytest.raises(PlatformError, match="create ScaledObject chat") as error:
+        deploy(platform, [*endpoint(), scaled])
+    assert "KEDA" in error.value.hint
+
+
+def test_who_may_see_one_namespace_only_may_deploy_into_it(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    standin.forbidden |= {("list", "persistentvolumes"), ("list", "namespaces")}
+    deploy(platform, endpoint())
+    assert plan(platform, endpoint()).changes == []
+
+
+def test_a_right_that_is_missing_is_told_with_its_rule(standin: StandInCluster, platform: KubernetesPlatform) -> None:
+    standin.forbidden.add(("patch", "deployments"))
+    with pytest.raises(PlatformError, match='cannot patch resource "deployments"') as error:
+        deploy(platform, endpoint())
+    rule = '{apiGroups: ["apps"], resources: ["deployments"], verbs: ["patch"]}'
+    assert error.value.hint == f"Ask for this rule in a Role of namespace ml: {rule}"
+
+
+def test_events_of_a_deployment_are_no_part_of_a_plan(platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    before = platform.observe(endpoint(), [NAME]).fingerprint()
+    for _ in range(4):
+        platform.status(NAME)
+    assert platform.cluster.items(address("v1", "events", "ml"), {})
+    assert platform.observe(endpoint(), [NAME]).fingerprint() == before

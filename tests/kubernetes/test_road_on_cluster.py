@@ -1,0 +1,198 @@
+"""The whole road on a cluster, as a user walks it: plan, deploy, status, invoke, destroy; and every crash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import answer_events, event_stream
+from kubernetes.client import ApiException
+from manifests import NAME, deployment, endpoint
+from scripted_http import Reply, scripted
+from standin_cluster import StandInCluster
+
+from toolkit import api
+from toolkit.apply.executor import make, remove
+from toolkit.apply.progress import Silent
+from toolkit.apply.waiter import wait_in_service
+from toolkit.cli.main import run
+from toolkit.errors import StalePlanError, UsageError
+from toolkit.planning.plan import Plan
+from toolkit.planning.planner import make_plan
+from toolkit.planning.record import Record
+from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+
+ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
+
+
+def saved_plan(platform: KubernetesPlatform, path: Path, desired: list[Resource]) -> Path:
+    """A plan as `toolkit plan --out` writes it."""
+    made = make_plan(
+        "chat.yaml", "kubernetes", [NAME], desired, platform.observe(desired, [NAME]), account=platform.account()
+    )
+    made.save(path)
+    return path
+
+
+def toolkit(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = run(list(arguments))
+    return code, capsys.readouterr().out
+
+
+def test_the_road(
+    standin: StandInCluster, platform: KubernetesPlatform, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = saved_plan(platform, tmp_path / "plan.json", endpoint())
+    code, out = toolkit(capsys, "deploy", "--plan", str(path), "--no-prove", "--json")
+    assert (code, json.loads(out)["status"]) == (0, "InService")
+
+    code, out = toolkit(capsys, "status", "--platform", "kubernetes", "--json")
+    (found,) = json.loads(out)["endpoints"]
+    assert (found["name"], found["region"], found["status"]) == (NAME, "stand-in/ml", "InService")
+
+    where = {"platform": "kubernetes", "region": "stand-in/ml"}
+    with scripted(Reply(parts=[ANSWER])) as container:
+        standin.backend = container.url
+        assert api.connect(NAME, **where).chat("hello").text == "<5><6><7>"
+    assert any("startup complete" in line for line in api.connect(NAME, **where).logs())
+
+
+def test_a_recipe_walks_it_too(standin: StandInCluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = "qwen3-32b/draft-model-trn2-eks"
+    for _ in ("made", "left as it is"):
+        code, out = toolkit(capsys, "deploy", recipe, "--no-prove", "--json")
+        assert (code, json.loads(out)["status"]) == (0, "InService")
+    assert toolkit(capsys, "logs", recipe)[1].endswith("INFO Application startup complete.\n")
+    code, out = toolkit(capsys, "destroy", recipe, "--yes")
+    assert (code, "namespace toolkit" in out) == (0, True)
+    assert there(standin) == ["namespaces/toolkit"]
+
+
+def test_a_saved_plan_is_refused_when_the_cluster_has_changed(platform: KubernetesPlatform, tmp_path: Path) -> None:
+    path = saved_plan(platform, tmp_path / "plan.json", endpoint())
+    platform.cluster.call("POST", "/api/v1/namespaces", endpoint()[0].request)
+    with pytest.raises(StalePlanError):
+        api.DeploymentPlan.read(path).apply()
+
+
+def test_there_is_no_rollback(kubeconfig: Path) -> None:
+    with pytest.raises(UsageError, match="nothing is kept of an older recipe"):
+        api.rollback(NAME, platform="kubernetes")
+
+
+# ---- crashes
+
+
+@dataclass(frozen=True)
+class DyingCluster(Cluster):
+    """Ctrl-C at the n-th changing call from now: before it reaches the server, or before its answer is read."""
+
+    left: list[int] = field(default_factory=list)
+    before: bool = True
+
+    def open(self, method: str, *arguments: Any, **options: Any) -> Any:
+        is_change = method != "GET" and not {"dryRun"} & set(_query(arguments, options))
+        if is_change and self.left:
+            self.left[0] -= 1
+            if self.left[0] == 0:
+                self.left.clear()
+                if not self.before:
+                    with suppress(ApiException):
+                        super().open(method, *arguments, **options)
+                raise KeyboardInterrupt
+        return super().open(method, *arguments, **options)
+
+
+def _query(arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, str]:
+    return options.get("query") or (arguments[2] if len(arguments) > 2 else None) or {}
+
+
+def apply(platform: KubernetesPlatform, desired: list[Resource], folder: Path) -> Plan:
+    """What `toolkit deploy` and `toolkit destroy` do."""
+    made = make_plan("chat.yaml", "kubernetes", [NAME], desired, platform.observe(desired, [NAME]))
+    record = Record(folder / "record.jsonl")
+    with platform.lease(NAME):
+        make(made, platform, record, Silent())
+        if desired:
+            config = desired[-1].request["metadata"]["annotations"]["toolkit/recipe"]
+            wait_in_service(platform, {NAME: config}, Silent(), 60, sleep=lambda _: None)
+        remove(made, platform, record, Silent())
+    return made
+
+
+def crashes(platform: KubernetesPlatform, before: bool, go: Callable[[KubernetesPlatform], object]) -> Iterator[int]:
+    """Do it again and again, each time dying one changing call later, and then the whole; yields after each."""
+    for number in count(1):
+        left = [number]
+        dying = DyingCluster(platform.cluster.client, platform.cluster.context, left, before)
+        try:
+            go(replace(platform, cluster=dying))
+        except KeyboardInterrupt:
+            yield number
+        else:
+            return
+
+
+def there(standin: StandInCluster) -> list[str]:
+    return sorted(f"{key.plural}/{key.name}" for key in standin.store.objects if key.plural not in _RUNNING)
+
+
+_RUNNING = ("events", "pods", "replicasets")
+_ALL = ["configmaps/chat-1", "deployments/chat", "namespaces/ml", "serviceaccounts/chat", "services/chat"]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["never sent", "answer lost"])
+def test_a_deployment_that_dies_at_any_call_is_carried_on(
+    standin: StandInCluster, platform: KubernetesPlatform, tmp_path: Path, before: bool
+) -> None:
+    tries = 0
+    for _ in crashes(platform, before, lambda dying: apply(dying, endpoint(), tmp_path)):
+        tries += 1
+        apply(platform, endpoint(), tmp_path)
+        assert there(standin) == _ALL
+        apply(platform, [], tmp_path)
+        assert there(standin) == ["namespaces/ml"]
+    assert tries >= 5
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["never sent", "answer lost"])
+def test_a_removal_that_dies_at_any_call_is_carried_on(
+    standin: StandInCluster, platform: KubernetesPlatform, tmp_path: Path, before: bool
+) -> None:
+    apply(platform, endpoint(), tmp_path)
+    tries = 0
+    for _ in crashes(platform, before, lambda dying: apply(dying, [], tmp_path)):
+        tries += 1
+        apply(platform, [], tmp_path)
+        assert there(standin) == ["namespaces/ml"]
+        apply(platform, endpoint(), tmp_path)
+    assert tries >= 4
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["never sent", "answer lost"])
+def test_a_replacement_that_dies_at_any_call_is_carried_on(
+    standin: StandInCluster, platform: KubernetesPlatform, tmp_path: Path, before: bool
+) -> None:
+    other = [*endpoint()[:-1], relabelled()]
+    tries = 0
+    apply(platform, endpoint(), tmp_path)
+    for _ in crashes(platform, before, lambda dying: apply(dying, other, tmp_path)):
+        tries += 1
+        apply(platform, other, tmp_path)
+        deployment = next(item for key, item in standin.store.objects.items() if key.plural == "deployments")
+        assert deployment["spec"]["selector"]["matchLabels"]["tier"] == "gpu"
+        apply(platform, [], tmp_path)
+        apply(platform, endpoint(), tmp_path)
+    assert tries >= 2
+
+
+def relabelled() -> Resource:
+    return deployment(recipe="bbbb", labels={"tier": "gpu"})

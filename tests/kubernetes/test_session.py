@@ -1,0 +1,84 @@
+"""Which cluster is meant, and what is said when there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from standin_cluster import StandInCluster
+
+from toolkit.errors import PlatformError, UsageError
+from toolkit.platforms import open_platform, open_readable
+from toolkit.platforms.kubernetes.session import kubernetes_platform
+
+
+def write(path: Path, **changes: object) -> None:
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes))
+
+
+def test_the_place_is_context_and_namespace(kubeconfig: Path) -> None:
+    platform = open_platform("kubernetes", "stand-in/ml")
+    assert platform.account().region == "stand-in/ml"
+
+
+def test_without_a_place_it_is_the_current_context_and_our_namespace(kubeconfig: Path) -> None:
+    assert open_platform("kubernetes").account().region == "stand-in/toolkit"
+
+
+def test_a_context_may_be_an_arn(standin: StandInCluster, kubeconfig: Path) -> None:
+    arn = "arn:aws:eks:us-west-2:123456789012:cluster/main"
+    write(kubeconfig, contexts=[{"name": arn, "context": {"cluster": "stand-in", "user": "me"}}])
+    assert kubernetes_platform(f"{arn}/ml").account().region == f"{arn}/ml"
+
+
+def test_an_unknown_context_is_told_with_those_that_there_are(kubeconfig: Path) -> None:
+    with pytest.raises(UsageError, match="the kubeconfig has no context `production`") as error:
+        kubernetes_platform("production/ml")
+    assert "stand-in" in error.value.hint
+
+
+def test_a_kubeconfig_without_a_current_context_wants_one_named(kubeconfig: Path) -> None:
+    write(kubeconfig, **{"current-context": ""})
+    with pytest.raises(UsageError, match="the kubeconfig has no current context"):
+        kubernetes_platform("/ml")
+    assert kubernetes_platform("stand-in/ml").namespace == "ml"
+
+
+def test_without_a_kubeconfig_the_command_that_makes_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="there is no kubeconfig") as error:
+        kubernetes_platform(None)
+    assert "aws eks update-kubeconfig" in error.value.hint
+    assert open_readable("kubernetes") is None
+
+
+def test_a_kubeconfig_that_is_none_is_told(kubeconfig: Path) -> None:
+    kubeconfig.write_text("")
+    with pytest.raises(PlatformError, match="the kubeconfig cannot be used"):
+        kubernetes_platform(None)
+
+
+def test_a_cluster_that_does_not_answer_is_told_in_time(standin: StandInCluster, kubeconfig: Path) -> None:
+    cluster = {"name": "stand-in", "cluster": {"server": "http://127.0.0.1:1"}}
+    write(kubeconfig, clusters=[cluster])
+    with pytest.raises(PlatformError, match="the cluster does not answer") as error:
+        kubernetes_platform("/ml").status("chat")
+    assert "kubectl cluster-info" in error.value.hint
+
+
+def test_credentials_that_are_not_known_are_told(kubeconfig: Path) -> None:
+    write(kubeconfig, users=[{"name": "me", "user": {"token": "stale"}}])
+    with pytest.raises(PlatformError, match=r"Unauthorized \(401\)") as error:
+        kubernetes_platform("/ml").status("chat")
+    assert error.value.hint.startswith("Log in again")
+
+
+def test_a_login_program_that_fails_is_told(kubeconfig: Path) -> None:
+    program = {"apiVersion": "client.authentication.k8s.io/v1", "command": "false", "interactiveMode": "Never"}
+    write(kubeconfig, users=[{"name": "me", "user": {"exec": program}}])
+    with pytest.raises(PlatformError) as error:
+        kubernetes_platform("/ml").status("chat")
+    assert error.value.hint.startswith("Log in again")

@@ -1,0 +1,82 @@
+"""vLLM's own parser reads the arguments of the recipes for vLLM Neuron, which is a plugin of vLLM.
+
+It judges names and values only: what is in `additional-config` the plugin reads, and that runs on Trainium.
+The flags of the fork of vLLM V0 are older than the vLLM that is installed here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit.recipe.arguments import engine_flags, environment
+from toolkit.recipe.load import catalogue
+from toolkit.recipe.resolve import Recipe, load
+
+pytestmark = pytest.mark.serving
+
+ENTRYPOINT = Path(__file__).parents[2] / "containers" / "shared" / "entrypoint.py"
+READ = [
+    "additional_config",
+    "async_scheduling",
+    "disable_hybrid_kv_cache_manager",
+    "enable_chunked_prefill",
+    "enable_prefix_caching",
+    "hf_overrides",
+    "max_model_len",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "num_gpu_blocks_override",
+    "speculative_config",
+    "tensor_parallel_size",
+]
+PARSE = """
+import json, sys
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+parser = make_arg_parser(FlexibleArgumentParser())
+command_lines, names = json.loads(sys.argv[1])
+parsed = [parser.parse_args(arguments) for arguments in command_lines]
+print(json.dumps([{name: getattr(found, name) for name in names} for found in parsed]))
+"""
+
+
+def arms() -> list[Recipe]:
+    """The recipes for vLLM Neuron, and their baselines."""
+    recipes = [recipe for recipe in map(load, catalogue()) if recipe.engine.name == "vllm-neuron"]
+    return [arm for recipe in recipes for arm in (recipe, recipe.baseline())]
+
+
+def meant(recipe: Recipe) -> dict[str, Any]:
+    """Of what is read, the values that the recipe gives; a `no-` flag is its name with False."""
+    flags = engine_flags(recipe)
+    turned_off = {flag.removeprefix("no-"): False for flag in flags if flag.startswith("no-")}
+    given = {flag.replace("-", "_"): value for flag, value in {**flags, **turned_off}.items()}
+    return {name: given[name] for name in READ if name in given}
+
+
+def test_vllm_reads_the_flags_as_they_were_meant(tmp_path: Path) -> None:
+    options_of = runpy.run_path(str(ENTRYPOINT))["vllm_options"]
+    (tmp_path / "config.json").touch()
+    command_lines = [[token for option in options_of(environment(arm), tmp_path) for token in option] for arm in arms()]
+
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE, json.dumps([command_lines, READ])],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout.splitlines()[-1])
+    expected = [meant(arm) for arm in arms()]
+    assert [{name: found[name] for name in wanted} for found, wanted in zip(read, expected, strict=True)] == expected

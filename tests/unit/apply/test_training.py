@@ -1,0 +1,98 @@
+"""Waiting for training jobs: their stages, their ends, and a log that may not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+
+import pytest
+from fakes import FakeClock, Told
+
+from toolkit.apply.training import TrainingJob, wait_completed
+from toolkit.apply.waiter import LogLine
+from toolkit.errors import PlatformError, TrainingJobFailed
+
+Look = tuple[str, str]
+RUNS: Look = ("InProgress", "Training")
+DONE: Look = ("Completed", "Completed")
+
+
+class Jobs:
+    """Each job goes through its looks, one a second, and writes its lines at the second of them."""
+
+    poll_seconds = 60.0
+
+    def __init__(self, clock: FakeClock, reason: str = "", log: Sequence[str] = (), **looks: Sequence[Look]) -> None:
+        self._clock, self._reason, self._log, self._looks = clock, reason, log, looks
+        self._entered: dict[tuple[str, str], float] = {}
+        self.seen: dict[str, int] = dict.fromkeys(looks, 0)
+
+    def training_job(self, name: str) -> TrainingJob:
+        looks = self._looks[name]
+        status, stage = looks[min(self.seen[name], len(looks) - 1)]
+        self.seen[name] += 1
+        entered = self._entered.setdefault((name, stage), self._clock())
+        return TrainingJob(name, status, stage, self._reason, 0.0, entered)
+
+    def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
+        if self.seen[name] > 1 and name not in bookmarks:
+            bookmarks[name] = "read"
+            yield from (LogLine(f"{name}/algo-1", 0.0, text) for text in self._log)
+
+
+class Unreadable(Jobs):
+    """Jobs of somebody who may not read logs."""
+
+    def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
+        raise PlatformError("not authorized to perform: logs:GetLogEvents")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def test_stages_are_told_with_their_times(clock: FakeClock) -> None:
+    told = Told()
+    platform = Jobs(clock, sd=[("InProgress", "DownloadingTrainingImage"), RUNS, RUNS, DONE])
+    wait_completed(platform, {"sd": 3600}, told, clock, clock.sleep)
+    assert told.said == [
+        "sd: downloading training image took 1:00",
+        "sd: training took 2:00",
+        "sd has compiled, in 3:00",
+    ]
+    assert told.updates[-1] == "sd: training 1:00, in all 2:00 of about 60 min"
+
+
+def test_the_programs_own_lines_are_kept_and_the_engines_last_one_is_shown(clock: FakeClock) -> None:
+    told = Told()
+    log = ("compile: 1 min 00 s: the engine compiles and loads", "neuronx-cc: pass 3 of 9")
+    wait_completed(Jobs(clock, log=log, sd=[RUNS, RUNS, DONE]), {"sd": 0}, told, clock, clock.sleep)
+    assert told.said[0] == "sd: compile: 1 min 00 s: the engine compiles and loads"
+    assert told.updates[-1].endswith(": neuronx-cc: pass 3 of 9")
+
+
+def test_the_last_of_several_jobs_is_waited_for(clock: FakeClock) -> None:
+    platform = Jobs(clock, one=[DONE], other=[RUNS, RUNS, DONE])
+    wait_completed(platform, {"one": 0, "other": 0}, Told(), clock, clock.sleep)
+    assert platform.seen == {"one": 1, "other": 3}
+
+
+def test_a_failure_carries_reason_and_last_lines(clock: FakeClock) -> None:
+    platform = Jobs(clock, "AlgorithmError: boom", ("last words",), sd=[RUNS, ("Failed", "Failed")])
+    with pytest.raises(TrainingJobFailed, match="sd failed: AlgorithmError: boom") as raised:
+        wait_completed(platform, {"sd": 0}, Told(), clock, clock.sleep)
+    assert raised.value.logs == ("last words",)
+    assert "aws logs tail /aws/sagemaker/TrainingJobs" in raised.value.hint
+
+
+def test_a_job_that_somebody_stopped_has_failed_too(clock: FakeClock) -> None:
+    with pytest.raises(TrainingJobFailed, match=r"sd was stopped \(Stopped\)"):
+        wait_completed(Jobs(clock, sd=[RUNS, ("Stopped", "Stopped")]), {"sd": 0}, Told(), clock, clock.sleep)
+
+
+def test_a_log_that_may_not_be_read_is_told_once(clock: FakeClock) -> None:
+    told = Told()
+    wait_completed(Unreadable(clock, sd=[RUNS, RUNS, DONE]), {"sd": 0}, told, clock, clock.sleep)
+    assert [line for line in told.said if "cannot be read" in line] == [
+        "sd: its log cannot be read: not authorized to perform: logs:GetLogEvents"
+    ]

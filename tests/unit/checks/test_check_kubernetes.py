@@ -1,0 +1,148 @@
+"""Recipes for a cluster: one bad case and one good for each code, the good one a small edit away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pairs import HUB_RECIPE, write_hub_pair
+
+from toolkit.checks.run import check
+from toolkit.findings import Finding
+
+SAGEMAKER = "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}"
+IRSA = "kubernetes: {service_account_role: 'arn:aws:iam::111122223333:role/pods'}"
+PROMETHEUS = "kubernetes: {prometheus: 'http://prometheus'}"
+
+
+def findings(
+    root: Path, platform: str = "", more: str = "", *edits: tuple[str, str], **facts: Mapping[str, Any]
+) -> tuple[Finding, ...]:
+    """Findings on the hub's good pair, on a cluster with these settings added."""
+    types = "" if "instance_types" in platform else "instance_types: [g6.xlarge], "
+    text = HUB_RECIPE.replace("0.30.0", "0.32.0")
+    text = text.replace(SAGEMAKER, f"platform: {{name: kubernetes, {types}{platform}}}\n{more}\n")
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return check(write_hub_pair(root, text, **facts)).findings
+
+
+@pytest.mark.parametrize("platform", ["", IRSA, "hub_token_secret: hf-token", "health_check_timeout: 900"])
+def test_a_good_recipe_has_no_findings(tmp_path: Path, platform: str) -> None:
+    assert findings(tmp_path, platform) == ()
+
+
+@pytest.mark.parametrize(
+    ("bad", "good", "code", "severity", "path"),
+    [
+        (("", "", ("name: hub", "name: Hub")), ("",), "kubernetes.name", "error", "name"),
+        (("hub_token_secret: 'arn:aws:secretsmanager:us-east-1:1:secret:hf'",), ("hub_token_secret: hf",),
+         "kubernetes.secret", "error", "platform.hub_token_secret"),
+        (("instance_types: [ml.g6.xlarge]",), ("instance_types: [g6.xlarge]",),
+         "kubernetes.instance-type", "error", "platform.instance_types.0"),
+        (("instance_types: [g6.xlage]",), ("instance_types: [g6.xlarge]",),
+         "kubernetes.instance-type", "error", "platform.instance_types.0"),
+        (("instance_types: [m7i.large]",), ("instance_types: [g6e.2xlarge]",),
+         "kubernetes.accelerator", "error", "platform.instance_types.0"),
+        (("instance_types: [{type: g6.xlarge, num_speculative_tokens: 3}]",), ("instance_types: [g6.xlarge]",),
+         "kubernetes.overrides", "error", "platform.instance_types.0"),
+        (("region: us-east-1",), ("",), "kubernetes.no-effect", "error", "platform.region"),
+        (("role: mine",), (IRSA,), "kubernetes.no-effect", "error", "platform.role"),
+        (("kms_key: mine",), ("",), "kubernetes.no-effect", "error", "platform.kms_key"),
+        (("inference_component: {}",), ("",), "kubernetes.no-effect", "error", "platform.inference_component"),
+        (("routing: random",), ("",), "kubernetes.no-effect", "error", "platform.routing"),
+        (("capacity_reservation: 'arn:aws:sagemaker:us-east-1:1:training-plan/p'",), ("",),
+         "kubernetes.no-effect", "error", "platform.capacity_reservation"),
+        (("", "rollout: {update: canary}"), ("",), "kubernetes.no-effect", "error", "rollout.update"),
+        (("", "rollout: {shadow: true}"), ("",), "kubernetes.no-effect", "error", "rollout.shadow"),
+        (("", "network: {isolation: true}"), ("",), "kubernetes.no-effect", "error", "network.isolation"),
+        (("", "observability: {dashboard: true}"), ("",), "kubernetes.no-effect", "error", "observability.dashboard"),
+        (("", "container: custom"), ("", "container: {base: mine:1}"), "kubernetes.container", "error", "container"),
+        (("", "container: {base: mine:1, bake_drafter: true}"), ("", "container: {base: mine:1}"),
+         "kubernetes.container", "error", "container.bake_drafter"),
+        (("weights: s3",), ("weights: hub",), "kubernetes.weights", "error", "platform.weights"),
+        ((PROMETHEUS, "scaling: {min_instances: 0}"), (PROMETHEUS, "scaling: {min_instances: 1}"),
+         "kubernetes.scale-to-zero", "error", "scaling.min_instances"),
+        (("", "scaling: {max_instances: 2}"), (PROMETHEUS, "scaling: {max_instances: 2}"),
+         "kubernetes.autoscaling", "info", "scaling.max_instances"),
+        ((PROMETHEUS, "scaling: {max_instances: 2, requests_per_instance: 129}"),
+         (PROMETHEUS, "scaling: {max_instances: 2, requests_per_instance: 128}"),
+         "kubernetes.scaling-target", "warning", "scaling.requests_per_instance"),
+    ],
+)  # fmt: skip
+def test_a_bad_setting_and_a_good_one(
+    tmp_path: Path, bad: tuple[str, ...], good: tuple[str, ...], code: str, severity: str, path: str
+) -> None:
+    (finding,) = findings(tmp_path, *bad)
+    assert (finding.code, finding.severity, finding.path) == (code, severity, path)
+    assert finding.hint
+    assert findings(tmp_path, *good) == ()
+
+
+def test_sagemakers_name_of_a_type_is_offered_without_its_prefix(tmp_path: Path) -> None:
+    (finding,) = findings(tmp_path, "instance_types: [ml.g6.xlarge]")
+    assert finding.hint == "Write g6.xlarge."
+
+
+@pytest.mark.parametrize("model", ["jumpstart:target", "s3://bucket/target/"])
+def test_models_come_from_the_hub(tmp_path: Path, model: str) -> None:
+    found = findings(tmp_path, "", "", ("org/target", model))
+    assert ("kubernetes.weights", "target.model") in [(finding.code, finding.path) for finding in found]
+
+
+def test_a_gated_target_takes_a_token(tmp_path: Path) -> None:
+    gated = ("org/target", "meta-llama/target")
+    found = {finding.code: finding for finding in findings(tmp_path, "", "", gated)}
+    assert (found["kubernetes.hub-token"].severity, found["kubernetes.hub-token"].path) == ("warning", "target.model")
+    with_token = findings(tmp_path, "hub_token_secret: hf", "", gated)
+    assert "kubernetes.hub-token" not in {finding.code for finding in with_token}
+
+
+def test_memory_is_that_of_the_node(tmp_path: Path) -> None:
+    size = {"tensors": None, "weight_bytes": 30 * 2**30}
+    (finding,) = findings(tmp_path, target=size)
+    assert (finding.code, finding.path) == ("memory.does-not-fit", "platform.instance_types.0")
+    assert finding.message.startswith("g6.xlarge: ")
+    assert "ml." not in finding.hint
+
+
+def test_a_version_without_an_image_may_be_somebodys_own(tmp_path: Path) -> None:
+    never = ("0.32.0", "0.32.99")
+    (finding,) = findings(tmp_path, "", "", never)
+    assert finding.code == "container.image"
+    assert finding.hint.startswith("Use 0.33.0 or ")
+    assert finding.hint.endswith("Or name an image that has it: `container: {base: registry/repository:tag}`.")
+    assert findings(tmp_path, "", "container: {base: mine:1}", never) == ()
+
+
+def test_vllm_on_trainium_is_told_of_its_engines(tmp_path: Path) -> None:
+    found = {finding.code: finding for finding in findings(tmp_path, "instance_types: [trn2.48xlarge]")}
+    assert found["kubernetes.accelerator"].hint == "Write `engine: {name: neuron}`, or choose a type with GPUs."
+
+
+def test_what_is_compiled_ahead_lies_in_a_bucket(tmp_path: Path) -> None:
+    neuron = "instance_types: [trn2.48xlarge]"
+    engine = ("version: 0.32.0", "name: neuron"), ("p-eagle", "draft-model"), ("  max_num_batched_tokens: 16384\n", "")
+    without = {finding.code: finding for finding in findings(tmp_path, neuron, "", *engine)}
+    assert without["kubernetes.artifacts"].path == "platform.kubernetes.artifacts_bucket"
+    for platform, edits in (
+        (f"{neuron}, kubernetes: {{artifacts_bucket: mine}}", engine),
+        (neuron, (("version: 0.32.0", "name: neuron\n  compile: at-start"), *engine[1:])),
+    ):
+        codes = {finding.code for finding in findings(tmp_path, platform, "", *edits)}
+        assert "kubernetes.artifacts" not in codes
+        assert "neuron.support" in codes
+
+
+def test_a_clusters_settings_are_not_for_sagemaker(tmp_path: Path) -> None:
+    text = HUB_RECIPE.replace("health_check_timeout: 600", "health_check_timeout: 600, kubernetes: {namespace: mine}")
+    (finding,) = check(write_hub_pair(tmp_path, text)).findings
+    assert (finding.code, finding.path) == ("kubernetes.elsewhere", "platform.kubernetes")
+
+
+def test_sagemakers_limits_of_the_environment_are_not_a_clusters(tmp_path: Path) -> None:
+    long = ("  max_model_len", f"  args: {{served-model-name-note: {'x' * 1025}}}\n  max_model_len")
+    assert "container.environment" not in {finding.code for finding in findings(tmp_path, "", "", long)}

@@ -1,0 +1,307 @@
+"""Recipes for Trainium: one case for each code, a small edit away from a recipe that is good."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pairs import HUB_RECIPE, RECIPE, write_hub_pair, write_pair, write_recipe
+
+from toolkit.checks.run import check
+from toolkit.findings import Finding
+from toolkit.recipe.facts import Tokenizer
+
+DRAFT_MODEL = """\
+name: trn
+target: {model: org/target}
+speculation:
+  method: draft-model
+  model: org/drafter
+  num_speculative_tokens: 7
+engine:
+  name: neuron
+  max_model_len: 1024
+  max_num_seqs: 4
+  args:
+    tensor-parallel-size: 2
+platform: {name: sagemaker, instance_types: [ml.trn2.48xlarge]}
+"""
+EAGLE3 = DRAFT_MODEL.replace("draft-model", "eagle3").replace("max_num_seqs: 4", "max_num_seqs: 2")
+DFLASH = DRAFT_MODEL.replace("draft-model", "dflash").replace("max_num_seqs: 4", "max_num_seqs: 1")
+BASELINE = DRAFT_MODEL.replace(
+    "  method: draft-model\n  model: org/drafter\n  num_speculative_tokens: 7", "  method: none"
+)
+CLUSTER = DRAFT_MODEL.replace(
+    "{name: sagemaker, instance_types: [ml.trn2.48xlarge]}",
+    "{name: kubernetes, instance_types: [trn2.48xlarge], kubernetes: {artifacts_bucket: mine}}",
+)
+ALWAYS = {"neuron.support", "neuron.compiled-in", "neuron.last-tokens", "neuron.driver", "neuron.availability"}
+Edit = tuple[str, str]
+
+
+def all_findings(root: Path, text: str, *edits: Edit, **facts: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Findings on the hub's good pair with this recipe, edited."""
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    path = write_hub_pair(root, text.replace("dflash", "draft-model").replace("none", "draft-model"), **facts)
+    if "none" in text:
+        lock = path.with_suffix(".lock.json")
+        lock.write_text(json.dumps({**json.loads(lock.read_text()), "drafter": None}))
+    path.write_text(text)
+    return check(path).findings
+
+
+def findings(root: Path, text: str, *edits: Edit, **facts: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Those but for what there is to say of every recipe for Trainium."""
+    return tuple(finding for finding in all_findings(root, text, *edits, **facts) if finding.code not in ALWAYS)
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    return {"config": changes}
+
+
+def args(text: str) -> Edit:
+    return "    tensor-parallel-size: 2", f"    tensor-parallel-size: 2\n    {text}"
+
+
+def env(text: str) -> Edit:
+    return "  args:", f"  env: {{{text}}}\n  args:"
+
+
+def tensor_parallel(size: int | str) -> Edit:
+    return "tensor-parallel-size: 2", f"tensor-parallel-size: {size}"
+
+
+def on(instance_type: str) -> Edit:
+    return "ml.trn2.48xlarge", instance_type
+
+
+@pytest.mark.parametrize("text", [DRAFT_MODEL, EAGLE3, DFLASH, BASELINE, CLUSTER], ids=["model", "e", "d", "b", "k"])
+def test_a_good_recipe_has_no_findings(tmp_path: Path, text: str) -> None:
+    assert findings(tmp_path, text) == ()
+
+
+def test_what_there_is_to_say_of_every_recipe(tmp_path: Path) -> None:
+    found = {finding.code: finding for finding in all_findings(tmp_path, EAGLE3)}
+    assert set(found) == ALWAYS
+    assert found["neuron.support"].message == "vllm-neuron 0.29.0.1.2.0 (Neuron SDK 2.33.0): beta"
+    assert found["neuron.compiled-in"].hint == "Run: toolkit compile RECIPE"
+    assert found["neuron.last-tokens"].message.startswith("requests longer than 1017 tokens")
+    assert "needs Neuron driver 2.27 on trn2" in found["neuron.driver"].message
+    assert "Kubernetes is the safe place" in found["neuron.driver"].hint
+    assert "capacity_reservation" in found["neuron.availability"].hint
+    assert {finding.severity for finding in found.values()} == {"info", "warning"}
+
+
+def test_a_cluster_has_drivers_of_its_own(tmp_path: Path) -> None:
+    assert "neuron.driver" not in {finding.code for finding in all_findings(tmp_path, CLUSTER)}
+
+
+BUCKETS = "additional-config: {neuron_config: {%s}}"
+CASES = [
+    (DRAFT_MODEL, [("name: neuron", "name: nxd-inference\n  version: 0.9.2")], {},
+     "neuron.version", "error", "engine.version", "nothing is known of nxd-inference 0.9.2"),
+    (DRAFT_MODEL, [("name: neuron", "name: nxd-inference\n  version: 0.9.2"),
+                   ("platform:", "container: {base: mine:1}\nplatform:")], {},
+     "neuron.version", "warning", "engine.version", "neither its methods nor its flags"),
+    (DRAFT_MODEL, [on("ml.g6.xlarge"), ("name: neuron", "name: nxd-inference\n  version: 0.9.1")], {},
+     "neuron.hardware", "error", "platform.instance_types.0", "ml.g6.xlarge has L4"),
+    (EAGLE3, [on("ml.trn1.32xlarge"), ("eagle3", "none"), ("  model: org/drafter\n  num_speculative_tokens: 7\n", ""),
+              ("name: neuron", "name: vllm-neuron\n  version: 0.29.0.1.2.0")], {},
+     "neuron.hardware", "error", "platform.instance_types.0", "does not run on trn1"),
+    (DRAFT_MODEL, [args("speculative-config: {method: ngram}")], {},
+     "engine.own-flag", "error", "engine.args.speculative-config", "is set by the toolkit"),
+    (DRAFT_MODEL, [args("override-neuron-config: {enable_eagle_speculation: true}")], {},
+     "neuron.by-hand", "error", "engine.args.override-neuron-config", "`enable_eagle_speculation` switches drafting"),
+    (EAGLE3, [args("additional-config: '{}'")], {},
+     "neuron.config-form", "error", "engine.args.additional-config", "is no mapping"),
+    (DRAFT_MODEL, [("  max_model_len: 1024\n", "")], {},
+     "neuron.max-model-len", "error", "engine.max_model_len", "compiled for one length"),
+    (DRAFT_MODEL, [("max_num_seqs: 4", "max_num_seqs: 5")], {},
+     "neuron.requests", "warning", "engine.max_num_seqs", "`draft-model` with 5 requests at a time"),
+    (EAGLE3, [("max_num_seqs: 2", "max_num_seqs: 3")], {},
+     "neuron.requests", "warning", "engine.max_num_seqs", "the limit of vllm-neuron's tutorial is 2"),
+    (DFLASH, [("max_num_seqs: 1", "max_num_seqs: 4")], {},
+     "neuron.requests", "warning", "engine.max_num_seqs", "0.35x"),
+    (DRAFT_MODEL, [("tokens: 7", "tokens: 7\n  draft_tensor_parallel_size: 1")], {},
+     "neuron.no-effect", "error", "speculation.draft_tensor_parallel_size", "no such setting"),
+    (DRAFT_MODEL, [("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {},
+     "neuron.no-effect", "error", "speculation.num_speculative_tokens_per_batch_size", "no such setting"),
+    (DFLASH, [args("num-gpu-blocks-override: 31")], {},
+     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "31 blocks of 32 tokens do not hold 1 x 1024"),
+    (BASELINE, [("name: neuron", "name: nxd-inference"), args("num-gpu-blocks-override: 5")], {},
+     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "one block for each of 4 requests, not 5"),
+    (BASELINE, [("name: neuron", "name: nxd-inference"),
+                args("additional-config: {override_neuron_config: {is_block_kv_layout: true, pa_block_size: 32}}")], {},
+     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "4 blocks of 32 tokens do not hold 4 x 1024"),
+    (DFLASH, [args("enable-prefix-caching: true")], {},
+     "neuron.clash", "error", "engine.args.enable-prefix-caching", "does not go with `dflash`"),
+    (DRAFT_MODEL, [args("enable-lora: true")], {},
+     "neuron.clash", "error", "engine.args.enable-lora", "no adapters together with speculation"),
+    (EAGLE3, [args("enable-lora: true")], {},
+     "neuron.clash", "warning", "engine.args.enable-lora", "unverified"),
+    (DRAFT_MODEL, [args("override-neuron-config: {enable_fused_speculation: false}")], {},
+     "neuron.batches", "error", "engine.max_num_seqs", "one request at a time"),
+    (DRAFT_MODEL, [args("override-neuron-config: {token_generation_batches: [1, 4]}")], {},
+     "neuron.batches", "error", "engine.args.override-neuron-config", "buckets of batches"),
+    (EAGLE3, [args(BUCKETS % "num_seqs_buckets: [1]")], {},
+     "neuron.buckets", "error", "engine.args.additional-config", "is 1, and must be engine.max_num_seqs, 2"),
+    (EAGLE3, [args(BUCKETS % "num_batched_tokens_buckets: [256]"),
+              ("max_num_seqs: 2", "max_num_seqs: 2\n  max_num_batched_tokens: 512")], {},
+     "neuron.buckets", "error", "engine.args.additional-config", "engine.max_num_batched_tokens, 512"),
+    (EAGLE3, [args(BUCKETS % "kv_segment_size_buckets: [256, 512]")], {},
+     "neuron.buckets", "error", "engine.args.additional-config", "256 is no size of"),
+    (EAGLE3, [args("additional-config: {num_seqs_buckets: [2]}")], {},
+     "neuron.buckets", "error", "engine.args.additional-config", "ignored outside of `neuron_config`"),
+    (DRAFT_MODEL, [env('NEURON_LOGICAL_NC_CONFIG: "4"')], {},
+     "neuron.logical-cores", "error", "engine.env.NEURON_LOGICAL_NC_CONFIG", "not '4'"),
+    (DRAFT_MODEL, [env('NEURON_RT_VIRTUAL_CORE_SIZE: "2"'), on("ml.trn1.32xlarge")], {},
+     "neuron.logical-cores", "warning", "engine.env.NEURON_RT_VIRTUAL_CORE_SIZE", "are not grouped"),
+    (DRAFT_MODEL, [tensor_parallel(128)], {"target": config(num_attention_heads=128, head_dim=1)},
+     "neuron.tensor-parallel", "error", "engine.args.tensor-parallel-size", "has 64 logical cores"),
+    (DRAFT_MODEL, [tensor_parallel(0)], {},
+     "neuron.tensor-parallel", "error", "engine.args.tensor-parallel-size", "tensor-parallel-size 0"),
+    (DRAFT_MODEL, [tensor_parallel(6)], {"target": config(num_attention_heads=6, head_dim=1)},
+     "neuron.tensor-parallel", "warning", "engine.args.tensor-parallel-size", "powers of two, or all 64"),
+    (CLUSTER, [tensor_parallel(8)], {"target": config(num_attention_heads=8)},
+     "neuron.device-group", "warning", "engine.args.tensor-parallel-size", "takes 2 chips, and the DRA driver"),
+    (DRAFT_MODEL, [tensor_parallel(4)], {},
+     "neuron.heads", "error", "engine.args.tensor-parallel-size", "2 attention heads of the target cannot be divided"),
+    (EAGLE3, [], {"drafter": config(num_attention_heads=1)},
+     "neuron.heads", "error", "engine.args.tensor-parallel-size", "1 attention heads of the drafter"),
+    (DRAFT_MODEL, [], {"target": config(num_attention_heads=6, num_key_value_heads=3, head_dim=1)},
+     "neuron.heads", "warning", "engine.args.tensor-parallel-size", "one is kept for each attention head"),
+    (EAGLE3, [], {"target": config(num_attention_heads=6, num_key_value_heads=3, head_dim=1)},
+     "neuron.heads", "error", "engine.args.tensor-parallel-size", "3 KV heads of the target cannot be dealt out"),
+    (EAGLE3, [], {"target": config(architectures=["Qwen3ForCausalLM"])},
+     "neuron.target", "warning", "target.model", "for LlamaForCausalLM and GptOssForCausalLM"),
+    (DFLASH, [], {"drafter": config(block_size=10)},
+     "neuron.block-size", "error", "speculation.num_speculative_tokens", "blocks of 10 want 9"),
+    (BASELINE, [("name: neuron", "name: nxd-inference"), ("name: sagemaker", "name: sagemaker, weights: hub")],
+     {"target": config(tie_word_embeddings=True)},
+     "neuron.tied-embeddings", "warning", "target.model", "Cannot copy out of meta tensor"),
+    (CLUSTER, [], {"drafter": config(tie_word_embeddings=True)},
+     "neuron.tied-embeddings", "info", "speculation.model", "org/drafter ties its embeddings"),
+    (EAGLE3, [], {"target": {"generation_config": {"temperature": 0.6}}},
+     "neuron.greedy", "warning", "target.model", "temperature 0.6 by default"),
+    (DRAFT_MODEL, [], {"target": {"generation_config": {"do_sample": True}}},
+     "neuron.greedy", "warning", "target.model", "temperature 1.0 by default"),
+    (DRAFT_MODEL, [("name: neuron", "name: neuron\n  compile: at-start")], {"target": {"weight_bytes": 65 * 10**9}},
+     "neuron.compile-at-start", "warning", "engine.compile", "takes about 65 min"),
+    (DRAFT_MODEL, [("[ml.trn2.48xlarge]", "[ml.trn2.48xlarge], inference_component: {accelerators: 32}")], {},
+     "neuron.component", "warning", "platform.inference_component", "chips or cores is unverified"),
+    (DRAFT_MODEL, [on("ml.trn2.3xlarge")], {},
+     "sagemaker.instance-type", "error", "platform.instance_types.0", "cannot host endpoints"),
+    (DRAFT_MODEL, [on("trn2.48xlarge")], {},
+     "sagemaker.instance-type", "error", "platform.instance_types.0", "EC2's name of a type"),
+    (EAGLE3, [args("enable-chunked-prefil: true")], {},
+     "engine.unknown-flag", "warning", "engine.args.enable-chunked-prefil", "vllm 0.29.0 has no flag"),
+    (DRAFT_MODEL, [], {"drafter": config(vocab_size=64)},
+     "pair.vocab-size", "error", "speculation.model", "vocabulary has 64 tokens"),
+    (EAGLE3, [], {"drafter": config(target_hidden_size=16)},
+     "pair.hidden-size", "error", "speculation.model", "made for a target with hidden size 16"),
+    (DRAFT_MODEL, [], {"target": {"tensors": None, "weight_bytes": 65 * 2**30}},
+     "memory.does-not-fit", "error", "platform.instance_types.0", "of each of 2 logical cores, which has 24.0"),
+    (DRAFT_MODEL, [("    tensor-parallel-size: 2", "    dtype: bfloat16")],
+     {"target": {"tensors": None, "weight_bytes": 40 * 2**30}},
+     "memory.tensor-parallel", "error", "platform.instance_types.0", "it takes 2 logical cores"),
+    (DRAFT_MODEL, [("1024", "4000000")],
+     {"target": config(max_position_embeddings=4_000_000, num_hidden_layers=64, head_dim=128)},
+     "memory.context", "error", "engine.max_model_len", "4 x 4,000,000 tokens need"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "edits", "facts", "code", "severity", "path", "message"),
+    CASES,
+    ids=[f"{index}-{case[3]}" for index, case in enumerate(CASES)],
+)
+def test_a_recipe_that_is_not_good(
+    tmp_path: Path,
+    text: str,
+    edits: list[Edit],
+    facts: dict[str, Any],
+    code: str,
+    severity: str,
+    path: str,
+    message: str,
+) -> None:
+    (finding,) = findings(tmp_path, text, *edits, **facts)
+    assert (finding.code, finding.severity, finding.path) == (code, severity, path)
+    assert message in finding.message
+    assert finding.hint
+
+
+P_EAGLE = EAGLE3.replace("eagle3", "p-eagle")
+PARD = DRAFT_MODEL.replace("draft-model", "pard")
+
+
+@pytest.mark.parametrize(
+    ("text", "edits", "hint"),
+    [
+        (P_EAGLE, [],
+         "Nothing on trn2 does. Nearest: `eagle3` (vllm-neuron 0.29.0.1.2.0), `dflash` (vllm-neuron 0.29.0.1.2.0), "
+         "`draft-model` (nxd-inference 0.9.1). An experiment outside of vLLM runs such heads on Trainium2: "
+         "github.com/aws-neuron/nkipy."),
+        (PARD, [], "Nothing on trn2 does. Nearest: `eagle3`"),
+        (DRAFT_MODEL, [("name: neuron", "name: vllm-neuron\n  version: 0.29.0.1.2.0")],
+         "version: 0.9.1}`, fork of vLLM V0, no longer supported by AWS; the only one with draft models. "
+         "Or take an EAGLE-3 head"),
+        (EAGLE3, [("name: neuron", "name: nxd-inference\n  version: 0.16.0")],
+         "Use vllm-neuron 0.29.0.1.2.0 (Neuron SDK 2.33.0): `engine: {name: vllm-neuron, version: 0.29.0.1.2.0}`."),
+    ],
+)  # fmt: skip
+def test_a_method_that_the_generation_has_not(tmp_path: Path, text: str, edits: list[Edit], hint: str) -> None:
+    found = [finding for finding in findings(tmp_path, text, *edits) if finding.severity == "error"]
+    assert [(finding.code, finding.path) for finding in found] == [("neuron.method", "speculation.method")]
+    assert hint in found[0].hint
+
+
+def test_nothing_reads_heads_on_the_first_trainium(tmp_path: Path) -> None:
+    found = findings(tmp_path, EAGLE3, on("ml.trn1.32xlarge"))
+    assert [finding.code for finding in found] == ["neuron.hardware"]
+    assert found[0].hint == "Take trn2 or trn3; or choose another method. Nearest: `draft-model` (nxd-inference 0.9.1)."
+
+
+def test_method_eagle_by_hand_means_two_things(tmp_path: Path) -> None:
+    found = findings(tmp_path, DRAFT_MODEL, args("speculative-config: {method: eagle, model: a}"))
+    assert [finding.code for finding in found] == ["engine.own-flag", "neuron.by-hand"]
+    assert "turns nothing on in the fork" in found[1].message
+
+
+def test_tokenizers_of_a_draft_model_are_compared(tmp_path: Path) -> None:
+    ours, theirs = (Tokenizer(32, digest, {}, None) for digest in ("one", "other"))
+    found = findings(tmp_path, DRAFT_MODEL, target={"tokenizer": ours}, drafter={"tokenizer": theirs})
+    assert "pair.tokenizer" in {finding.code for finding in found}
+
+
+def test_a_kv_cache_in_blocks_need_not_hold_all_requests(tmp_path: Path) -> None:
+    edits = ("1024", "400000"), ("max_num_seqs: 2", "max_num_seqs: 9")
+    sizes = config(max_position_embeddings=4_000_000, num_hidden_layers=64, head_dim=128)
+    assert [finding.code for finding in findings(tmp_path, EAGLE3, *edits, target=sizes)] == ["neuron.requests"]
+    fork = [finding.code for finding in findings(tmp_path, DRAFT_MODEL, ("1024", "400000"), target=sizes)]
+    assert fork == ["memory.context"]
+
+
+def test_settings_of_one_type_are_checked_there(tmp_path: Path) -> None:
+    types = "[ml.trn2.48xlarge, {type: ml.trn1.32xlarge, num_speculative_tokens: 9, args: {enable-lora: true}}]"
+    found = findings(tmp_path, DRAFT_MODEL, ("[ml.trn2.48xlarge]", types))
+    assert [(finding.code, finding.path) for finding in found] == [
+        ("neuron.clash", "platform.instance_types.1.args.enable-lora")
+    ]
+
+
+def test_vllm_on_trainium_is_told_of_its_engines(tmp_path: Path) -> None:
+    found = check(write_hub_pair(tmp_path, HUB_RECIPE.replace("ml.g6.xlarge", "ml.trn2.48xlarge"))).findings
+    (finding,) = (finding for finding in found if finding.code == "sagemaker.accelerator")
+    assert finding.hint.startswith("Write `engine: {name: neuron}`")
+
+
+def test_trainium_is_not_on_this_machine(tmp_path: Path) -> None:
+    write_pair(tmp_path, "draft-model")
+    text = RECIPE.replace("p-eagle", "draft-model").replace("name: vllm\n  version: 0.32.0", "name: neuron")
+    assert "container.image" in {finding.code for finding in check(write_recipe(tmp_path, text)).errors}

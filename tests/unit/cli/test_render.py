@@ -1,0 +1,124 @@
+"""`toolkit render`: manifests without a cluster and without AWS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import toolkit
+from toolkit.cli.main import run
+
+Captured = pytest.CaptureFixture[str]
+
+RECIPE = """\
+name: gated
+target: {model: meta-llama/Llama-3.1-8B-Instruct}
+speculation: {method: eagle3, model: RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3, num_speculative_tokens: 3}
+engine: {version: 0.33.0, max_model_len: 8192, max_num_seqs: 16, max_num_batched_tokens: 8192}
+platform: {name: kubernetes, instance_types: [g6e.xlarge], hub_token_secret: hf-token}
+"""
+SHIPPED = Path(__file__).parents[3] / "recipes/llama-3.1-8b-instruct/eagle3.lock.json"
+ON_TRAINIUM = "qwen3-32b/draft-model-trn2-eks"
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> str:
+    """A recipe for a cluster with GPUs."""
+    (tmp_path / "gated.lock.json").write_bytes(SHIPPED.read_bytes())
+    path = tmp_path / "gated.yaml"
+    path.write_text(RECIPE)
+    return str(path)
+
+
+def ahead(tmp_path: Path, shipped: str = ON_TRAINIUM) -> str:
+    """A copy of a shipped recipe for Trainium, which compiles ahead."""
+    folder = Path(__file__).parents[3] / "recipes"
+    text = (folder / f"{shipped}.yaml").read_text()
+    text = text.replace("compile: at-start", "compile: ahead").replace("neuron_devices: dra", "artifacts_bucket: ours")
+    path = tmp_path / "ahead.yaml"
+    path.write_text(text)
+    path.with_suffix(".lock.json").write_bytes((folder / f"{shipped}.lock.json").read_bytes())
+    return str(path)
+
+
+def kinds(text: str) -> list[str]:
+    return [document["kind"] for document in yaml.safe_load_all(text)]
+
+
+def test_what_serves_is_all_that_is_on_stdout(recipe: str, capsys: Captured) -> None:
+    assert run(["render", recipe]) == 0
+    ended = capsys.readouterr()
+    assert kinds(ended.out) == ["Namespace", "ServiceAccount", "ConfigMap", "Service", "Deployment"]
+    assert ended.err == ""
+
+
+def test_the_same_recipe_gives_the_same_text(recipe: str, capsys: Captured) -> None:
+    run(["render", recipe, "--baseline"])
+    first = capsys.readouterr().out
+    run(["render", recipe, "--baseline"])
+    assert capsys.readouterr().out == first
+
+
+def test_the_baseline_stands_beside_it(recipe: str, capsys: Captured) -> None:
+    run(["render", recipe, "--format", "kubernetes", "--baseline"])
+    documents = [item for item in yaml.safe_load_all(capsys.readouterr().out) if item["kind"] == "Deployment"]
+    assert [item["metadata"]["name"] for item in documents] == ["gated", "gated-baseline"]
+
+
+def test_the_benchmark_measures_the_arms_that_are_rendered(recipe: str, capsys: Captured) -> None:
+    run(["render", recipe, "--baseline", "--part", "benchmark"])
+    _, job = yaml.safe_load_all(capsys.readouterr().out)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    arms = [word for word in container["command"] if "=" in word]
+    assert arms == ["SD=http://gated.toolkit.svc", "Base=http://gated-baseline.toolkit.svc"]
+
+
+def test_a_gpu_has_nothing_to_compile(recipe: str, capsys: Captured) -> None:
+    assert run(["render", recipe, "--part", "compile"]) == 2
+    assert "nothing is compiled ahead" in capsys.readouterr().err
+
+
+def test_a_folder_of_files_that_says_what_comes_first(tmp_path: Path, capsys: Captured) -> None:
+    out = tmp_path / "manifests"
+    assert run(["render", ahead(tmp_path), "--out", str(out)]) == 0
+    assert yaml.safe_load((out / "kustomization.yaml").read_text())["resources"] == ["base", "serve"]
+    (job,) = (out / "compile").glob("job-*.yaml")
+    name = yaml.safe_load(job.read_text())["metadata"]["name"]
+    ended = capsys.readouterr()
+    assert ended.out == ""
+    assert ended.err.splitlines() == [
+        f"first, compile: kubectl apply -k {out}/compile",
+        f"and wait: kubectl wait -n toolkit --for=condition=complete --timeout=5h job/{name}",
+        f"serve: kubectl apply -k {out}",
+        f"measure: kubectl apply -k {out}/benchmark",
+    ]
+
+
+def test_a_folder_that_cannot_be_made(recipe: str, tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "file").touch()
+    assert run(["render", recipe, "--out", str(tmp_path / "file")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_checks_come_first(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(RECIPE.replace("g6e.xlarge", "ml.g6e.xlarge"))
+    assert run(["render", str(path), "--out", str(tmp_path / "manifests")]) == 1
+    assert "ml.g6e.xlarge" in capsys.readouterr().err
+    assert not (tmp_path / "manifests").exists()
+
+
+def test_python_gets_the_parts(recipe: str) -> None:
+    assert toolkit.render(recipe).keys() == {"base", "serve", "benchmark"}
+
+
+def test_a_plan_needs_no_cluster_either(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert run(["plan", recipe]) == 0
+    out = capsys.readouterr().out
+    assert "Deployment" in out
+    assert "price not known" in out

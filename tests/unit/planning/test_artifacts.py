@@ -1,0 +1,140 @@
+"""What compiled code depends on: the key changes with all of it, and with nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pairs import write_pair, write_recipe
+
+from toolkit.planning import artifacts
+from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.source import ModelSource
+
+REVISION = ", revision: 0123456789abcdef0123456789abcdef01234567"
+RECIPE = f"""\
+name: sd
+target: {{model: org/target{REVISION}}}
+speculation: {{method: draft-model, model: org/drafter, num_speculative_tokens: 7}}
+engine: {{name: neuron, max_model_len: 1024, max_num_seqs: 4, args: {{tensor-parallel-size: 32}}}}
+platform: {{name: sagemaker, instance_types: [ml.trn2.48xlarge]}}
+"""
+COMMIT = "89abcdef0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    return load(write_recipe(tmp_path, RECIPE))
+
+
+def test_the_parts_of_a_pair(recipe: Recipe) -> None:
+    parts = artifacts.parts(recipe)
+    assert len(parts.pop("settings")) == 12
+    assert parts == {
+        "engine": "nxd-inference",
+        "version": "0.9.1",
+        "sdk": "2.26.1",
+        "instance_family": "trn2",
+        "logical_cores": "default",
+        "tensor_parallel": "32",
+        "max_num_seqs": "4",
+        "max_model_len": "1024",
+        "method": "draft-model",
+        "target": "org/target@0123456789ab",
+        "drafter": "org/drafter@main",
+        "num_speculative_tokens": "7",
+    }
+
+
+def with_engine(**changes: Any) -> Callable[[Recipe], Recipe]:
+    return lambda recipe: replace(recipe, engine=replace(recipe.engine, **changes))
+
+
+def with_speculation(**changes: Any) -> Callable[[Recipe], Recipe]:
+    def change(recipe: Recipe) -> Recipe:
+        assert recipe.speculation
+        return replace(recipe, speculation=replace(recipe.speculation, **changes))
+
+    return change
+
+
+def with_args(**args: Any) -> Callable[[Recipe], Recipe]:
+    named = {name.replace("_", "-"): value for name, value in args.items()}
+    return lambda recipe: replace(recipe, engine=replace(recipe.engine, args={**recipe.engine.args, **named}))
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("version", with_engine(version="0.13.0")),
+        ("instance_family", lambda recipe: recipe.on("ml.trn1.32xlarge")),
+        ("logical_cores", with_engine(env={"NEURON_LOGICAL_NC_CONFIG": "1"})),
+        ("tensor_parallel", with_args(tensor_parallel_size=64)),
+        ("max_num_seqs", with_engine(max_num_seqs=8)),
+        ("max_model_len", with_engine(max_model_len=2048)),
+        ("num_speculative_tokens", with_speculation(num_speculative_tokens=5)),
+        ("target", lambda recipe: replace(recipe, target=ModelSource("hub", "org/target", COMMIT))),
+        ("drafter", with_speculation(drafter=ModelSource("hub", "org/drafter", COMMIT))),
+        ("settings", with_args(override_neuron_config={"sequence_parallel_enabled": True})),
+        ("settings", with_engine(env={"NEURON_CC_FLAGS": "-O1"})),
+    ],
+)
+def test_what_changes_the_code_changes_its_key(recipe: Recipe, part: str, change: Callable[[Recipe], Recipe]) -> None:
+    changed = change(recipe)
+    before, after = artifacts.parts(recipe), artifacts.parts(changed)
+    assert part in {name for name in before if before[name] != after[name]}
+    assert artifacts.key(changed) != artifacts.key(recipe)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda recipe: replace(recipe, name="another", description="other words", evidence=()),
+        lambda recipe: replace(recipe, weights="hub"),
+        lambda recipe: replace(recipe, tags={"team": "x"}, health_check_timeout=60),
+        lambda recipe: recipe.with_platform("kubernetes"),
+    ],
+)
+def test_what_does_not_change_the_code_keeps_its_key(recipe: Recipe, change: Callable[[Recipe], Recipe]) -> None:
+    assert artifacts.key(change(recipe)) == artifacts.key(recipe)
+
+
+def test_a_size_of_the_same_family_keeps_the_key(recipe: Recipe) -> None:
+    assert artifacts.key(recipe.on("ml.trn2.3xlarge")) == artifacts.key(recipe)
+
+
+def test_the_baseline_has_code_of_its_own_whoever_runs_it(recipe: Recipe) -> None:
+    twin, arm = recipe.baseline(), replace(recipe, speculation=None)
+    assert artifacts.key(twin) == artifacts.key(arm) != artifacts.key(recipe)
+
+
+def test_other_weights_in_the_same_folder_change_the_key(tmp_path: Path) -> None:
+    write_pair(tmp_path, "draft-model")
+    recipe = load(write_recipe(tmp_path, RECIPE.replace("org/", "./").replace(REVISION, "")))
+    before = artifacts.key(recipe)
+    (tmp_path / "drafter" / "model.safetensors").write_bytes(b"others")
+    assert artifacts.key(recipe) != before
+
+
+def test_the_container_is_told_where_and_what(recipe: Recipe) -> None:
+    told = artifacts.variables(recipe, "/compiled")
+    assert (told["TOOLKIT_ARTIFACTS"], told["TOOLKIT_ARTIFACTS_KEY"]) == ("/compiled", artifacts.key(recipe))
+    assert json.loads(told["TOOLKIT_ARTIFACTS_PARTS"]) == artifacts.parts(recipe)
+
+
+def test_parts_that_are_too_long_are_left_out(recipe: Recipe) -> None:
+    named = replace(recipe, target=ModelSource("s3", f"s3://bucket/{'long/' * 200}"))
+    assert artifacts.variables(named, "/compiled").keys() == {"TOOLKIT_ARTIFACTS", "TOOLKIT_ARTIFACTS_KEY"}
+
+
+def test_an_engine_that_compiles_at_start_is_told_nothing(recipe: Recipe) -> None:
+    assert artifacts.variables(with_engine(compile_ahead=False)(recipe), "/compiled") == {}
+
+
+def test_an_estimate_grows_with_the_weights(recipe: Recipe) -> None:
+    assert artifacts.expected_seconds(replace(recipe, weight_bytes=69_000_000_000)) == 69 * 60
+    assert artifacts.expected_seconds(recipe) == 0

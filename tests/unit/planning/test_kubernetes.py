@@ -1,0 +1,246 @@
+"""A recipe as manifests: whole shapes as golden files, refused by none of the schemas that Kubernetes publishes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from toolkit.errors import UsageError
+from toolkit.planning.kubernetes import parts, resources
+from toolkit.planning.kubernetes_devices import accelerators
+from toolkit.planning.kubernetes_notes import notes
+from toolkit.planning.price import price_now, price_per_hour
+from toolkit.planning.resources import Kind, Observed
+from toolkit.recipe.lock import lock_path, pinned, read_lock
+from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import ContainerSection, KubernetesSection, ScalingSection
+
+ROLE = "arn:aws:iam::123456789012:role/reads-artifacts"
+SCALED = ScalingSection(min_instances=1, max_instances=4, requests_per_instance=16)
+AHEAD: Mapping[str, Any] = {"artifacts_bucket": "our-artifacts", "service_account_role": ROLE}
+VERSIONS = ("1.34", "1.37")  # the first with resource.k8s.io/v1, and the last that the schemas are of
+
+
+@pytest.fixture
+def gpu() -> Recipe:
+    """P-EAGLE on one GPU of a cluster."""
+    base = ContainerSection(base="docker.io/vllm/vllm-openai:v0.29.0")
+    recipe = complete(load("gpt-oss-20b/p-eagle").with_platform("kubernetes"))
+    return replace(recipe, container=base, instance_types=("g7e.2xlarge",))
+
+
+@pytest.fixture
+def trn2() -> Recipe:
+    """The study's pair on half an instance, which compiles while it starts."""
+    recipe = load("qwen3-32b/draft-model-trn2-eks")
+    return replace(recipe, engine=replace(recipe.engine, compile_ahead=False), kubernetes=KubernetesSection())
+
+
+def complete(recipe: Recipe) -> Recipe:
+    return pinned(recipe, read_lock(lock_path(recipe)))
+
+
+def ahead(recipe: Recipe) -> Recipe:
+    engine = replace(recipe.engine, compile_ahead=True)
+    return complete(replace(recipe, engine=engine, kubernetes=KubernetesSection(**AHEAD)))
+
+
+def one(recipe: Recipe, kind: Kind) -> dict[str, Any]:
+    """The recipe's only manifest of that kind."""
+    (found,) = [item for item in resources(recipe) if item.kind == kind]
+    return dict(found.request)
+
+
+def pod(recipe: Recipe) -> dict[str, Any]:
+    spec: dict[str, Any] = one(recipe, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def container(recipe: Recipe) -> dict[str, Any]:
+    found: dict[str, Any] = pod(recipe)["containers"][0]
+    return found
+
+
+def comparable(made: Mapping[str, Any]) -> Any:
+    """Without what stands elsewhere: the programs, and digests of them and of the recipe."""
+    text = json.dumps(made)
+    for manifest in (item for part in made.values() for item in part):
+        if manifest["kind"] in ("ConfigMap", "Job"):
+            name = manifest["metadata"]["name"]
+            text = text.replace(name, re.sub("[0-9a-f]{8}$", "<content>", name))
+    told = re.sub(r'("toolkit/recipe": )"\w+"', r'\1"<digest>"', text)
+    short: dict[str, list[dict[str, Any]]] = json.loads(told)
+    for manifest in (item for part in short.values() for item in part):
+        if manifest["kind"] == "ConfigMap":
+            manifest["data"] = dict.fromkeys(manifest["data"], "<content>")
+    return short
+
+
+def test_p_eagle_on_a_gpu(gpu: Recipe, golden: Callable[[str, object], None]) -> None:
+    golden("kubernetes/gpu-p-eagle", comparable(parts([gpu])))
+
+
+def test_a_draft_model_on_trainium_that_compiles_ahead_with_its_baseline(
+    trn2: Recipe, golden: Callable[[str, object], None]
+) -> None:
+    golden("kubernetes/trn2-dra-ahead-baseline", comparable(parts([ahead(trn2), ahead(trn2).baseline()])))
+
+
+def test_the_same_with_neurons_device_plugin(trn2: Recipe, golden: Callable[[str, object], None]) -> None:
+    plugin = complete(replace(trn2, kubernetes=KubernetesSection(neuron_devices="device-plugin")))
+    golden("kubernetes/trn2-device-plugin", comparable(parts([plugin])))
+
+
+def test_an_autoscaler(gpu: Recipe, golden: Callable[[str, object], None]) -> None:
+    made = parts([replace(gpu, scaling=SCALED)])
+    golden("kubernetes/gpu-autoscaler", comparable({"serve": made["serve"]}))
+
+
+def test_keda(gpu: Recipe, golden: Callable[[str, object], None]) -> None:
+    keda = KubernetesSection(prometheus="http://prometheus.monitoring:9090")
+    made = parts([replace(gpu, scaling=SCALED, kubernetes=keda)])
+    golden("kubernetes/gpu-keda", comparable({"serve": made["serve"]}))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_schemas_refuse_nothing(gpu: Recipe, trn2: Recipe, version: str) -> None:
+    plugin = replace(trn2, kubernetes=KubernetesSection(neuron_devices="device-plugin"))
+    gated = replace(gpu, scaling=SCALED, hub_token_secret="hub-token", tags={"team": "search"})
+    types = replace(gpu, instance_types=("g7e.2xlarge", "g6e.2xlarge"))
+    for arms in ([gpu], [gated], [types], [plugin], [ahead(trn2), ahead(trn2).baseline()]):
+        for manifest in (item for part in parts(arms).values() for item in part):
+            kubernetes_validate.validate(dict(manifest), version, strict=True)
+
+
+def test_the_schemas_would_tell(gpu: Recipe) -> None:
+    deployment = one(gpu, "Deployment")
+    deployment["spec"]["template"]["spec"]["enableServiceLink"] = False
+    with pytest.raises(kubernetes_validate.ValidationError, match="enableServiceLink"):
+        kubernetes_validate.validate(deployment, VERSIONS[0], strict=True)
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "tensor_parallel", "env", "chips"),
+    [
+        ("trn2.48xlarge", 4, {}, 1),
+        ("trn2.48xlarge", 8, {}, 4),  # two would do, and are no group
+        ("trn2.48xlarge", 32, {}, 8),
+        ("trn2.48xlarge", 64, {}, 16),
+        ("trn2.48xlarge", 64, {"NEURON_LOGICAL_NC_CONFIG": "1"}, 8),
+        ("trn2.3xlarge", 4, {}, 1),
+        ("trn1.32xlarge", 32, {}, 16),
+        ("inf2.48xlarge", 24, {}, 12),  # all there are
+    ],
+)
+def test_chips_by_tensor_parallelism(
+    trn2: Recipe, instance_type: str, tensor_parallel: int, env: dict[str, str], chips: int
+) -> None:
+    engine = replace(trn2.engine, args={"tensor-parallel-size": tensor_parallel}, env=env)
+    assert accelerators(replace(trn2, engine=engine, instance_types=(instance_type,))) == chips
+
+
+def test_half_an_instance_leaves_the_other_half(trn2: Recipe) -> None:
+    requests = container(trn2)["resources"]["requests"]
+    assert (requests["cpu"], requests["memory"]) == ("90", "870Gi")  # of 192 CPUs and 2,048 GiB
+
+
+def test_chips_that_group_no_cores_are_told_nothing_of_groups(trn2: Recipe) -> None:
+    claim = one(replace(trn2, instance_types=("trn1.32xlarge",)), "ResourceClaimTemplate")
+    assert "config" not in claim["spec"]["spec"]["devices"]
+
+
+def test_several_instance_types(gpu: Recipe) -> None:
+    either = pod(replace(gpu, instance_types=("g7e.2xlarge", "g6e.2xlarge")))
+    required = either["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (expression,) = required["nodeSelectorTerms"][0]["matchExpressions"]
+    assert expression["values"] == ["g7e.2xlarge", "g6e.2xlarge"]
+    assert "nodeSelector" not in either
+
+
+def test_an_instance_without_accelerators_needs_no_plugin(gpu: Recipe) -> None:
+    cpu = pod(replace(gpu, instance_types=("c7i.12xlarge",)))
+    assert "tolerations" not in cpu
+    assert cpu["containers"][0]["resources"]["limits"].keys() == {"memory"}
+
+
+def test_the_service_finds_what_serves_and_no_job(trn2: Recipe) -> None:
+    wanted = one(trn2, "Service")["spec"]["selector"].items()
+    made = parts([ahead(trn2)])
+    pods = {
+        part: made[part][-1]["spec"]["template"]["metadata"]["labels"] for part in ("serve", "compile", "benchmark")
+    }
+    assert [part for part, labels in pods.items() if wanted <= labels.items()] == ["serve"]
+
+
+def test_the_hubs_token_stays_in_its_secret(gpu: Recipe) -> None:
+    env = {item["name"]: item for item in container(replace(gpu, hub_token_secret="hub-token"))["env"]}
+    assert env["HF_TOKEN"] == {
+        "name": "HF_TOKEN",
+        "valueFrom": {"secretKeyRef": {"name": "hub-token", "key": "token"}},
+    }
+
+
+def test_kubernetes_puts_no_variable_into_a_value(gpu: Recipe) -> None:
+    engine = replace(gpu.engine, env={"TEMPLATE": "$(HF_TOKEN) and $$"})
+    env = {item["name"]: item["value"] for item in container(replace(gpu, engine=engine))["env"]}
+    assert env["TEMPLATE"] == "$$(HF_TOKEN) and $$$$"
+
+
+def test_only_the_job_may_write_what_is_compiled(trn2: Recipe) -> None:
+    made = parts([ahead(trn2)])
+    for part, read_only in (("serve", True), ("compile", False)):
+        spec = made[part][-1]["spec"]["template"]["spec"]
+        (mount,) = [item for item in spec["containers"][0]["volumeMounts"] if item["name"] == "artifacts"]
+        assert mount["readOnly"] is read_only
+
+
+def test_what_compiles_at_start_gets_the_time_and_no_bucket(trn2: Recipe) -> None:
+    probe = container(trn2)["startupProbe"]
+    assert probe["failureThreshold"] * probe["periodSeconds"] == 4.75 * 3600
+    assert parts([trn2]).keys() == {"base", "serve", "benchmark"}
+    assert not [item for item in resources(trn2) if item.kind == "PersistentVolume"]
+
+
+def test_a_longer_start_is_a_later_deadline(gpu: Recipe) -> None:
+    deadlines = [one(recipe, "Deployment")["spec"]["progressDeadlineSeconds"] for recipe in (gpu, _slow(gpu))]
+    assert deadlines[1] - deadlines[0] == 100
+
+
+def _slow(recipe: Recipe) -> Recipe:
+    return replace(recipe, health_check_timeout=(recipe.health_check_timeout or 0) + 100)
+
+
+def test_words_alone_start_no_pod_again(gpu: Recipe) -> None:
+    other = replace(gpu, description="other words", tags={"team": "search"})
+    assert pod(other) == pod(gpu)
+    assert one(other, "Deployment")["metadata"]["annotations"]["toolkit/tags"] == '{"team": "search"}'
+
+
+def test_both_arms_share_the_namespace_and_the_volume(trn2: Recipe) -> None:
+    kinds = [manifest["kind"] for manifest in parts([ahead(trn2), ahead(trn2).baseline()])["base"]]
+    assert [kinds.count(kind) for kind in ("Namespace", "PersistentVolume", "PersistentVolumeClaim")] == [1, 1, 1]
+    assert kinds.count("ServiceAccount") == 2
+
+
+def test_an_engine_version_that_no_image_has(gpu: Recipe) -> None:
+    with pytest.raises(UsageError, match=r"no base image with vllm 0\.28\.1 is known") as raised:
+        resources(replace(gpu, container=None, engine=replace(gpu.engine, version="0.28.1")))
+    assert "container.base" in raised.value.hint
+
+
+def test_the_notes_say_what_the_cluster_needs_and_what_comes_first(trn2: Recipe) -> None:
+    told = "\n".join(notes(replace(ahead(trn2), scaling=SCALED)))
+    for words in ("DRA driver", "Mountpoint for Amazon S3", "vllm_num_requests_running", "8 more chips", "DIR/compile"):
+        assert words in told
+
+
+def test_no_list_says_what_a_cluster_costs(gpu: Recipe) -> None:
+    assert price_per_hour(gpu) is None
+    assert price_now("kubernetes", Observed()) is None
+    assert list(notes(gpu))[-1].startswith("Price: ? $/h: the catalogue has SageMaker's prices")

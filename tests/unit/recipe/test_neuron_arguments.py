@@ -1,0 +1,123 @@
+"""What the engines for Trainium are told, to the letter: each recipe that comes with the toolkit, each generation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit.catalog import neuron
+from toolkit.recipe.arguments import engine_flags, environment
+from toolkit.recipe.load import catalogue
+from toolkit.recipe.resolve import Recipe, load
+
+Golden = Callable[[str, object], None]
+SHIPPED = [name for name in catalogue() if load(name).on_neuron]
+SPECULATION = {"draft-model": "org/drafter", "eagle3": "org/eagle3", "dflash": "org/dflash"}
+
+
+def recipe_of(root: Path, method: str = "eagle3", **engine: Any) -> Recipe:
+    """A recipe on Kubernetes, whose container fetches both models itself; JSON is YAML."""
+    speculation = {"method": method} | ({"model": SPECULATION[method]} if method != "none" else {})
+    written = {
+        "name": "trainium",
+        "target": {"model": "org/target"},
+        "speculation": speculation,
+        "engine": {"name": "neuron", "max_model_len": 1024, "max_num_seqs": 2} | engine,
+        "platform": {"name": "kubernetes", "instance_types": ["trn2.48xlarge"]},
+    }
+    path = root / "recipe.yaml"
+    path.write_text(json.dumps(written))
+    return load(path)
+
+
+def flags_of(root: Path, method: str, **engine: Any) -> dict[str, Any]:
+    return engine_flags(recipe_of(root, method, **engine))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_environment_of_a_shipped_recipe_and_of_its_baseline(name: str, golden: Golden) -> None:
+    recipe = load(name)
+    arms = {"speculative": environment(recipe), "baseline": environment(recipe.baseline())}
+    golden(f"neuron/{recipe.name}", arms)
+
+
+@pytest.mark.parametrize("generation", neuron.generations(), ids=str)
+def test_the_environment_of_each_generation(tmp_path: Path, generation: neuron.Generation, golden: Golden) -> None:
+    engine = {"name": generation.engine, "version": generation.version}
+    told = {method: environment(recipe_of(tmp_path, method, **engine)) for method in ("none", *generation.methods)}
+    golden(f"neuron/{generation.engine}-{generation.version}", told)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_both_arms_of_a_shipped_recipe_differ_by_the_drafter_only(name: str) -> None:
+    """Fused speculation is how the fork runs a drafter at all."""
+    recipe = load(name)
+    with_drafter, without = engine_flags(recipe), engine_flags(recipe.baseline())
+    differing = {flag for flag in with_drafter if with_drafter[flag] != without.get(flag)}
+    assert differing - {"override-neuron-config"} == {"served-model-name", "speculative-config"}
+    assert with_drafter.keys() - without.keys() == {"speculative-config"}
+
+
+def test_the_toolkit_and_the_recipe_write_the_configuration_together(tmp_path: Path) -> None:
+    args = {"additional-config": {"neuron_config": {"num_seqs_buckets": [2]}}}
+    assert flags_of(tmp_path, "eagle3", args=args)["additional-config"] == {
+        "neuron_config": {"on_device_sampling_config": {"all_greedy": True}, "num_seqs_buckets": [2]}
+    }
+
+
+def test_a_key_that_the_recipe_sets_too_is_the_recipes(tmp_path: Path) -> None:
+    args = {"override-neuron-config": {"save_sharded_checkpoint": False}}
+    config = flags_of(tmp_path, "draft-model", args=args)["override-neuron-config"]
+    assert config == {"save_sharded_checkpoint": False, "enable_fused_speculation": True}
+
+
+def test_a_flag_that_the_recipe_sets_too_is_the_recipes(tmp_path: Path) -> None:
+    flags = flags_of(tmp_path, "dflash", args={"num-gpu-blocks-override": 1200, "dtype": "auto"})
+    assert (flags["num-gpu-blocks-override"], flags["dtype"]) == (1200, "auto")
+
+
+def test_a_variable_that_the_recipe_sets_too_is_the_recipes(tmp_path: Path) -> None:
+    told = environment(recipe_of(tmp_path, env={"VLLM_NEURON_COMPILATION_TIMEOUT": "7200"}))
+    assert told["VLLM_NEURON_COMPILATION_TIMEOUT"] == "7200"
+    assert told["VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"] == "3600"
+
+
+def test_dflash_has_a_kv_cache_for_its_longest_requests_and_vllms_null_block(tmp_path: Path) -> None:
+    """8192 tokens and K=15 are 257 blocks of 32."""
+    flags = flags_of(tmp_path, "dflash", max_model_len=8192, max_num_seqs=4)
+    assert flags["num-gpu-blocks-override"] == 4 * 257 + 1
+
+
+def test_dflash_reads_a_prompt_in_one_step_unless_told_otherwise(tmp_path: Path) -> None:
+    assert flags_of(tmp_path, "dflash", max_model_len=8192)["max-num-batched-tokens"] == 8192
+    more = flags_of(tmp_path, "dflash", max_model_len=8192, max_num_batched_tokens=16384)
+    assert more["max-num-batched-tokens"] == 16384
+
+
+def test_the_forks_drafter_takes_no_longer_requests_than_its_target(tmp_path: Path) -> None:
+    assert flags_of(tmp_path, "draft-model")["speculative-config"]["max_model_len"] == 1024
+
+
+def test_a_drafter_that_the_engine_fetches_is_pinned(tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path)
+    assert recipe.speculation
+    at = replace(recipe.speculation.drafter, revision="0123abc")
+    pinned = replace(recipe, speculation=replace(recipe.speculation, drafter=at))
+    assert engine_flags(pinned)["speculative-config"]["revision"] == "0123abc"
+
+
+def test_a_staged_drafter_has_no_revision(tmp_path: Path) -> None:
+    recipe = replace(recipe_of(tmp_path), platform="sagemaker", weights="s3")
+    assert recipe.speculation
+    at = replace(recipe.speculation.drafter, revision="0123abc")
+    staged = replace(recipe, speculation=replace(recipe.speculation, drafter=at))
+    assert engine_flags(staged)["speculative-config"] == {
+        "method": "eagle3",
+        "model": "/opt/ml/additional-model-data-sources/drafter",
+        "num_speculative_tokens": 3,
+    }

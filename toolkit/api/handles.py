@@ -1,0 +1,97 @@
+"""Handles of endpoints, and a list of those that there are."""
+
+from __future__ import annotations
+
+from toolkit.api.context import RecipeLike, as_deployed, in_service, recipe_or_none, where
+from toolkit.api.removal import destroy
+from toolkit.checks.workloads import read_prompts
+from toolkit.endpoint.handle import Endpoint
+from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.prove import DEFAULT_PROMPTS
+from toolkit.errors import EndpointNotFound, ToolkitError, UsageError
+from toolkit.planning.plan import Plan
+from toolkit.planning.price import price_per_hour
+from toolkit.platforms import PLATFORMS, Platform, open_readable, regions
+from toolkit.recipe.neuron_arguments import reports_drafts
+from toolkit.recipe.resolve import Recipe
+
+
+def connect(name: RecipeLike, *, platform: str | None = None, region: str | None = None) -> Endpoint:
+    """The handle of an endpoint that exists, the toolkit's or not, by its name or recipe. Raises EndpointNotFound."""
+    recipe = recipe_or_none(name)
+    endpoint = recipe.name if recipe else str(name)
+    opened = where(endpoint, recipe, platform, region)
+    if opened is None:
+        raise EndpointNotFound(
+            f"there is no endpoint {endpoint}: the local platform is not running", hint="Run: toolkit deploy RECIPE"
+        )
+    return found_handle(endpoint, opened, as_deployed(recipe) if recipe else None)
+
+
+def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
+    """Every endpoint that the toolkit made: on this machine, on AWS where there are credentials, and on a cluster.
+
+    The cluster is that of the kubeconfig's current context; one that does not answer is left out unless `platform`
+    names it.
+    """
+    found: list[Deployed] = []
+    for name in (platform,) if platform else PLATFORMS:
+        for region in regions() if all_regions and name == "sagemaker" else (None,):
+            try:
+                if opened := open_readable(name, region):
+                    found += opened.endpoints()
+            except ToolkitError:
+                if platform or name != "kubernetes":
+                    raise
+    return found
+
+
+def found_handle(name: str, platform: Platform, recipe: Recipe | None) -> Endpoint:
+    """The handle of what the platform has."""
+    address, twin = platform.address(name), f"{name}-baseline"
+    return _handle(address, platform.address(twin) if in_service(platform, twin) else None, platform, recipe)
+
+
+def made_handle(plan: Plan, platform: Platform, recipe: Recipe | None) -> Endpoint:
+    """The handle of what a plan has made, without another look."""
+    wanted = {(action.kind, action.name) for action in plan.actions if action.verb != "delete"}
+    hosts = list(plan.configs)
+    address, *twins = [
+        f"{name if name in hosts else hosts[0]}/{name}" if ("InferenceComponent", name) in wanted else name
+        for name in plan.endpoints
+    ]
+    return _handle(address, twins[0] if twins else None, platform, recipe)
+
+
+def _handle(address: str, baseline: str | None, platform: Platform, recipe: Recipe | None) -> Endpoint:
+    endpoint, _, component = address.partition("/")
+    expected = _published_acceptance(recipe) if recipe else {}
+    try:
+        workloads = {key: read_prompts(path) for key, path in recipe.workloads.items()} if recipe else {}
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"a prompt set cannot be read: {error}", hint=f"See: toolkit check {component or endpoint}"
+        ) from error
+    speculative = recipe is None or recipe.speculation is not None
+    return Endpoint(
+        endpoint,
+        platform,
+        destroy,
+        baseline,
+        speculative,
+        workloads or DEFAULT_PROMPTS,
+        expected,
+        component or None,
+        price_per_hour(recipe) if recipe else None,
+        recipe is None or reports_drafts(recipe),
+    )
+
+
+def _published_acceptance(recipe: Recipe) -> dict[str, float]:
+    """Acceptance length by workload, as the recipe's evidence has it for the recipe's own K."""
+    k = recipe.speculation.num_speculative_tokens if recipe.speculation else None
+    return {
+        item.workload: item.acceptance_length
+        for item in recipe.evidence
+        if item.acceptance_length and item.num_speculative_tokens in (None, k)
+    }

@@ -1,0 +1,60 @@
+"""Remove an endpoint with all that was made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from toolkit.api.context import DEFAULT_PLATFORM, RecipeLike, recipe_or_none, record_of, where
+from toolkit.apply.executor import remove
+from toolkit.apply.progress import Progress, default_progress
+from toolkit.errors import ApplyError, UsageError
+from toolkit.planning.hosting import endpoint_name
+from toolkit.planning.plan import Action, Plan
+from toolkit.planning.planner import make_plan
+from toolkit.planning.resources import Observed
+from toolkit.platforms import Platform
+
+
+def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress | None = None) -> Plan:
+    """Remove an endpoint, its baseline and all that was made for them; returns the plan that was applied.
+
+    Its actions are empty when there was nothing. `left` of the plan says what stays on purpose. Raises ApplyError.
+    """
+    recipe = recipe_or_none(name)
+    endpoint = recipe.name if recipe else str(name)
+    opened = where(endpoint, recipe, platform, recipe.region if recipe else None)
+    hosts = [endpoint_name(recipe)] if recipe else []
+    names = tuple(dict.fromkeys((endpoint, f"{endpoint}-baseline", *hosts)))
+    if opened is None:
+        return make_plan(str(name), platform or DEFAULT_PLATFORM, names, (), Observed())
+    planned = _removal(str(name), opened, names)
+    if planned.actions:
+        with opened.lease(endpoint):
+            planned = _removal(str(name), opened, names)  # what is there once nobody else changes it, bucket included
+            remove(planned, opened, record_of(endpoint), progress or default_progress())
+        left = make_plan(str(name), opened.name, names, (), opened.observe((), names)).actions
+        if still := ", ".join(f"{action.kind} {action.name}" for action in left if action.kind != "Bucket"):
+            raise ApplyError(f"still there: {still}", hint="Run the same command again.")
+        planned = _without_buckets_that_stay(planned, left)
+    return planned
+
+
+def _without_buckets_that_stay(planned: Plan, left: Sequence[Action]) -> Plan:
+    """A bucket that is not empty cannot go: another's lease is in it, captured requests, or what others put there."""
+    buckets = [action.name for action in left if action.kind == "Bucket"]
+    told = [f"bucket {name}, in which there is more. Look: aws s3 ls --recursive s3://{name}" for name in buckets]
+    actions = tuple(action for action in planned.actions if action.kind != "Bucket" or action.name not in buckets)
+    return replace(planned, actions=actions, left=(*planned.left, *told))
+
+
+def _removal(name: str, platform: Platform, endpoints: Sequence[str]) -> Plan:
+    observed = platform.observe((), endpoints)
+    made = make_plan(name, platform.name, endpoints, (), observed)
+    there = observed.get("Endpoint", endpoints[0])
+    # The bucket belongs to whatever is left.
+    if there and there.ours and all(action.kind == "Bucket" for action in made.actions):
+        users = ", ".join(there.endpoints)
+        hint = "Destroy those: the last takes the endpoint along."
+        raise UsageError(f"{there.name} is the endpoint of the inference components {users}", hint=hint)
+    return made

@@ -1,0 +1,128 @@
+"""Wait until training jobs have ended, tell how far they are, and why one failed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from toolkit.apply.diagnose import diagnose, last_error
+from toolkit.apply.progress import Progress
+from toolkit.apply.stages import minutes
+from toolkit.apply.waiter import LogLine
+from toolkit.errors import PlatformError, TrainingJobFailed
+
+_LAST_LINES = 15
+# The container's own program writes so; all else is the engine's and the compiler's, of which there is much.
+_TOLD = re.compile(r"compile: ")
+_LONGEST_LINE = 80
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """A training job's status and secondary status in SageMaker's words; times are seconds since 1970.
+
+    `began` is when the job was created, `entered` when its secondary status began.
+    """
+
+    name: str
+    status: str
+    stage: str
+    reason: str
+    began: float
+    entered: float
+
+
+class Trainer(Protocol):
+    """What waiting for jobs needs of a platform."""
+
+    @property
+    def poll_seconds(self) -> float:
+        """The pause between two looks at a job."""
+
+    def training_job(self, name: str) -> TrainingJob:
+        """The job now. Raises PlatformError."""
+
+    def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
+        """What its containers have written since the bookmarks, which are moved on."""
+
+
+def wait_completed(
+    platform: Trainer,
+    jobs: Mapping[str, int],
+    progress: Progress,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Return when every job is Completed (`jobs`: name to the seconds that it is thought to take, 0 for not known).
+
+    A job ends by itself: it has a longest time. Raises TrainingJobFailed, with cause and last lines.
+    """
+    watches = [_Watch(platform, name, expected, progress) for name, expected in jobs.items()]
+    while watches := [watch for watch in watches if not watch.completed(clock())]:
+        progress.update(", ".join(watch.tell(clock()) for watch in watches))
+        sleep(platform.poll_seconds)
+
+
+class _Watch:
+    """One job that is waited for, and what is known of it so far."""
+
+    def __init__(self, platform: Trainer, name: str, expected: int, progress: Progress) -> None:
+        self._platform, self._name, self._expected, self._progress = platform, name, expected, progress
+        self._job: TrainingJob | None = None
+        self._bookmarks: dict[str, str] = {}
+        self._lines: list[str] = []
+        self._is_readable = True
+
+    def completed(self, now: float) -> bool:
+        """Look at it and say what is new. Raises TrainingJobFailed."""
+        before, job = self._job, self._platform.training_job(self._name)
+        self._job = job
+        if before and before.stage != job.stage:
+            self._progress.say(f"{self._name}: {_words(before.stage)} took {minutes(job.entered - before.entered)}")
+        self._read()
+        if job.status == "Completed":
+            self._progress.say(f"{self._name} has compiled, in {minutes(now - job.began)}")
+            return True
+        if job.status in ("Failed", "Stopped"):
+            raise self._failed(job)
+        return False
+
+    def tell(self, now: float) -> str:
+        """What it does now and for how long, for the moving line."""
+        assert self._job is not None
+        of = f" of about {self._expected / 60:.0f} min" if self._expected else ""
+        line = f": {self._lines[-1][:_LONGEST_LINE]}" if self._lines else ""
+        since = minutes(now - self._job.entered)
+        return f"{self._name}: {_words(self._job.stage)} {since}, in all {minutes(now - self._job.began)}{of}{line}"
+
+    def _read(self) -> None:
+        try:
+            for line in self._platform.training_log(self._name, self._bookmarks):
+                self._lines.append(line.text.rstrip())
+                if _TOLD.match(line.text):
+                    self._progress.say(f"{self._name}: {self._lines[-1]}")
+        except PlatformError as error:  # who may start jobs need not be one who may read logs
+            if self._is_readable:
+                self._progress.say(f"{self._name}: its log cannot be read: {error.message}")
+            self._is_readable = False
+
+    def _failed(self, job: TrainingJob) -> TrainingJobFailed:
+        ended = "failed" if job.status == "Failed" else f"was stopped ({job.stage})"
+        cause = diagnose(self._lines, job.reason)
+        why = cause.line if cause else job.reason or last_error(self._lines) or "no reason is given"
+        hint = cause.hint if cause else "The toolkit does not know this cause."
+        whole = f"aws logs tail /aws/sagemaker/TrainingJobs --since 1d --log-stream-name-prefix {job.name}/"
+        return TrainingJobFailed(
+            f"{job.name} {ended}: {why}",
+            hint=f"{hint}\n  The job's whole log: {whole}",
+            logs=self._lines[-_LAST_LINES:],
+            cause=cause,
+        )
+
+
+def _words(stage: str) -> str:
+    """`downloading training image` of DownloadingTrainingImage."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", stage).lower()

@@ -1,0 +1,122 @@
+"""Read what is true of AWS's vLLM images for Trainium and Inferentia, by generation of the Neuron SDK.
+
+No logic but choosing: each function finds one fact. What no source states is empty or None.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from toolkit.catalog.lookup import FOLDER
+
+ENGINES = ("vllm-neuron", "nxd-inference")
+"""The engines for Trainium, the newer one first."""
+
+ANY_ENGINE = "neuron"
+"""What a recipe writes to have one of them chosen."""
+
+LOGICAL_CORES_VARIABLES = ("NEURON_LOGICAL_NC_CONFIG", "NEURON_RT_VIRTUAL_CORE_SIZE")
+"""How many physical cores make a logical one, on Trainium2 and newer: 2, or 1; by its newer and its older name."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A drafting method. `targets` are the classes of config.json that it drafts for; empty where none are stated."""
+
+    default_num_speculative_tokens: int
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """An engine version with its Neuron SDK.
+
+    Fields:
+        version: of the image, which begins with vLLM's.
+        families: instance families that it runs on: `trn1`, `trn2`.
+        drivers: by family, the lowest version of the host's driver (aws-neuronx-dkms); missing where none is stated.
+        methods: by the recipe's `speculation.method`.
+    """
+
+    engine: str
+    version: str
+    sdk: str
+    families: tuple[str, ...]
+    drivers: Mapping[str, str]
+    methods: Mapping[str, Method]
+    note: str
+
+    def __str__(self) -> str:
+        return f"{self.engine} {self.version} (Neuron SDK {self.sdk})"
+
+    def serves(self, method: str, family: str) -> bool:
+        """Whether it drafts so on that instance family; `none` is the baseline, which every generation serves."""
+        return family in self.families and (method == "none" or method in self.methods)
+
+
+@dataclass(frozen=True)
+class NeuronFacts:
+    """What is true of all generations.
+
+    Fields:
+        sagemaker_driver: of the only host image that SageMaker documents for Neuron.
+        compile_minutes_per_gb: of weights in bfloat16; an estimate.
+    """
+
+    default_max_num_seqs: int
+    sagemaker_driver: str
+    compile_minutes_per_gb: float
+
+
+@cache
+def facts() -> NeuronFacts:
+    """What is true of all generations."""
+    data = _read()
+    return NeuronFacts(data["default_max_num_seqs"], data["sagemaker_driver"], data["compile_minutes_per_gb"])
+
+
+@cache
+def generations() -> tuple[Generation, ...]:
+    """Every generation, the newest first."""
+    return tuple(_generation(fields) for fields in _read()["generations"])
+
+
+def generation(engine: str, version: str) -> Generation | None:
+    """The generation of that engine and version."""
+    return next((found for found in generations() if (found.engine, found.version) == (engine, version)), None)
+
+
+def newest(engine: str, method: str, family: str) -> Generation | None:
+    """The newest generation that drafts so on that family; `engine` may be ANY_ENGINE."""
+    return next(
+        (found for found in generations() if engine in (ANY_ENGINE, found.engine) and found.serves(method, family)),
+        None,
+    )
+
+
+def family(instance_type: str) -> str:
+    """The instance family of a type, with or without SageMaker's `ml.`: `trn2` of `ml.trn2.48xlarge`."""
+    return instance_type.removeprefix("ml.").partition(".")[0]
+
+
+def driver_at_least(driver: str, lowest: str) -> bool:
+    """Whether a driver version such as `2.19` is `lowest` or newer."""
+    return tuple(map(int, driver.split("."))) >= tuple(map(int, lowest.split(".")))
+
+
+def _generation(fields: Mapping[str, Any]) -> Generation:
+    methods = {
+        name: Method(method["default_num_speculative_tokens"], tuple(method["targets"]))
+        for name, method in fields["methods"].items()
+    }
+    return Generation(**{**fields, "families": tuple(fields["families"]), "methods": methods})
+
+
+@cache
+def _read() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((FOLDER / "neuron.json").read_text(encoding="utf-8"))
+    return data

@@ -1,0 +1,153 @@
+"""Can a cluster serve the recipe, and do all of its keys mean something there?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from toolkit.catalog import lookup
+from toolkit.checks.hardware import ML, instance_of
+from toolkit.findings import Finding
+from toolkit.recipe.arguments import pulled
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.source import ModelSource
+from toolkit.sizing.neuron import is_neuron
+
+_TYPES = "platform.instance_types"
+# Kubernetes, object names: RFC 1035 labels for Services, and RFC 1123 subdomains for Secrets.
+_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+# Meta asks everybody to accept its licence on the hub; of drafters the catalogue knows it.
+_GATED_OWNER = "meta-llama/"
+
+
+def check_kubernetes(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on a recipe for a cluster, and on a cluster's settings for SageMaker."""
+    if recipe.platform == "sagemaker" and "platform.kubernetes" in recipe.lines:
+        message = "settings of a cluster, and the platform is `sagemaker`"
+        hint = "Remove them, or set `name: kubernetes`."
+        yield Finding("kubernetes.elsewhere", message, "platform.kubernetes", hint=hint)
+    if recipe.platform != "kubernetes":
+        return
+    yield from _names(recipe)
+    yield from _instance_types(recipe)
+    yield from _without_effect(recipe)
+    yield from _container(recipe)
+    yield from _models(recipe)
+    yield from _artifacts(recipe)
+    yield from _scaling(recipe)
+
+
+def _names(recipe: Recipe) -> Iterator[Finding]:
+    if not _LABEL.fullmatch(recipe.name):
+        message = f"Kubernetes takes no Service with the name {recipe.name}"
+        hint = "Write it in small letters, digits and hyphens, beginning with a letter."
+        yield Finding("kubernetes.name", message, "name", hint=hint)
+    if recipe.hub_token_secret and not _SUBDOMAIN.fullmatch(recipe.hub_token_secret):
+        message = "it is no name of a Secret in the cluster"
+        hint = "Write its name; the token stands under the key `token`."
+        yield Finding("kubernetes.secret", message, "platform.hub_token_secret", hint=hint)
+
+
+def _instance_types(recipe: Recipe) -> Iterator[Finding]:
+    for index, name in enumerate(recipe.instance_types):
+        path, instance = f"{_TYPES}.{index}", instance_of(recipe, name)
+        if name in recipe.overrides:
+            message = "a Deployment runs the same settings on every instance type"
+            hint = "Write one type and its settings, or a recipe for each."
+            yield Finding("kubernetes.overrides", message, path, hint=hint)
+        if name.startswith(ML):
+            message = f"{name} is SageMaker's name of a type, a cluster's nodes have EC2's"
+            yield Finding("kubernetes.instance-type", message, path, hint=f"Write {name.removeprefix(ML)}.")
+        elif instance is None:
+            message = f"{name} is no instance type that we know"
+            hint = "Take one that `toolkit fit RECIPE` lists, without its `ml.`."
+            yield Finding("kubernetes.instance-type", message, path, hint=hint)
+        elif not recipe.on_neuron and not instance.compute_capability:
+            yield _no_gpu(recipe, instance, path)
+
+
+def _no_gpu(recipe: Recipe, instance: lookup.Instance, path: str) -> Finding:
+    on = instance.accelerator or "CPUs"
+    message = f"{recipe.engine.name}'s image runs on NVIDIA GPUs, {instance.name} has {on}"
+    hint = "Write `engine: {name: neuron}`, or choose" if is_neuron(instance) else "Choose"
+    return Finding("kubernetes.accelerator", message, path, hint=f"{hint} a type with GPUs.")
+
+
+def _without_effect(recipe: Recipe) -> Iterator[Finding]:
+    """Keys of SageMaker's that differ from their defaults."""
+    sections = {"rollout": recipe.rollout, "network": recipe.network, "observability": recipe.observability}
+    written = {name: section.model_dump(exclude_defaults=True) for name, section in sections.items()}
+    nested = [f"{name}.{key}" for name, keys in written.items() for key in keys]
+    own = {
+        "region": recipe.region,
+        "role": recipe.role,
+        "kms_key": recipe.kms_key,
+        "inference_component": recipe.component,
+        "capacity_reservation": recipe.capacity_reservation,
+        "routing": recipe.routing != "least-outstanding-requests",
+    }
+    for path in [*(f"platform.{key}" for key, value in own.items() if value), *nested]:
+        message = f"`{path.rpartition('.')[2]}` is SageMaker's: on a cluster it has no effect"
+        yield Finding("kubernetes.no-effect", message, path, hint="Remove it.")
+
+
+def _container(recipe: Recipe) -> Iterator[Finding]:
+    """The public image runs as it is; only another one can be named."""
+    if recipe.container is None:
+        return
+    written = [key for key in recipe.container.model_dump(exclude_defaults=True) if key != "base"]
+    if written or recipe.container.base is None:
+        what = f"`{written[0]}` is of an image that is built" if written else "nothing is built"
+        message = f"{what}, and on a cluster an image runs as it is"
+        path = f"container.{written[0]}" if written else "container"
+        hint = "Remove it, or name an image that is there: `container: {base: registry/repository:tag}`."
+        yield Finding("kubernetes.container", message, path, hint=hint)
+
+
+def _models(recipe: Recipe) -> Iterator[Finding]:
+    """Containers fetch weights from the hub themselves."""
+    if recipe.weights == "s3":
+        message = "on a cluster each container fetches the weights from the hub"
+        yield Finding("kubernetes.weights", message, "platform.weights", hint="Write `weights: hub`, or remove it.")
+        return
+    drafter = recipe.speculation.drafter if recipe.speculation else None
+    for path, source in (("target.model", recipe.target), ("speculation.model", drafter)):
+        if source is None:
+            continue
+        if not pulled(recipe, source):
+            message = f"{source} is not on the hub, from which the containers of a cluster fetch their models"
+            yield Finding("kubernetes.weights", message, path, hint="Name a Hugging Face id.")
+        elif recipe.hub_token_secret is None and _gated(source):
+            message = f"{source} is gated, and the containers have no token for it"
+            hint = "Put one under `token` in a Secret, and name that as platform.hub_token_secret."
+            yield Finding("kubernetes.hub-token", message, path, hint=hint, severity="warning")
+
+
+def _gated(source: ModelSource) -> bool:
+    listed = lookup.head(source.written)
+    return source.written.startswith(_GATED_OWNER) or bool(listed and listed.gated)
+
+
+def _artifacts(recipe: Recipe) -> Iterator[Finding]:
+    bucket = recipe.kubernetes and recipe.kubernetes.artifacts_bucket
+    if recipe.on_neuron and recipe.engine.compile_ahead and not bucket:
+        message = "what is compiled ahead has to lie in a bucket that the pods mount"
+        hint = "Name one: `kubernetes: {artifacts_bucket: …}`; or write `compile: at-start`."
+        yield Finding("kubernetes.artifacts", message, "platform.kubernetes.artifacts_bucket", hint=hint)
+
+
+def _scaling(recipe: Recipe) -> Iterator[Finding]:
+    scaling = recipe.scaling
+    if scaling.min_instances == 0:
+        message = "the toolkit's autoscalers keep one pod"
+        yield Finding("kubernetes.scale-to-zero", message, "scaling.min_instances", hint="Set it to 1 or more.")
+    if scaling.max_instances > scaling.min_instances and not (recipe.kubernetes and recipe.kubernetes.prometheus):
+        message = "the autoscaler asks the cluster for a metric of the pods, which takes an adapter for Prometheus"
+        hint = "Install one that gives `vllm_num_requests_running`, or KEDA and platform.kubernetes.prometheus."
+        yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")
+    wanted, most = scaling.requests_per_instance, recipe.engine.max_num_seqs
+    if wanted and wanted > most and scaling.max_instances > scaling.min_instances:
+        message = f"autoscaling aims at {wanted} requests each, the engine takes {most} at a time: the others wait"
+        path, hint = "scaling.requests_per_instance", f"Set it below {most}, or remove it."
+        yield Finding("kubernetes.scaling-target", message, path, hint=hint, severity="warning")

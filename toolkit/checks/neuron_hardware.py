@@ -1,0 +1,175 @@
+"""Does the generation of Neuron's engine run on each instance type, draft so there, and find enough cores?
+
+Sources: awsdocs-neuron (release notes; NeuronCores and LNC; NxD Inference's modules/attention/gqa.py) and
+aws-neuron-eks-samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from toolkit.catalog import neuron
+from toolkit.catalog.lookup import Instance
+from toolkit.checks.hardware import instance_of
+from toolkit.errors import ToolkitError
+from toolkit.findings import Finding
+from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe
+from toolkit.sizing.neuron import is_neuron, logical_cores
+from toolkit.sizing.shape import shape_of
+
+_TYPES = "platform.instance_types"
+_TENSOR_PARALLEL = "engine.args.tensor-parallel-size"
+# Device groups of Neuron's DRA driver, in chips (awsdocs-neuron deploy/eks/dra.rst).
+_DEVICE_GROUPS = (1, 4, 8, 16)
+_METHODS = ("eagle3", "dflash", "draft-model")
+
+
+def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    """Findings on each instance type of an engine for Trainium; nothing for another engine."""
+    if not recipe.on_neuron or recipe.platform == "local":
+        return
+    found: dict[Finding, None] = {}
+    for index, name in enumerate(recipe.instance_types):
+        if instance := instance_of(recipe, name):
+            found |= dict.fromkeys(_instance(recipe.on(name), models, instance, f"{_TYPES}.{index}"))
+    yield from found
+
+
+def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str) -> Iterator[Finding]:
+    if not is_neuron(instance):
+        message = f"{recipe.engine.name} runs on Trainium and Inferentia, {instance.name} has {_accelerator(instance)}"
+        hint = "Choose a type such as trn2.48xlarge, or `engine: {name: vllm}` with its version."
+        yield Finding("neuron.hardware", message, path, hint=hint)
+        return
+    if generation := recipe.engine.generation:
+        yield from _generation(recipe, generation, neuron.family(instance.name), path)
+    yield from _tensor_parallel(recipe, models, instance)
+    if recipe.platform == "sagemaker":
+        yield from _sagemaker(recipe, instance, path)
+
+
+def _accelerator(instance: Instance) -> str:
+    return instance.accelerator or "none of them"
+
+
+def _generation(recipe: Recipe, generation: neuron.Generation, family: str, path: str) -> Iterator[Finding]:
+    """The generation on that family, and the method with both."""
+    other = neuron.newest(neuron.ANY_ENGINE, recipe.method, family)
+    if family not in generation.families:
+        message = f"{generation} does not run on {family}"
+        runs = " or ".join(generation.families)
+        here = f"use {other}: `engine: {{name: neuron}}`." if other else f"choose another method. {_nearest(family)}"
+        hint = f"Take {runs}; or {here}"
+        yield Finding("neuron.hardware", message, path, hint=hint)
+    if recipe.method not in ("none", *generation.methods):
+        message = f"{generation} does not draft with `{recipe.method}`"
+        hint = _drafts_elsewhere(recipe.method, other) if other else f"Nothing on {family} does. {_nearest(family)}"
+        if recipe.method == "p-eagle":
+            hint += " An experiment outside of vLLM runs such heads on Trainium2: github.com/aws-neuron/nkipy."
+        yield Finding("neuron.method", message, "speculation.method", hint=hint)
+
+
+def _drafts_elsewhere(method: str, generation: neuron.Generation) -> str:
+    hint = f"Use {generation}: `engine: {{name: {generation.engine}, version: {generation.version}}}`"
+    if method != "draft-model":
+        return f"{hint}."
+    return f"{hint}, {generation.note}. Or take an EAGLE-3 head: `method: eagle3`."
+
+
+def _nearest(family: str) -> str:
+    """What drafts on that family instead."""
+    able = [(method, neuron.newest(neuron.ANY_ENGINE, method, family)) for method in _METHODS]
+    known = [f"`{method}` ({generation.engine} {generation.version})" for method, generation in able if generation]
+    return f"Nearest: {', '.join(known)}." if known else "Set `method: none`."
+
+
+def _tensor_parallel(recipe: Recipe, models: Lock | None, instance: Instance) -> Iterator[Finding]:
+    cores = logical_cores(instance, recipe.engine.env)
+    for name in neuron.LOGICAL_CORES_VARIABLES:
+        if name in recipe.engine.env and instance.neuron_cores == instance.neuron_cores_logical:
+            message = f"the cores of {instance.name} are not grouped"
+            yield Finding("neuron.logical-cores", message, f"engine.env.{name}", hint="Remove it.", severity="warning")
+    size = _size(recipe)
+    if size is None or not 1 <= size <= cores:
+        written = recipe.engine.args["tensor-parallel-size"]
+        message = f"tensor-parallel-size {written}, {instance.name} has {cores} logical cores"
+        yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=f"Set it to 1 to {cores}.")
+        return
+    yield from _grouping(recipe, instance, size, cores)
+    if models:
+        yield from _heads(recipe, models, size)
+
+
+def _size(recipe: Recipe) -> int | None:
+    """The tensor parallelism, None where it is no whole number."""
+    value = recipe.engine.args.get("tensor-parallel-size", 1)
+    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()) else None
+
+
+def _grouping(recipe: Recipe, instance: Instance, size: int, cores: int) -> Iterator[Finding]:
+    """Cores, and chips, that are connected with one another."""
+    if size & (size - 1) and size != cores:
+        below = 2 ** (size.bit_length() - 1)
+        message = (
+            f"published sizes are powers of two, or all {cores} logical cores of {instance.name}: {size} is neither"
+        )
+        hint = f"Set it to {below}, or to {2 * below}."
+        yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
+    chips = -(-size * instance.accelerator_count // cores)
+    if recipe.kubernetes and recipe.kubernetes.neuron_devices == "dra" and chips not in _DEVICE_GROUPS:
+        group = next((group for group in _DEVICE_GROUPS if group > chips), chips)
+        message = f"tensor-parallel-size {size} takes {chips} chips, and the DRA driver groups {group}: the others idle"
+        hint = f"Set it to {group * cores // instance.accelerator_count}, or `neuron_devices: device-plugin`."
+        yield Finding("neuron.device-group", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
+
+
+def _heads(recipe: Recipe, models: Lock, size: int) -> Iterator[Finding]:
+    """Attention heads are dealt out, and KV heads dealt out or copied. NxD Inference pads a drafter's heads."""
+    yield from _heads_of(recipe, "target", models.target, size)
+    if models.drafter and recipe.engine.name == "vllm-neuron":
+        yield from _heads_of(recipe, "drafter", models.drafter, size)
+
+
+def _heads_of(recipe: Recipe, role: str, model: ModelFacts, size: int) -> Iterator[Finding]:
+    try:
+        shape = shape_of(model)
+    except ToolkitError:  # check_memory says so
+        return
+    if shape.heads % size:
+        message = f"{shape.heads} attention heads of the {role} cannot be divided by {size}"
+        fitting = ", ".join(str(2**power) for power in range(8) if shape.heads % 2**power == 0)
+        yield Finding("neuron.heads", message, _TENSOR_PARALLEL, hint=f"Take one of {fitting}.")
+        return
+    uneven = [layer.kv_heads for layer in shape.layers if layer.kv_heads % size and size % layer.kv_heads]
+    if uneven and recipe.engine.name == "nxd-inference":
+        message = f"{uneven[0]} KV heads of the {role} go unevenly into {size}: one is kept for each attention head"
+        hint = "The KV cache takes many times the memory. Take a size that divides them, or that they divide."
+        yield Finding("neuron.heads", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
+    elif uneven:
+        message = f"{uneven[0]} KV heads of the {role} cannot be dealt out, or copied, evenly to {size} cores"
+        hint = "Take a size that divides them, or that they divide."
+        yield Finding("neuron.heads", message, _TENSOR_PARALLEL, hint=hint)
+
+
+def _sagemaker(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
+    host, family = neuron.facts().sagemaker_driver, neuron.family(instance.name)
+    lowest = recipe.engine.generation.drivers.get(family) if recipe.engine.generation else None
+    if lowest and not neuron.driver_at_least(host, lowest):
+        message = (
+            f"unverified: {recipe.engine.generation} needs Neuron driver {lowest} on {family}, and the only one that "
+            f"SageMaker documents for its hosts is {host}"
+        )
+        hint = "The container's first log line says which one it found. Kubernetes is the safe place until then."
+        yield Finding("neuron.driver", message, path, hint=hint, severity="warning")
+    if recipe.component:
+        message = "SageMaker counts accelerators of a component, and whether these are chips or cores is unverified"
+        hint = "Serve without `inference_component`, or write `accelerators` and see what SageMaker places."
+        component = "platform.inference_component"
+        yield Finding("neuron.component", message, component, hint=hint, severity="warning")
+    if instance.hostable and not instance.regions:
+        message = f"in which regions SageMaker hosts {instance.name} is not known"
+        reserved = "" if recipe.capacity_reservation else " A training plan reserves it: platform.capacity_reservation."
+        hint = f"See your quota, `{instance.name} for endpoint usage`: toolkit check --account RECIPE.{reserved}"
+        yield Finding("neuron.availability", message, path, hint=hint, severity="info")

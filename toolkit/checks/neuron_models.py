@@ -1,0 +1,103 @@
+"""Will Neuron's engines draft for this target with this drafter, sample as the target asks, and start in time?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from toolkit.catalog import neuron
+from toolkit.checks.neuron import neuron_config
+from toolkit.findings import Finding, Severity
+from toolkit.recipe.arguments import pulled
+from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.neuron_arguments import is_fork, neuron_flags
+from toolkit.recipe.resolve import Recipe
+
+_SAMPLING, _ENGINE = "override-generation-config", "engine"
+# botocore 1.44.5, ProductionVariantContainerStartupHealthCheckTimeoutInSeconds.
+_LONGEST_START_MINUTES = 60
+
+
+def check_neuron_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """Findings on the models of an engine for Trainium; nothing for another engine."""
+    if not recipe.on_neuron:
+        return
+    yield from _target(recipe, models.target)
+    if models.drafter:
+        yield from _block_size(recipe, models.drafter)
+    yield from _tied(recipe, models)
+    yield from _sampling(recipe, models.target)
+    yield from _compiling(recipe, models)
+
+
+def _target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    generation = recipe.engine.generation
+    method = generation.methods.get(recipe.method) if generation else None
+    architectures = target.config.get("architectures")
+    if method is None or not method.targets or not isinstance(architectures, list) or not architectures:
+        return
+    if architectures[0] not in method.targets:
+        message = (
+            f"unverified: {generation} is documented to draft with `{recipe.method}` for {' and '.join(method.targets)}"
+            f", and this target is a `{architectures[0]}`"
+        )
+        hint = "Take such a target, or try it: the engine's log names what it does not know."
+        yield Finding("neuron.target", message, "target.model", hint=hint, severity="warning")
+
+
+def _block_size(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
+    """DFlash drafts whole blocks, of which the first token is given (vllm-neuron, features guide)."""
+    size = drafter.config.get("block_size")
+    if recipe.method != "dflash" or recipe.speculation is None or not isinstance(size, int):
+        return
+    if recipe.speculation.num_speculative_tokens != size - 1:
+        message = f"K={recipe.speculation.num_speculative_tokens}, and this drafter's blocks of {size} want {size - 1}"
+        yield Finding("neuron.block-size", message, "speculation.num_speculative_tokens", hint=f"Set it to {size - 1}.")
+
+
+def _tied(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """Documented for NxD Inference's plugin; AWS's sample of the fork names such a drafter by its hub id."""
+    if recipe.engine.name != "nxd-inference":
+        return
+    drafter = (recipe.speculation.drafter, models.drafter) if recipe.speculation else (None, None)
+    for path, (source, facts) in (("target.model", (recipe.target, models.target)), ("speculation.model", drafter)):
+        if source and facts and pulled(recipe, source) and facts.text_config.get("tie_word_embeddings") is True:
+            message = f"{source} ties its embeddings: by its hub id it may end with `Cannot copy out of meta tensor`"
+            hint = "On SageMaker set `weights: s3`, which gives the engine a folder."
+            severity: Severity = "info" if is_fork(recipe) else "warning"
+            yield Finding("neuron.tied-embeddings", message, path, hint=hint, severity=severity)
+
+
+def _sampling(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    if not _greedy(recipe):
+        return
+    overriding = recipe.engine.args.get(_SAMPLING)
+    defaults = {**target.generation_config, **(overriding if isinstance(overriding, dict) else {})}
+    temperature = defaults.get("temperature", 1.0 if defaults.get("do_sample") else 0)
+    if isinstance(temperature, int | float) and temperature > 0:
+        message = f"requests have temperature {temperature} by default, and the engine samples greedily only"
+        hint = f"Set `{_SAMPLING}: {{temperature: 0}}` in engine.args, and ask for temperature 0."
+        yield Finding("neuron.greedy", message, "target.model", hint=hint, severity="warning")
+
+
+def _greedy(recipe: Recipe) -> bool:
+    """Whether only greedy answers are served: the fork's default under speculation, else what the flags say."""
+    if is_fork(recipe):
+        return recipe.speculation is not None and "on_device_sampling_config" not in neuron_config(recipe)
+    config = neuron_flags(recipe, "").get("additional-config")
+    below = config.get("neuron_config") if isinstance(config, Mapping) else None
+    sampling = below.get("on_device_sampling_config") if isinstance(below, Mapping) else None
+    return isinstance(sampling, Mapping) and sampling.get("all_greedy") is True
+
+
+def _compiling(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    if recipe.engine.compile_ahead or recipe.platform != "sagemaker":
+        return
+    size = sum(facts.weight_bytes or 0 for facts in (models.target, models.drafter) if facts) / 1e9
+    minutes = max(1, round(size * neuron.facts().compile_minutes_per_gb))
+    message = (
+        f"compiling at the start takes about {minutes} min (an estimate, from the size of the weights), and SageMaker "
+        f"waits {_LONGEST_START_MINUTES} min at the most"
+    )
+    hint = "Remove `compile`, and run: toolkit compile RECIPE"
+    yield Finding("neuron.compile-at-start", message, f"{_ENGINE}.compile", hint=hint, severity="warning")

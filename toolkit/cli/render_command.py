@@ -1,0 +1,55 @@
+"""`toolkit render`: manifests for those who apply them by other means, such as GitOps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from toolkit.cli.output import say
+from toolkit.cli.recipe_commands import Baseline, Recipe
+from toolkit.errors import UsageError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command()(render)
+
+
+def render(
+    recipe: Recipe,
+    form: Annotated[Literal["kubernetes"], typer.Option("--format", help="What to write.")] = "kubernetes",
+    baseline: Baseline = False,
+    part: Annotated[
+        Literal["serve", "compile", "benchmark"],
+        typer.Option(help="What to print: what serves, the Job that compiles for Trainium, or the one that measures."),
+    ] = "serve",
+    out: Annotated[
+        str, typer.Option(help="A folder for all parts, a file each and kustomization.yaml; - prints one part.")
+    ] = "-",
+) -> None:
+    """Write a recipe as manifests for a cluster. Needs neither a cluster nor AWS, and starts nothing."""
+    from toolkit.api import render as make
+    from toolkit.planning.kubernetes_yaml import files, text
+
+    parts = make(recipe, baseline=baseline)
+    if out == "-":
+        if part not in parts:
+            raise UsageError(f"nothing is compiled ahead for {recipe}", hint="Leave out --part compile.")
+        print(text([*(parts["base"] if part != "benchmark" else []), *parts[part]]), end="")  # noqa: T201
+        return
+    try:
+        for name, content in files(parts):
+            path = Path(out) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written: {error}", hint="Name another folder as --out.") from error
+    if "compile" in parts:
+        jobs = " ".join(f"job/{job['metadata']['name']}" for job in parts["compile"])
+        namespace = parts["compile"][0]["metadata"]["namespace"]
+        say(f"first, compile: kubectl apply -k {out}/compile")
+        say(f"and wait: kubectl wait -n {namespace} --for=condition=complete --timeout=5h {jobs}")
+    say(f"serve: kubectl apply -k {out}")
+    say(f"measure: kubectl apply -k {out}/benchmark")

@@ -1,0 +1,130 @@
+"""A recipe as manifests for a cluster, such as EKS. Pure but for reading the container's own files.
+
+The same manifests are applied by `toolkit deploy` and written by `toolkit render`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolkit.planning.autoscaling import target_requests
+from toolkit.planning.kubernetes_devices import claim_template
+from toolkit.planning.kubernetes_jobs import benchmark, compile_job
+from toolkit.planning.kubernetes_metadata import API_VERSIONS, manifest, section, selector, shared
+from toolkit.planning.kubernetes_pod import config_map, pod_template, start_seconds, volumes
+from toolkit.planning.resources import KINDS, Kind, Resource
+from toolkit.recipe.resolve import Recipe
+
+PODS_METRIC = "vllm_num_requests_running"
+"""What the autoscaler reads without KEDA: vLLM's gauge by a name that an adapter for Prometheus gives it."""
+
+PARTS = ("base", "serve", "compile", "benchmark")
+"""Sets of manifests, each applied as a whole: `base` is what `serve` and `compile` both need."""
+
+_BASE: tuple[Kind, ...] = (
+    "Namespace",
+    "ServiceAccount",
+    "ConfigMap",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "ResourceClaimTemplate",
+)
+# On top of the container's start: the node, its volumes, an image of ten gigabytes or more. An estimate.
+_PULL_SECONDS = 1800
+
+
+def resources(recipe: Recipe) -> list[Resource]:
+    """All that serves a recipe that has passed its checks. Raises UsageError where no image of the engine is known."""
+    role = section(recipe).service_account_role
+    annotations = {"eks.amazonaws.com/role-arn": role} if role else {}
+    account = {"automountServiceAccountToken": False, "annotations": annotations}
+    found = [
+        shared(recipe, "Namespace", section(recipe).namespace),
+        manifest(recipe, "ServiceAccount", recipe.name, **account),
+        config_map(recipe),
+        *volumes(recipe),
+        claim_template(recipe),
+        _service(recipe),
+        _deployment(recipe),
+        _autoscaler(recipe),
+    ]
+    return [item for item in found if item]
+
+
+def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
+    """Manifests of the arms by part, in the order in which they are made; a part without any is left out.
+
+    `compile` has a Job for each arm that compiles ahead, `benchmark` one that compares all arms.
+    """
+    serving = list({(item.kind, item.name): item for arm in arms for item in resources(arm)}.values())
+    serving.sort(key=lambda item: KINDS.index(item.kind))
+    made = {
+        "base": [item for item in serving if item.kind in _BASE],
+        "serve": [item for item in serving if item.kind not in _BASE],
+        "compile": [job for arm in arms if (job := compile_job(arm))],
+        "benchmark": benchmark(arms),
+    }
+    return {part: [item.request for item in made[part]] for part in PARTS if made[part]}
+
+
+def scales(recipe: Recipe) -> bool:
+    """Whether an autoscaler sets the number of pods."""
+    return recipe.scaling.max_instances > recipe.scaling.min_instances
+
+
+def _service(recipe: Recipe) -> Resource:
+    ports = [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": "http"}]
+    spec = {"type": "ClusterIP", "selector": selector(recipe), "ports": ports}
+    return manifest(recipe, "Service", recipe.name, spec=spec)
+
+
+def _deployment(recipe: Recipe) -> Resource:
+    """New pods first: the old ones serve until those are healthy, and for ever if they never are.
+
+    It needs accelerators for one more pod. Without them an update waits; the other way, a pod less meanwhile, would be
+    minutes to hours without any answer, as most endpoints are one pod.
+    """
+    spec = {
+        **({} if scales(recipe) else {"replicas": max(1, recipe.scaling.min_instances)}),
+        "revisionHistoryLimit": 3,
+        "progressDeadlineSeconds": start_seconds(recipe) + _PULL_SECONDS,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "selector": {"matchLabels": selector(recipe)},
+        "template": pod_template(recipe, "server"),
+    }
+    return manifest(recipe, "Deployment", recipe.name, spec=spec)
+
+
+def _autoscaler(recipe: Recipe) -> Resource | None:
+    """By requests in work per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter."""
+    if not scales(recipe):
+        return None
+    target = {"apiVersion": API_VERSIONS["Deployment"], "kind": "Deployment", "name": recipe.name}
+    lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, target_requests(recipe)
+    down = {"stabilizationWindowSeconds": recipe.scaling.scale_in_seconds}
+    behavior = {
+        "scaleUp": {"stabilizationWindowSeconds": recipe.scaling.scale_out_seconds},
+        "scaleDown": down if recipe.scaling.scale_in else {"selectPolicy": "Disabled"},
+    }
+    prometheus = section(recipe).prometheus
+    if prometheus is None:
+        metric = {"metric": {"name": PODS_METRIC}, "target": {"type": "AverageValue", "averageValue": str(wanted)}}
+        spec: dict[str, Any] = {
+            "scaleTargetRef": target,
+            "minReplicas": lowest,
+            "maxReplicas": most,
+            "metrics": [{"type": "Pods", "pods": metric}],
+            "behavior": behavior,
+        }
+        return manifest(recipe, "HorizontalPodAutoscaler", recipe.name, spec=spec)
+    query = f'sum(vllm:num_requests_running{{model_name="{recipe.name}"}})'
+    trigger = {"serverAddress": prometheus, "query": query, "threshold": str(wanted)}
+    spec = {
+        "scaleTargetRef": target,
+        "minReplicaCount": lowest,
+        "maxReplicaCount": most,
+        "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": behavior}},
+    }
+    return manifest(recipe, "ScaledObject", recipe.name, spec=spec)

@@ -1,0 +1,136 @@
+"""Which nodes a pod goes to, and what it gets of one: accelerators, CPUs, memory.
+
+A pod gets the share of its node that its accelerators are, so that the other half of a trn2.48xlarge can serve the
+baseline. Not tried on a cluster; shapes are those of Neuron's and Kubernetes' own documentation.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from toolkit.catalog import lookup
+from toolkit.checks.hardware import instance_of
+from toolkit.planning.kubernetes_metadata import manifest, section
+from toolkit.planning.names import content_name
+from toolkit.planning.resources import Resource
+from toolkit.recipe.resolve import Recipe
+from toolkit.sizing.neuron import chips, logical_cores
+
+CLAIM = "neurons"
+"""Name of the pod's claim on Trainium chips, and of the request in it."""
+
+GPU, NEURON = "nvidia.com/gpu", "aws.amazon.com/neuron"
+"""Resources of the device plugins, and keys of the taints that such nodes usually have."""
+
+_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+_DRA_DRIVER = "neuron.aws.com"
+# Chips that are connected with one another, as the DRA driver groups them (awsdocs-neuron, deploy/eks/dra).
+_GROUPS = (1, 4, 8, 16)
+# The rest is the node's own: 90 of 96 CPUs in the manifests of aws-neuron-eks-samples.
+_CPU_SHARE, _MEMORY_SHARE = 0.9375, 0.85
+# 128 of 1,024 GiB in the same manifests.
+_SHARED_MEMORY_SHARE = 0.125
+
+
+def instances(recipe: Recipe) -> list[lookup.Instance]:
+    """The hardware of the recipe's instance types, of which checks/kubernetes.py lets only known ones pass."""
+    return [instance for name in recipe.instance_types if (instance := instance_of(recipe, name))]
+
+
+def accelerators(recipe: Recipe) -> int:
+    """GPUs or Trainium chips of one pod; 0 on instances that have none."""
+    first = instances(recipe)[0]
+    cores = int(recipe.engine.args.get("tensor-parallel-size", 1))
+    if not first.neuron_cores:
+        return cores if first.accelerator_count else 0
+    needed = chips(first, recipe.engine.env, cores)
+    return min(next((size for size in _GROUPS if size >= needed), needed), first.accelerator_count)
+
+
+def claim_template(recipe: Recipe) -> Resource | None:
+    """The claim that DRA makes for each pod; None for GPUs and for the device plugin.
+
+    It cannot be changed once it is made, so its name says its content.
+    """
+    if not _dra(recipe):
+        return None
+    count = accelerators(recipe)
+    types = " || ".join(
+        f"device.attributes['{_DRA_DRIVER}'].instanceType == '{name}'" for name in recipe.instance_types
+    )
+    exactly = {
+        "deviceClassName": _DRA_DRIVER,
+        "allocationMode": "ExactCount",
+        "count": count,
+        "selectors": [{"cel": {"expression": types}}],
+    }
+    devices: dict[str, Any] = {"requests": [{"name": CLAIM, "exactly": exactly}]}
+    if count in _GROUPS[1:]:
+        devices["constraints"] = [
+            {"requests": [CLAIM], "matchAttribute": f"resource.aws.com/devicegroup{count}_id"},
+        ]
+    if grouped := _grouped(recipe):
+        parameters = {"apiVersion": f"{_DRA_DRIVER}/v1", "kind": "NeuronConfig", "logicalNeuronCore": grouped}
+        devices["config"] = [{"requests": [CLAIM], "opaque": {"driver": _DRA_DRIVER, "parameters": parameters}}]
+    spec = {"spec": {"devices": devices}}
+    return manifest(recipe, "ResourceClaimTemplate", content_name(recipe.name, spec), spec=spec)
+
+
+def claims(recipe: Recipe) -> dict[str, Any]:
+    """The pod's part of it."""
+    template = claim_template(recipe)
+    return {"resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": template.name}]} if template else {}
+
+
+def container_resources(recipe: Recipe) -> dict[str, Any]:
+    """Requests and limits. CPUs have no limit, which would slow the engine down where others leave them unused."""
+    count, memory = accelerators(recipe), f"{math.floor(_memory_gib(recipe) * _MEMORY_SHARE)}Gi"
+    cpu = min(instance.vcpus * _share(recipe, instance) for instance in instances(recipe))
+    requests = {"cpu": str(max(1, math.floor(cpu * _CPU_SHARE))), "memory": memory}
+    if recipe.weight_bytes:  # fetched to the node's disk: a pod that fills it up is evicted half way
+        requests["ephemeral-storage"] = f"{math.ceil(1.2 * recipe.weight_bytes / 2**30)}Gi"
+    limits = {"memory": memory}
+    if _dra(recipe):
+        return {"requests": requests, "limits": limits, "claims": [{"name": CLAIM}]}
+    device = {NEURON if recipe.on_neuron else GPU: str(count)} if count else {}
+    return {"requests": {**requests, **device}, "limits": {**limits, **device}}
+
+
+def shared_memory(recipe: Recipe) -> str:
+    """How large /dev/shm may become, through which the processes of a tensor-parallel engine talk."""
+    return f"{max(1, math.floor(_memory_gib(recipe) * _SHARED_MEMORY_SHARE))}Gi"
+
+
+def placement(recipe: Recipe) -> dict[str, Any]:
+    """On nodes of the recipe's types, also where those are kept free for pods that use their accelerators."""
+    types = list(recipe.instance_types)
+    found: dict[str, Any] = {"nodeSelector": {_INSTANCE_TYPE: types[0]}}
+    if len(types) > 1:
+        expression = {"key": _INSTANCE_TYPE, "operator": "In", "values": types}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+        found = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+    if accelerators(recipe):
+        key = NEURON if recipe.on_neuron else GPU
+        found["tolerations"] = [{"key": key, "operator": "Exists", "effect": "NoSchedule"}]
+    return found
+
+
+def _dra(recipe: Recipe) -> bool:
+    return recipe.on_neuron and section(recipe).neuron_devices == "dra"
+
+
+def _grouped(recipe: Recipe) -> int | None:
+    """Physical cores in a logical one; None on chips that do not group them (Trainium 1, Inferentia)."""
+    first = instances(recipe)[0]
+    if first.neuron_cores == first.neuron_cores_logical:
+        return None
+    return first.neuron_cores // logical_cores(first, recipe.engine.env)
+
+
+def _share(recipe: Recipe, instance: lookup.Instance) -> float:
+    return accelerators(recipe) / instance.accelerator_count if instance.accelerator_count else 1.0
+
+
+def _memory_gib(recipe: Recipe) -> float:
+    return min(instance.host_memory_gib * _share(recipe, instance) for instance in instances(recipe))

@@ -1,0 +1,98 @@
+"""Jobs beside the endpoint: one compiles for Trainium before it serves, one compares both arms afterwards.
+
+They are no part of a deployment: what compiles takes the accelerators that serving needs, and is wanted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit.home import containers_dir
+from toolkit.planning.artifacts import compiles_ahead
+from toolkit.planning.kubernetes_metadata import manifest, pod_labels, section
+from toolkit.planning.kubernetes_pod import pod_template
+from toolkit.planning.names import content_name
+from toolkit.planning.resources import Resource
+from toolkit.recipe.resolve import Recipe
+
+SPECULATIVE, BASELINE = "SD", "Base"
+"""What the study's metrics call the arms."""
+
+# The samples allow 4 h 45 min.
+COMPILE_SECONDS = 18000
+_KEPT_SECONDS = 7 * 24 * 3600
+_BENCHMARK_SECONDS = 4 * 3600
+_PYTHON = "public.ecr.aws/docker/library/python:3.13-slim"
+_PROGRAM = "benchmark.py"
+_NOBODY = 65534
+
+
+def compile_job(recipe: Recipe) -> Resource | None:
+    """Fills the bucket with what the recipe's pods start with; None where nothing is compiled ahead.
+
+    Run again it ends at once: the artifacts are there. One retry, for a node that is lost.
+    """
+    if not compiles_ahead(recipe):
+        return None
+    spec = {
+        "backoffLimit": 1,
+        "activeDeadlineSeconds": COMPILE_SECONDS,
+        "ttlSecondsAfterFinished": _KEPT_SECONDS,
+        "template": pod_template(recipe, "compile"),
+    }
+    return manifest(recipe, "Job", content_name("compile", spec), spec=spec)
+
+
+def benchmark(arms: Sequence[Recipe]) -> list[Resource]:
+    """What measures the arms through their Services, as clients in the cluster do: its program, and the Job."""
+    recipe, path = arms[0], containers_dir() / "benchmark" / _PROGRAM
+    data = {_PROGRAM: path.read_text(encoding="utf-8")}
+    program = manifest(recipe, "ConfigMap", content_name(f"{recipe.name}-benchmark", data), immutable=True, data=data)
+    spec = {
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": _BENCHMARK_SECONDS,
+        "ttlSecondsAfterFinished": _KEPT_SECONDS,
+        "template": {
+            "metadata": {"labels": pod_labels(recipe, "benchmark")},
+            "spec": _benchmark_pod(arms, program.name),
+        },
+    }
+    return [program, manifest(recipe, "Job", content_name("benchmark", spec), spec=spec)]
+
+
+def _benchmark_pod(arms: Sequence[Recipe], program: str) -> dict[str, Any]:
+    options = [word for arm in arms for word in ("--arm", f"{_variant(arm)}={_address(arm)}")]
+    container = {
+        "name": "benchmark",
+        "image": _PYTHON,
+        "command": ["python3", f"/opt/toolkit/{_PROGRAM}", *options],
+        "resources": {"requests": {"cpu": "1", "memory": "256Mi"}, "limits": {"memory": "256Mi"}},
+        "volumeMounts": [{"name": "program", "mountPath": "/opt/toolkit", "readOnly": True}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+    }
+    return {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _NOBODY,
+            "runAsGroup": _NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "program", "configMap": {"name": program}}],
+    }
+
+
+def _variant(arm: Recipe) -> str:
+    return SPECULATIVE if arm.speculation else BASELINE
+
+
+def _address(arm: Recipe) -> str:
+    return f"http://{arm.name}.{section(arm).namespace}.svc"

@@ -1,0 +1,75 @@
+"""Names, labels and annotations of what is made on a cluster: how ours is told from what is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
+from toolkit.planning.resources import Kind, Resource
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import KubernetesSection
+
+Component = Literal["server", "compile", "benchmark"]
+
+API_VERSIONS: Mapping[Kind, str] = {
+    "Namespace": "v1",
+    "ServiceAccount": "v1",
+    "ConfigMap": "v1",
+    "PersistentVolume": "v1",
+    "PersistentVolumeClaim": "v1",
+    "ResourceClaimTemplate": "resource.k8s.io/v1",
+    "Service": "v1",
+    "Deployment": "apps/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
+    "ScaledObject": "keda.sh/v1alpha1",
+    "Job": "batch/v1",
+}
+
+INSTANCE = "app.kubernetes.io/instance"
+"""The label with the endpoint's name."""
+
+OURS = {"app.kubernetes.io/managed-by": "toolkit"}
+CLUSTER_WIDE: tuple[Kind, ...] = ("Namespace", "PersistentVolume")
+
+
+def section(recipe: Recipe) -> KubernetesSection:
+    """The cluster's settings."""
+    return recipe.kubernetes or KubernetesSection()
+
+
+def manifest(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:
+    """A resource of this endpoint's own; `body` is the manifest but for its head.
+
+    The digest of the recipe stands in an annotation, and so do the recipe's tags, which labels could not hold.
+    """
+    tags = {"toolkit/tags": json.dumps(recipe.tags, sort_keys=True)} if recipe.tags else {}
+    annotations = {RECIPE_ANNOTATION: tag_map(recipe)[RECIPE_TAG], **tags, **body.pop("annotations", {})}
+    return _resource(recipe, kind, name, {"labels": labels(recipe), "annotations": annotations}, body)
+
+
+def shared(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:
+    """A resource that other endpoints of the namespace use as well."""
+    return _resource(recipe, kind, name, {"labels": dict(OURS)}, body)
+
+
+def labels(recipe: Recipe) -> dict[str, str]:
+    """What is made for an endpoint carries these."""
+    return {**OURS, INSTANCE: recipe.name, "app.kubernetes.io/name": recipe.engine.name}
+
+
+def pod_labels(recipe: Recipe, component: Component) -> dict[str, str]:
+    """The same for pods, and what they are for: the Service must not find those of a Job."""
+    return {**labels(recipe), "app.kubernetes.io/component": component}
+
+
+def selector(recipe: Recipe) -> dict[str, str]:
+    """Finds the pods that serve. It cannot be changed later, so the engine is not in it."""
+    return {INSTANCE: recipe.name, "app.kubernetes.io/component": "server"}
+
+
+def _resource(recipe: Recipe, kind: Kind, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:
+    place = {} if kind in CLUSTER_WIDE else {"namespace": section(recipe).namespace}
+    head = {"apiVersion": API_VERSIONS[kind], "kind": kind, "metadata": {"name": name, **place, **metadata}}
+    return Resource(kind, name, {**head, **body})

@@ -1,0 +1,52 @@
+"""What the reader of a plan for a cluster should know: what the cluster needs, and what comes before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from toolkit.planning.artifacts import compiles_ahead
+from toolkit.planning.image import base_image
+from toolkit.planning.kubernetes import PODS_METRIC, scales
+from toolkit.planning.kubernetes_devices import accelerators
+from toolkit.planning.kubernetes_metadata import section
+from toolkit.planning.price import price_text
+from toolkit.planning.resources import Account
+from toolkit.recipe.resolve import Recipe
+
+
+def notes(recipe: Recipe) -> Iterator[str]:
+    """One sentence or line each."""
+    yield f"No image is built: {base_image(recipe, Account('', ''))} runs as it is, with the toolkit's programs mounted"
+    yield from _needs(recipe)
+    if count := accelerators(recipe):
+        what = f"{count} more {'chips' if recipe.on_neuron else 'GPUs'}" if count > 1 else "one more accelerator"
+        yield f"An update starts the new pod beside the old one: it needs {what}, and waits while there are none"
+    if compiles_ahead(recipe):
+        yield (
+            f"Pods start with compiled code only. First: toolkit render {recipe.path} --out DIR && kubectl apply -k "
+            "DIR/compile, and wait until its Job is complete"
+        )
+    yield f"Price: {price_text(recipe)}"
+
+
+def _needs(recipe: Recipe) -> Iterator[str]:
+    settings = section(recipe)
+    if recipe.on_neuron and settings.neuron_devices == "dra":
+        yield "The cluster needs Kubernetes 1.34 and Neuron's DRA driver, on nodes without Neuron's device plugin"
+    elif recipe.on_neuron:
+        yield (
+            "The cluster needs Neuron's device plugin; for several chips of a node also its scheduler extension, which "
+            "picks connected ones"
+        )
+    elif accelerators(recipe):
+        yield "The cluster needs NVIDIA's device plugin"
+    if compiles_ahead(recipe):
+        role = settings.service_account_role or "its role"
+        yield f"It needs Mountpoint for Amazon S3's CSI driver; {role} reads and writes {settings.artifacts_bucket}"
+    if scales(recipe) and settings.prometheus:
+        yield "Autoscaling needs KEDA, and a Prometheus that scrapes the pods"
+    elif scales(recipe):
+        yield (
+            f"Autoscaling needs the pods' metric {PODS_METRIC}: with Prometheus and its adapter, a rule that gives "
+            "vllm:num_requests_running this name"
+        )

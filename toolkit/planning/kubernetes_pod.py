@@ -1,0 +1,159 @@
+"""The pod that runs an engine, to serve or to compile, and what it mounts. Pure but for reading the container's files.
+
+The engine's public image runs as it is: the toolkit's programs come from a ConfigMap, weights from the hub, compiled
+code for Trainium from a bucket.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from toolkit.planning import artifacts
+from toolkit.planning.image import base_image, programs
+from toolkit.planning.kubernetes_devices import claims, container_resources, placement, shared_memory
+from toolkit.planning.kubernetes_metadata import Component, manifest, pod_labels, section, shared
+from toolkit.planning.names import ARTIFACTS_PREFIX, content_name
+from toolkit.planning.resources import Account, Resource
+from toolkit.recipe.arguments import environment
+from toolkit.recipe.resolve import Recipe
+
+CONTAINER = "engine"
+PORT = 8080
+"""Where SageMaker and our entrypoint have it."""
+
+AT_START_SECONDS = 570 * 30
+"""How long an engine that compiles while it starts may take: 4 h 45 min, as in aws-neuron-eks-samples."""
+
+_PROGRAMS, _CACHE, _ARTIFACTS = "/opt/toolkit", "/cache", "/artifacts"
+_PROBE_SECONDS = 10
+_START_SECONDS = 3600
+# The pod gets no new requests any more once its address is out of all nodes' tables, which takes seconds; then
+# serve_middleware.py drains for 25 s, and the engine ends its processes.
+_PRE_STOP_SECONDS, _GRACE_SECONDS = 10, 70
+
+
+def start_seconds(recipe: Recipe) -> int:
+    """How long a container may take until it has answered its first request."""
+    if recipe.on_neuron and not recipe.engine.compile_ahead:
+        return AT_START_SECONDS
+    return recipe.health_check_timeout or _START_SECONDS
+
+
+def config_map(recipe: Recipe) -> Resource:
+    """The programs of the container. A change makes another one, and with it other pods."""
+    data = {name: (file.content or b"").decode() for name, file in programs(recipe.engine.name).items()}
+    return manifest(recipe, "ConfigMap", content_name(recipe.name, data), immutable=True, data=data)
+
+
+def volumes(recipe: Recipe) -> list[Resource]:
+    """The bucket's part with compiled code as a volume (Mountpoint for Amazon S3); none for other recipes.
+
+    Every endpoint of the namespace shares it, and finds its own by its key.
+    """
+    if not artifacts.compiles_ahead(recipe):
+        return []
+    settings = section(recipe)
+    # Mountpoint's credentials: the pod's own where it has a role, else those of the CSI driver.
+    source = {"authenticationSource": "pod"} if settings.service_account_role else {}
+    attributes = {"bucketName": settings.artifacts_bucket, **source}
+    claim = content_name("artifacts", {"namespace": settings.namespace, **attributes})
+    name, capacity = f"toolkit-{claim}", {"storage": "1Gi"}  # which has to be given, and is ignored
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    volume = {
+        **common,
+        "capacity": capacity,
+        "claimRef": {"namespace": settings.namespace, "name": claim},
+        "persistentVolumeReclaimPolicy": "Retain",
+        "mountOptions": ["allow-delete", "allow-overwrite", f"prefix {ARTIFACTS_PREFIX}"],
+        "csi": {"driver": "s3.csi.aws.com", "volumeHandle": name, "volumeAttributes": attributes},
+    }
+    bound = {**common, "resources": {"requests": capacity}, "volumeName": name}
+    return [
+        shared(recipe, "PersistentVolume", name, spec=volume),
+        shared(recipe, "PersistentVolumeClaim", claim, spec=bound),
+    ]
+
+
+def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
+    """The pod that serves, or that compiles: the same but for its program, and for who may write to the bucket."""
+    serves = component == "server"
+    scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": str(PORT), "prometheus.io/path": "/metrics"}
+    container = {
+        "name": CONTAINER,
+        "image": base_image(recipe, Account("", "")),
+        "command": ["python3", f"{_PROGRAMS}/{'serve' if serves else 'compile'}"],
+        "env": _environment(recipe),
+        "resources": container_resources(recipe),
+        "volumeMounts": _mounts(recipe, read_only=serves),
+        # Public images of vLLM and Neuron run as root, who has no more rights here than another user.
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        **(_serving(recipe) if serves else {}),
+    }
+    spec = {
+        "serviceAccountName": recipe.name,
+        "automountServiceAccountToken": False,  # a role's token (IRSA) is mounted all the same
+        "enableServiceLinks": False,  # they are variables such as VLLM_PORT, which the engine would take for its own
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        **placement(recipe),
+        **claims(recipe),
+        "containers": [container],
+        "volumes": _volumes(recipe, read_only=serves),
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        **({} if serves else {"restartPolicy": "Never"}),
+    }
+    annotations = {"annotations": scraped} if serves else {}
+    return {"metadata": {"labels": pod_labels(recipe, component), **annotations}, "spec": spec}
+
+
+def _environment(recipe: Recipe) -> list[dict[str, Any]]:
+    """As the entrypoint reads it. Weights and caches go to the pod's disk; the hub's token stays in its Secret."""
+    ours = {"HF_HOME": f"{_CACHE}/huggingface", "VLLM_CACHE_ROOT": f"{_CACHE}/vllm"}
+    compiled = artifacts.variables(recipe, f"{_ARTIFACTS}/{artifacts.key(recipe)}")
+    # Kubernetes reads $(NAME) in a value, and $$ as $.
+    plain = {name: value.replace("$", "$$") for name, value in {**ours, **environment(recipe), **compiled}.items()}
+    found: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(plain.items())]
+    if recipe.hub_token_secret:
+        reference = {"secretKeyRef": {"name": recipe.hub_token_secret, "key": "token"}}
+        found.append({"name": "HF_TOKEN", "valueFrom": reference})
+    return found
+
+
+def _mounts(recipe: Recipe, *, read_only: bool) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": "programs", "mountPath": _PROGRAMS, "readOnly": True},
+        {"name": "cache", "mountPath": _CACHE},
+        {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108
+    ]
+    if artifacts.compiles_ahead(recipe):
+        found.append({"name": "artifacts", "mountPath": _ARTIFACTS, "readOnly": read_only})
+    return found
+
+
+def _volumes(recipe: Recipe, *, read_only: bool) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": "programs", "configMap": {"name": config_map(recipe).name}},
+        {"name": "cache", "emptyDir": {}},
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory(recipe)}},
+    ]
+    if artifacts.compiles_ahead(recipe):
+        claim = volumes(recipe)[-1].name
+        found.append({"name": "artifacts", "persistentVolumeClaim": {"claimName": claim, "readOnly": read_only}})
+    return found
+
+
+def _serving(recipe: Recipe) -> dict[str, Any]:
+    """Port, probes and end.
+
+    /ping is 503 until a generation has worked, and again while the pod drains: no requests for it then. Whether it
+    lives is asked only in between, of vLLM's own /health, which fails when the engine has died.
+    """
+    ping = {"httpGet": {"path": "/ping", "port": "http"}, "periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 5}
+    health = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 30, "timeoutSeconds": 10}
+    return {
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "startupProbe": {**ping, "failureThreshold": math.ceil(start_seconds(recipe) / _PROBE_SECONDS)},
+        "readinessProbe": {**ping, "failureThreshold": 3},
+        "livenessProbe": {**health, "failureThreshold": 6},
+        "lifecycle": {"preStop": {"sleep": {"seconds": _PRE_STOP_SECONDS}}},
+    }

@@ -1,0 +1,1 @@
+"""Endpoints on a Kubernetes cluster, through the official Python client."""

@@ -1,0 +1,86 @@
+"""The one place where the Kubernetes client's exceptions become ours."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from kubernetes.client import ApiException
+from kubernetes.config import ConfigException
+from urllib3.exceptions import HTTPError
+
+from toolkit.errors import PlatformError
+
+_LOG_IN = (
+    "Log in again; for EKS: aws eks update-kubeconfig --name CLUSTER, with credentials that its access entries know."
+)
+# The words of Kubernetes' RBAC authorizer.
+_FORBIDDEN = re.compile(
+    r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]+)")?'
+)
+_MISSING_KINDS = {
+    "scaledobjects": "This cluster has no KEDA: install it, or leave out platform.kubernetes.prometheus.",
+    "resourceclaimtemplates": "This cluster has no resource.k8s.io/v1: it needs Kubernetes 1.34, or write "
+    "`neuron_devices: device-plugin`.",
+    "horizontalpodautoscalers": "This cluster has no autoscaling/v2: it needs Kubernetes 1.23.",
+}
+
+
+@contextmanager
+def api_errors(doing: str) -> Iterator[None]:
+    """Turn what the client raises inside into PlatformError: what was being done, the server's words, and a hint."""
+    try:
+        yield
+    except ApiException as error:
+        raise PlatformError(f"{doing}: {message_of(error)} ({error.status})", hint=_hint(error, doing)) from error
+    except ConfigException as error:  # an exec plugin that fails, such as `aws eks get-token`
+        raise PlatformError(f"{doing}: {error}", hint=_LOG_IN) from error
+    except HTTPError as error:
+        hint = "Look at the VPN, the security group of the API server, and `kubectl cluster-info`."
+        raise PlatformError(f"{doing}: the cluster does not answer: {error}", hint=hint) from error
+
+
+def status_of(error: ApiException) -> Mapping[str, Any]:
+    """The Status document that the API server sent, empty when that was none: then it came from behind its proxy."""
+    try:
+        document = json.loads(error.body or "")
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) and document.get("kind") == "Status" else {}
+
+
+def message_of(error: ApiException) -> str:
+    """What the server says."""
+    return str(status_of(error).get("message") or error.body or error.reason)
+
+
+def causes_of(error: ApiException) -> list[dict[str, str]]:
+    """Reason, message and field of all that is wrong."""
+    return (status_of(error).get("details") or {}).get("causes") or []
+
+
+def _hint(error: ApiException, doing: str) -> str:
+    if error.status == 401:
+        return _LOG_IN
+    if error.status == 403:
+        return _allow(message_of(error))
+    if error.status == 404:
+        plural = next((plural for plural in _MISSING_KINDS if plural[:-1] in doing.lower()), "")
+        return _MISSING_KINDS.get(plural, "")
+    if error.status in (429, 503, 504):
+        return "The API server is busy: the same command carries on."
+    return ""
+
+
+def _allow(message: str) -> str:
+    """The RBAC rule that is missing."""
+    found = _FORBIDDEN.search(message)
+    if not found:
+        return "An admission rule or a quota of the cluster refuses it: ask whoever manages the cluster."
+    place = f"a Role of namespace {found['namespace']}" if found["namespace"] else "a ClusterRole"
+    rule = f'{{apiGroups: ["{found["group"]}"], resources: ["{found["resource"]}"], verbs: ["{found["verb"]}"]}}'
+    return f"Ask for this rule in {place}: {rule}"

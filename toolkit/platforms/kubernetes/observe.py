@@ -1,0 +1,136 @@
+"""Read what exists on a cluster, whose it is, and what server-side apply would change of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kubernetes.client import ApiException
+
+from toolkit.planning.kubernetes_metadata import API_VERSIONS, INSTANCE, OURS
+from toolkit.planning.resources import Existing, Kind, Observed, Resource
+from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.errors import causes_of
+from toolkit.platforms.kubernetes.kinds import is_ours, labels, path, selector
+
+# What the API server and controllers write, which is no change of ours.
+_BOOKKEEPING = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
+# `conflict with "kubectl" with subresource "scale" using apps/v1`: apimachinery's managedfields.
+_MANAGER = re.compile(r'conflict with "([^"]+)"')
+_IMMUTABLE = re.compile(r"immutable|may not change once set")
+# The autoscaler writes through a Deployment's scale, and runs in this program.
+_AUTOSCALER = "kube-controller-manager"
+_REPLICAS = ".spec.replicas"
+
+
+def observe(cluster: Cluster, namespace: str, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
+    """What exists of `desired`, all that is labelled for one of `endpoints`, and what our endpoints share."""
+    wanted = {item.kind for item in desired}
+    ours = {
+        (kind, item["metadata"]["name"]): item
+        for kind in API_VERSIONS
+        for item in _ours(cluster, kind, namespace, wanted)
+    }
+    users = tuple(sorted({labels(item)[INSTANCE] for item in ours.values() if INSTANCE in labels(item)}))
+    existing = []
+    for item in desired:
+        there = ours.pop((item.kind, item.name), None) or cluster.find(path(item.kind, namespace, item.name))
+        if there:
+            existing.append(_existing(item.kind, there, users, _compared(cluster, item, namespace, there)))
+    existing += [
+        _existing(kind, there, users, {})
+        for (kind, _), there in ours.items()
+        # A Job is done once, by hand, and goes by itself: no deployment takes it for what was left over.
+        if labels(there).get(INSTANCE) in (None, *endpoints) and not (desired and kind == "Job")
+    ]
+    return Observed(tuple(existing))
+
+
+def apply(
+    cluster: Cluster, kind: Kind, namespace: str, manifest: Mapping[str, Any], *, dry_run: bool = False
+) -> dict[str, Any]:
+    """Server-side apply; what it comes to. Replicas that an autoscaler has set are left to it. Raises ApiException."""
+    place = path(kind, namespace, manifest["metadata"]["name"])
+    try:
+        return cluster.apply(place, manifest, dry_run=dry_run)
+    except ApiException as error:
+        if (_AUTOSCALER, _REPLICAS) not in conflicts(error):
+            raise
+    spec = {key: value for key, value in manifest["spec"].items() if key != "replicas"}
+    return cluster.apply(place, {**manifest, "spec": spec}, dry_run=dry_run)
+
+
+def conflicts(error: ApiException) -> list[tuple[str, str]]:
+    """Field managers and the fields that they want otherwise; empty when that is not what is wrong."""
+    found = [(_MANAGER.search(cause.get("message", "")), cause.get("field", "")) for cause in causes_of(error)]
+    return [(manager[1], field) for manager, field in found if manager]
+
+
+def changes(before: Any, after: Any, place: str = "") -> Iterator[str]:
+    """Paths of all that differs; items of lists by their name where they have one."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted({*before, *after}):
+            if (place, key) not in _IGNORED:
+                yield from changes(before.get(key), after.get(key), f"{place}.{key}" if place else key)
+    elif _are_named(before) and _are_named(after):
+        old, new = ({item["name"]: item for item in items} for items in (before, after))
+        for name in sorted({*old, *new}):
+            yield from changes(old.get(name), new.get(name), f"{place}[{name}]")
+    elif before != after:
+        yield place
+
+
+_IGNORED = {
+    *(("", key) for key in ("status", "apiVersion", "kind")),
+    *(("metadata", key) for key in _BOOKKEEPING),
+    ("metadata.annotations", "deployment.kubernetes.io/revision"),  # counted by a controller, perhaps just now
+}
+
+
+def _are_named(items: Any) -> bool:
+    return isinstance(items, list) and all(isinstance(item, Mapping) and "name" in item for item in items)
+
+
+def _ours(cluster: Cluster, kind: Kind, namespace: str, wanted: set[Kind]) -> list[dict[str, Any]]:
+    """All of a kind that the toolkit made in the namespace. Of a volume it is its claim that says where it belongs."""
+    if kind == "Namespace":  # who works in one namespace may not list them all
+        there = cluster.find(path(kind, namespace, namespace))
+        return [there] if there and is_ours(there) else []
+    try:
+        found = cluster.items(path(kind, namespace), {"labelSelector": selector(OURS)})
+    except ApiException as error:
+        # A kind that the cluster does not have, or that we may not see and do not want: then we made none.
+        if error.status == 404 or (error.status == 403 and kind not in wanted):
+            return []
+        raise
+    if kind == "PersistentVolume":
+        return [item for item in found if (item["spec"].get("claimRef") or {}).get("namespace") == namespace]
+    return found
+
+
+def _existing(kind: Kind, there: Mapping[str, Any], users: tuple[str, ...], state: Mapping[str, Any]) -> Existing:
+    """What several endpoints share is used by all that are in the namespace."""
+    instance = labels(there).get(INSTANCE)
+    going = {"Deleting": True} if there["metadata"].get("deletionTimestamp") else {}
+    return Existing(
+        kind, there["metadata"]["name"], is_ours(there), (instance,) if instance else users, {**state, **going}
+    )
+
+
+def _compared(cluster: Cluster, item: Resource, namespace: str, there: Mapping[str, Any]) -> dict[str, Any]:
+    """`Changes` are paths that applying it would change, `Conflicts` pairs of field manager and path that forbid it,
+    `Immutable` the fields that stand in its way. Empty for what is not ours.
+    """
+    if not is_ours(there):
+        return {}
+    try:
+        after = apply(cluster, item.kind, namespace, item.request, dry_run=True)
+    except ApiException as error:
+        if found := conflicts(error):
+            return {"Conflicts": [[manager, field.lstrip(".")] for manager, field in found]}
+        causes = causes_of(error)
+        if error.status == 422 and causes and all(_IMMUTABLE.search(cause["message"]) for cause in causes):
+            return {"Immutable": sorted({cause.get("field", "") for cause in causes})}
+        raise
+    return {"Changes": list(changes(there, after))}

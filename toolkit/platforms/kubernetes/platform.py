@@ -1,0 +1,135 @@
+"""A Kubernetes cluster behind the small protocols that the stages see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.apply.progress import Progress
+from toolkit.apply.waiter import EndpointStatus, LogLine
+from toolkit.endpoint.access import OpenAIAccess
+from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.metrics import Metrics
+from toolkit.errors import EndpointNotFound, UsageError
+from toolkit.planning.plan import Action
+from toolkit.planning.resources import Account, Observed, Resource
+from toolkit.platforms.kubernetes import execute, rollout, runtime
+from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.errors import api_errors
+from toolkit.platforms.kubernetes.kinds import is_ours, path
+from toolkit.platforms.kubernetes.lease import lease
+from toolkit.platforms.kubernetes.listing import deployed
+from toolkit.platforms.kubernetes.metrics import read_metrics
+from toolkit.platforms.kubernetes.observe import observe
+from toolkit.recipe.resolve import Recipe
+
+# Sent where a client certificate lets us in: the OpenAI client wants some key.
+_NO_TOKEN = "none"  # noqa: S105
+
+
+@dataclass(frozen=True)
+class KubernetesPlatform:
+    """Endpoints in one namespace of a cluster. `poll_seconds` is the pause between two looks at an endpoint."""
+
+    cluster: Cluster
+    namespace: str
+    name: str = "kubernetes"
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    poll_seconds: float = 2.0
+    pause_between_arms: float = 0.0
+
+    def account(self, recipe: Recipe | None = None) -> Account:
+        """No account, and as its region the `context/namespace` that a saved plan is applied to."""
+        return Account("", f"{self.cluster.context}/{self.namespace}")
+
+    def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
+        """See planning.resources.Observer."""
+        with api_errors(f"looking at what exists in {self._place}"):
+            return observe(self.cluster, self.namespace, desired, endpoints)
+
+    def execute(self, action: Action, progress: Progress) -> None:
+        """See apply.executor.Executor."""
+        with api_errors(str(action)):
+            if action.verb in ("delete", "replace"):
+                execute.delete(self.cluster, action.kind, self.namespace, action.name, self.clock, self.sleep)
+            if action.verb != "delete":
+                execute.put(self.cluster, action.kind, self.namespace, action.request)
+
+    @contextmanager
+    def lease(self, endpoint: str) -> Iterator[None]:
+        """See apply.executor.Executor."""
+        with ExitStack() as held:
+            with api_errors(f"claiming {endpoint} in {self._place}"):
+                held.enter_context(lease(self.cluster, self.namespace, endpoint, self.clock, self.sleep))
+            yield
+
+    def status(self, endpoint: str) -> EndpointStatus:
+        """See apply.waiter.Waitable."""
+        with api_errors(f"looking at {endpoint}"):
+            return rollout.status(self.cluster, self.namespace, self._deployment(endpoint))
+
+    def logs(
+        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+    ) -> Iterator[LogLine]:
+        """See apply.waiter.Waitable. Events of the pods are among the lines: `kubernetes: Pulled: …`."""
+        with api_errors(f"reading the log of {endpoint}"):
+            deployment = self._deployment(endpoint)
+            yield from rollout.read_logs(
+                self.cluster, self.namespace, deployment, since, {} if bookmarks is None else bookmarks
+            )
+
+    def address(self, name: str) -> str:
+        """See platforms.Platform."""
+        with api_errors(f"looking at {name}"):
+            self._deployment(name)
+        return name
+
+    def endpoints(self) -> list[Deployed]:
+        """All that carry our label."""
+        with api_errors(f"listing the endpoints of {self.cluster.context}"):
+            return deployed(self.cluster, self.namespace)
+
+    def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """See endpoint.generation.Invoker."""
+        return runtime.invoke(self.cluster, self.namespace, endpoint, body, self.sleep)
+
+    def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
+        """See endpoint.generation.Invoker."""
+        return runtime.stream(self.cluster, self.namespace, endpoint, body, self.sleep)
+
+    def openai_access(self, endpoint: str) -> OpenAIAccess:
+        """See endpoint.handle.EndpointPlatform."""
+        base = f"{self.cluster.url}{runtime.proxy(self.namespace, endpoint)}/v1"
+        return OpenAIAccess(base, self._token, self.cluster.tls())
+
+    def metrics(self, endpoint: str, minutes: int) -> Metrics:
+        """See endpoint.handle.EndpointPlatform."""
+        with api_errors(f"reading the metrics of {endpoint}"):
+            return read_metrics(self.cluster, self.namespace, self._deployment(endpoint), minutes)
+
+    def with_digest(self, image: str) -> str:
+        """The image as it is: a cluster builds none."""
+        return image
+
+    def scan(self, image: str) -> dict[str, int]:
+        """There is none: a cluster scans nothing."""
+        raise UsageError(f"{image} is not scanned by a cluster", hint="Scan it where it is stored, such as ECR.")
+
+    @property
+    def _place(self) -> str:
+        return f"namespace {self.namespace} of {self.cluster.context}"
+
+    def _token(self) -> str:
+        with api_errors("getting a token for the cluster"):
+            return self.cluster.credentials().get("authorization", "").partition(" ")[2] or _NO_TOKEN
+
+    def _deployment(self, endpoint: str) -> dict[str, Any]:
+        found = self.cluster.find(path("Deployment", self.namespace, endpoint))
+        if found is None or not is_ours(found):
+            hint = "See: toolkit status --platform kubernetes. The recipe in place of the name says which namespace."
+            raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._place}", hint=hint)
+        return found

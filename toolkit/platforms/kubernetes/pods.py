@@ -1,0 +1,113 @@
+"""What keeps a pod from coming up, read from its status and its events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Document = Mapping[str, Any]
+
+# Reasons of kubelet's pkg/kubelet/images/types.go and pkg/kubelet/container/sync_result.go.
+_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError", "ErrImageNeverPull")
+_CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+_CERTAIN_OF_IMAGE = re.compile(r"InvalidImageName|not found|manifest unknown|denied|nauthorized|forbidden|no match for")
+_CERTAIN_OF_SCHEDULING = re.compile(r"device class .* does not exist")
+# Started three times: another start would end alike.
+_CERTAIN_RESTARTS = 2
+_EVENTS = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedPrepareDynamicResources", "Unhealthy")
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why it does not come up, as `Reason: message`. `certain` says that waiting does not help."""
+
+    text: str
+    certain: bool = False
+
+    @property
+    def is_crash(self) -> bool:
+        """Whether the container ended by itself, and its log says why."""
+        return self.text.startswith("CrashLoopBackOff")
+
+
+def worst(pods: Iterable[tuple[Document, Sequence[Document]]]) -> Trouble | None:
+    """Of pods with their events, the trouble that is certain, else the first."""
+    found = [trouble for pod, events in pods if (trouble := trouble_of(pod, events))]
+    return next((trouble for trouble in found if trouble.certain), found[0] if found else None)
+
+
+def trouble_of(pod: Document, events: Sequence[Document]) -> Trouble | None:
+    """What keeps the pod from being ready; None when nothing is known to."""
+    if is_ready(pod):
+        return None
+    status = pod.get("status", {})
+    for container in containers(pod):
+        if trouble := _of_container(container, events):
+            return trouble
+    scheduled = condition(status, "PodScheduled")
+    if scheduled.get("status") == "False":
+        message = scheduled.get("message", "")
+        return Trouble(f"Unschedulable: {message}", bool(_CERTAIN_OF_SCHEDULING.search(message)))
+    last = next((event for event in reversed(events) if event.get("reason") in _EVENTS), None)
+    return Trouble(f"{last['reason']}: {last.get('message', '')}") if last else None
+
+
+def containers(pod: Document) -> list[Document]:
+    """Statuses of the containers, those that initialize first."""
+    status = pod.get("status", {})
+    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+
+
+def is_ready(pod: Document) -> bool:
+    """Whether it takes requests."""
+    return condition(pod.get("status", {}), "Ready").get("status") == "True"
+
+
+def condition(status: Document, name: str) -> Document:
+    """A condition of an object's status, empty when it has none of that type."""
+    return next((item for item in status.get("conditions") or [] if item["type"] == name), {})
+
+
+def instances(container: Document) -> Iterator[tuple[int, bool]]:
+    """The starts of a container whose logs the kubelet still has: number, and whether that is the one before.
+
+    While it waits for its next start, its present log is that of the one that ended
+    (validateContainerLogStatus in kubernetes' pkg/kubelet/kubelet_pods.go).
+    """
+    state, number = container.get("state") or {}, container.get("restartCount", 0)
+    if number and "waiting" not in state:
+        yield number - 1, True
+    if number or "waiting" not in state or (container.get("lastState") or {}).get("terminated"):
+        yield number, False
+
+
+def _of_container(container: Document, events: Sequence[Document]) -> Trouble | None:
+    state, restarts = container.get("state") or {}, container.get("restartCount", 0)
+    waiting = state.get("waiting") or {}
+    ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    if reason in _IMAGE:
+        pull = (event["message"] for event in reversed(events) if event.get("reason") == "Failed")
+        text = f"{reason}: {next(pull, message)}"
+        return Trouble(text, bool(_CERTAIN_OF_IMAGE.search(text)))
+    if reason in _CONFIG:
+        return Trouble(f"{reason}: container {container['name']}: {message}", certain=True)
+    if ended.get("reason") == "OOMKilled":
+        return Trouble(f"OOMKilled: container {container['name']} used up its memory limit", restarts > 0)
+    if ended.get("exitCode") and (probe := _failed_probe(events)):
+        return Trouble(f"Unhealthy: {probe}", certain=True)
+    if ended.get("exitCode"):
+        times = f", started {restarts + 1} times" if restarts else ""
+        text = f"CrashLoopBackOff: container {container['name']} ended with exit code {ended['exitCode']}{times}"
+        return Trouble(text, restarts >= _CERTAIN_RESTARTS)
+    return None
+
+
+def _failed_probe(events: Sequence[Document]) -> str:
+    """What the startup probe said last, if the kubelet killed the container for it; else empty."""
+    if not any(e.get("reason") == "Killing" and "failed startup probe" in e.get("message", "") for e in events):
+        return ""
+    said = (e["message"] for e in reversed(events) if e.get("reason") == "Unhealthy" and "Startup" in e["message"])
+    return next(said, "Startup probe failed")

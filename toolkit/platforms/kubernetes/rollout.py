@@ -1,0 +1,179 @@
+"""How far a Deployment's rollout is, in the words that waiting knows, and what its pods say meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from kubernetes.client import ApiException
+
+from toolkit.apply.diagnose import diagnose
+from toolkit.apply.waiter import EndpointStatus, LogLine
+from toolkit.planning.names import RECIPE_ANNOTATION
+from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, address, selector
+from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
+
+# Said of each pod before its container writes; other events are in `kubectl describe`.
+_TOLD = ("FailedScheduling", "Scheduled", "Pulling", "Pulled", "Started", "FailedMount", "Killing")
+_FINISHED = "NewReplicaSetAvailable"
+
+
+def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointStatus:
+    """Creating, Updating, InService, Failed or Deleting, and the digest of the recipe that it runs or shall run.
+
+    A rollout has failed when its deadline is over, or when no pod of it can come up whatever is tried.
+    """
+    name, running = deployment["metadata"]["name"], config(deployment)
+    if deployment["metadata"].get("deletionTimestamp"):
+        return EndpointStatus(name, "Deleting", running)
+    if _is_complete(deployment):
+        return EndpointStatus(name, "InService", running)
+    began = applied(deployment)
+    trouble = _trouble(cluster, namespace, deployment, began)
+    progressing = condition(deployment.get("status", {}), "Progressing")
+    if _is_observed(deployment) and progressing.get("status") == "False":
+        late = f"{progressing.get('reason', '')}: {progressing.get('message', '')}"
+        return EndpointStatus(name, "Failed", running, trouble.text if trouble else late)
+    if trouble and trouble.certain:
+        return EndpointStatus(name, "Failed", running, trouble.text)
+    first = revision(deployment) in ("", "1")
+    return EndpointStatus(name, "Creating" if first else "Updating", running, began=began)
+
+
+def config(deployment: Document) -> str:
+    """The digest of the recipe that it was made from."""
+    return str((deployment["metadata"].get("annotations") or {}).get(RECIPE_ANNOTATION, ""))
+
+
+def revision(deployment: Document) -> str:
+    """Counted by the deployment controller; empty before it has seen the Deployment."""
+    return str((deployment["metadata"].get("annotations") or {}).get("deployment.kubernetes.io/revision", ""))
+
+
+def applied(deployment: Document) -> float:
+    """When the toolkit last changed it, in seconds since 1970; applying what changes nothing does not count."""
+    times = [
+        seconds(item["time"])
+        for item in deployment["metadata"].get("managedFields") or []
+        if item.get("manager") == FIELD_MANAGER and "time" in item
+    ]
+    return max(times, default=0.0)
+
+
+def seconds(time: str) -> float:
+    """Seconds since 1970 of a time as Kubernetes writes it, which may have nanoseconds."""
+    whole, dot, fraction = time.removesuffix("Z").partition(".")
+    moment = datetime.fromisoformat(f"{whole}+00:00").timestamp()
+    return moment + float(f"0.{fraction}") if dot else moment
+
+
+def pods(cluster: Cluster, namespace: str, deployment: Document, since: float = 0.0) -> list[dict[str, Any]]:
+    """The Deployment's pods, those that were created at `since` or later, oldest first."""
+    wanted = selector(deployment["spec"]["selector"]["matchLabels"])
+    found = cluster.items(address("v1", "pods", namespace), {"labelSelector": wanted})
+    of = [(seconds(item["metadata"]["creationTimestamp"]), item["metadata"]["name"], item) for item in found]
+    return [item for created, _, item in sorted(of, key=lambda each: each[:2]) if created >= int(since)]
+
+
+def events(cluster: Cluster, namespace: str, pod: str) -> list[dict[str, Any]]:
+    """What Kubernetes says of a pod, oldest first; it forgets after an hour."""
+    query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}"}
+    return sorted(cluster.items(address("v1", "events", namespace), query), key=_when)
+
+
+def read_logs(
+    cluster: Cluster, namespace: str, deployment: Document, since: float, bookmarks: MutableMapping[str, str]
+) -> Iterator[LogLine]:
+    """Lines of the Deployment's pods, each after what Kubernetes says of it. A stream is `pod/container/start`.
+
+    A pod's own stream is Kubernetes' word: `kubernetes: Scheduled: …`.
+    """
+    for pod in pods(cluster, namespace, deployment, since):
+        pod_name = pod["metadata"]["name"]
+        yield from _new(pod_name, bookmarks, _told(events(cluster, namespace, pod_name)))
+        path = f"{address('v1', 'pods', namespace, pod_name)}/log"
+        for container in containers(pod):
+            for number, previous in instances(container):
+                stream = f"{pod_name}/{container['name']}/{number}"
+                query = {"container": container["name"], "previous": str(previous).lower(), "timestamps": "true"}
+                if stream in bookmarks:  # in whole seconds, which is all that the API takes
+                    query["sinceTime"] = f"{bookmarks[stream][:19]}Z"
+                yield from _new(stream, bookmarks, _lines(cluster, path, query))
+
+
+def _new(stream: str, bookmarks: MutableMapping[str, str], lines: Sequence[tuple[str, str]]) -> Iterator[LogLine]:
+    """What was written behind the stream's bookmark: a time, and how many lines of that time were read."""
+    time, _, count = bookmarks.get(stream, " 0").partition(" ")
+    seen = int(count)
+    for at, text in lines:
+        if time and seconds(at) < seconds(time):
+            continue
+        if at == time and seen:
+            seen -= 1
+            continue
+        bookmarks[stream] = _moved(bookmarks.get(stream, ""), at)
+        yield LogLine(stream, seconds(at), text)
+
+
+def _moved(bookmark: str, at: str) -> str:
+    time, _, count = bookmark.partition(" ")
+    return f"{at} {int(count) + 1 if at == time else 1}"
+
+
+def _lines(cluster: Cluster, path: str, query: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Lines of a container's log with their times."""
+    try:
+        answer = cluster.open("GET", path, query=query)
+    except ApiException as error:
+        if error.status in (400, 404):  # the container has not started, its log was rotated, or the pod is gone
+            return []
+        raise
+    pairs = (line.partition(" ") for line in answer.data.decode(errors="replace").splitlines())
+    return [(time, text) for time, _, text in pairs]
+
+
+def _told(found: Sequence[Document]) -> list[tuple[str, str]]:
+    return [
+        (_when(event), f"kubernetes: {event['reason']}: {event.get('message', '')}")
+        for event in found
+        if event.get("reason") in _TOLD
+    ]
+
+
+def _when(event: Document) -> str:
+    """Events of newer components have `eventTime`, with microseconds."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
+
+
+def _trouble(cluster: Cluster, namespace: str, deployment: Document, began: float) -> Trouble | None:
+    refused = condition(deployment.get("status", {}), "ReplicaFailure")
+    if refused.get("status") == "True":
+        message = refused.get("message", "")
+        return Trouble(f"{refused.get('reason', 'FailedCreate')}: {message}", "forbidden" in message)
+    of = pods(cluster, namespace, deployment, began)
+    found = worst((pod, events(cluster, namespace, pod["metadata"]["name"])) for pod in of)
+    if found and found.is_crash and not found.certain:
+        with suppress(ApiException):  # who may deploy need not be one who may read logs
+            cause = diagnose([line.text for line in read_logs(cluster, namespace, deployment, began, {})])
+            return Trouble(found.text, cause is not None and cause.fatal)
+    return found
+
+
+def _is_observed(deployment: Document) -> bool:
+    observed: int = deployment.get("status", {}).get("observedGeneration", 0)
+    generation: int = deployment["metadata"].get("generation", 1)
+    return observed >= generation
+
+
+def _is_complete(deployment: Document) -> bool:
+    """As `kubectl rollout status` has it; a finished rollout is in service as long as one pod is."""
+    now, wanted = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
+    if not _is_observed(deployment):
+        return False
+    updated, available = now.get("updatedReplicas", 0), now.get("availableReplicas", 0)
+    if condition(now, "Progressing").get("reason") == _FINISHED and available:
+        return True
+    return bool(updated >= wanted and now.get("replicas", 0) <= updated <= available)

@@ -1,0 +1,90 @@
+"""Requests to an endpoint through the API server's proxy of its Service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+from kubernetes.client import ApiException
+from urllib3 import HTTPResponse
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+
+from toolkit.endpoint import refusal
+from toolkit.endpoint.retry import retried
+from toolkit.errors import EndpointNotFound, InvocationError
+from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.errors import message_of, status_of
+from toolkit.platforms.kubernetes.kinds import path
+
+_BUSY = (429, 502, 503, 504)
+
+
+def proxy(namespace: str, endpoint: str) -> str:
+    """The address under which the API server passes requests on to the endpoint's Service."""
+    return f"{path('Service', namespace, endpoint)}:http/proxy"
+
+
+def invoke(
+    cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
+) -> dict[str, Any]:
+    """See endpoint.generation.Invoker."""
+    answer = _asked(cluster, namespace, endpoint, body, sleep)
+    try:
+        with closing(answer):
+            document: dict[str, Any] = json.loads(answer.read())
+    except ValueError as error:
+        raise InvocationError(f"{endpoint}: the answer is not JSON: {error}") from error
+    except HTTPError as error:
+        raise _broken_off(endpoint, error) from error
+    return document
+
+
+def stream(
+    cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
+) -> Iterator[bytes]:
+    """See endpoint.generation.Invoker. What breaks off is never asked for again: half an answer has been given."""
+    answer = _asked(cluster, namespace, endpoint, body, sleep)
+    try:
+        with closing(answer):  # also when the caller has had enough
+            while part := answer.read1():
+                yield part
+    except HTTPError as error:
+        raise _broken_off(endpoint, error) from error
+
+
+def _asked(
+    cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
+) -> HTTPResponse:
+    """The head of the answer; the body is still to be read."""
+
+    def send() -> HTTPResponse:
+        try:
+            return cluster.open("POST", f"{proxy(namespace, endpoint)}/invocations", body, stream=True)
+        except ApiException as error:
+            raise _refused(endpoint, error) from error
+        except HTTPError as error:
+            transient = isinstance(error, ConnectTimeoutError | NewConnectionError)
+            raise InvocationError(f"{endpoint}: the cluster does not answer: {error}", transient=transient) from error
+
+    return retried(send, sleep)
+
+
+def _refused(endpoint: str, error: ApiException) -> InvocationError | EndpointNotFound:
+    """The API server's own refusal is a Status document; what is none, the container said."""
+    if not status_of(error):
+        return refusal.by_container(endpoint, error.status, error.body)
+    if error.status == 404:
+        return EndpointNotFound(f"there is no endpoint {endpoint}", hint="See: toolkit status --platform kubernetes")
+    hint = ""
+    if error.status == 403:
+        hint = 'Ask for this rule: {apiGroups: [""], resources: ["services/proxy"], verbs: ["create", "get"]}'
+    elif error.status in _BUSY:
+        hint = "None of its pods is ready. See: toolkit status --platform kubernetes"
+    return InvocationError(f"{endpoint}: {message_of(error)}", hint=hint, transient=error.status in _BUSY)
+
+
+def _broken_off(endpoint: str, error: HTTPError) -> InvocationError:
+    hint = f"Ask again. The container's log: toolkit logs {endpoint}"
+    return InvocationError(f"{endpoint} broke off: {error}", hint=hint)

@@ -1,0 +1,68 @@
+"""Open a cluster from a kubeconfig, or from within."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolkit.errors import PlatformError, UsageError
+
+if TYPE_CHECKING:
+    from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+
+DEFAULT_NAMESPACE = "toolkit"
+IN_CLUSTER = "in-cluster"
+_IN_POD = "KUBERNETES_SERVICE_HOST"
+
+
+def has_cluster() -> bool:
+    """Whether there is a kubeconfig, or we run in a pod. Asks nobody."""
+    return bool(_kubeconfig()) or _IN_POD in os.environ
+
+
+def kubernetes_platform(place: str | None) -> KubernetesPlatform:
+    """The platform of `context/namespace`; an empty context is the current one, no place at all namespace `toolkit`.
+
+    Raises UsageError for a missing package, kubeconfig or context.
+    """
+    try:
+        from kubernetes.client import ApiClient, Configuration
+        from kubernetes.config import ConfigException, kube_config, load_incluster_config
+    except ImportError as error:
+        hint = "pip install 'toolkit[kubernetes]'"
+        raise UsageError("the kubernetes package is not installed", hint=hint) from error
+    from toolkit.platforms.kubernetes.cluster import Cluster
+    from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+
+    # A context's name may have slashes (EKS takes the cluster's ARN), a namespace's may not.
+    context, _, namespace = (place or "").rpartition("/")
+    settings, files = Configuration(), _kubeconfig()
+    try:
+        if files:
+            written = kube_config.KubeConfigMerger(files).config.value
+            context = context or written.get("current-context") or ""
+            _require_context(context, [item["name"] for item in written["contexts"]])
+            kube_config.load_kube_config(files, context, settings, persist_config=False)
+        elif _IN_POD in os.environ:
+            load_incluster_config(settings)
+            context = IN_CLUSTER
+        else:
+            hint = "For EKS: aws eks update-kubeconfig --name CLUSTER. KUBECONFIG names another file."
+            raise UsageError("there is no kubeconfig, and this is no pod", hint=hint)
+    except ConfigException as error:
+        raise PlatformError(f"the kubeconfig cannot be used: {error}", hint="See: kubectl config view") from error
+    return KubernetesPlatform(Cluster(ApiClient(settings), context), namespace or DEFAULT_NAMESPACE)
+
+
+def _kubeconfig() -> str:
+    """The kubeconfig files that exist, as KUBECONFIG has them; empty when there is none."""
+    names = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    return os.pathsep.join(name for name in names.split(os.pathsep) if name and Path(name).expanduser().is_file())
+
+
+def _require_context(context: str, known: list[str]) -> None:
+    if context not in known:
+        what = f"context `{context}`" if context else "current context"
+        hint = f"Set platform.kubernetes.context to one of: {', '.join(known) or 'none is there'}."
+        raise UsageError(f"the kubeconfig has no {what}", hint=hint)

@@ -1,0 +1,144 @@
+"""What the engines for Trainium are told: flags and environment, which differ by generation.
+
+Sources: awsdocs-neuron (vllm-neuron features guide, configuration reference and EAGLE-3 tutorials, NxD Inference's vLLM
+user guide and its tutorial on speculative decoding), github vllm-project/vllm-neuron (examples of DFlash) and
+aws-neuron/aws-neuron-eks-samples, and the loaders' own source. None of it was run on Trainium here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolkit.catalog import lookup, neuron
+from toolkit.recipe.resolve import Engine, Recipe, Speculation
+
+# The fork of vLLM V0. From here on a plugin of vLLM V1 reads its settings from --additional-config.
+_PLUGIN_SINCE = "0.10.0"
+# The KV cache's block of vllm-neuron, in tokens: its own default (configuration reference).
+_BLOCK_TOKENS = 32
+# One of the cache's blocks is never given to a request (vLLM, v1/core/block_pool.py).
+_NULL_BLOCKS = 1
+# An engine's default of 600 s is too short for GPT-OSS (quickstart); its examples of DFlash set this.
+_COMPILE_SECONDS = "3600"
+# DFlash has none of these yet (features guide, DFlash).
+_DFLASH_FLAGS = (
+    "no-async-scheduling",
+    "no-enable-chunked-prefill",
+    "no-enable-prefix-caching",
+    "disable-hybrid-kv-cache-manager",
+)
+CONFIG_FLAGS = ("additional-config", "override-neuron-config")
+"""Flags that the toolkit and the recipe write together, key by key."""
+
+
+def is_fork(recipe: Recipe) -> bool:
+    """Whether the engine is the fork of vLLM V0."""
+    return recipe.engine.name == "nxd-inference" and lookup.older(recipe.engine.version, _PLUGIN_SINCE)
+
+
+def reports_drafts(recipe: Recipe) -> bool:
+    """Whether the engine tells what it drafts: vLLM V0 counts its own drafting only, not Neuron's."""
+    return not is_fork(recipe)
+
+
+def neuron_flags(recipe: Recipe, drafter: str) -> dict[str, Any]:
+    """Flags that a generation needs besides those of every engine; `drafter` is where it finds the drafter.
+
+    Where the recipe's engine.args set the same, they count.
+    """
+    if is_fork(recipe):
+        flags = _fork(recipe, drafter)
+    elif recipe.engine.name == "nxd-inference":
+        flags = _plugin(recipe)
+    else:
+        flags = _vllm_neuron(recipe, drafter)
+    args = recipe.engine.args
+    written = {flag: args[flag] for flag in flags.keys() & args.keys()}
+    together = {flag: _merged(flags[flag], args[flag]) for flag in CONFIG_FLAGS if isinstance(written.get(flag), dict)}
+    return {**flags, **written, **together}
+
+
+def neuron_variables(recipe: Recipe) -> dict[str, str]:
+    """Environment that a generation needs, where engine.env does not set it, and the driver that the host must have."""
+    generation = recipe.engine.generation
+    lowest = generation.drivers.get(neuron.family(recipe.instance_types[0])) if generation else None
+    needed = {"TOOLKIT_NEURON_DRIVER": lowest} if lowest else {}
+    if is_fork(recipe):
+        needed |= {"VLLM_USE_V1": "0", "VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference"}
+    elif recipe.engine.name == "vllm-neuron":
+        names = ("VLLM_NEURON_COMPILATION_TIMEOUT", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS")
+        needed |= dict.fromkeys(names, _COMPILE_SECONDS)
+    return {**needed, **{name: value for name, value in recipe.engine.env.items() if name in needed}}
+
+
+def _fork(recipe: Recipe, drafter: str) -> dict[str, Any]:
+    """Of the V0 fork, as NxD Inference's tutorial has them.
+
+    `method` names something that vLLM's own check knows: `enable_eagle_speculation` is what would make the drafter an
+    EAGLE head there. The drafter's own `max_model_len` need not be longer than the requests.
+    """
+    config: dict[str, Any] = {"save_sharded_checkpoint": True}
+    if recipe.speculation is None:
+        return {"override-neuron-config": config}
+    speculative = {**_speculative(recipe.speculation, drafter), "method": "eagle"}
+    if recipe.engine.max_model_len:
+        speculative["max_model_len"] = recipe.engine.max_model_len
+    return {
+        "override-neuron-config": {**config, "enable_fused_speculation": True},
+        "speculative-config": speculative,
+    }
+
+
+def _plugin(recipe: Recipe) -> dict[str, Any]:
+    """Of NxD Inference under vLLM V1. Its KV cache is contiguous: one block for each request."""
+    return {
+        "additional-config": {"override_neuron_config": {"save_sharded_checkpoint": True}},
+        "num-gpu-blocks-override": recipe.engine.max_num_seqs,
+    }
+
+
+def _vllm_neuron(recipe: Recipe, drafter: str) -> dict[str, Any]:
+    """Rejection sampling on the device is greedy. The baseline samples so too: only the drafter differs."""
+    speculation = recipe.speculation
+    if speculation and speculation.method == "dflash":
+        return {**_dflash(recipe.engine, speculation), "speculative-config": _speculative(speculation, drafter)}
+    flags: dict[str, Any] = {
+        "additional-config": {"neuron_config": {"on_device_sampling_config": {"all_greedy": True}}}
+    }
+    return {**flags, "speculative-config": _speculative(speculation, drafter)} if speculation else flags
+
+
+def _dflash(engine: Engine, speculation: Speculation) -> dict[str, Any]:
+    """In bfloat16, and without greedy sampling, since nothing else was validated.
+
+    Prompts are read whole, and writing to the KV cache costs by its size: by default all that is free of the memory.
+    """
+    flags: dict[str, Any] = {**dict.fromkeys(_DFLASH_FLAGS, True), "dtype": "bfloat16"}
+    flags["additional-config"] = {"neuron_config": {"quantization": "bf16"}}
+    if engine.max_model_len:
+        longest = engine.max_model_len + speculation.num_speculative_tokens
+        flags["num-gpu-blocks-override"] = -(-longest // _BLOCK_TOKENS) * engine.max_num_seqs + _NULL_BLOCKS
+        flags["max-num-batched-tokens"] = engine.max_num_batched_tokens or engine.max_model_len
+    return flags
+
+
+def _speculative(speculation: Speculation, drafter: str) -> dict[str, Any]:
+    """`revision` pins a drafter that the engine itself fetches."""
+    source = speculation.drafter
+    pin = {"revision": source.revision} if source.revision and drafter == source.written else {}
+    return {
+        "method": speculation.method,
+        "model": drafter,
+        "num_speculative_tokens": speculation.num_speculative_tokens,
+        **pin,
+    }
+
+
+def _merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Both mappings, key by key all the way down."""
+    merged = dict(ours)
+    for key, value in theirs.items():
+        below = merged.get(key)
+        merged[key] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
