@@ -13,6 +13,7 @@
         ├── ContainerFailed         a container ended as it should not; carries cause and last lines
         │   ├── EndpointFailed      the endpoint's container died or never became healthy
         │   └── TrainingJobFailed   a training job failed or was stopped
+        ├── Unavailable             it does not answer just now: the same again may work
         ├── WaitTimeout             still not ready when the time was up (also a TimeoutError)
         ├── EndpointNotFound        no such endpoint on that platform
         └── InvocationError         a request got an error for an answer, or none
@@ -112,6 +113,10 @@ class EndpointFailed(ContainerFailed):
 
 class TrainingJobFailed(ContainerFailed):
     """A training job failed or was stopped."""
+
+
+class Unavailable(PlatformError):
+    """The platform does not answer, or is too busy to: the same again may work."""
 
 
 class WaitTimeout(PlatformError, TimeoutError):

@@ -45,6 +45,7 @@ OUTPUT_TOKENS = 600
 REQUEST_SECONDS = 1200
 START_SECONDS = 3600
 POLL_SECONDS = 5
+_SHOWN = 500
 
 # About 64 tokens with the instruction: 0.75 words are one. `usage` in the answer says how many it were.
 PROMPT_WORDS = 40
@@ -98,7 +99,11 @@ def main(arguments: Sequence[str]) -> int:
     """The exit code: 0, or 1 where something could not be measured."""
     parser = argparse.ArgumentParser(description="Measure endpoints with the same prompts.")
     parser.add_argument("--arm", action="append", required=True, metavar="VARIANT=URL", type=_arm)
-    return run(parser.parse_args(arguments).arm)
+    parser.add_argument(
+        "--start-seconds", type=float, default=START_SECONDS, help="how long endpoints may take to be healthy"
+    )
+    given = parser.parse_args(arguments)
+    return run(given.arm, given.start_seconds)
 
 
 def run(arms: Sequence[Arm], start_seconds: float = START_SECONDS) -> int:
@@ -129,10 +134,14 @@ def served_model(arm: Arm, start_seconds: float) -> str:
     """The model's name, once the endpoint is healthy. Raises BenchmarkError when it is not in that time."""
     until = time.monotonic() + start_seconds
     while True:
+        text = ""
         try:
             if _get(arm, "/ping")[0] == http.HTTPStatus.OK:
-                return str(json.loads(_get(arm, "/v1/models")[1])["data"][0]["id"])
+                text = _get(arm, "/v1/models")[1]
+                return str(json.loads(text)["data"][0]["id"])
             seen = "its /ping is not 200"
+        except (ValueError, LookupError, TypeError):
+            seen = f"its /v1/models names no model: {text[:_SHOWN]}"
         except (OSError, http.client.HTTPException) as error:
             seen = f"{type(error).__name__}: {error}"
         if time.monotonic() >= until:
@@ -176,7 +185,7 @@ def ask(arm: Arm, model: str, text: str) -> Answer:
         connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
         response = connection.getresponse()
         if response.status != http.HTTPStatus.OK:
-            raise BenchmarkError(f"{response.status}: {response.read(500).decode(errors='replace')}")
+            raise BenchmarkError(f"{response.status}: {response.read(_SHOWN).decode(errors='replace')}")
         first = last = 0.0
         usage: dict[str, int] = {}
         for chunk in events(response):

@@ -24,7 +24,11 @@ ARTIFACTS = "TOOLKIT_ARTIFACTS"
 KEY = "TOOLKIT_ARTIFACTS_KEY"
 PARTS = "TOOLKIT_ARTIFACTS_PARTS"
 RECORD = "artifacts.json"
-COMPILE = "run `toolkit compile` with this recipe, then deploy again"
+COMPILE = (
+    "compile for this recipe, then deploy again. Do one of these, for a baseline with --baseline:\n"
+    "  SageMaker: toolkit compile RECIPE\n"
+    "  Kubernetes: toolkit render RECIPE --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
+)
 
 
 @dataclass(frozen=True)

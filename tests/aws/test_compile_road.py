@@ -20,7 +20,7 @@ from standin_training import JobScript
 
 from toolkit import api
 from toolkit.apply.progress import PlainProgress, Silent
-from toolkit.errors import NotCompiled, TrainingJobFailed, UsageError
+from toolkit.errors import NotCompiled, RecipeError, TrainingJobFailed, UsageError
 from toolkit.images.registry import Registry
 
 TOOLKIT = Path(sys.executable).with_name("toolkit")
@@ -203,6 +203,20 @@ def test_a_killed_command_leaves_the_job_and_the_next_joins_it(recipe: Path, sta
     assert len(standin.training.started) == 1
 
 
+def test_an_interrupted_wait_tells_the_whole_command(recipe: Path, standin: StandIn) -> None:
+    standin.training.script = JobScript(("Starting", *["Training"] * 5000, "Uploading", "Completed"))
+    said: list[str] = []
+
+    def interrupt(line: str) -> None:
+        said.append(line)
+        if "in all" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        api.compile(recipe, platform="sagemaker", baseline=True, progress=PlainProgress(interrupt))
+    assert f"Wait again: toolkit compile {recipe} --platform sagemaker --baseline. " in "".join(said)
+
+
 def test_a_colleagues_job_of_the_same_key_is_joined(recipe: Path, standin: StandIn) -> None:
     api.compile(recipe, wait=False, progress=Silent())
     recipe.write_text(recipe.read_text().replace("name: sd", "name: mine"))
@@ -253,18 +267,16 @@ def test_without_an_account_there_is_a_plan(tmp_path: Path) -> None:
     assert any("toolkit compile" in note for note in api.plan(recipe).notes)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        ("max_num_seqs: 4", "max_num_seqs: 4, compile: at-start", "compiles when its containers start"),
-        ("ml.trn2.48xlarge", "ml.inf2.48xlarge", "no training jobs on ml.inf2.48xlarge"),
-        ("{name: sagemaker, role: create", "{name: kubernetes", "a Job of the cluster"),
-        ("name: neuron", "name: vllm, version: 0.30.0", "vllm compiles nothing ahead"),
-    ],
-)
-def test_what_cannot_be_compiled_for_is_refused(recipe: Path, old: str, new: str, why: str) -> None:
-    recipe.write_text(recipe.read_text().replace(old, new))
-    with pytest.raises(UsageError, match=why):
+def test_what_compiles_at_start_is_refused(recipe: Path) -> None:
+    recipe.write_text(recipe.read_text().replace("max_num_seqs: 4", "max_num_seqs: 4, compile: at-start"))
+    with pytest.raises(UsageError, match="compiles when its containers start"):
+        api.compile_plan(recipe)
+
+
+@pytest.mark.parametrize("instance_type", ["ml.g6.12xlarge", "ml.inf2.48xlarge"])
+def test_the_checks_speak_before_compiling_does(recipe: Path, instance_type: str) -> None:
+    recipe.write_text(recipe.read_text().replace("ml.trn2.48xlarge", instance_type))
+    with pytest.raises(RecipeError, match=instance_type):
         api.compile_plan(recipe)
 
 

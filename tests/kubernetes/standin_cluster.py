@@ -136,20 +136,21 @@ class StandInCluster:
         with self.lock:
             self._require_allowed(asked)
             self.controllers.turn(kubelet=False)
-            name = asked.key.name.partition(":")[0]
             if asked.key.plural == "pods":
-                pod = self.store.get(Key("pods", asked.key.namespace, name))
+                pod = self.store.get(Key("pods", asked.key.namespace, asked.key.name.partition(":")[0]))
             else:
-                pod = self._ready_pod(asked.key.namespace, name)
+                pod = self.ready_pod(asked.key)
             return f"{self.backends.get(pod['metadata']['name'], self.backend)}{asked.rest}"
 
-    def _ready_pod(self, namespace: str, service: str) -> Document:
-        selector = self.store.get(Key("services", namespace, service))["spec"]["selector"]
-        for pod in self.store.select("pods", namespace, selector):
+    def ready_pod(self, service: Key) -> Document:
+        """The pod to which a Service leads, which may be named with its port. Refusal where none is ready."""
+        name = service.name.partition(":")[0]
+        selector = self.store.get(Key("services", service.namespace, name))["spec"]["selector"]
+        for pod in self.store.select("pods", service.namespace, selector):
             conditions = pod.get("status", {}).get("conditions", [])
             if any({"type": "Ready", "status": "True"}.items() <= item.items() for item in conditions):
                 return pod
-        raise Refusal(503, "ServiceUnavailable", f'no endpoints available for service "{service}"')
+        raise Refusal(503, "ServiceUnavailable", f'no endpoints available for service "{service.name}"')
 
     def _list(self, asked: Asked) -> Document:
         labels = dict(item.split("=", 1) for item in filter(None, asked.query.get("labelSelector", "").split(",")))

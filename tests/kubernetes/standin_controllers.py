@@ -65,8 +65,12 @@ class Controllers:
         new = Key("replicasets", key.namespace, f"{key.name}-{digest}")
         if new not in self.store.objects:
             revision = max((self._revision(item) for item in self._sets(key)), default=0) + 1
-            self._make(new, deployment, {"metadata": {"annotations": {REVISION: str(revision)}}, "spec": {}})
+            metadata = {"labels": template["metadata"]["labels"], "annotations": {REVISION: str(revision)}}
+            self._make(new, deployment, {"metadata": metadata, "spec": {}})
             self._scripts[new.name] = self.script
+        newest = max(self._revision(item) for item in self._sets(key))
+        if self._revision(new) < newest:  # the version of before is the newest again: deployment/sync.go
+            self.store.annotate(new, REVISION, str(newest + 1))
         self.store.annotate(key, REVISION, str(self._revision(new)))
         mine = self._pods(new)
         if not self._scripts[new.name].refused:
@@ -76,7 +80,7 @@ class Controllers:
                 self.pods[name] = _Pod(self._scripts[new.name])
         for surplus in mine[wanted:]:
             self.drop(surplus)
-        ready = [pod for pod in mine if self._is_ready(pod)]
+        ready = [pod for pod in mine[:wanted] if self._is_ready(pod)]
         if len(ready) >= wanted:  # maxUnavailable 0: the old pods serve until the new ones do
             for old in self._sets(key):
                 for pod in self._pods(old) if old != new else []:

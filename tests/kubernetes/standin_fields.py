@@ -149,7 +149,7 @@ def _is_granular(schema: Mapping[str, Any]) -> bool:
 
 def _property(schema: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
     if schema.get("unknown"):
-        return {"unknown": True} if key == "metadata" or not path else {}
+        return {"unknown": True} if key in ("metadata", "labels", "annotations", "spec") else {}
     if "properties" not in schema:
         extra: Mapping[str, Any] = schema["additionalProperties"]
         return extra

@@ -43,10 +43,10 @@ def scheduled() -> Step:
     return Step(status, [("Scheduled", "Successfully assigned pod to node-1"), ("Pulling", 'Pulling image "vllm"')])
 
 
-def started(*lines: str) -> Step:
+def started(*lines: str, restarts: int = 0, last: Mapping[str, Any] | None = None) -> Step:
     running: dict[str, Any] = {"running": {}}
     events = [("Pulled", 'Successfully pulled image "vllm" in 1m30s'), ("Started", "Started container engine")]
-    return Step({"phase": "Running", "containerStatuses": [container(running)]}, events, lines)
+    return Step({"phase": "Running", "containerStatuses": [container(running, restarts, last)]}, events, lines)
 
 
 def ready(*lines: str) -> Step:

@@ -32,9 +32,9 @@ APIS = {
     for api in (
         Api("v1", "Namespace", namespaced=False), Api("v1", "ServiceAccount"), Api("v1", "ConfigMap"), Api("v1", "Pod"),
         Api("v1", "PersistentVolume", namespaced=False), Api("v1", "PersistentVolumeClaim"), Api("v1", "Service"),
-        Api("v1", "Event"), Api("v1", "Secret"), Api("resource.k8s.io/v1", "ResourceClaimTemplate"), Api("apps/v1", "Deployment"),
-        Api("apps/v1", "ReplicaSet"), Api("autoscaling/v2", "HorizontalPodAutoscaler"), Api("batch/v1", "Job"),
-        Api("keda.sh/v1alpha1", "ScaledObject"), Api("coordination.k8s.io/v1", "Lease"),
+        Api("v1", "Event"), Api("v1", "Secret"), Api("resource.k8s.io/v1", "ResourceClaimTemplate"),
+        Api("apps/v1", "Deployment"), Api("apps/v1", "ReplicaSet"), Api("autoscaling/v2", "HorizontalPodAutoscaler"),
+        Api("batch/v1", "Job"), Api("keda.sh/v1alpha1", "ScaledObject"), Api("coordination.k8s.io/v1", "Lease"),
     )
 }  # fmt: skip
 
@@ -179,6 +179,8 @@ class Store:
     def mark_deleted(self, key: Key, finalizers: list[str]) -> None:
         """It goes when its finalizers have; at once where it has none."""
         metadata = self.objects[key]["metadata"]
+        if key.plural == "namespaces" and any(other.namespace == key.name for other in self.objects):
+            finalizers = [*finalizers, "kubernetes"]  # which goes when all in it has: nobody does that here
         metadata["finalizers"] = sorted({*metadata.get("finalizers", []), *finalizers})
         if not metadata["finalizers"]:
             self.remove(key)
@@ -218,8 +220,8 @@ class Store:
         dry_run: bool = False,
     ) -> Document:
         api, live = key.api, self.objects.get(key)
-        if api.namespaced and Key("namespaces", "", key.namespace) not in self.objects:
-            raise Refusal(404, "NotFound", f'namespaces "{key.namespace}" not found')
+        if api.namespaced:
+            self._require_namespace(key, is_new=live is None)
         document = {**copy.deepcopy(document), "apiVersion": api.group_version, "kind": api.kind}
         metadata = document["metadata"]
         metadata.update({"name": key.name, **({"namespace": key.namespace} if api.namespaced else {})})
@@ -249,6 +251,16 @@ class Store:
         self.objects[key], self._managers[key] = document, managers
         self._touch(key)
         return self.get(key)
+
+    def _require_namespace(self, key: Key, *, is_new: bool) -> None:
+        """Admission plugin NamespaceLifecycle."""
+        there = self.objects.get(Key("namespaces", "", key.namespace))
+        if there is None:
+            raise Refusal(404, "NotFound", f'namespaces "{key.namespace}" not found')
+        if is_new and "deletionTimestamp" in there["metadata"]:
+            message = f"unable to create new content in namespace {key.namespace} because it is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            raise Refusal(403, "Forbidden", f'{key.plural} "{key.name}" is forbidden: {message}', [cause])
 
     def _touch(self, key: Key) -> None:
         self._version += 1

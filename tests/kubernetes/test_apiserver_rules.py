@@ -143,6 +143,28 @@ def test_changing_a_field_of_another_manager_is_a_conflict(objects: Objects) -> 
     assert causes_of(error.value) == [{**cause, "field": ".spec.replicas"}]
 
 
+def test_with_force_the_field_changes_hands(objects: Objects) -> None:
+    """SSA, "Conflicts": "Overwrite value, become sole manager"."""
+    objects.apply(objects.deployment())
+    objects.update("kubectl", replicas=3)
+    assert objects.cluster.apply(objects.place, objects.deployment(), force=True)["spec"]["replicas"] == 1
+    assert "f:replicas" in managers(objects.there())["toolkit"]["f:spec"]
+    assert "f:replicas" not in managers(objects.there()).get("kubectl", {}).get("f:spec", {})
+
+
+def test_nothing_is_made_in_a_namespace_that_goes(objects: Objects) -> None:
+    """Admission plugin NamespaceLifecycle: Forbidden, with a cause of its own."""
+    plain, place = config_map(namespace=objects.namespace).request, path("ConfigMap", objects.namespace, "chat-1")
+    stays = {**plain, "metadata": {**plain["metadata"], "finalizers": ["example.com/stays"]}}
+    objects.cluster.apply(place, stays)
+    objects.cluster.call("DELETE", path("Namespace", "", objects.namespace))
+    with pytest.raises(ApiException) as error:
+        objects.apply(objects.deployment())
+    assert refused(error) == (403, "Forbidden")
+    assert [cause["reason"] for cause in causes_of(error.value)] == ["NamespaceTerminating"]
+    objects.cluster.apply(place, plain)  # what hangs would keep a genuine server's controllers busy
+
+
 def test_agreeing_with_another_manager_is_no_conflict(objects: Objects) -> None:
     """SSA, "Conflicts": "shared ownership" of one value."""
     objects.apply(objects.deployment())

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 from fakes import FakeClock
+from standin_cluster import StandInCluster
+from standin_store import Key
 
 from toolkit.errors import PlatformError
+from toolkit.planning.kubernetes_metadata import OURS
 from toolkit.platforms.kubernetes.kinds import address
 from toolkit.platforms.kubernetes.lease import lease
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
@@ -16,12 +19,13 @@ def leases(platform: KubernetesPlatform) -> list[str]:
     return [item["metadata"]["name"] for item in found]
 
 
-def theirs(platform: KubernetesPlatform, holder: str = "ann@laptop 1234") -> str:
-    """A lease of somebody else, and where it is."""
+def theirs(platform: KubernetesPlatform, holder: str = "ann@laptop 1234", *, ours: bool = True) -> str:
+    """A lease that somebody else holds, and where it is; not one of the toolkit's without `ours`."""
     folder = address("coordination.k8s.io/v1", "leases", platform.namespace)
     with platform.lease("other"):  # which makes the namespace
         pass
-    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "toolkit-chat"}}
+    metadata = {"name": "toolkit-chat", "labels": OURS if ours else {}}
+    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
     platform.cluster.call("POST", folder, {**head, "spec": {"holderIdentity": holder, "leaseDurationSeconds": 30}})
     return f"{folder}/toolkit-chat"
 
@@ -54,6 +58,25 @@ def test_one_that_nobody_renews_is_taken_over_after_its_time(either: KubernetesP
     with lease(either.cluster, either.namespace, "chat", clock, clock.sleep):
         assert 30 < clock.seconds < 40
     assert leases(either) == []
+
+
+def test_one_that_somebody_else_made_stays_theirs(platform: KubernetesPlatform) -> None:
+    place = theirs(platform, ours=False)
+    with pytest.raises(PlatformError, match="Lease toolkit-chat was not made by the toolkit"), platform.lease("chat"):
+        pass
+    assert platform.cluster.find(place)
+
+
+def test_in_a_namespace_that_is_being_deleted_it_waits_for_a_new_one(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    with platform.lease("chat"):
+        pass
+    place = Key("namespaces", "", "ml")
+    standin.store.mark_deleted(place, ["kubernetes"])
+    with lease(platform.cluster, "ml", "chat", FakeClock(), lambda _: standin.store.remove(place)):
+        assert leases(platform) == ["toolkit-chat"]
+    assert "deletionTimestamp" not in standin.store.objects[place]["metadata"]
 
 
 def test_two_threads_of_one_process_do_not_share_it(platform: KubernetesPlatform) -> None:

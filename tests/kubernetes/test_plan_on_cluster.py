@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from manifests import NAME, config_map, deployment, endpoint, manifest, namespace, service
 from standin_cluster import StandInCluster
+from standin_store import Key
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
-from toolkit.planning.resources import Resource
+from toolkit.planning.resources import Kind, Resource
 from toolkit.platforms.kubernetes.kinds import address, path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
@@ -75,12 +77,89 @@ def test_a_field_that_kubectl_set_is_refused_with_its_name(either: KubernetesPla
     assert "--force-conflicts --field-manager=toolkit" in error.value.hint
 
 
-def test_replicas_that_an_autoscaler_set_are_left_to_it(platform: KubernetesPlatform) -> None:
+def scaled(platform: KubernetesPlatform, kind: Kind = "HorizontalPodAutoscaler") -> list[Resource]:
+    """The endpoint with an autoscaler, which sets the number of pods."""
+    target = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME}, "maxReplicas": 4}
+    spec = target if kind == "HorizontalPodAutoscaler" else {"scaleTargetRef": {"name": NAME}}
+    place = platform.namespace
+    base = endpoint(namespace_=place)[:-1]
+    return [*base, deployment(namespace=place, replicas=None), manifest(kind, namespace=place, spec=spec)]
+
+
+def replicas(platform: KubernetesPlatform) -> int:
+    found: int = platform.cluster.call("GET", path("Deployment", platform.namespace, NAME))["spec"]["replicas"]
+    return found
+
+
+def autoscale(platform: KubernetesPlatform, number: int) -> None:
+    write(platform, "Deployment", NAME, "kube-controller-manager", replicas=number)
+
+
+def test_replicas_that_somebody_else_s_autoscaler_set_are_left_to_it(platform: KubernetesPlatform) -> None:
     deploy(platform, endpoint())
-    write(platform, "Deployment", NAME, "kube-controller-manager", replicas=4)
+    theirs = scaled(platform)[-1].request
+    unlabelled = {**theirs, "metadata": {"name": "mine", "namespace": "ml"}}
+    platform.cluster.call("POST", path("HorizontalPodAutoscaler", "ml"), unlabelled)
+    autoscale(platform, 4)
     assert plan(platform, endpoint()).changes == []
     deploy(platform, endpoint("vllm:2"))
-    assert platform.endpoints()[0].instances == (("pods", 4),)
+    assert replicas(platform) == 4
+
+
+def test_turning_autoscaling_on_keeps_the_pods_that_serve(either: KubernetesPlatform) -> None:
+    deploy(either, [*endpoint(namespace_=either.namespace)[:-1], deployment(namespace=either.namespace, replicas=3)])
+    without_a_number = scaled(either)[:-1]  # the autoscaler itself is newer than some genuine servers
+    deploy(either, without_a_number)
+    assert replicas(either) == 3
+    autoscale(either, 2)
+    assert plan(either, without_a_number).changes == []
+    deploy(either, without_a_number)
+    assert replicas(either) == 2
+
+
+def test_turning_autoscaling_off_brings_the_number_of_the_recipe(platform: KubernetesPlatform) -> None:
+    deploy(platform, scaled(platform))
+    autoscale(platform, 4)
+    off = [*endpoint()[:-1], deployment(replicas=2)]
+    assert verbs(plan(platform, off))["Deployment"] == "update: changes spec.replicas"
+    deploy(platform, off)
+    assert replicas(platform) == 2
+    assert plan(platform, off).changes == []
+
+
+def test_an_autoscaler_goes_before_it_could_undo_the_number_of_pods(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    deploy(platform, scaled(platform))
+    autoscale(platform, 4)
+    standin.asked.clear()
+    deploy(platform, [*endpoint()[:-1], deployment(replicas=2)])
+    changes = [asked for asked in standin.asked if asked[0] in ("delete", "patch")]
+    deleted = changes.index(("delete", "horizontalpodautoscalers"))
+    assert changes[deleted + 1 :] == [("patch", "deployments"), ("patch", "deployments")]  # refused, and taken over
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("HorizontalPodAutoscaler", "ScaledObject"), ("ScaledObject", "HorizontalPodAutoscaler")],
+)
+def test_one_autoscaler_goes_before_another_comes(
+    standin: StandInCluster, platform: KubernetesPlatform, before: Kind, after: Kind
+) -> None:
+    deploy(platform, scaled(platform, before))
+    (made,) = [action for action in plan(platform, scaled(platform, after)).changes if action.verb == "create"]
+    platform.execute(made, Silent())
+    assert not standin.store.select(f"{before.lower()}s")
+    assert standin.store.select(f"{after.lower()}s")
+
+
+def test_who_may_not_see_autoscalers_may_change_a_deployment(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    deploy(platform, endpoint())
+    standin.forbidden |= {(verb, "scaledobjects") for verb in ("get", "list", "delete")}
+    deploy(platform, endpoint("vllm:2"))
+    assert plan(platform, endpoint("vllm:2")).changes == []
 
 
 def test_what_others_made_is_never_changed(either: KubernetesPlatform) -> None:
@@ -185,6 +264,61 @@ def test_what_is_being_deleted_is_made_anew(standin: StandInCluster, platform: K
     assert verbs(plan(platform, endpoint()))["Deployment"] == "replace: is being deleted"
 
 
+def test_a_benchmark_keeps_its_program(platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    program = config_map(name="chat-benchmark-1").request
+    labels = {**program["metadata"]["labels"], "app.kubernetes.io/component": "benchmark"}
+    labelled = {**program, "metadata": {**program["metadata"], "labels": labels}}
+    platform.cluster.apply(path("ConfigMap", "ml", "chat-benchmark-1"), labelled)
+    assert plan(platform, endpoint()).changes == []
+    assert "delete ConfigMap chat-benchmark-1" in [str(action) for action in plan(platform, ()).actions]
+
+
+def going(standin: StandInCluster, name: str = "ml") -> dict[str, Any]:
+    """The namespace, which somebody is deleting."""
+    there = standin.store.objects[Key("namespaces", "", name)]
+    standin.store.mark_deleted(Key("namespaces", "", name), ["kubernetes"])
+    return there
+
+
+def test_a_namespace_that_goes_is_waited_for_and_never_deleted(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    deploy(platform, [namespace()])
+    there = going(standin)
+    (action,) = plan(platform, [namespace()]).changes
+    assert str(action) == "replace Namespace ml"
+    waiting = replace(platform, sleep=lambda _: standin.store.remove(Key("namespaces", "", "ml")))
+    waiting.execute(action, Silent())
+    assert ("delete", "namespaces") not in standin.asked
+    assert standin.store.objects[Key("namespaces", "", "ml")]["metadata"]["uid"] != there["metadata"]["uid"]
+
+
+def test_a_namespace_that_somebody_made_anew_since_the_plan_stays(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    deploy(platform, [namespace()])
+    going(standin)
+    (action,) = plan(platform, [namespace()]).changes
+    standin.store.remove(Key("namespaces", "", "ml"))
+    deploy(platform, [namespace()])
+    anew = standin.store.objects[Key("namespaces", "", "ml")]["metadata"]["uid"]
+    platform.execute(action, Silent())
+    assert standin.store.objects[Key("namespaces", "", "ml")]["metadata"]["uid"] == anew
+
+
+def test_what_somebody_replaced_since_the_plan_is_not_replaced_again(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    deploy(platform, endpoint())
+    other = [*endpoint()[:-1], deployment(labels={"tier": "gpu"})]
+    (action,) = plan(platform, other).changes
+    platform.execute(action, Silent())
+    made = standin.store.objects[Key("deployments", "ml", NAME)]["metadata"]["uid"]
+    platform.execute(action, Silent())
+    assert standin.store.objects[Key("deployments", "ml", NAME)]["metadata"]["uid"] == made
+
+
 def test_a_deletion_that_hangs_says_what_holds_it(standin: StandInCluster, platform: KubernetesPlatform) -> None:
     from toolkit.platforms.kubernetes import execute
 
@@ -221,6 +355,23 @@ def test_who_may_see_one_namespace_only_may_deploy_into_it(
     standin.forbidden |= {("list", "persistentvolumes"), ("list", "namespaces")}
     deploy(platform, endpoint())
     assert plan(platform, endpoint()).changes == []
+
+
+def test_a_removal_that_may_not_look_is_refused(standin: StandInCluster, platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    standin.forbidden.add(("list", "deployments"))
+    with pytest.raises(PlatformError, match='cannot list resource "deployments"'):
+        plan(platform, ())
+
+
+@pytest.mark.parametrize("kind", ["PersistentVolume", "ScaledObject"])
+def test_a_removal_tells_which_rare_kinds_it_may_not_see(
+    standin: StandInCluster, platform: KubernetesPlatform, kind: str
+) -> None:
+    deploy(platform, endpoint())
+    standin.forbidden.add(("list", f"{kind.lower()}s"))
+    *_, told = plan(platform, ()).left
+    assert told.startswith(f"{kind} of this endpoint, if there is any, could not be looked at")
 
 
 def test_a_right_that_is_missing_is_told_with_its_rule(standin: StandInCluster, platform: KubernetesPlatform) -> None:

@@ -18,11 +18,12 @@ from scripted_http import Reply, scripted
 from standin_cluster import StandInCluster
 
 from toolkit import api
+from toolkit.api.deployment import wait_seconds
 from toolkit.apply.executor import make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
 from toolkit.cli.main import run
-from toolkit.errors import StalePlanError, UsageError
+from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record
@@ -30,6 +31,7 @@ from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
+Captured = pytest.CaptureFixture[str]
 ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
 
 
@@ -42,14 +44,12 @@ def saved_plan(platform: KubernetesPlatform, path: Path, desired: list[Resource]
     return path
 
 
-def toolkit(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+def toolkit(capsys: Captured, *arguments: str) -> tuple[int, str]:
     code = run(list(arguments))
     return code, capsys.readouterr().out
 
 
-def test_the_road(
-    standin: StandInCluster, platform: KubernetesPlatform, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_road(standin: StandInCluster, platform: KubernetesPlatform, tmp_path: Path, capsys: Captured) -> None:
     path = saved_plan(platform, tmp_path / "plan.json", endpoint())
     code, out = toolkit(capsys, "deploy", "--plan", str(path), "--no-prove", "--json")
     assert (code, json.loads(out)["status"]) == (0, "InService")
@@ -65,7 +65,7 @@ def test_the_road(
     assert any("startup complete" in line for line in api.connect(NAME, **where).logs())
 
 
-def test_a_recipe_walks_it_too(standin: StandInCluster, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_walks_it_too(standin: StandInCluster, kubeconfig: Path, capsys: Captured) -> None:
     recipe = "qwen3-32b/draft-model-trn2-eks"
     for _ in ("made", "left as it is"):
         code, out = toolkit(capsys, "deploy", recipe, "--no-prove", "--json")
@@ -83,9 +83,61 @@ def test_a_saved_plan_is_refused_when_the_cluster_has_changed(platform: Kubernet
         api.DeploymentPlan.read(path).apply()
 
 
-def test_there_is_no_rollback(kubeconfig: Path) -> None:
+def test_a_plan_without_a_cluster_is_not_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(StalePlanError, match="made without a kubeconfig"):
+        api.plan("qwen3-32b/draft-model-trn2-eks").apply()
+
+
+def test_there_is_no_rollback(platform: KubernetesPlatform, tmp_path: Path) -> None:
+    apply(platform, endpoint(), tmp_path)
     with pytest.raises(UsageError, match="nothing is kept of an older recipe"):
         api.rollback(NAME, platform="kubernetes")
+
+
+def test_a_rollback_of_what_is_nowhere_is_told(kubeconfig: Path) -> None:
+    with pytest.raises(EndpointNotFound, match=f"there is no endpoint {NAME}"):
+        api.rollback(NAME, platform="kubernetes")
+
+
+@pytest.mark.parametrize("where", [["--platform", "kubernetes"], []], ids=["named", "looked for"])
+def test_a_bare_name_is_found_in_its_namespace(
+    platform: KubernetesPlatform, standin: StandInCluster, tmp_path: Path, capsys: Captured, where: list[str]
+) -> None:
+    apply(platform, endpoint(), tmp_path)
+    code, out = toolkit(capsys, "destroy", NAME, "--yes", *where)
+    assert (code, out.startswith("removed 4 resources; left: namespace ml")) == (0, True)
+    assert there(standin) == ["namespaces/ml"]
+
+
+def test_a_bare_name_in_several_namespaces_is_refused(platform: KubernetesPlatform, tmp_path: Path) -> None:
+    apply(platform, endpoint(), tmp_path)
+    apply(replace(platform, namespace="other"), endpoint(namespace_="other"), tmp_path)
+    with pytest.raises(UsageError, match="chat is in several namespaces: stand-in/ml, stand-in/other"):
+        api.connect(NAME)
+
+
+def test_a_cluster_that_nobody_named_need_not_answer(kubeconfig: Path, capsys: Captured) -> None:
+    kubeconfig.write_text("hello there")
+    assert toolkit(capsys, "destroy", NAME, "--yes") == (3, "")
+    assert api.endpoints(platform="local") == []
+
+
+def test_what_may_not_be_looked_at_is_told_where_nothing_is(
+    standin: StandInCluster, kubeconfig: Path, capsys: Captured
+) -> None:
+    standin.forbidden.add(("list", "scaledobjects"))
+    code, out = toolkit(capsys, "destroy", NAME, "--yes", "--platform", "kubernetes")
+    assert code == 0
+    assert "left: ScaledObject of this endpoint, if there is any, could not be looked at" in out
+
+
+def test_a_rollout_gets_the_time_that_its_deployment_gives(platform: KubernetesPlatform, tmp_path: Path) -> None:
+    slow = deployment(replicas=2)
+    slow.request["spec"]["progressDeadlineSeconds"] = 18900
+    path = saved_plan(platform, tmp_path / "plan.json", [*endpoint()[:-1], slow])
+    assert wait_seconds(Plan.read(path)) == 2 * 18900 + 600
+    assert wait_seconds(Plan.read(saved_plan(platform, path, []))) == 7200
 
 
 # ---- crashes

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from fakes import FakeClock, Told
+from kubernetes.client import ApiException
 from manifests import NAME, deployment, endpoint, namespace
 from standin_cluster import StandInCluster
 from standin_controllers import Script
@@ -15,8 +18,10 @@ from standin_kubelet import HEALTHY, Step, crashed, probe_killed, ready, schedul
 from toolkit.apply.progress import Silent
 from toolkit.apply.stages import PROVISIONING, PULLING, STARTING
 from toolkit.apply.waiter import wait_in_service
-from toolkit.errors import EndpointFailed, EndpointNotFound
+from toolkit.errors import EndpointFailed, EndpointNotFound, Unavailable, WaitTimeout
 from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes import rollout
+from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
@@ -29,13 +34,13 @@ def deploy(platform: KubernetesPlatform, desired: Sequence[Resource]) -> None:
         platform.cluster.apply(path(item.kind, platform.namespace, item.name), item.request)
 
 
-def wait(platform: KubernetesPlatform, config: str = "aaaa", told: Told | None = None) -> None:
+def wait(platform: KubernetesPlatform, config: str = "aaaa", told: Told | None = None, timeout: float = 3600) -> None:
     clock = FakeClock()
 
     def sleep(_: float) -> None:
         clock.sleep(5)
 
-    wait_in_service(platform, {NAME: config}, told or Silent(), 3600, clock, sleep)
+    wait_in_service(platform, {NAME: config}, told or Silent(), timeout, clock, sleep)
 
 
 def failed(
@@ -98,6 +103,7 @@ def test_why_no_node_takes_it_is_told_while_it_waits(standin: StandInCluster, pl
         ([scheduled(), waits("ErrImagePull", "pull access denied for x")], "image-access", "pull access denied"),
         ([waits("InvalidImageName", "couldn't parse image")], "image-missing", "InvalidImageName"),
         ([waits("CreateContainerConfigError", 'secret "hub" not found')], "container-config", 'secret "hub" not found'),
+        ([waits("CreateContainerConfigError", "couldn't find key token")], "container-config", "couldn't find key"),
         ([scheduled(), started(), probe_killed("statuscode: 503")], "startup-probe", "statuscode: 503"),
         (
             [scheduled(), started(), crashed(137, reason="OOMKilled", restarts=1)],
@@ -132,6 +138,7 @@ def test_what_is_certain_ends_the_wait_at_once(
         (unschedulable("pod has unbound immediate PersistentVolumeClaims."), "volume"),
         (Step(events=[("FailedMount", 'MountVolume.SetUp failed for volume "artifacts"')]), "volume"),
         (waits("ErrImagePull", "dial tcp: i/o timeout"), "image-pull"),
+        (waits("CreateContainerError", "context deadline exceeded"), "container-config"),
         (Step(), "startup-probe"),
     ],
 )
@@ -141,6 +148,15 @@ def test_what_may_go_away_ends_the_wait_at_the_deadline(
     error = failed(standin, platform, step, Step(), Step(), deadline=True)
     assert error.cause
     assert error.cause.code == code
+
+
+def test_a_container_that_a_busy_node_cannot_make_is_waited_for(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    late = waits("CreateContainerError", "context deadline exceeded")
+    standin.controllers.script = Script([scheduled(), late, Step(), *HEALTHY])
+    deploy(platform, endpoint())
+    wait(platform)
 
 
 def test_a_pod_that_is_refused_ends_the_wait_at_once(standin: StandInCluster, platform: KubernetesPlatform) -> None:
@@ -192,6 +208,117 @@ def test_it_stays_in_service_as_long_as_one_of_its_pods_does(
     standin.store.set_status(second, down)
     status = platform.status(NAME)
     assert (status.status, "ended with exit code 1, started 6 times" in status.failure_reason) == ("Failed", True)
+
+
+def test_pods_that_crash_are_told_after_a_change_of_nothing_in_them(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    deploy(platform, endpoint())
+    wait(platform)
+    (pod,) = (key for key in standin.store.objects if key.plural == "pods")
+    standin.store.objects[pod]["metadata"]["creationTimestamp"] = "2026-11-20T08:00:00Z"
+    standin.store.set_status(pod, {**crashed(1, restarts=5).status, "conditions": []})
+    deploy(platform, endpoint(recipe="bbbb"))
+    status = platform.status(NAME)
+    assert (status.status, status.config) == ("Failed", "bbbb")
+    assert "ended with exit code 1, started 6 times" in status.failure_reason
+
+
+def test_an_update_is_not_judged_by_the_pods_that_crashed_before(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    failed(standin, platform, scheduled(), started(), *(crashed(3, restarts=number) for number in range(3)))
+    document = platform.cluster.call("GET", path("Deployment", "ml", NAME))
+    document["metadata"]["generation"] += 1  # as it is before the deployment controller has seen the update
+    assert rollout.status(platform.cluster, "ml", document).status == "Creating"
+
+
+def test_back_to_what_it_was_is_done_when_the_pods_of_in_between_are_gone(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    deploy(platform, endpoint())
+    wait(platform)
+    standin.controllers.script = Script([Step()])
+    deploy(platform, endpoint("vllm:2", recipe="bbbb"))
+    platform.status(NAME)
+    deploy(platform, endpoint())
+    document = platform.cluster.call("GET", path("Deployment", "ml", NAME))
+    # As it is before the deployment controller has scaled the pods of in between down.
+    finished = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable", "message": ""}
+    counts = {"replicas": 2, "updatedReplicas": 1, "availableReplicas": 1}
+    seen = {"observedGeneration": document["metadata"]["generation"]}
+    document["status"] = {**counts, **seen, "conditions": [finished]}
+    assert rollout.status(platform.cluster, "ml", document).status == "Updating"
+    wait(platform)
+
+
+def test_a_progress_bar_is_its_last_state_and_no_line_is_none(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    bar = "Loading:   0%\rLoading:  50%\rLoading: 100%\r"
+    rotated = "failed to watch file: too many open files"
+    standin.controllers.script = Script([scheduled(), started("one", bar, f"two\n{rotated}"), ready("three")])
+    deploy(platform, endpoint())
+    wait(platform)
+    lines = [line.text for line in platform.logs(NAME) if not line.text.startswith("kubernetes: ")]
+    assert lines == ["one", "Loading: 100%", "two", "three"]
+
+
+@pytest.mark.parametrize("resource", ["pods", "events", "replicasets"])
+def test_who_may_not_look_at_pods_may_look_at_endpoints(
+    standin: StandInCluster, platform: KubernetesPlatform, resource: str
+) -> None:
+    standin.controllers.script = Script([scheduled(), waits("ImagePullBackOff", "back-off")])
+    deploy(platform, endpoint())
+    standin.forbidden.add(("list", resource))
+    assert [item.status for item in platform.endpoints()] == ["Creating"]
+
+
+@dataclass(frozen=True)
+class BusyCluster(Cluster):
+    """Refuses each look at a Deployment but the first, as long as `busy` says."""
+
+    busy: list[ApiException] = field(default_factory=list)
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        if self.busy:
+            raise self.busy.pop()
+        return super().find(path)
+
+
+def busy(platform: KubernetesPlatform, status: int, times: int) -> KubernetesPlatform:
+    errors = [ApiException(status=status, reason="etcdserver: leader changed") for _ in range(times)]
+    return replace(platform, cluster=BusyCluster(platform.cluster.client, platform.cluster.context, errors))
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_api_server_that_is_busy_for_a_while_does_not_end_the_wait(
+    platform: KubernetesPlatform, status: int
+) -> None:
+    deploy(platform, endpoint())
+    told = Told()
+    wait(busy(platform, status, 20), told=told)
+    waits = [said for said in told.said if "goes on waiting" in said]
+    assert waits == [f"chat: goes on waiting: looking at chat: etcdserver: leader changed ({status})"]
+    assert told.said[-1] == "chat is in service"
+
+
+def test_one_that_is_busy_for_more_than_five_minutes_does(platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    with pytest.raises(Unavailable, match="leader changed"):
+        wait(busy(platform, 503, 1000))
+
+
+def test_a_silence_is_told_in_the_words_of_a_cluster(standin: StandInCluster, platform: KubernetesPlatform) -> None:
+    standin.controllers.script = Script([Step()] * 200)
+    deploy(platform, endpoint())
+    told = Told()
+    with pytest.raises(WaitTimeout):
+        wait(platform, told=told, timeout=1000)
+    (said,) = [said for said in told.said if "has written a line" in said]
+    assert said == (
+        "chat: no container has written a line for 15 minutes: kubectl describe tells what its pods wait for"
+    )
 
 
 def test_logs_have_each_start_and_each_line_once(standin: StandInCluster, platform: KubernetesPlatform) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
+from scripted_http import Reply, scripted
 from standin_cluster import StandInCluster
 
+from toolkit.cli.main import run
 from toolkit.errors import PlatformError, UsageError
 from toolkit.platforms import open_platform, open_readable
 from toolkit.platforms.kubernetes.session import kubernetes_platform
@@ -59,6 +62,39 @@ def test_a_kubeconfig_that_is_none_is_told(kubeconfig: Path) -> None:
     kubeconfig.write_text("")
     with pytest.raises(PlatformError, match="the kubeconfig cannot be used"):
         kubernetes_platform(None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["contexts: [", "\tfoo: 1", "hello there", "- a\n- b\n", "contexts: hello"],
+    ids=["broken", "tab", "text", "list", "no contexts"],
+)
+def test_a_file_that_is_no_kubeconfig_is_told(kubeconfig: Path, text: str) -> None:
+    kubeconfig.write_text(text)
+    with pytest.raises(PlatformError, match="the kubeconfig cannot be used") as error:
+        kubernetes_platform(None)
+    assert str(kubeconfig) in error.value.hint
+
+
+def test_a_user_that_is_none_is_told(kubeconfig: Path) -> None:
+    write(kubeconfig, users=[{"name": "me", "user": "token"}])
+    with pytest.raises(PlatformError, match="the kubeconfig cannot be used"):
+        kubernetes_platform(None)
+
+
+def test_a_login_page_in_place_of_the_cluster_is_told(kubeconfig: Path) -> None:
+    with scripted(Reply(parts=[b"<html>Log in</html>"])) as proxy:
+        write(kubeconfig, clusters=[{"name": "stand-in", "cluster": {"server": proxy.url}}])
+        with pytest.raises(PlatformError, match="answers with no JSON"), kubernetes_platform("/ml").lease("chat"):
+            pass
+
+
+def test_a_cluster_that_is_left_out_is_told(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig.write_text("hello there")
+    assert run(["status", "--json"]) == 0
+    ended = capsys.readouterr()
+    assert json.loads(ended.out) == {"endpoints": []}
+    assert ended.err.startswith("left out: the kubeconfig cannot be used")
 
 
 def test_a_cluster_that_does_not_answer_is_told_in_time(standin: StandInCluster, kubeconfig: Path) -> None:

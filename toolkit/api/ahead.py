@@ -20,14 +20,16 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed
 from toolkit.platforms import Platform, open_platform, open_readable, open_trainer
+from toolkit.recipe.arguments import builds
 from toolkit.recipe.lock import pinned
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import ContainerSection
 
 
 def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> dict[str, Any]:
     """All that `deploy` would make where there is nothing, as a CloudFormation template. Starts nothing.
 
-    Raises RecipeError when a check finds an error, UsageError for a recipe that does not run on AWS.
+    Raises RecipeError when a check finds an error, UsageError for a recipe that does not run on AWS, or compiles ahead.
     """
     loaded = load(recipe).with_platform(platform)
     if loaded.platform != "sagemaker":
@@ -66,8 +68,9 @@ def build(
     progress = progress or default_progress()
     loaded = load(recipe).with_platform(platform)
     require(loaded)
-    if builder and loaded.container:
-        loaded = replace(loaded, container=loaded.container.model_copy(update={"builder": builder}))
+    if builder and builds(loaded):
+        section = loaded.container or ContainerSection()
+        loaded = replace(loaded, container=section.model_copy(update={"builder": builder}))
     opened = open_platform(loaded.platform, place(loaded))
     complete, account = complete_recipe(loaded, opened)
     resources = list(
@@ -130,14 +133,15 @@ def compile(
     jobs = {action.name: action.expected_seconds for action in made.changes if action.kind == "TrainingJob"}
     if wait and jobs:
         with progress.stage("wait until compiled"):
-            _wait_compiled(opened, jobs, progress, loaded)
+            options = f"{f' --platform {platform}' if platform else ''}{' --baseline' if baseline else ''}"
+            _wait_compiled(opened, jobs, progress, f"toolkit compile {loaded.path}{options}")
     return made
 
 
 def _compilable(recipe: RecipeLike, platform: str | None) -> Recipe:
     loaded = load(recipe).with_platform(platform)
-    compilation.require_compilable(loaded)
     require(loaded)
+    compilation.require_compilable(loaded)
     return loaded
 
 
@@ -159,13 +163,14 @@ def _compile_plan(recipe: Recipe, account: Account, platform: Platform | None, b
     )
 
 
-def _wait_compiled(platform: Trainer, jobs: Mapping[str, int], progress: Progress, recipe: Recipe) -> None:
+def _wait_compiled(platform: Trainer, jobs: Mapping[str, int], progress: Progress, again: str) -> None:
+    """`again` is the command that waits for them once more."""
     try:
         wait_completed(platform, jobs, progress)
     except KeyboardInterrupt:
         for name in jobs:
             progress.say(
-                f"{name} goes on, and bills. Wait again: toolkit compile {recipe.path}. "
+                f"{name} goes on, and bills. Wait again: {again}. "
                 f"Stop it: aws sagemaker stop-training-job --training-job-name {name}"
             )
         raise

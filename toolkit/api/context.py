@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 
-from toolkit.errors import EndpointNotFound, RecipeNotFound, ToolkitError
+from toolkit.errors import EndpointNotFound, RecipeNotFound, ToolkitError, UsageError
 from toolkit.home import home
 from toolkit.planning.record import Record
 from toolkit.planning.resources import Account
-from toolkit.platforms import Platform, account_of, jumpstart_entries, open_readable, open_running
+from toolkit.platforms import Platform, account_of, jumpstart_entries, open_platform, open_readable, open_running
 from toolkit.recipe.jumpstart import filled_in
 from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
@@ -46,15 +48,40 @@ def place(recipe: Recipe) -> str | None:
 
 
 def where(endpoint: str, recipe: Recipe | None, platform: str | None, region: str | None) -> Platform | None:
-    """The platform that holds the endpoint: the one that is named, the recipe's, this machine's, or AWS."""
+    """The platform that holds the endpoint: the one that is named, the recipe's, this machine, AWS, or a cluster.
+
+    A bare name is looked for in all namespaces of the kubeconfig's current context. Raises UsageError where several
+    have it.
+    """
     if recipe and recipe.with_platform(platform).kubernetes:
         region = place(recipe.with_platform(platform))
+    if platform == "kubernetes" and region is None:
+        return open_platform(platform, _only(endpoint, _places(endpoint)))
     if platform or recipe:
         return open_running(platform or (recipe.platform if recipe else DEFAULT_PLATFORM), region)
     here = open_running(DEFAULT_PLATFORM)
-    if here and (exists(here, endpoint) or not open_readable("sagemaker", region)):
+    if here and exists(here, endpoint):
         return here
-    return open_readable("sagemaker", region)
+    aws, places = open_readable("sagemaker", region), []
+    if region is None and not (aws and exists(aws, endpoint)):
+        with suppress(ToolkitError):  # a cluster that nobody named need not answer
+            places = _places(endpoint)
+    return open_platform("kubernetes", _only(endpoint, places)) if places else aws or here
+
+
+def _places(endpoint: str) -> list[str]:
+    """Context and namespace of each endpoint of that name on the cluster, if there is one."""
+    cluster = open_readable("kubernetes")
+    return [item.region for item in cluster.endpoints() if item.name == endpoint] if cluster else []
+
+
+def _only(endpoint: str, places: Sequence[str]) -> str | None:
+    if len(places) > 1:
+        hint = (
+            "Give the recipe in place of the name: it says which. In Python: toolkit.connect(NAME, region=PLACE, ...)."
+        )
+        raise UsageError(f"{endpoint} is in several namespaces: {', '.join(places)}", hint=hint)
+    return places[0] if places else None
 
 
 def exists(platform: Platform, endpoint: str) -> bool:

@@ -39,6 +39,8 @@ from toolkit.recipe.resolve import Recipe, load
 
 # SageMaker gives a container at most an hour to get healthy, and downloads weights before that.
 _WAIT_SECONDS = 7200.0
+# Until a cluster has told that the time for a rollout is up.
+_MARGIN_SECONDS = 600.0
 
 
 class DeploymentPlan(Plan):
@@ -51,7 +53,8 @@ class DeploymentPlan(Plan):
         """
         if self.account == NO_ACCOUNT:
             hint = f"Log in, and make it again: toolkit plan {self.recipe} --out plan.json"
-            raise StalePlanError("this plan was made without an AWS account", hint=hint)
+            lacked = "a kubeconfig" if self.platform == "kubernetes" else "an AWS account"
+            raise StalePlanError(f"this plan was made without {lacked}", hint=hint)
         platform = open_platform(self.platform, self.region)
         wanted = [Resource(a.kind, a.name, a.request) for a in self.actions if a.verb != "delete"]
         if platform.observe(wanted, self.endpoints).fingerprint() != self.fingerprint:
@@ -119,18 +122,19 @@ def rollback(
 ) -> Endpoint:
     """Bring an endpoint back to what it ran before its last update. A rollback is an update too: again goes forward.
 
-    Raises UsageError when there is nothing to go back to, ApplyError, EndpointFailed or WaitTimeout.
+    Raises UsageError when there is nothing to go back to, EndpointNotFound, ApplyError, EndpointFailed or WaitTimeout.
     """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
     opened = where(endpoint, recipe, platform, recipe.region if recipe else None)
     if opened is None:
         raise EndpointNotFound(f"there is no endpoint {endpoint}: the local platform is not running")
+    address = opened.address(endpoint)
     if opened.name == "kubernetes":
         raise UsageError(
             f"{endpoint} is on Kubernetes, where nothing is kept of an older recipe", hint="Deploy the older recipe."
         )
-    if "/" in opened.address(endpoint):
+    if "/" in address:
         raise UsageError(
             f"{endpoint} is an inference component, which AWS does not roll back", hint="Deploy the older recipe."
         )
@@ -181,9 +185,16 @@ def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
         if wait:
             with progress.stage("wait until in service"):
                 expected = _expected_seconds(recipe) if recipe else {}
-                wait_in_service(platform, made.configs, progress, _WAIT_SECONDS, expected=expected)
+                wait_in_service(platform, made.configs, progress, wait_seconds(made), expected=expected)
             complete(made, platform, record, progress)
             remove(made, platform, record, progress)
+
+
+def wait_seconds(made: Plan) -> float:
+    """How long endpoints may take: on a cluster a Deployment says it, for each of the pods that an update starts."""
+    wanted = [action.request["spec"] for action in made.actions if action.kind == "Deployment" and action.request]
+    deadlines: list[float] = [spec.get("progressDeadlineSeconds", 0) * spec.get("replicas", 1) for spec in wanted]
+    return max(_WAIT_SECONDS, max(deadlines, default=0.0) + _MARGIN_SECONDS)
 
 
 def _expected_seconds(recipe: Recipe) -> dict[str, float]:

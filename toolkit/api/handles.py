@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from toolkit.api.context import RecipeLike, as_deployed, in_service, recipe_or_none, where
-from toolkit.api.removal import destroy
+from toolkit.api.removal import destroy_on
+from toolkit.apply.progress import default_progress
 from toolkit.checks.workloads import read_prompts
 from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.listing import Deployed
@@ -31,8 +32,8 @@ def connect(name: RecipeLike, *, platform: str | None = None, region: str | None
 def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
     """Every endpoint that the toolkit made: on this machine, on AWS where there are credentials, and on a cluster.
 
-    The cluster is that of the kubeconfig's current context; one that does not answer is left out unless `platform`
-    names it.
+    The cluster is that of the kubeconfig's current context; one that does not answer is left out, which is told,
+    unless `platform` names it.
     """
     found: list[Deployed] = []
     for name in (platform,) if platform else PLATFORMS:
@@ -40,9 +41,10 @@ def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list
             try:
                 if opened := open_readable(name, region):
                     found += opened.endpoints()
-            except ToolkitError:
+            except ToolkitError as error:
                 if platform or name != "kubernetes":
                     raise
+                default_progress().say(f"left out: {error.message}")
     return found
 
 
@@ -76,7 +78,7 @@ def _handle(address: str, baseline: str | None, platform: Platform, recipe: Reci
     return Endpoint(
         endpoint,
         platform,
-        destroy,
+        lambda name: destroy_on(platform, name, (name, f"{name}-baseline"), default_progress()),
         baseline,
         speculative,
         workloads or DEFAULT_PROMPTS,

@@ -8,18 +8,19 @@ from dataclasses import replace
 from toolkit.api.context import DEFAULT_PLATFORM, RecipeLike, recipe_or_none, record_of, where
 from toolkit.apply.executor import remove
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.errors import ApplyError, UsageError
+from toolkit.errors import ApplyError, EndpointNotFound, UsageError
 from toolkit.planning.hosting import endpoint_name
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Observed
-from toolkit.platforms import Platform
+from toolkit.platforms import Platform, asks_aws
 
 
 def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress | None = None) -> Plan:
     """Remove an endpoint, its baseline and all that was made for them; returns the plan that was applied.
 
-    Its actions are empty when there was nothing. `left` of the plan says what stays on purpose. Raises ApplyError.
+    Its actions are empty when there was nothing. `left` of the plan says what stays on purpose. Raises ApplyError, and
+    EndpointNotFound for a bare name where not every platform could be asked.
     """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
@@ -27,13 +28,23 @@ def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress
     hosts = [endpoint_name(recipe)] if recipe else []
     names = tuple(dict.fromkeys((endpoint, f"{endpoint}-baseline", *hosts)))
     if opened is None:
-        return make_plan(str(name), platform or DEFAULT_PLATFORM, names, (), Observed())
-    planned = _removal(str(name), opened, names)
+        done = make_plan(str(name), platform or DEFAULT_PLATFORM, names, (), Observed())
+    else:
+        done = destroy_on(opened, str(name), names, progress or default_progress())
+    if not (done.actions or recipe or platform or asks_aws()):
+        hint = "Log in, or name the platform: --platform local"
+        raise EndpointNotFound(f"{endpoint} was not found, and AWS was not asked: there are no credentials", hint=hint)
+    return done
+
+
+def destroy_on(platform: Platform, name: str, endpoints: Sequence[str], progress: Progress) -> Plan:
+    """The same on a platform that is known; the first of `endpoints` is the one that a lease is held of."""
+    planned = _removal(name, platform, endpoints)
     if planned.actions:
-        with opened.lease(endpoint):
-            planned = _removal(str(name), opened, names)  # what is there once nobody else changes it, bucket included
-            remove(planned, opened, record_of(endpoint), progress or default_progress())
-        left = make_plan(str(name), opened.name, names, (), opened.observe((), names)).actions
+        with platform.lease(endpoints[0]):
+            planned = _removal(name, platform, endpoints)  # what is there once nobody else changes it, bucket included
+            remove(planned, platform, record_of(endpoints[0]), progress)
+        left = make_plan(name, platform.name, endpoints, (), platform.observe((), endpoints)).actions
         if still := ", ".join(f"{action.kind} {action.name}" for action in left if action.kind != "Bucket"):
             raise ApplyError(f"still there: {still}", hint="Run the same command again.")
         planned = _without_buckets_that_stay(planned, left)

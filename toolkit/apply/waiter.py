@@ -11,7 +11,7 @@ from typing import Protocol
 from toolkit.apply.diagnose import diagnose, last_error
 from toolkit.apply.progress import Progress
 from toolkit.apply.stages import STARTING, Start, minutes
-from toolkit.errors import Cause, EndpointFailed, EndpointNotFound, PlatformError, WaitTimeout
+from toolkit.errors import Cause, EndpointFailed, EndpointNotFound, PlatformError, Unavailable, WaitTimeout
 from toolkit.planning.planner import UNDER_WAY
 
 _LAST_LINES = 15
@@ -20,9 +20,10 @@ _GRACE_SECONDS = 10.0
 _QUIET_SECONDS = 900.0
 # 30 minutes: what users report of InsufficientInstanceCapacity. No log: aws/deep-learning-containers#6187.
 _QUIET = (
-    f"no container has written a line for {_QUIET_SECONDS / 60:.0f} minutes: SageMaker looks for a free instance (and "
-    "gives up after about 30), or the image does not start on that type, which leaves no log"
+    "SageMaker looks for a free instance (and gives up after about 30), or the image does not start on that type, "
+    "which leaves no log"
 )
+_PATIENCE_SECONDS = 300.0
 _ENDED = {
     "Failed": "failed",
     "OutOfService": "is out of service",
@@ -34,7 +35,8 @@ _ENDED = {
 class EndpointStatus:
     """Status of an endpoint in SageMaker's words, and the EndpointConfig that it runs.
 
-    `began` is when what is under way began, in seconds since 1970; 0 when nothing is, or nobody knows.
+    `began` is when what is under way began, in seconds since 1970; 0 when nothing is, or nobody knows. `quiet` says why
+    its containers may have written nothing for long.
     """
 
     name: str
@@ -42,6 +44,7 @@ class EndpointStatus:
     config: str
     failure_reason: str = ""
     began: float = 0.0
+    quiet: str = _QUIET
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,8 @@ def wait_in_service(
 
     `expected` gives the seconds that stages (names of stages.STAGES) are thought to take. Raises EndpointFailed, with
     cause and last lines, as soon as one has failed, was rolled back, or cannot come up whatever is tried; WaitTimeout
-    after `timeout` seconds; EndpointNotFound when one vanishes.
+    after `timeout` seconds; EndpointNotFound when one vanishes; Unavailable when the platform does not answer for five
+    minutes.
     """
     deadline = clock() + timeout
     watches = [_Watch(platform, endpoint, config, progress, clock()) for endpoint, config in configs.items()]
@@ -158,8 +162,9 @@ class _Watch:
         self.endpoint = endpoint
         self._platform, self._config, self._progress = platform, config, progress
         self._waiting_since = now
-        self._status = ""
+        self._status, self._quiet = "", ""
         self._began = 0.0
+        self._answered = now
         self._bookmarks: dict[str, str] = {}
         self._containers: dict[str, _Container] = {}
         self._is_readable = True
@@ -168,9 +173,16 @@ class _Watch:
         self._said: set[str] = set()
 
     def in_service(self, now: float) -> bool:
-        """Look at it and say what is new. Raises EndpointFailed or EndpointNotFound."""
-        status = self._platform.status(self.endpoint)
-        self._status, self._began = status.status, status.began or self._began
+        """Look at it and say what is new. Raises EndpointFailed, EndpointNotFound or Unavailable."""
+        try:
+            status = self._platform.status(self.endpoint)
+        except Unavailable as error:
+            if now - self._answered > _PATIENCE_SECONDS:
+                raise
+            self._say_once(f"goes on waiting: {error.message}")
+            return False
+        self._answered = now
+        self._status, self._began, self._quiet = status.status, status.began or self._began, status.quiet
         if status.status == "InService" and status.config == self._config:
             self._progress.say(f"{self.endpoint} is in service")
             return True
@@ -194,7 +206,7 @@ class _Watch:
         """What it does now and for how long, for the moving line."""
         start = self._newest.start
         if not self._containers and now - self._waiting_since > _QUIET_SECONDS:
-            self._say_once(_QUIET)
+            self._say_once(f"no container has written a line for {_QUIET_SECONDS / 60:.0f} minutes: {self._quiet}")
         doing = self.stage if self._status == "RollingBack" else start.tell(now, expected.get(start.stage))
         return f"{self.endpoint}: {doing}"
 

@@ -19,6 +19,9 @@ ENGINES = ("vllm-neuron", "nxd-inference")
 ANY_ENGINE = "neuron"
 """What a recipe writes to have one of them chosen."""
 
+TRAINING_FAMILIES = ("trn1", "trn1n", "trn2")
+"""Families that SageMaker runs training jobs on, which compile ahead (botocore 1.44.5: TrainingInstanceType)."""
+
 LOGICAL_CORES_VARIABLES = ("NEURON_LOGICAL_NC_CONFIG", "NEURON_RT_VIRTUAL_CORE_SIZE")
 """How many physical cores make a logical one, on Trainium2 and newer: 2, or 1; by its newer and its older name."""
 
@@ -80,9 +83,10 @@ def facts() -> NeuronFacts:
 
 
 @cache
-def generations() -> tuple[Generation, ...]:
-    """Every generation, the newest first."""
-    return tuple(_generation(fields) for fields in _read()["generations"])
+def generations(engine: str = ANY_ENGINE) -> tuple[Generation, ...]:
+    """Every generation of the engine, the newest first."""
+    found = (_generation(fields) for fields in _read()["generations"])
+    return tuple(item for item in found if engine in (ANY_ENGINE, item.engine))
 
 
 def generation(engine: str, version: str) -> Generation | None:
@@ -92,10 +96,7 @@ def generation(engine: str, version: str) -> Generation | None:
 
 def newest(engine: str, method: str, family: str) -> Generation | None:
     """The newest generation that drafts so on that family; `engine` may be ANY_ENGINE."""
-    return next(
-        (found for found in generations() if engine in (ANY_ENGINE, found.engine) and found.serves(method, family)),
-        None,
-    )
+    return next((found for found in generations(engine) if found.serves(method, family)), None)
 
 
 def family(instance_type: str) -> str:

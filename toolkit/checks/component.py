@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, neuron
 from toolkit.findings import Finding
 from toolkit.recipe.jumpstart import chooses_instance
 from toolkit.recipe.resolve import Recipe
@@ -59,6 +59,10 @@ def _types(recipe: Recipe) -> Iterator[Finding]:
         if (here.engine, here.speculation) != (first.engine, first.speculation):
             message = f"copies on {name} run with the settings of {recipe.instance_types[0]}: a component has one model"
             hint = "Give all types the same settings, or leave only one."
+            yield Finding("sagemaker.component-types", message, f"{_TYPES}.{index}", hint=hint)
+        elif recipe.on_neuron and neuron.family(name) != neuron.family(first.instance_types[0]):
+            message = f"the one model of a component is compiled for {first.instance_types[0]}, not for {name}"
+            hint = "Write a recipe for each family."
             yield Finding("sagemaker.component-types", message, f"{_TYPES}.{index}", hint=hint)
 
 

@@ -12,6 +12,7 @@ from toolkit.findings import Finding
 from toolkit.images.reference import parse
 from toolkit.recipe.arguments import builds, engine_flags, environment, image_of, supervised
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import ContainerSection
 
 # botocore 1.44.5, service model of SageMaker: EnvironmentMap and EnvironmentValue; 32 KiB in all: API reference.
 _MAX_ENTRIES = 100
@@ -58,8 +59,8 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
 
 def _built(recipe: Recipe) -> Iterator[Finding]:
     """Of an image of one's own: what would stop its build."""
-    section, speculation = recipe.container, recipe.speculation
-    if section is None or not builds(recipe):
+    section, speculation = recipe.container or ContainerSection(), recipe.speculation
+    if not builds(recipe):
         return
     if recipe.target.kind == "jumpstart":
         message = f"{recipe.target} runs in the image that JumpStart has for it"
@@ -70,6 +71,11 @@ def _built(recipe: Recipe) -> Iterator[Finding]:
         message = f"{shown} is not the name of an image"
         hint = "Write registry/repository:tag or registry/repository@sha256:…, small letters, no user or password."
         yield Finding("container.base", message, "container.base", hint=hint)
+    image = None if section.base else image_of(recipe)
+    if image and image.python and section.python not in (None, image.python):
+        message = f"the image that it is built on has Python {image.python}: wheels for {section.python} do not fit it"
+        hint = f"Remove it, or write {image.python}."
+        yield Finding("container.python", message, "container.python", hint=hint)
     if section.dockerfile and not Path(section.dockerfile).is_file():
         message = f"there is no file {section.dockerfile}"
         hint = "Correct it; a relative path counts from the recipe's folder."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, neuron
 from toolkit.checks.hardware import ML, instance_of
 from toolkit.findings import Finding
 from toolkit.recipe.arguments import pulled
@@ -31,6 +31,7 @@ def check_kubernetes(recipe: Recipe) -> Iterator[Finding]:
         return
     yield from _names(recipe)
     yield from _instance_types(recipe)
+    yield from _families(recipe)
     yield from _without_effect(recipe)
     yield from _container(recipe)
     yield from _models(recipe)
@@ -63,8 +64,21 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             message = f"{name} is no instance type that we know"
             hint = "Take one that `toolkit fit RECIPE` lists, without its `ml.`."
             yield Finding("kubernetes.instance-type", message, path, hint=hint)
-        elif not recipe.on_neuron and not instance.compute_capability:
+        elif not recipe.on_neuron and not instance.compute_capability and not _own_image(recipe):
             yield _no_gpu(recipe, instance, path)
+
+
+def _families(recipe: Recipe) -> Iterator[Finding]:
+    """Pods and their Job land on any of the types, with one claim, one lowest driver and one compiled code."""
+    first, *others = map(neuron.family, recipe.instance_types)
+    for index, family in enumerate(others, start=1):
+        if recipe.on_neuron and family != first:
+            message = f"pods land on any type, and their claim, driver and compiled code are for {first}, not {family}"
+            yield Finding("kubernetes.families", message, f"{_TYPES}.{index}", hint="Write a recipe for each family.")
+
+
+def _own_image(recipe: Recipe) -> bool:
+    return recipe.container is not None and recipe.container.base is not None
 
 
 def _no_gpu(recipe: Recipe, instance: lookup.Instance, path: str) -> Finding:

@@ -10,11 +10,10 @@ from toolkit.checks.hardware import ML, instance_of
 from toolkit.checks.head import HEAD_METHODS
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
-from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.jumpstart import chooses_instance
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.fit import Fit, fit, fits
+from toolkit.sizing.fit import Fit, fit, fits, sizable
 from toolkit.sizing.shape import shape_of
 
 _TYPES = "platform.instance_types"
@@ -27,13 +26,14 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on each instance type; nothing where the memory of this machine is what counts (`local`)."""
     if recipe.platform == "local" or (recipe.on_neuron and recipe.engine.max_model_len is None):
         return  # graphs for Trainium are compiled for the length, which check_neuron asks for
-    if problem := _unknown_shape(models.target):
-        yield Finding("memory.unknown", problem.message, "target.model", hint=problem.hint, severity="info")
+    try:
+        models, problem = sizable(models)
+    except ToolkitError as error:
+        yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
         return
-    if models.drafter and (problem := _unknown_shape(models.drafter)):
+    if problem:
         message = f"{problem.message}: what the drafter takes is left out"
         yield Finding("memory.unknown", message, "speculation.model", hint=problem.hint, severity="info")
-        models = Lock(models.target)
     if not recipe.on_neuron:
         yield from _kv_groups(recipe, models)
     if chooses_instance(recipe):
@@ -44,15 +44,6 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
                 yield from _instance(recipe, models, fit(recipe, models, found), f"{_TYPES}.{index}")
     except ToolkitError as error:  # a flag's value that the memory model does not know
         yield Finding("memory.unknown", error.message, "engine", hint=error.hint, severity="warning")
-
-
-def _unknown_shape(model: ModelFacts) -> ToolkitError | None:
-    """Why the memory of a model cannot be predicted: nothing is said then rather than something wrong."""
-    try:
-        shape_of(model)
-    except ToolkitError as error:
-        return error
-    return None
 
 
 def _instance(recipe: Recipe, models: Lock, found: Fit, path: str) -> Iterator[Finding]:

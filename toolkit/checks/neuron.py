@@ -11,18 +11,23 @@ from typing import Any
 from toolkit.catalog import neuron
 from toolkit.checks.engine import check_flags
 from toolkit.findings import Finding, Severity
-from toolkit.recipe.neuron_arguments import CONFIG_FLAGS, is_fork
+from toolkit.recipe.arguments import engine_flags
+from toolkit.recipe.neuron_arguments import CONFIG_FLAGS, dflash_blocks, is_fork
 from toolkit.recipe.resolve import Recipe
+from toolkit.sizing.neuron import PARALLEL_FLAGS
 
 _LENGTH, _REQUESTS = "engine.max_model_len", "engine.max_num_seqs"
+_COMPILE_JOB = "toolkit render RECIPE --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
 # Up to how many requests at a time a method was published, and what with more.
 _PUBLISHED = {
     "draft-model": (4, "AWS published Qwen3-32B with 4"),
     "eagle3": (2, "the limit of vllm-neuron's tutorial is 2"),
     "dflash": (1, "4 were published as 1.22x for Llama-3.1-8B, and as 0.35x, a loss, for Qwen3-4B"),
 }
-# The KV cache's blocks, in tokens: vllm-neuron's default, and the smaller of NxD Inference's two.
-_BLOCK_TOKENS, _SMALLEST_BLOCK_TOKENS = 32, 16
+# The KV cache's blocks, in tokens: the smaller of NxD Inference's two.
+_SMALLEST_BLOCK_TOKENS = 16
+# K of the fork that drafts one token.
+_LEAST_OF_FORK = 2
 _SEGMENTS = (512, 1024, 2048, 4096, 8192)
 # Keys of NxD Inference's configuration that switch drafting; the toolkit writes them from `speculation`.
 _DRAFTING_KEYS = ("enable_eagle_speculation", "enable_fused_speculation", "speculation_length", "is_medusa")
@@ -42,6 +47,8 @@ def check_neuron(recipe: Recipe) -> Iterator[Finding]:
     yield from _version(recipe)
     yield from _shapes(recipe)
     yield from _without_effect(recipe)
+    yield from _draft_tokens(recipe)
+    yield from _parallel(recipe)
     yield from _by_hand(recipe)
     yield from _blocks(recipe)
     yield from _clashes(recipe)
@@ -50,6 +57,7 @@ def check_neuron(recipe: Recipe) -> Iterator[Finding]:
     if recipe.engine.name == "vllm-neuron":
         yield from _buckets(recipe)
         yield from _last_tokens(recipe)
+        yield from _whole_prompts(recipe)
 
 
 def neuron_config(recipe: Recipe) -> Mapping[str, Any]:
@@ -78,7 +86,7 @@ def _form(recipe: Recipe) -> Iterator[Finding]:
 def _version(recipe: Recipe) -> Iterator[Finding]:
     engine = recipe.engine
     if engine.generation is None:
-        known = " or ".join(found.version for found in neuron.generations() if found.engine == engine.name)
+        known = " or ".join(found.version for found in neuron.generations(engine.name))
         message = f"nothing is known of {engine.name} {engine.version}: neither its methods nor its flags"
         hint = f"Remove `version`, or write {known}."
         own = recipe.container is not None and recipe.container.base is not None
@@ -103,7 +111,8 @@ def _shapes(recipe: Recipe) -> Iterator[Finding]:
         what = "K, max_num_seqs, max_model_len, tensor parallelism and both models"
         what = what if recipe.speculation else "max_num_seqs, max_model_len, tensor parallelism and the target"
         message = f"{what} are compiled in: after a change of one of them it is compiled again"
-        yield Finding("neuron.compiled-in", message, "engine", hint="Run: toolkit compile RECIPE", severity="info")
+        run = _COMPILE_JOB if recipe.platform == "kubernetes" else "toolkit compile RECIPE"
+        yield Finding("neuron.compiled-in", message, "engine", hint=f"Run: {run}", severity="info")
 
 
 def _without_effect(recipe: Recipe) -> Iterator[Finding]:
@@ -118,6 +127,29 @@ def _without_effect(recipe: Recipe) -> Iterator[Finding]:
         if is_set:
             message = f"{recipe.engine.name} has no such setting: K and the drafter's cores are compiled in"
             yield Finding("neuron.no-effect", message, f"speculation.{key}", hint="Remove it.")
+
+
+def _draft_tokens(recipe: Recipe) -> Iterator[Finding]:
+    """K with which nothing is drafted. In the fork it counts the target's own token (NxD Inference, model_base.py)."""
+    length, speculation, path = recipe.engine.max_model_len, recipe.speculation, "speculation.num_speculative_tokens"
+    if speculation is None:
+        return
+    k = speculation.num_speculative_tokens
+    if length and k >= length:
+        message = f"K={k} leaves no request of {length} tokens (max_model_len) to draft for"
+        yield Finding("neuron.draft-tokens", message, path, hint="Set it far below engine.max_model_len.")
+    if is_fork(recipe) and k < _LEAST_OF_FORK:
+        message = f"the fork of vLLM V0 drafts K - 1 tokens: with K={k} it drafts none"
+        yield Finding("neuron.draft-tokens", message, path, hint=f"Set it to {_LEAST_OF_FORK} or more.")
+
+
+def _parallel(recipe: Recipe) -> Iterator[Finding]:
+    """Engines that split a model by tensor parallelism only, as far as is known."""
+    for flag in PARALLEL_FLAGS[1:]:
+        if recipe.engine.name == "nxd-inference" and str(recipe.engine.args.get(flag, 1)) != "1":
+            message = f"nothing that we read of NxD Inference under vLLM has `{flag}`"
+            hint = "Remove it; raise tensor-parallel-size, or scaling.max_instances."
+            yield Finding("neuron.parallel", message, f"engine.args.{flag}", hint=hint)
 
 
 def _by_hand(recipe: Recipe) -> Iterator[Finding]:
@@ -140,23 +172,31 @@ def _by_hand(recipe: Recipe) -> Iterator[Finding]:
 
 def _blocks(recipe: Recipe) -> Iterator[Finding]:
     """Blocks of the KV cache, where the engine is told how many it makes."""
-    engine, config = recipe.engine, neuron_config(recipe)
+    engine, path = recipe.engine, "engine.args.num-gpu-blocks-override"
     given = engine.args.get("num-gpu-blocks-override")
-    path = "engine.args.num-gpu-blocks-override"
-    if engine.name == "vllm-neuron":
-        tokens = _BLOCK_TOKENS if recipe.method == "dflash" else 0
-    else:
-        tokens = config.get("pa_block_size", _SMALLEST_BLOCK_TOKENS) if config.get("is_block_kv_layout") else 0
+    if engine.name == "nxd-inference":
         given = given or engine.max_num_seqs  # the toolkit's
-        if not tokens and given != engine.max_num_seqs and not is_fork(recipe):
-            message = f"the KV cache has one block for each of {engine.max_num_seqs} requests, not {given}"
-            yield Finding("neuron.blocks", message, path, hint="Remove the flag.")
-    if not isinstance(tokens, int) or tokens < 1 or not isinstance(given, int) or engine.max_model_len is None:
-        return
-    least = -(-engine.max_model_len // tokens) * engine.max_num_seqs
-    if given < least:
-        message = f"{given} blocks of {tokens} tokens do not hold {engine.max_num_seqs} x {engine.max_model_len} tokens"
+        if not neuron_config(recipe).get("is_block_kv_layout"):
+            if given != engine.max_num_seqs and not is_fork(recipe):
+                message = f"the KV cache has one block for each of {engine.max_num_seqs} requests, not {given}"
+                yield Finding("neuron.blocks", message, path, hint="Remove the flag.")
+            return
+    least = _least_blocks(recipe)
+    if least and isinstance(given, int) and given < least:
+        message = f"{given} blocks do not hold {engine.max_num_seqs} x {engine.max_model_len} tokens with their drafts"
         yield Finding("neuron.blocks", message, path, hint=f"Set `num-gpu-blocks-override: {least}` or more.")
+
+
+def _least_blocks(recipe: Recipe) -> int | None:
+    """Blocks that hold all requests at their longest; None where it need not hold them all, or cannot be told."""
+    length, requests = recipe.engine.max_model_len, recipe.engine.max_num_seqs
+    if length is None:
+        return None
+    if recipe.engine.name == "vllm-neuron":
+        dflash = recipe.speculation if recipe.method == "dflash" else None
+        return dflash_blocks(length, requests, dflash.num_speculative_tokens) if dflash else None
+    tokens = neuron_config(recipe).get("pa_block_size", _SMALLEST_BLOCK_TOKENS)
+    return -(-length // tokens) * requests if isinstance(tokens, int) and tokens > 0 else None
 
 
 def _clashes(recipe: Recipe) -> Iterator[Finding]:
@@ -229,7 +269,17 @@ def _sizes(config: Mapping[str, Any], key: str) -> list[int]:
 
 def _last_tokens(recipe: Recipe) -> Iterator[Finding]:
     length, speculation = recipe.engine.max_model_len, recipe.speculation
-    if speculation and length:
-        k = speculation.num_speculative_tokens
-        message = f"requests longer than {max(0, length - k)} tokens (max_model_len less K) are not drafted for"
+    if speculation and length and speculation.num_speculative_tokens < length:
+        longest = length - speculation.num_speculative_tokens
+        message = f"requests longer than {longest} tokens (max_model_len less K) are not drafted for"
         yield Finding("neuron.last-tokens", message, _LENGTH, severity="info")
+
+
+def _whole_prompts(recipe: Recipe) -> Iterator[Finding]:
+    """Without chunked prefill a step must take the longest request (vLLM, config/scheduler.py)."""
+    flags, tokens, length = engine_flags(recipe), recipe.engine.max_num_batched_tokens, recipe.engine.max_model_len
+    whole = flags.get("no-enable-chunked-prefill") is True or flags.get("enable-chunked-prefill") is False
+    if whole and tokens and length and tokens < length:
+        message = f"without chunked prefill a step must take a request of {length} tokens, and this allows {tokens}"
+        hint = f"Set it to {length} or more, or remove it."
+        yield Finding("neuron.batched-tokens", message, "engine.max_num_batched_tokens", hint=hint)

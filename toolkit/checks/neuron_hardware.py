@@ -16,10 +16,10 @@ from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.neuron import is_neuron, logical_cores
+from toolkit.sizing.neuron import PARALLEL_FLAGS, chips, is_neuron, logical_cores, ranks
 from toolkit.sizing.shape import shape_of
 
-_TYPES = "platform.instance_types"
+_TYPES, _ENGINE = "platform.instance_types", "engine"
 _TENSOR_PARALLEL = "engine.args.tensor-parallel-size"
 # Device groups of Neuron's DRA driver, in chips (awsdocs-neuron deploy/eks/dra.rst).
 _DEVICE_GROUPS = (1, 4, 8, 16)
@@ -91,25 +91,24 @@ def _tensor_parallel(recipe: Recipe, models: Lock | None, instance: Instance) ->
         if name in recipe.engine.env and instance.neuron_cores == instance.neuron_cores_logical:
             message = f"the cores of {instance.name} are not grouped"
             yield Finding("neuron.logical-cores", message, f"engine.env.{name}", hint="Remove it.", severity="warning")
-    size = _size(recipe)
-    if size is None or not 1 <= size <= cores:
-        written = recipe.engine.args["tensor-parallel-size"]
-        message = f"tensor-parallel-size {written}, {instance.name} has {cores} logical cores"
-        yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=f"Set it to 1 to {cores}.")
+    written = {flag: recipe.engine.args[flag] for flag in PARALLEL_FLAGS if flag in recipe.engine.args}
+    if not all(map(_is_size, written.values())) or ranks(recipe.engine.args) > cores:
+        sizes = " x ".join(f"{flag} {value}" for flag, value in written.items())
+        message = f"{sizes}, {instance.name} has {cores} logical cores"
+        yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=f"Bring it to 1 to {cores}.")
         return
+    size = int(written.get("tensor-parallel-size", 1))
     yield from _grouping(recipe, instance, size, cores)
     if models:
         yield from _heads(recipe, models, size)
 
 
-def _size(recipe: Recipe) -> int | None:
-    """The tensor parallelism, None where it is no whole number."""
-    value = recipe.engine.args.get("tensor-parallel-size", 1)
-    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()) else None
+def _is_size(value: object) -> bool:
+    return isinstance(value, int | str) and str(value).isdecimal() and int(value) > 0
 
 
 def _grouping(recipe: Recipe, instance: Instance, size: int, cores: int) -> Iterator[Finding]:
-    """Cores, and chips, that are connected with one another."""
+    """Cores of a tensor-parallel engine, and chips of all of them, that are connected with one another."""
     if size & (size - 1) and size != cores:
         below = 2 ** (size.bit_length() - 1)
         message = (
@@ -117,11 +116,12 @@ def _grouping(recipe: Recipe, instance: Instance, size: int, cores: int) -> Iter
         )
         hint = f"Set it to {below}, or to {2 * below}."
         yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
-    chips = -(-size * instance.accelerator_count // cores)
-    if recipe.kubernetes and recipe.kubernetes.neuron_devices == "dra" and chips not in _DEVICE_GROUPS:
-        group = next((group for group in _DEVICE_GROUPS if group > chips), chips)
-        message = f"tensor-parallel-size {size} takes {chips} chips, and the DRA driver groups {group}: the others idle"
-        hint = f"Set it to {group * cores // instance.accelerator_count}, or `neuron_devices: device-plugin`."
+    needed = ranks(recipe.engine.args)
+    taken = chips(instance, recipe.engine.env, needed)
+    if recipe.kubernetes and recipe.kubernetes.neuron_devices == "dra" and taken not in _DEVICE_GROUPS:
+        group = next((group for group in _DEVICE_GROUPS if group > taken), taken)
+        message = f"{needed} logical cores are on {taken} chips, and the DRA driver groups {group}: the others idle"
+        hint = f"Use {group * cores // instance.accelerator_count} of them, or `neuron_devices: device-plugin`."
         yield Finding("neuron.device-group", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
 
 
@@ -155,6 +155,10 @@ def _heads_of(recipe: Recipe, role: str, model: ModelFacts, size: int) -> Iterat
 
 def _sagemaker(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
     host, family = neuron.facts().sagemaker_driver, neuron.family(instance.name)
+    if recipe.engine.compile_ahead and family not in neuron.TRAINING_FAMILIES:
+        message = f"a training job compiles ahead, and SageMaker has none on {instance.name}"
+        hint = "Write `compile: at-start`; SageMaker gives a container 60 min for that at most."
+        yield Finding("neuron.compile-ahead", message, f"{_ENGINE}.compile", hint=hint)
     lowest = recipe.engine.generation.drivers.get(family) if recipe.engine.generation else None
     if lowest and not neuron.driver_at_least(host, lowest):
         message = (

@@ -61,18 +61,23 @@ def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         elif found is None:
             yield _unknown(name, path)
         elif not found.hostable:
-            message = f"{name} cannot host endpoints"
-            on_kubernetes = f"Take {name.removeprefix(ML)} on a cluster: `name: kubernetes`; or see"
-            hint = f"{on_kubernetes if is_neuron(found) else 'See'}: toolkit fit RECIPE"
-            yield Finding("sagemaker.instance-type", message, path, hint=hint)
+            yield _cannot_host(found, path)
         else:
             yield from _accelerator(recipe, found, path)
             if models:
                 yield from _disk(models, found, path)
 
 
+def _cannot_host(instance: Instance, path: str) -> Finding:
+    on_kubernetes = f"Take {instance.name.removeprefix(ML)} on a cluster: `name: kubernetes`; or see"
+    hint = f"{on_kubernetes if is_neuron(instance) else 'See'}: toolkit fit RECIPE"
+    return Finding("sagemaker.instance-type", f"{instance.name} cannot host endpoints", path, hint=hint)
+
+
 def _unknown(name: str, path: str) -> Finding:
-    if lookup.instance(f"{ML}{name}"):
+    if meant := lookup.instance(f"{ML}{name}"):
+        if not meant.hostable:
+            return _cannot_host(meant, path)
         message = f"{name} is EC2's name of a type, SageMaker's begin with `{ML}`"
         return Finding("sagemaker.instance-type", message, path, hint=f"Write {ML}{name}.")
     near = difflib.get_close_matches(name, [instance.name for instance in lookup.instances()], n=1)

@@ -17,6 +17,9 @@ def check_workloads(recipe: Recipe) -> Iterator[Finding]:
         try:
             if not read_prompts(path):
                 yield Finding("workload.empty", f"{path} holds no prompts", f"workloads.{name}", hint=hint)
+        except FileNotFoundError:
+            missing = "A relative path counts from the recipe's folder."
+            yield Finding("workload.unreadable", f"there is no file {path}", f"workloads.{name}", hint=missing)
         except (OSError, ValueError) as error:
             yield Finding("workload.unreadable", f"not a prompt set: {error}", f"workloads.{name}", hint=hint)
 

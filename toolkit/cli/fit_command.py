@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -29,7 +30,7 @@ _HEAD = (
     "weights",
     "KV cache",
     "KV tokens",
-    "concurrency",
+    "full requests",
     "largest context",
     "$/h",
     "verdict",
@@ -43,12 +44,14 @@ def register(app: typer.Typer) -> None:
 
 def fit(recipe: Source, instance: Types = None, as_json: Json = False) -> None:
     """Show on which instances a recipe's models fit, the cheapest first, and how much room is left."""
-    from toolkit.sizing.fit import fits
+    from toolkit.sizing.fit import fits, sizable
 
     loaded, models = _read(recipe)
+    models, problem = sizable(models)
     found = fits(loaded, models, _instances(instance, loaded))
-    document = {"recipe": recipe, "fits": [one.to_dict() for one in found]}
-    answer(document, as_json, lambda: table(_HEAD, [_row(one) for one in found]))
+    notes = [f"The drafter is left out. {problem.message}. {problem.hint}"] if problem else []
+    document = {"recipe": recipe, "fits": [one.to_dict() for one in found], "notes": notes}
+    answer(document, as_json, lambda: "\n".join([_text(found), *notes]))
     exit_unless(any(one.fits for one in found))
 
 
@@ -82,6 +85,17 @@ def _instances(names: list[str] | None, recipe: Recipe | None) -> list[Instance]
             hint = f"Did you mean {', '.join(near)}?" if near else "Leave --instance out to see all."
             raise UsageError(f"{name} is not in the catalogue of instance types", hint=hint)
     return [replace(known[name], name=name) for name in names]
+
+
+def _text(found: Sequence[Fit]) -> str:
+    """A row for each that was sized; the others by their reason."""
+    sized = [one for one in found if one.weights_gib]
+    reasons: dict[str, list[str]] = {}
+    for one in found:
+        if not one.weights_gib:
+            reasons.setdefault(one.reason, []).append(one.instance)
+    lines = [f"{reason}: {', '.join(names)}" for reason, names in reasons.items()]
+    return "\n".join([table(_HEAD, [_row(one) for one in sized]), *lines] if sized else lines)
 
 
 def _row(found: Fit) -> tuple[str, ...]:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Baseline = Annotated[bool, typer.Option("--baseline", help="Also the same endpoint without speculation.")]
-PlatformName = Annotated[str | None, typer.Option("--platform", help="Another platform than the recipe's.")]
+PlatformName = Annotated[
+    Literal["local", "sagemaker", "kubernetes"] | None,
+    typer.Option("--platform", help="Another platform than the recipe's."),
+]
 
 _REFRESH_SECONDS = 120.0
 

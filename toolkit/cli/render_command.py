@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from toolkit.cli.output import say
-from toolkit.cli.recipe_commands import Baseline, Recipe
+from toolkit.cli.output import answer, say
+from toolkit.cli.recipe_commands import Baseline, Json, Recipe
 from toolkit.errors import UsageError
 
 
@@ -28,28 +29,39 @@ def render(
     out: Annotated[
         str, typer.Option(help="A folder for all parts, a file each and kustomization.yaml; - prints one part.")
     ] = "-",
+    as_json: Json = False,
 ) -> None:
     """Write a recipe as manifests for a cluster. Needs neither a cluster nor AWS, and starts nothing."""
     from toolkit.api import render as make
+    from toolkit.planning.kubernetes import APPLY
     from toolkit.planning.kubernetes_yaml import files, text
 
     parts = make(recipe, baseline=baseline)
     if out == "-":
         if part not in parts:
             raise UsageError(f"nothing is compiled ahead for {recipe}", hint="Leave out --part compile.")
-        print(text([*(parts["base"] if part != "benchmark" else []), *parts[part]]), end="")  # noqa: T201
+        manifests = [*(parts["base"] if part != "benchmark" else []), *parts[part]]
+        answer({"manifests": manifests}, as_json, lambda: text(manifests).rstrip("\n"))
         return
-    try:
-        for name, content in files(parts):
-            path = Path(out) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{out} cannot be written: {error}", hint="Name another folder as --out.") from error
+    written = dict(files(parts))
+    _write(Path(out), written)
+    if as_json:
+        answer({"out": out, "files": list(written)}, True, str)
     if "compile" in parts:
         jobs = " ".join(f"job/{job['metadata']['name']}" for job in parts["compile"])
         namespace = parts["compile"][0]["metadata"]["namespace"]
-        say(f"first, compile: kubectl apply -k {out}/compile")
+        say(f"first, compile: {APPLY} -k {out}/compile")
         say(f"and wait: kubectl wait -n {namespace} --for=condition=complete --timeout=5h {jobs}")
-    say(f"serve: kubectl apply -k {out}")
-    say(f"measure: kubectl apply -k {out}/benchmark")
+    say(f"serve: {APPLY} -k {out}")
+    say(f"measure: {APPLY} -k {out}/benchmark")
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    """Files by their path. Raises UsageError."""
+    try:
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error}", hint="Name another folder as --out.") from error

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import neuron
+from toolkit.errors import UsageError
 from toolkit.planning.names import ARTIFACTS_PREFIX
 from toolkit.planning.resources import digest
 from toolkit.planning.weights import manifest, manifest_digest
 from toolkit.recipe.arguments import LONGEST_VALUE, engine_flags
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import ContainerSection
 from toolkit.recipe.source import ModelSource
 
 RECORD = "artifacts.json"
@@ -37,7 +40,7 @@ _NO_SETTINGS = (
     "tensor-parallel-size",
     "tokenizer-revision",
 )
-_NO_SPECULATIVE_SETTINGS = ("model", "num_speculative_tokens")
+_NO_SPECULATIVE_SETTINGS = ("model", "num_speculative_tokens", "revision")
 
 
 def compiles_ahead(recipe: Recipe) -> bool:
@@ -48,13 +51,15 @@ def compiles_ahead(recipe: Recipe) -> bool:
 def parts(recipe: Recipe) -> dict[str, str]:
     """All that the compiled code of the recipe depends on, on its first instance type. Reads models in folders.
 
-    `recipe` is a completed one: without revisions, a moved branch of the hub is not noticed.
+    `recipe` is a completed one: without revisions, a moved branch of the hub is not noticed. Nor is a base image whose
+    tag has moved; one that is named by digest cannot. Raises UsageError for a Dockerfile that cannot be read.
     """
     engine, speculation = recipe.engine, recipe.speculation
     found = {
         "engine": engine.name,
         "version": engine.version,
         "sdk": engine.generation.sdk if engine.generation else "unknown",
+        "image": _image(recipe.container or ContainerSection()),
         "instance_family": neuron.family(recipe.instance_types[0]),
         "logical_cores": next(
             (engine.env[name] for name in neuron.LOGICAL_CORES_VARIABLES if name in engine.env), "default"
@@ -110,6 +115,20 @@ def _settings(recipe: Recipe) -> dict[str, Any]:
         }
     env = {name: value for name, value in recipe.engine.env.items() if name not in neuron.LOGICAL_CORES_VARIABLES}
     return {"flags": flags, "env": env}
+
+
+def _image(section: ContainerSection) -> str:
+    """The image by what may hold another compiler: the toolkit's own programs, and where it lies, change no code."""
+    if not (section.base or section.wheels or section.dockerfile):
+        return "catalogue"
+    fragment = ""
+    if section.dockerfile:
+        try:
+            fragment = Path(section.dockerfile).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            hint = "Correct `container.dockerfile`; a relative path counts from the recipe's folder."
+            raise UsageError(f"{section.dockerfile} cannot be read: {error}", hint=hint) from error
+    return digest([section.base, section.wheels, section.python, fragment])[:_DIGEST_CHARACTERS]
 
 
 def _identity(source: ModelSource) -> str:

@@ -13,7 +13,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from toolkit.errors import UsageError
 from toolkit.planning.resources import Kind, Resource
+from toolkit.recipe.arguments import CONFIG_CHANNEL, DRAFTER_CHANNEL
 
 STAGE_FIRST = "toolkit:stageFirst"
 """Key of the template's metadata: commands that make what is no resource, and has to be there before the stack."""
@@ -59,9 +61,10 @@ LACKING: Mapping[Kind, frozenset[str]] = {
 }
 """Fields of requests that CloudFormation's resource lacks, or `field=value` where it lacks but a value."""
 
-_EFFECTS = {
-    "PrimaryContainer.AdditionalModelDataSources": "the container does not find its drafter there, and stops. "
-    "Use `toolkit deploy`; or let it fetch models of the hub itself: `platform: {weights: hub}`",
+_CHANNELS = "PrimaryContainer.AdditionalModelDataSources"
+_IN_CHANNELS: Mapping[str, str] = {
+    DRAFTER_CHANNEL: "drafter",
+    CONFIG_CHANNEL: "flags that are too long for its environment",
 }
 
 # Field of a property: the kind that it names, and the attribute that gives the name (None: Ref).
@@ -85,7 +88,11 @@ def template(resources: Sequence[Resource]) -> dict[str, Any]:
     """The template that makes these resources, but for what its metadata says under `STAGE_FIRST`.
 
     It is for what is desired, not for the actions of a plan: an action that updates lacks what only making it needs.
+    Raises UsageError for containers that start with compiled code: a stack has no channel to give it to them.
     """
+    if any(item.kind == "Artifacts" for item in resources):
+        message = "CloudFormation cannot give a container the code that was compiled ahead for it"
+        raise UsageError(message, hint="Use `toolkit deploy`.")
     ids = _logical_ids(resources)
     made: dict[str, Any] = {}
     lost: dict[str, Any] = {}
@@ -114,10 +121,20 @@ def losses(made: Mapping[str, Any]) -> list[str]:
     """What a stack of the template lacks, one sentence each; none when it is all that `toolkit deploy` makes."""
     return [
         f"CloudFormation has no {field} for {made['Resources'][logical_id]['Type']} ({logical_id}): "
-        + _EFFECTS.get(field, "the stack differs from what `toolkit deploy` makes")
+        + (_without_channels(lost) if field == _CHANNELS else "the stack differs from what `toolkit deploy` makes")
         for logical_id, fields in made["Metadata"][NOT_IN_CLOUDFORMATION].items()
-        for field in fields
+        for field, lost in fields.items()
     ]
+
+
+def _without_channels(lost: Sequence[Mapping[str, Any]]) -> str:
+    """What becomes of a container whose files are not there."""
+    names = [channel["ChannelName"] for channel in lost]
+    what = " and ".join(_IN_CHANNELS[name] for name in names)
+    effect = f"the container does not find its {what} there, and stops. Use `toolkit deploy`"
+    if DRAFTER_CHANNEL not in names:
+        return effect
+    return f"{effect}; a drafter of the hub the container fetches itself with `platform: {{weights: hub}}`"
 
 
 def _names(resources: Sequence[Resource], kind: Kind) -> list[str]:
@@ -266,8 +283,6 @@ def _stage_first(resources: Sequence[Resource]) -> Iterator[dict[str, str]]:
         elif item.kind == "Image":
             # Its repository too: the image has to be in it before the stack makes a Model of it.
             yield {"what": f"the image {item.name}", "command": "toolkit build RECIPE"}
-        elif item.kind == "Artifacts":
-            yield {"what": f"compiled code {item.name}", "command": "toolkit compile RECIPE"}
         elif item.kind == "Weights":
             yield {"what": f"weights {item.name}", "command": _upload(item.request)}
         elif item.kind == "WeightsUse":

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
-from toolkit.catalog import neuron
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.planning import artifacts, hosting, permissions, storage
 from toolkit.planning.image import image
@@ -23,9 +22,8 @@ from toolkit.planning.storage import ModelData
 from toolkit.recipe.arguments import CHANNELS_DIR, CONFIG_CHANNEL, config_file, environment, pulled
 from toolkit.recipe.resolve import Recipe
 
-# botocore 1.44.5, service model of SageMaker: TrainingEnvironmentValue and TrainingInstanceType.
+# botocore 1.44.5, service model of SageMaker: TrainingEnvironmentValue.
 LONGEST_VALUE = 512
-TRAINING_FAMILIES = ("trn1", "trn1n", "trn2")
 
 JOB_UNDER_WAY = ("InProgress", "Stopping")
 """Statuses of a training job that will end by itself."""
@@ -83,7 +81,8 @@ def notes(recipe: Recipe) -> Iterator[str]:
     """What the reader of the plan of an endpoint should know of compiling."""
     takes = f"which takes {_takes(recipe)}"
     if artifacts.compiles_ahead(recipe):
-        yield f"Its containers start with compiled code only: `toolkit compile {recipe.path}` makes it, {takes}"
+        twin = "; for its baseline too with `--baseline`" if recipe.speculation else ""
+        yield f"Its containers start with compiled code only: `toolkit compile {recipe.path}` makes it, {takes}{twin}"
     elif recipe.on_neuron:
         yield f"Every container compiles when it starts, {takes}: SageMaker gives it 60 min for that at most"
 
@@ -98,23 +97,18 @@ def job_notes(recipe: Recipe) -> Iterator[str]:
 
 
 def require_compilable(recipe: Recipe) -> None:
-    """Raise UsageError for a recipe that SageMaker has nothing to compile for."""
+    """Raise UsageError for a recipe without errors that SageMaker has nothing to compile for."""
     if not recipe.on_neuron:
         raise UsageError(f"{recipe.engine.name} compiles nothing ahead", hint="Only engines for Trainium do.")
-    if recipe.platform == "kubernetes":
-        hint = f"Its Job is among the manifests of: toolkit render {recipe.path}"
-        raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)
-    if recipe.platform != "sagemaker":
-        raise UsageError(f"platform `{recipe.platform}` has no Trainium", hint="Write `platform: {name: sagemaker}`.")
     if not recipe.engine.compile_ahead:
         hint = "Remove `engine: {compile: at-start}`."
         raise UsageError(f"{recipe.name} compiles when its containers start", hint=hint)
-    lacking = [name for name in recipe.instance_types if neuron.family(name) not in TRAINING_FAMILIES]
-    if lacking:
-        raise UsageError(
-            f"SageMaker has no training jobs on {', '.join(lacking)}",
-            hint=f"Write `engine: {{compile: at-start}}`: {AT_START}",
-        )
+    if recipe.platform == "kubernetes":
+        run = f"toolkit render {recipe.path} --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
+        hint = f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
+        raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)
+    if recipe.platform != "sagemaker":
+        raise UsageError(f"platform `{recipe.platform}` has no Trainium", hint="Write `platform: {name: sagemaker}`.")
 
 
 def job_action(job: Resource, existing: Existing | None) -> Action:
@@ -149,10 +143,11 @@ def require_compiled(plan: Plan) -> None:
         return
     what = "; ".join(f"{action.name} {action.reason}" for action in lacking)
     minutes = max(action.request["ExpectedSeconds"] for action in lacking) / 60
-    takes = f" (about {minutes:.0f} min, an estimate)" if minutes else ""
+    takes = f" (the longest job takes about {minutes:.0f} min, an estimate)" if minutes else ""
+    twin = " --baseline" if len(plan.endpoints) > 1 else ""
     raise NotCompiled(
         f"compiled code is missing: {what}",
-        hint=f"Run: toolkit compile {plan.recipe}{takes}. Or write `engine: {{compile: at-start}}`: {AT_START}",
+        hint=f"Run: toolkit compile {plan.recipe}{twin}{takes}. Or write `engine: {{compile: at-start}}`: {AT_START}",
     )
 
 

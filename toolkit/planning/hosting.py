@@ -18,7 +18,7 @@ from toolkit.planning.storage import COMPILED_CHANNEL, ModelData, model_data
 from toolkit.recipe import jumpstart
 from toolkit.recipe.arguments import CHANNELS_DIR, builds, environment, image_of
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.neuron import chips
+from toolkit.sizing.neuron import chips, ranks
 
 VARIANT = "AllTraffic"
 SPECULATIVE, BASELINE = "speculative", "baseline"
@@ -131,9 +131,9 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
 
 def _accelerators(recipe: Recipe) -> int:
     """What a copy takes: GPUs, or Trainium chips, which is what SageMaker counts as far as is known (unverified)."""
-    cores = int(recipe.engine.args.get("tensor-parallel-size", 1))
+    needed = ranks(recipe.engine.args)
     instance = lookup.instance(recipe.instance_types[0])
-    return chips(instance, recipe.engine.env, cores) if recipe.on_neuron and instance else cores
+    return chips(instance, recipe.engine.env, needed) if recipe.on_neuron and instance else needed
 
 
 def image_uri(recipe: Recipe, account: Account) -> str:
@@ -153,7 +153,7 @@ def image_uri(recipe: Recipe, account: Account) -> str:
 
 
 def _arms(recipe: Recipe) -> list[_Arm]:
-    baseline = replace(recipe, speculation=None)
+    baseline = replace(recipe.baseline(), name=recipe.name)
     if recipe.speculation is None:
         return [_Arm(VARIANT, recipe)]
     if recipe.rollout.shadow:

@@ -36,6 +36,8 @@ _NOT_IN_THE_IMAGE = ("Dockerfile", "README.md")
 _TAG_CHARACTERS = 16
 _INSTRUCTION = re.compile(r"^(ENV|ENTRYPOINT|USER) +(.+)$", re.M)
 _KEPT_UNTAGGED = 20
+# Of a base that the catalogue does not know.
+_PYTHON = "3.12"
 
 
 def address(image: lookup.Image, account: Account) -> str:
@@ -110,7 +112,7 @@ def _registry(recipe: Recipe, account: Account) -> str:
 
 def render(recipe: Recipe, account: Account) -> ImageSpec:
     """All that makes the image. Raises UsageError for a fragment that cannot be read, UnreadableModel for a drafter."""
-    section, base = _section(recipe), base_image(recipe, account)
+    section, base, python = _section(recipe), base_image(recipe, account), _python(recipe)
     files = {**_programs(recipe.engine.name, section, base), **_baked(recipe, section)}
     own = (containers_dir() / recipe.engine.name / "Dockerfile").read_text(encoding="utf-8")
     instructions = _INSTRUCTION.findall(own)
@@ -122,7 +124,7 @@ def render(recipe: Recipe, account: Account) -> ImageSpec:
     content = [
         text,
         section.wheels,
-        section.python,
+        python,
         {path: [f"{file.mode:o}", _sha256(file)] for path, file in files.items()},
     ]
     return ImageSpec(
@@ -134,10 +136,17 @@ def render(recipe: Recipe, account: Account) -> ImageSpec:
         entrypoint=tuple(json.loads(settings["ENTRYPOINT"])),
         user=settings.get("USER"),
         wheels=tuple(section.wheels),
-        python=section.python,
+        python=python,
         needs_run=bool(fragment),
         tag=digest(content)[:_TAG_CHARACTERS],
     )
+
+
+def _python(recipe: Recipe) -> str:
+    """Python of the base: what the recipe says, or the catalogue of its own image."""
+    section = _section(recipe)
+    known = None if section.base else image_of(recipe)
+    return section.python or (known.python if known else "") or _PYTHON
 
 
 def _labels(recipe: Recipe, base: str) -> dict[str, str]:

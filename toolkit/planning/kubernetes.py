@@ -12,12 +12,15 @@ from toolkit.planning.autoscaling import target_requests
 from toolkit.planning.kubernetes_devices import claim_template
 from toolkit.planning.kubernetes_jobs import benchmark, compile_job
 from toolkit.planning.kubernetes_metadata import API_VERSIONS, manifest, section, selector, shared
-from toolkit.planning.kubernetes_pod import config_map, pod_template, start_seconds, volumes
+from toolkit.planning.kubernetes_pod import config_map, pod_template, rollout_seconds, volumes
 from toolkit.planning.resources import KINDS, Kind, Resource
 from toolkit.recipe.resolve import Recipe
 
 PODS_METRIC = "vllm_num_requests_running"
 """What the autoscaler reads without KEDA: vLLM's gauge by a name that an adapter for Prometheus gives it."""
+
+APPLY = "kubectl apply --server-side --field-manager=toolkit"
+"""As `deploy` does it: by another way kubectl's fields would be another owner's, which `deploy` refuses to change."""
 
 PARTS = ("base", "serve", "compile", "benchmark")
 """Sets of manifests, each applied as a whole: `base` is what `serve` and `compile` both need."""
@@ -30,8 +33,6 @@ _BASE: tuple[Kind, ...] = (
     "PersistentVolumeClaim",
     "ResourceClaimTemplate",
 )
-# On top of the container's start: the node, its volumes, an image of ten gigabytes or more. An estimate.
-_PULL_SECONDS = 1800
 
 
 def resources(recipe: Recipe) -> list[Resource]:
@@ -88,7 +89,7 @@ def _deployment(recipe: Recipe) -> Resource:
     spec = {
         **({} if scales(recipe) else {"replicas": max(1, recipe.scaling.min_instances)}),
         "revisionHistoryLimit": 3,
-        "progressDeadlineSeconds": start_seconds(recipe) + _PULL_SECONDS,
+        "progressDeadlineSeconds": rollout_seconds(recipe),
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         "selector": {"matchLabels": selector(recipe)},
         "template": pod_template(recipe, "server"),

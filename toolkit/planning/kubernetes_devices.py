@@ -15,7 +15,7 @@ from toolkit.planning.kubernetes_metadata import manifest, section
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.neuron import chips, logical_cores
+from toolkit.sizing.neuron import chips, logical_cores, ranks
 
 CLAIM = "neurons"
 """Name of the pod's claim on Trainium chips, and of the request in it."""
@@ -41,7 +41,7 @@ def instances(recipe: Recipe) -> list[lookup.Instance]:
 def accelerators(recipe: Recipe) -> int:
     """GPUs or Trainium chips of one pod; 0 on instances that have none."""
     first = instances(recipe)[0]
-    cores = int(recipe.engine.args.get("tensor-parallel-size", 1))
+    cores = ranks(recipe.engine.args)
     if not first.neuron_cores:
         return cores if first.accelerator_count else 0
     needed = chips(first, recipe.engine.env, cores)

@@ -10,8 +10,8 @@ from typing import Any
 
 from toolkit.home import containers_dir
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.planning.kubernetes_metadata import manifest, pod_labels, section
-from toolkit.planning.kubernetes_pod import pod_template
+from toolkit.planning.kubernetes_metadata import BENCHMARK, manifest, pod_labels, section
+from toolkit.planning.kubernetes_pod import pod_template, rollout_seconds
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
 from toolkit.recipe.resolve import Recipe
@@ -48,21 +48,23 @@ def benchmark(arms: Sequence[Recipe]) -> list[Resource]:
     """What measures the arms through their Services, as clients in the cluster do: its program, and the Job."""
     recipe, path = arms[0], containers_dir() / "benchmark" / _PROGRAM
     data = {_PROGRAM: path.read_text(encoding="utf-8")}
-    program = manifest(recipe, "ConfigMap", content_name(f"{recipe.name}-benchmark", data), immutable=True, data=data)
+    name = content_name(f"{recipe.name}-benchmark", data)
+    program = manifest(recipe, "ConfigMap", name, labels=BENCHMARK, immutable=True, data=data)
     spec = {
         "backoffLimit": 0,
-        "activeDeadlineSeconds": _BENCHMARK_SECONDS,
+        "activeDeadlineSeconds": _BENCHMARK_SECONDS + _start_seconds(arms),
         "ttlSecondsAfterFinished": _KEPT_SECONDS,
         "template": {
             "metadata": {"labels": pod_labels(recipe, "benchmark")},
             "spec": _benchmark_pod(arms, program.name),
         },
     }
-    return [program, manifest(recipe, "Job", content_name("benchmark", spec), spec=spec)]
+    return [program, manifest(recipe, "Job", content_name("benchmark", spec), labels=BENCHMARK, spec=spec)]
 
 
 def _benchmark_pod(arms: Sequence[Recipe], program: str) -> dict[str, Any]:
     options = [word for arm in arms for word in ("--arm", f"{_variant(arm)}={_address(arm)}")]
+    options += ["--start-seconds", str(_start_seconds(arms))]
     container = {
         "name": "benchmark",
         "image": _PYTHON,
@@ -88,6 +90,11 @@ def _benchmark_pod(arms: Sequence[Recipe], program: str) -> dict[str, Any]:
         "containers": [container],
         "volumes": [{"name": "program", "configMap": {"name": program}}],
     }
+
+
+def _start_seconds(arms: Sequence[Recipe]) -> int:
+    """The Job may be made together with what it measures."""
+    return max(rollout_seconds(arm) for arm in arms)
 
 
 def _variant(arm: Recipe) -> str:

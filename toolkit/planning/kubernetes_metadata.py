@@ -31,6 +31,9 @@ INSTANCE = "app.kubernetes.io/instance"
 """The label with the endpoint's name."""
 
 OURS = {"app.kubernetes.io/managed-by": "toolkit"}
+COMPONENT = "app.kubernetes.io/component"
+BENCHMARK = {COMPONENT: "benchmark"}
+"""What the Job that measures carries, with its program: deployments leave them alone."""
 CLUSTER_WIDE: tuple[Kind, ...] = ("Namespace", "PersistentVolume")
 
 
@@ -40,13 +43,14 @@ def section(recipe: Recipe) -> KubernetesSection:
 
 
 def manifest(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:
-    """A resource of this endpoint's own; `body` is the manifest but for its head.
+    """A resource of this endpoint's own; `body` is the manifest but for its head, to which it may add labels.
 
     The digest of the recipe stands in an annotation, and so do the recipe's tags, which labels could not hold.
     """
     tags = {"toolkit/tags": json.dumps(recipe.tags, sort_keys=True)} if recipe.tags else {}
+    found = {**labels(recipe), **body.pop("labels", {})}
     annotations = {RECIPE_ANNOTATION: tag_map(recipe)[RECIPE_TAG], **tags, **body.pop("annotations", {})}
-    return _resource(recipe, kind, name, {"labels": labels(recipe), "annotations": annotations}, body)
+    return _resource(recipe, kind, name, {"labels": found, "annotations": annotations}, body)
 
 
 def shared(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:
@@ -61,12 +65,12 @@ def labels(recipe: Recipe) -> dict[str, str]:
 
 def pod_labels(recipe: Recipe, component: Component) -> dict[str, str]:
     """The same for pods, and what they are for: the Service must not find those of a Job."""
-    return {**labels(recipe), "app.kubernetes.io/component": component}
+    return {**labels(recipe), COMPONENT: component}
 
 
 def selector(recipe: Recipe) -> dict[str, str]:
     """Finds the pods that serve. It cannot be changed later, so the engine is not in it."""
-    return {INSTANCE: recipe.name, "app.kubernetes.io/component": "server"}
+    return {INSTANCE: recipe.name, COMPONENT: "server"}
 
 
 def _resource(recipe: Recipe, kind: Kind, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.image import base_image
-from toolkit.planning.kubernetes import PODS_METRIC, scales
+from toolkit.planning.kubernetes import APPLY, PODS_METRIC, scales
 from toolkit.planning.kubernetes_devices import accelerators
 from toolkit.planning.kubernetes_metadata import section
 from toolkit.planning.price import price_text
@@ -23,7 +23,7 @@ def notes(recipe: Recipe) -> Iterator[str]:
         yield f"An update starts the new pod beside the old one: it needs {what}, and waits while there are none"
     if compiles_ahead(recipe):
         yield (
-            f"Pods start with compiled code only. First: toolkit render {recipe.path} --out DIR && kubectl apply -k "
+            f"Pods start with compiled code only. First: toolkit render {recipe.path} --out DIR && {APPLY} -k "
             "DIR/compile, and wait until its Job is complete"
         )
     yield f"Price: {price_text(recipe)}"

@@ -28,6 +28,8 @@ AT_START_SECONDS = 570 * 30
 _PROGRAMS, _CACHE, _ARTIFACTS = "/opt/toolkit", "/cache", "/artifacts"
 _PROBE_SECONDS = 10
 _START_SECONDS = 3600
+# On top of the container's start: the node, its volumes, an image of ten gigabytes or more. An estimate.
+_PULL_SECONDS = 1800
 # The pod gets no new requests any more once its address is out of all nodes' tables, which takes seconds; then
 # serve_middleware.py drains for 25 s, and the engine ends its processes.
 _PRE_STOP_SECONDS, _GRACE_SECONDS = 10, 70
@@ -38,6 +40,11 @@ def start_seconds(recipe: Recipe) -> int:
     if recipe.on_neuron and not recipe.engine.compile_ahead:
         return AT_START_SECONDS
     return recipe.health_check_timeout or _START_SECONDS
+
+
+def rollout_seconds(recipe: Recipe) -> int:
+    """How long a pod may take until it is ready."""
+    return start_seconds(recipe) + _PULL_SECONDS
 
 
 def config_map(recipe: Recipe) -> Resource:
@@ -102,8 +109,11 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         **({} if serves else {"restartPolicy": "Never"}),
     }
-    annotations = {"annotations": scraped} if serves else {}
-    return {"metadata": {"labels": pod_labels(recipe, component), **annotations}, "spec": spec}
+    # A pod gets a role (IRSA) when it is made, so that another role wants other pods.
+    role = section(recipe).service_account_role
+    annotations = {**(scraped if serves else {}), **({"toolkit/role": role} if role else {})}
+    about = {"annotations": annotations} if annotations else {}
+    return {"metadata": {"labels": pod_labels(recipe, component), **about}, "spec": spec}
 
 
 def _environment(recipe: Recipe) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ def make_plan(
         price_before,
         account.id if account else "",
         account.region if account else "",
-        () if platform == "local" else tuple(_left(item) for item in superseded if item.kind in _TOLD),
+        () if platform == "local" else (*(_left(item) for item in superseded if item.kind in _TOLD), *observed.unseen),
         tuple(notes),
     )
 

@@ -69,7 +69,7 @@ def price_text(recipe: Recipe) -> str:
         return f"? $/h{ask}"
     trust = "" if first.quality.startswith("good") else f"; {first.quality}"
     source = f"on demand in {first.region}, {first.date}{trust}"
-    at_most = "" if most == now else ", at most ?" if most is None else f", at most {most:.2f} $/h"
+    at_most = "" if most == now else ", at most unknown" if most is None else f", at most {most:.2f} $/h"
     return f"{now:.2f} $/h ({source}){at_most}{ask}"
 
 

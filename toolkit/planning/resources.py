@@ -116,9 +116,10 @@ class Existing:
 
 @dataclass(frozen=True)
 class Observed:
-    """What the platform holds now of the resources in question."""
+    """What the platform holds now of the resources in question; `unseen` tells what we may not look at."""
 
     existing: tuple[Existing, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     def get(self, kind: Kind, name: str) -> Existing | None:
         """The resource of that kind and name, None when there is none."""

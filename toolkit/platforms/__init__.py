@@ -88,13 +88,17 @@ def open_running(name: str, region: str | None = None) -> Platform | None:
     return local_platform(running)
 
 
+def asks_aws() -> bool:
+    """Whether there are credentials to ask AWS with."""
+    from toolkit.platforms.sagemaker.credentials import has_credentials
+
+    return has_credentials()
+
+
 def open_readable(name: str, region: str | None = None) -> Platform | None:
     """The same for a plan, which needs no account: None too without credentials for AWS, or a kubeconfig."""
-    if name == "sagemaker":
-        from toolkit.platforms.sagemaker.session import has_credentials
-
-        if not has_credentials():
-            return None
+    if name == "sagemaker" and not asks_aws():
+        return None
     if name == "kubernetes":
         from toolkit.platforms.kubernetes.session import has_cluster
 
@@ -108,7 +112,7 @@ def account_of(name: str, region: str | None = None) -> Account:
     if name == "sagemaker":
         return Account(NO_ACCOUNT, region or _SOME_REGION)
     if name == "kubernetes":
-        return Account("", region or "")
+        return Account(NO_ACCOUNT, region or "")
     from toolkit.platforms.local.aws import ACCOUNT, REGION
 
     return Account(ACCOUNT, REGION)

@@ -82,10 +82,11 @@ def builds(recipe: Recipe) -> bool:
     """Whether an image is built for the recipe.
 
     The local platform starts the container's program, if not asked to; on Kubernetes that is mounted into the image.
+    SageMaker cannot start a Neuron image as it is: it always gets the toolkit's entrypoint.
     """
     if recipe.platform == "local":
         return recipe.run == "container"
-    return recipe.platform == "sagemaker" and recipe.container is not None
+    return recipe.platform == "sagemaker" and (recipe.on_neuron or recipe.container is not None)
 
 
 def baked(recipe: Recipe) -> bool:

@@ -53,7 +53,9 @@ class FolderFiles:
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise UnreadableModel(f"there is no folder {folder}")
+            raise UnreadableModel(
+                f"there is no folder {folder}", hint="Correct it; a relative path counts from the recipe's folder."
+            )
         self._folder = folder
         self.where = str(folder)
         self.source = f"folder {folder.name}"

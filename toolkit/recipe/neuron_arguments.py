@@ -99,17 +99,22 @@ def _plugin(recipe: Recipe) -> dict[str, Any]:
 
 
 def _vllm_neuron(recipe: Recipe, drafter: str) -> dict[str, Any]:
-    """Rejection sampling on the device is greedy. The baseline samples so too: only the drafter differs."""
+    """Rejection sampling on the device is greedy. A baseline has the flags of its method: only the drafter differs."""
     speculation = recipe.speculation
-    if speculation and speculation.method == "dflash":
-        return {**_dflash(recipe.engine, speculation), "speculative-config": _speculative(speculation, drafter)}
-    flags: dict[str, Any] = {
-        "additional-config": {"neuron_config": {"on_device_sampling_config": {"all_greedy": True}}}
-    }
+    alike = speculation or recipe.baseline_of
+    if alike and alike.method == "dflash":
+        flags = _dflash(recipe.engine, alike.num_speculative_tokens)
+    else:
+        flags = {"additional-config": {"neuron_config": {"on_device_sampling_config": {"all_greedy": True}}}}
     return {**flags, "speculative-config": _speculative(speculation, drafter)} if speculation else flags
 
 
-def _dflash(engine: Engine, speculation: Speculation) -> dict[str, Any]:
+def dflash_blocks(length: int, requests: int, k: int) -> int:
+    """The least blocks of a KV cache that hold that many requests of `length` tokens, each with K draft tokens."""
+    return -(-(length + k) // _BLOCK_TOKENS) * requests + _NULL_BLOCKS
+
+
+def _dflash(engine: Engine, k: int) -> dict[str, Any]:
     """In bfloat16, and without greedy sampling, since nothing else was validated.
 
     Prompts are read whole, and writing to the KV cache costs by its size: by default all that is free of the memory.
@@ -117,8 +122,7 @@ def _dflash(engine: Engine, speculation: Speculation) -> dict[str, Any]:
     flags: dict[str, Any] = {**dict.fromkeys(_DFLASH_FLAGS, True), "dtype": "bfloat16"}
     flags["additional-config"] = {"neuron_config": {"quantization": "bf16"}}
     if engine.max_model_len:
-        longest = engine.max_model_len + speculation.num_speculative_tokens
-        flags["num-gpu-blocks-override"] = -(-longest // _BLOCK_TOKENS) * engine.max_num_seqs + _NULL_BLOCKS
+        flags["num-gpu-blocks-override"] = dflash_blocks(engine.max_model_len, engine.max_num_seqs, k)
         flags["max-num-batched-tokens"] = engine.max_num_batched_tokens or engine.max_model_len
     return flags
 

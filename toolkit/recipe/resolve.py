@@ -71,7 +71,7 @@ class Recipe:
     Time-outs are in seconds; what is None of them, of the weights' size and of revisions `lock.pinned` fills in.
     `overrides` has the settings of those instance types that need their own. `container` None is AWS's image, `region`
     None is the session's, `role` None is looked for, `component` None is a plain endpoint. `kubernetes` is there where
-    the platform is.
+    the platform is. `baseline_of` is what a baseline leaves out: some engines need their flags to be alike.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Recipe:
     weight_bytes: int | None = None
     overrides: Mapping[str, InstanceType] = field(default_factory=dict)
     container: ContainerSection | None = None
+    baseline_of: Speculation | None = field(default=None, repr=False)
     accept_eula: bool = False
     region: str | None = None
     role: str | None = None
@@ -119,7 +120,9 @@ class Recipe:
 
     def baseline(self) -> Recipe:
         """The same recipe without speculation, as `<name>-baseline`."""
-        return replace(self, name=f"{self.name}-baseline", speculation=None) if self.speculation else self
+        if self.speculation is None:
+            return self
+        return replace(self, name=f"{self.name}-baseline", speculation=None, baseline_of=self.speculation)
 
     def on(self, instance_type: str) -> Recipe:
         """The recipe as it runs on that instance type."""
@@ -128,27 +131,33 @@ class Recipe:
         if differs is None:
             return here
         engine = replace(self.engine, args={**self.engine.args, **_dashed(differs.args)})
-        speculation = self.speculation
-        if speculation and differs.num_speculative_tokens:
-            speculation = replace(speculation, num_speculative_tokens=differs.num_speculative_tokens)
-        return replace(here, engine=engine, speculation=speculation)
+        k = differs.num_speculative_tokens
+        speculation, baseline_of = (_with_tokens(arm, k) for arm in (self.speculation, self.baseline_of))
+        return replace(here, engine=engine, speculation=speculation, baseline_of=baseline_of)
 
     def with_platform(self, platform: str | None) -> Recipe:
-        """The same recipe on another platform; None keeps the recipe's own. A cluster's nodes have EC2's names."""
+        """The same recipe on another platform; None keeps the recipe's own.
+
+        A cluster's nodes have EC2's names, and its containers fetch the weights themselves; its Secrets and settings
+        are its own, and stay behind.
+        """
         if platform in (None, self.platform):
             return self
-        if platform == "kubernetes":
-            types = tuple(name.removeprefix("ml.") for name in self.instance_types)
-            overrides = {name.removeprefix("ml."): item for name, item in self.overrides.items()}
-            return replace(
-                self,
-                platform=platform,
-                kubernetes=KubernetesSection(),
-                weights="hub",
-                instance_types=types,
-                overrides=overrides,
-            )
-        return replace(self, platform=platform, kubernetes=None)
+        if "kubernetes" not in (platform, self.platform):
+            return replace(self, platform=platform)
+        to_cluster = platform == "kubernetes"
+        prefix = "" if to_cluster else "ml."
+        names = {name: prefix + name.removeprefix("ml.") for name in (*self.instance_types, *self.overrides)}
+        return replace(
+            self,
+            platform=platform,
+            kubernetes=KubernetesSection() if to_cluster else None,
+            weights="hub" if to_cluster else "s3",
+            hub_token_secret=self.hub_token_secret if to_cluster else None,
+            instance_types=tuple(names[name] for name in self.instance_types),
+            overrides={names[name]: item for name, item in self.overrides.items()},
+            lines={path: line for path, line in self.lines.items() if path != "platform.kubernetes"},
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The resolved recipe as plain data, for people and `--json`."""
@@ -266,7 +275,7 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
 def _engine(file: RecipeFile) -> Engine:
     """The engine that is written; on Trainium, where it leaves that open, the newest that does it on that hardware.
 
-    Where none does, it is the newest at all, and a check says why it cannot be.
+    Where none does, it is the newest of that engine, and a check says why it cannot be.
     """
     written = file.engine
     if written.name == "vllm":
@@ -278,7 +287,7 @@ def _engine(file: RecipeFile) -> Engine:
     else:
         first = file.platform.instance_types[0]
         family = neuron.family(first if isinstance(first, str) else first.type)
-        chosen = neuron.newest(written.name, file.speculation.method, family) or neuron.generations()[0]
+        chosen = neuron.newest(written.name, file.speculation.method, family) or neuron.generations(written.name)[0]
         name = chosen.engine if written.name == neuron.ANY_ENGINE else written.name
         version, requests = written.version or chosen.version, neuron.facts().default_max_num_seqs
         tokens = None
@@ -301,6 +310,10 @@ def _default_tokens(engine: Engine, method: str) -> int:
     return lookup.engine("vllm").methods[method].default_num_speculative_tokens
 
 
+def _with_tokens(speculation: Speculation | None, tokens: int | None) -> Speculation | None:
+    return replace(speculation, num_speculative_tokens=tokens) if speculation and tokens else speculation
+
+
 def _kubernetes(file: RecipeFile) -> KubernetesSection | None:
     if file.platform.name != "kubernetes":
         return None
@@ -308,11 +321,9 @@ def _kubernetes(file: RecipeFile) -> KubernetesSection | None:
 
 
 def _container(file: RecipeFile, folder: Path) -> ContainerSection | None:
-    """SageMaker cannot start a Neuron image as it is: it gets the toolkit's entrypoint."""
     written = file.container
     if isinstance(written, str):
-        neuron_image = file.engine.name != "vllm" and file.platform.name == "sagemaker"
-        return ContainerSection() if written == "custom" or neuron_image else None
+        return ContainerSection() if written == "custom" else None
     if written.dockerfile is None:
         return written
     return written.model_copy(update={"dockerfile": str(_folder(folder, written.dockerfile))})

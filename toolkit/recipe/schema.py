@@ -132,8 +132,8 @@ class ContainerSection(Section):
     base: Annotated[StrictStr, StringConstraints(pattern=r"^[\w.:/@-]+$", min_length=1)] | None = Field(
         None, description="image with tag or digest; default: AWS's of that engine version, else vllm/vllm-openai"
     )
-    python: Annotated[StrictStr, StringConstraints(pattern=r"^3\.[0-9]+$")] = Field(
-        "3.12", description="Python of the base, for `wheels`"
+    python: Annotated[StrictStr, StringConstraints(pattern=r"^3\.[0-9]+$")] | None = Field(
+        None, description="Python of the base, for `wheels`; default: the catalogue's of AWS's image, 3.12 of a `base`"
     )
     wheels: list[Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*==[\w.!+]+$")]] = Field(
         default_factory=list, description="packages, pinned as name==version, without what they depend on"
@@ -351,7 +351,9 @@ class RecipeFile(Section):
     speculation: SpeculationSection
     engine: EngineSection
     container: Literal["aws-dlc", "custom"] | ContainerSection = Field(
-        "aws-dlc", description="`aws-dlc`: AWS's image as it is; `custom`, or its settings: one that is built on a base"
+        "aws-dlc",
+        description="`aws-dlc`: AWS's image as it is, one for Trainium on SageMaker with the toolkit's "
+        "entrypoint; `custom`, or its settings: one that is built on a base",
     )
     platform: PlatformSection
     scaling: ScalingSection = ScalingSection()

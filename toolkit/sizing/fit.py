@@ -100,6 +100,17 @@ def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
     return _fit(pair, instance, empty)
 
 
+def sizable(models: Lock) -> tuple[Lock, ToolkitError | None]:
+    """The models without a drafter that cannot be sized, and why it cannot. Raises ToolkitError for the target."""
+    shape_of(models.target)
+    try:
+        if models.drafter:
+            shape_of(models.drafter)
+    except ToolkitError as error:
+        return Lock(models.target), error
+    return models, None
+
+
 def fits(recipe: Recipe | None, models: Lock, instances: Iterable[Instance]) -> tuple[Fit, ...]:
     """The pair on each instance: those that fit first, the cheapest first, unknown prices last."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.neuron import LOGICAL_CORES_VARIABLES
@@ -17,6 +18,9 @@ from toolkit.recipe.lock import Lock
 from toolkit.sizing import kv_cache, weights
 from toolkit.sizing.settings import Settings
 from toolkit.sizing.shape import shape_of
+
+PARALLEL_FLAGS = ("tensor-parallel-size", "data-parallel-size", "pipeline-parallel-size")
+"""Flags whose product is the number of the engine's processes, one on each GPU or logical core."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,17 @@ def logical_cores(instance: Instance, env: Mapping[str, str]) -> int:
     return instance.neuron_cores if grouped == "1" else instance.neuron_cores_logical
 
 
-def chips(instance: Instance, env: Mapping[str, str], tensor_parallel: int) -> int:
+def ranks(args: Mapping[str, Any]) -> int:
+    """Accelerators that the engine's processes take: GPUs, or logical cores of Trainium.
+
+    It is tensor times data times pipeline parallelism. Raises ValueError for one that is no whole number.
+    """
+    return math.prod(int(args.get(flag, 1)) for flag in PARALLEL_FLAGS)
+
+
+def chips(instance: Instance, env: Mapping[str, str], cores: int) -> int:
     """Chips that hold that many logical cores."""
-    return math.ceil(tensor_parallel * instance.accelerator_count / logical_cores(instance, env))
+    return math.ceil(cores * instance.accelerator_count / logical_cores(instance, env))
 
 
 def core_load(models: Lock, settings: Settings, instance: Instance, cores: int, tensor_parallel: int) -> CoreLoad:

@@ -75,7 +75,7 @@ def shape_of(facts: ModelFacts) -> Shape:
     experts = _number(config, "num_experts", "num_local_experts", "n_routed_experts")
     intermediate = _number(config, "intermediate_size")
     quantization = facts.config.get("quantization_config") or config.get("quantization_config") or {}
-    layers = _layers(facts.source, config)
+    layers = _layers(facts.model, config)
     return Shape(
         layers=layers,
         layers_sharing_kv=_number(config, "num_kv_shared_layers"),
@@ -103,15 +103,18 @@ def _number(config: Mapping[str, Any], *keys: str) -> int:
     return next((int(config[key]) for key in keys if isinstance(config.get(key), int)), 0)
 
 
-def _layers(source: str, config: Mapping[str, Any]) -> tuple[Attention, ...]:
+def _layers(model: str, config: Mapping[str, Any]) -> tuple[Attention, ...]:
     count = _number(config, "num_hidden_layers")
     if not count or not _number(config, "num_attention_heads"):
         missing = "num_attention_heads" if count else "num_hidden_layers"
-        raise ToolkitError(f"{source}: its config has no `{missing}`", hint="Memory cannot be sized without it.")
+        raise ToolkitError(
+            f"{model}: its config has no `{missing}`",
+            hint="Memory cannot be sized without it. With a network: toolkit lock RECIPE",
+        )
     if not _number(config, "head_dim") and _number(config, "hidden_size") < _number(config, "num_attention_heads"):
         hint = "It must be the model's own config."
-        raise ToolkitError(f"{source}: more attention heads than values of a hidden state", hint=hint)
-    kinds = _kinds(source, config, count)
+        raise ToolkitError(f"{model}: more attention heads than values of a hidden state", hint=hint)
+    kinds = _kinds(model, config, count)
     return tuple(_attention(config, kind) for kind in kinds)
 
 
@@ -130,14 +133,14 @@ def _attention(config: Mapping[str, Any], kind: AttentionKind) -> Attention:
     return Attention(kv_heads, size, size, kind, reach)
 
 
-def _kinds(source: str, config: Mapping[str, Any], count: int) -> tuple[AttentionKind, ...]:
+def _kinds(model: str, config: Mapping[str, Any], count: int) -> tuple[AttentionKind, ...]:
     """Kind of each layer, as vLLM's model classes read the config."""
     types = config.get("layer_types")
     if isinstance(types, list | tuple):
         unknown = sorted(set(types) - set(_KINDS))
         if unknown:
             raise ToolkitError(
-                f"{source}: layers of type `{unknown[0]}` are not in the memory model",
+                f"{model}: layers of type `{unknown[0]}` are not in the memory model",
                 hint="It knows full, sliding and chunked attention. Deploy once and read vLLM's log.",
             )
         return tuple(_KINDS[kind] for kind in types[:count])

@@ -13,6 +13,7 @@ from pairs import HUB_RECIPE, RECIPE, write_hub_pair, write_pair, write_recipe
 from toolkit.checks.run import check
 from toolkit.findings import Finding
 from toolkit.recipe.facts import Tokenizer
+from toolkit.recipe.resolve import load
 
 DRAFT_MODEL = """\
 name: trn
@@ -132,12 +133,29 @@ CASES = [
     (DRAFT_MODEL, [("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {},
      "neuron.no-effect", "error", "speculation.num_speculative_tokens_per_batch_size", "no such setting"),
     (DFLASH, [args("num-gpu-blocks-override: 31")], {},
-     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "31 blocks of 32 tokens do not hold 1 x 1024"),
+     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "31 blocks do not hold 1 x 1024 tokens"),
+    (DFLASH, [args("num-gpu-blocks-override: 33")], {},
+     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "33 blocks do not hold 1 x 1024 tokens"),
     (BASELINE, [("name: neuron", "name: nxd-inference"), args("num-gpu-blocks-override: 5")], {},
      "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "one block for each of 4 requests, not 5"),
     (BASELINE, [("name: neuron", "name: nxd-inference"),
                 args("additional-config: {override_neuron_config: {is_block_kv_layout: true, pa_block_size: 32}}")], {},
-     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "4 blocks of 32 tokens do not hold 4 x 1024"),
+     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "4 blocks do not hold 4 x 1024 tokens"),
+    (DRAFT_MODEL, [("tokens: 7", "tokens: 1024")], {},
+     "neuron.draft-tokens", "error", "speculation.num_speculative_tokens", "K=1024 leaves no request of 1024 tokens"),
+    (DRAFT_MODEL, [("tokens: 7", "tokens: 1")], {},
+     "neuron.draft-tokens", "error", "speculation.num_speculative_tokens", "with K=1 it drafts none"),
+    (DRAFT_MODEL, [("[ml.trn2.48xlarge]", "[ml.trn2.48xlarge, {type: ml.trn1.32xlarge, num_speculative_tokens: 1}]")],
+     {}, "neuron.draft-tokens", "error", "platform.instance_types.1.num_speculative_tokens", "on ml.trn1.32xlarge: "),
+    (DRAFT_MODEL, [args("data-parallel-size: 2")], {},
+     "neuron.parallel", "error", "engine.args.data-parallel-size", "nothing that we read of NxD Inference"),
+    (DRAFT_MODEL, [args("pipeline-parallel-size: 2")], {},
+     "neuron.parallel", "error", "engine.args.pipeline-parallel-size", "`pipeline-parallel-size`"),
+    (DFLASH, [("max_num_seqs: 1", "max_num_seqs: 1\n  max_num_batched_tokens: 1023")], {},
+     "neuron.batched-tokens", "error", "engine.max_num_batched_tokens", "1024 tokens, and this allows 1023"),
+    (EAGLE3, [("max_num_seqs: 2", "max_num_seqs: 2\n  max_num_batched_tokens: 512"),
+              args("enable-chunked-prefill: false")], {},
+     "neuron.batched-tokens", "error", "engine.max_num_batched_tokens", "without chunked prefill"),
     (DFLASH, [args("enable-prefix-caching: true")], {},
      "neuron.clash", "error", "engine.args.enable-prefix-caching", "does not go with `dflash`"),
     (DRAFT_MODEL, [args("enable-lora: true")], {},
@@ -163,12 +181,15 @@ CASES = [
      "neuron.logical-cores", "warning", "engine.env.NEURON_RT_VIRTUAL_CORE_SIZE", "are not grouped"),
     (DRAFT_MODEL, [tensor_parallel(128)], {"target": config(num_attention_heads=128, head_dim=1)},
      "neuron.tensor-parallel", "error", "engine.args.tensor-parallel-size", "has 64 logical cores"),
+    (EAGLE3, [args("data-parallel-size: 64")], {},
+     "neuron.tensor-parallel", "error", "engine.args.tensor-parallel-size",
+     "tensor-parallel-size 2 x data-parallel-size 64, ml.trn2.48xlarge has 64 logical cores"),
     (DRAFT_MODEL, [tensor_parallel(0)], {},
      "neuron.tensor-parallel", "error", "engine.args.tensor-parallel-size", "tensor-parallel-size 0"),
     (DRAFT_MODEL, [tensor_parallel(6)], {"target": config(num_attention_heads=6, head_dim=1)},
      "neuron.tensor-parallel", "warning", "engine.args.tensor-parallel-size", "powers of two, or all 64"),
     (CLUSTER, [tensor_parallel(8)], {"target": config(num_attention_heads=8)},
-     "neuron.device-group", "warning", "engine.args.tensor-parallel-size", "takes 2 chips, and the DRA driver"),
+     "neuron.device-group", "warning", "engine.args.tensor-parallel-size", "8 logical cores are on 2 chips"),
     (DRAFT_MODEL, [tensor_parallel(4)], {},
      "neuron.heads", "error", "engine.args.tensor-parallel-size", "2 attention heads of the target cannot be divided"),
     (EAGLE3, [], {"drafter": config(num_attention_heads=1)},
@@ -192,12 +213,18 @@ CASES = [
      "neuron.greedy", "warning", "target.model", "temperature 1.0 by default"),
     (DRAFT_MODEL, [("name: neuron", "name: neuron\n  compile: at-start")], {"target": {"weight_bytes": 65 * 10**9}},
      "neuron.compile-at-start", "warning", "engine.compile", "takes about 65 min"),
+    (DRAFT_MODEL, [on("ml.inf2.48xlarge")], {},
+     "neuron.compile-ahead", "error", "engine.compile", "SageMaker has none on ml.inf2.48xlarge"),
+    (CLUSTER, [("[trn2.48xlarge]", "[trn2.48xlarge, trn1.32xlarge]")], {},
+     "kubernetes.families", "error", "platform.instance_types.1", "are for trn2, not trn1"),
     (DRAFT_MODEL, [("[ml.trn2.48xlarge]", "[ml.trn2.48xlarge], inference_component: {accelerators: 32}")], {},
      "neuron.component", "warning", "platform.inference_component", "chips or cores is unverified"),
     (DRAFT_MODEL, [on("ml.trn2.3xlarge")], {},
      "sagemaker.instance-type", "error", "platform.instance_types.0", "cannot host endpoints"),
     (DRAFT_MODEL, [on("trn2.48xlarge")], {},
      "sagemaker.instance-type", "error", "platform.instance_types.0", "EC2's name of a type"),
+    (DRAFT_MODEL, [on("trn2.3xlarge")], {},
+     "sagemaker.instance-type", "error", "platform.instance_types.0", "ml.trn2.3xlarge cannot host endpoints"),
     (EAGLE3, [args("enable-chunked-prefil: true")], {},
      "engine.unknown-flag", "warning", "engine.args.enable-chunked-prefil", "vllm 0.29.0 has no flag"),
     (DRAFT_MODEL, [], {"drafter": config(vocab_size=64)},
@@ -251,6 +278,7 @@ PARD = DRAFT_MODEL.replace("draft-model", "pard")
         (DRAFT_MODEL, [("name: neuron", "name: vllm-neuron\n  version: 0.29.0.1.2.0")],
          "version: 0.9.1}`, fork of vLLM V0, no longer supported by AWS; the only one with draft models. "
          "Or take an EAGLE-3 head"),
+        (EAGLE3, [("name: neuron", "name: nxd-inference")], "Use vllm-neuron 0.29.0.1.2.0 (Neuron SDK 2.33.0)"),
         (EAGLE3, [("name: neuron", "name: nxd-inference\n  version: 0.16.0")],
          "Use vllm-neuron 0.29.0.1.2.0 (Neuron SDK 2.33.0): `engine: {name: vllm-neuron, version: 0.29.0.1.2.0}`."),
     ],
@@ -293,6 +321,51 @@ def test_settings_of_one_type_are_checked_there(tmp_path: Path) -> None:
     assert [(finding.code, finding.path) for finding in found] == [
         ("neuron.clash", "platform.instance_types.1.args.enable-lora")
     ]
+
+
+def test_inferentia_may_compile_when_it_starts(tmp_path: Path) -> None:
+    at_start = ("name: neuron", "name: neuron\n  compile: at-start")
+    found = findings(tmp_path, DRAFT_MODEL, on("ml.inf2.48xlarge"), at_start)
+    assert [(finding.code, finding.severity) for finding in found] == [("neuron.compile-at-start", "warning")]
+
+
+def test_a_component_has_code_for_one_family(tmp_path: Path) -> None:
+    types = "[ml.trn2.48xlarge, ml.trn1.32xlarge], inference_component: {}"
+    both = findings(tmp_path, DRAFT_MODEL, ("[ml.trn2.48xlarge]", types))
+    (found,) = (finding for finding in both if finding.severity == "error")
+    assert (found.code, found.path) == ("sagemaker.component-types", "platform.instance_types.1")
+    assert found.hint == "Write a recipe for each family."
+
+
+def test_types_of_one_family_are_alike(tmp_path: Path) -> None:
+    assert findings(tmp_path, CLUSTER, ("[trn2.48xlarge]", "[trn2.48xlarge, trn2.3xlarge]")) == ()
+
+
+def test_several_engines_in_one_fill_chips_as_one_does(tmp_path: Path) -> None:
+    text = CLUSTER.replace("draft-model", "eagle3").replace("max_num_seqs: 4", "max_num_seqs: 2")
+    (finding,) = findings(tmp_path, text, args("data-parallel-size: 4"))
+    assert finding.message.startswith("8 logical cores are on 2 chips")
+
+
+def test_wheels_are_for_the_images_own_python(tmp_path: Path) -> None:
+    written = ("platform:", 'container: {python: "3.12"}\nplatform:')
+    (finding,) = findings(tmp_path, DRAFT_MODEL, written)
+    assert (finding.code, finding.severity, finding.path) == ("container.python", "error", "container.python")
+    assert finding.hint == "Remove it, or write 3.11."
+    own = ("platform:", 'container: {base: mine:1, python: "3.12"}\nplatform:')
+    assert findings(tmp_path, DRAFT_MODEL, own) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "platform", "errors"),
+    [
+        ("qwen3-32b/draft-model-trn2", "kubernetes", ["kubernetes.artifacts"]),
+        ("qwen3-32b/draft-model-trn2-eks", "sagemaker", []),
+        ("llama-3.1-8b-instruct/dflash-trn2", "sagemaker", ["sagemaker.instance-type"]),
+    ],
+)
+def test_a_shipped_recipe_on_the_other_platform(name: str, platform: str, errors: list[str]) -> None:
+    assert [finding.code for finding in check(load(name).with_platform(platform)).errors] == errors
 
 
 def test_vllm_on_trainium_is_told_of_its_engines(tmp_path: Path) -> None:

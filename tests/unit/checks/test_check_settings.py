@@ -131,7 +131,7 @@ def test_prompts_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "code", "message"),
     [
-        (None, "workload.unreadable", "No such file"),
+        (None, "workload.unreadable", "there is no file"),
         ("", "workload.empty", "holds no prompts"),
         ("\n\n", "workload.empty", "holds no prompts"),
         ('{"prompt": "a"}\nb\n', "workload.unreadable", "mine.jsonl:2 is not JSON"),
@@ -144,4 +144,4 @@ def test_a_prompt_set_that_is_none(tmp_path: Path, content: str | None, code: st
     finding = only(workload_report(tmp_path, content))
     assert (finding.code, finding.path, finding.line) == (code, "workloads.mine", 19)
     assert message in finding.message
-    assert '{"prompt": "…"}' in finding.hint
+    assert ("counts from the recipe's folder" if content is None else '{"prompt": "…"}') in finding.hint

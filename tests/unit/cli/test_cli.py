@@ -194,8 +194,15 @@ def test_an_endpoint_that_does_not_exist_as_json(toolkit: Toolkit) -> None:
 
 
 def test_destroy_of_nothing(toolkit: Toolkit) -> None:
-    assert toolkit("destroy", "tiny", "--yes") == Ended(0, "there was nothing of tiny to remove\n", "")
-    assert toolkit("destroy", "tiny", "--yes", "--json").document["actions"] == []
+    here = ["destroy", "tiny", "--platform", "local", "--yes"]
+    assert toolkit(*here) == Ended(0, "there was nothing of tiny to remove\n", "")
+    assert toolkit(*here, "--json").document["actions"] == []
+
+
+def test_destroy_of_a_name_without_credentials_does_not_say_that_nothing_is_there(toolkit: Toolkit) -> None:
+    ended = toolkit("destroy", "tiny", "--yes")
+    assert (ended.code, ended.out) == (3, "")
+    assert "tiny was not found, and AWS was not asked: there are no credentials" in ended.err
 
 
 def test_destroy_asks_nobody_where_there_is_no_terminal(toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +219,7 @@ def test_destroy_asks_on_a_terminal(
     toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch, typed: str | None, code: int
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
-    ended = toolkit("destroy", "tiny", "--json")
+    ended = toolkit("destroy", "tiny", "--platform", "local", "--json")
     assert ended.code == code
     assert ended.err.startswith("Remove tiny and everything made for it? [y/N] ")
     assert bool(ended.out) == (code != 1), "the question is not part of the answer"
@@ -233,8 +240,8 @@ def test_ctrl_c_says_how_to_go_on(toolkit: Toolkit, monkeypatch: pytest.MonkeyPa
         (["deploy"], "give a recipe, or a saved plan with --plan"),
         (["deploy", "tiny/p-eagle", "--plan", "plan.json"], "give a recipe, or a saved plan with --plan"),
         (["deploy", "--plan", "/nonexistent.json"], "/nonexistent.json is not a saved plan"),
-        (["status", "--platform", "cloud"], "there is no platform `cloud`"),
-        (["destroy", "tiny", "--platform", "cloud", "--yes"], "there is no platform `cloud`"),
+        (["status", "--platform", "cloud"], "'cloud' is not one of 'local', 'sagemaker', 'kubernetes'"),
+        (["destroy", "tiny", "--platform", "cloud", "--yes"], "'cloud' is not one of 'local', 'sagemaker'"),
     ],
 )
 def test_wrong_usage(toolkit: Toolkit, arguments: list[str], message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 import toolkit
 from toolkit.cli.main import run
 
+APPLY = "kubectl apply --server-side --field-manager=toolkit"
 Captured = pytest.CaptureFixture[str]
 
 RECIPE = """\
@@ -89,11 +91,27 @@ def test_a_folder_of_files_that_says_what_comes_first(tmp_path: Path, capsys: Ca
     ended = capsys.readouterr()
     assert ended.out == ""
     assert ended.err.splitlines() == [
-        f"first, compile: kubectl apply -k {out}/compile",
+        f"first, compile: {APPLY} -k {out}/compile",
         f"and wait: kubectl wait -n toolkit --for=condition=complete --timeout=5h job/{name}",
-        f"serve: kubectl apply -k {out}",
-        f"measure: kubectl apply -k {out}/benchmark",
+        f"serve: {APPLY} -k {out}",
+        f"measure: {APPLY} -k {out}/benchmark",
     ]
+
+
+def test_as_json_it_is_one_document(recipe: str, capsys: Captured) -> None:
+    assert run(["render", recipe, "--json"]) == 0
+    as_json = json.loads(capsys.readouterr().out)["manifests"]
+    run(["render", recipe])
+    assert as_json == list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def test_as_json_a_folder_is_told_with_its_files(recipe: str, tmp_path: Path, capsys: Captured) -> None:
+    out = tmp_path / "manifests"
+    assert run(["render", recipe, "--out", str(out), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["out"] == str(out)
+    assert all((out / name).is_file() for name in told["files"])
+    assert "kustomization.yaml" in told["files"]
 
 
 def test_a_folder_that_cannot_be_made(recipe: str, tmp_path: Path, capsys: Captured) -> None:

@@ -27,6 +27,7 @@ class Endpoint(ThreadingHTTPServer):
     daemon_threads = True
     speculates = True
     refuses = ""
+    models = json.dumps({"data": [{"id": "tiny"}]})
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
@@ -49,7 +50,7 @@ class Answers(BaseHTTPRequestHandler):
         ]
         bodies = {
             "/ping": "",
-            "/v1/models": json.dumps({"data": [{"id": "tiny"}]}),
+            "/v1/models": self.server.models,
             "/metrics": "\n".join(metrics if self.server.speculates else ["# none"]),
         }
         self._answer(200, bodies[self.path])
@@ -171,6 +172,19 @@ def test_nothing_is_measured_before_both_arms_are_healthy(
     assert benchmark.run(arms, start_seconds=0) == 1
     assert speculative.requests == []
     assert f"{unused_url} was not healthy within 0 s: ConnectionRefusedError" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["<html>Log in</html>", "{}", '{"data": []}', "[]"])
+def test_what_names_no_model_is_told(speculative: Endpoint, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    speculative.models = text
+    assert benchmark.run([benchmark.Arm("SD", speculative.url)], start_seconds=0) == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error.endswith(f"its /v1/models names no model: {text}")
+
+
+def test_how_long_an_endpoint_may_take_is_said_to_it(unused_url: str) -> None:
+    code = benchmark.main(["--arm", f"SD={unused_url}", "--start-seconds", "0"])
+    assert code == 1
 
 
 @pytest.fixture

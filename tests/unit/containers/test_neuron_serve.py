@@ -160,7 +160,11 @@ def test_artifacts_that_were_never_finished_are_refused(machine: Machine, engine
     refusal = machine.refusal(engine, ARTIFACT_VARIABLES | {"TOOLKIT_ARTIFACTS": str(machine.artifacts)})
 
     assert f"no compiled artifacts in TOOLKIT_ARTIFACTS={machine.artifacts}" in refusal
-    assert "toolkit compile" in refusal
+    assert "SageMaker: toolkit compile RECIPE\n" in refusal
+    assert (
+        "Kubernetes: toolkit render RECIPE --part compile | kubectl apply --server-side --field-manager=toolkit -f -\n"
+        in refusal
+    )
 
 
 def test_a_folder_that_is_not_there_is_refused(machine: Machine, engine: Engine) -> None:
@@ -187,7 +191,7 @@ def test_artifacts_of_something_else_are_refused_where_the_parts_are_unknown(mac
     machine.record("nxd", key="k0")
     env = {"TOOLKIT_ARTIFACTS": str(machine.artifacts), "TOOLKIT_ARTIFACTS_KEY": KEY}
 
-    assert "were compiled for something else: run `toolkit compile`" in machine.refusal(NXD_INFERENCE, env)
+    assert "were compiled for something else: compile for this recipe" in machine.refusal(NXD_INFERENCE, env)
 
 
 def test_parts_that_are_no_object_are_an_error(machine: Machine) -> None:

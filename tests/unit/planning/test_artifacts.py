@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from pairs import write_pair, write_recipe
 
+from toolkit.errors import UsageError
 from toolkit.planning import artifacts
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import ContainerSection
 from toolkit.recipe.source import ModelSource
 
 REVISION = ", revision: 0123456789abcdef0123456789abcdef01234567"
@@ -38,6 +40,7 @@ def test_the_parts_of_a_pair(recipe: Recipe) -> None:
         "engine": "nxd-inference",
         "version": "0.9.1",
         "sdk": "2.26.1",
+        "image": "catalogue",
         "instance_family": "trn2",
         "logical_cores": "default",
         "tensor_parallel": "32",
@@ -67,6 +70,10 @@ def with_args(**args: Any) -> Callable[[Recipe], Recipe]:
     return lambda recipe: replace(recipe, engine=replace(recipe.engine, args={**recipe.engine.args, **named}))
 
 
+def with_container(**section: Any) -> Callable[[Recipe], Recipe]:
+    return lambda recipe: replace(recipe, container=ContainerSection(**section))
+
+
 @pytest.mark.parametrize(
     ("part", "change"),
     [
@@ -81,6 +88,8 @@ def with_args(**args: Any) -> Callable[[Recipe], Recipe]:
         ("drafter", with_speculation(drafter=ModelSource("hub", "org/drafter", COMMIT))),
         ("settings", with_args(override_neuron_config={"sequence_parallel_enabled": True})),
         ("settings", with_engine(env={"NEURON_CC_FLAGS": "-O1"})),
+        ("image", with_container(base="registry.example/neuron:1")),
+        ("image", with_container(wheels=["neuronx-cc==2.21.33363"])),
     ],
 )
 def test_what_changes_the_code_changes_its_key(recipe: Recipe, part: str, change: Callable[[Recipe], Recipe]) -> None:
@@ -97,10 +106,43 @@ def test_what_changes_the_code_changes_its_key(recipe: Recipe, part: str, change
         lambda recipe: replace(recipe, weights="hub"),
         lambda recipe: replace(recipe, tags={"team": "x"}, health_check_timeout=60),
         lambda recipe: recipe.with_platform("kubernetes"),
+        with_container(),
+        with_container(builder="docker", repository="mine"),
     ],
 )
 def test_what_does_not_change_the_code_keeps_its_key(recipe: Recipe, change: Callable[[Recipe], Recipe]) -> None:
     assert artifacts.key(change(recipe)) == artifacts.key(recipe)
+
+
+def test_each_base_and_each_compiler_has_a_key_of_its_own(recipe: Recipe) -> None:
+    sections: list[dict[str, Any]] = [
+        {"base": "registry.example/neuron:1"},
+        {"base": "registry.example/neuron:2"},
+        {"base": "registry.example/neuron:1", "wheels": ["neuronx-cc==2.21.1"]},
+        {"base": "registry.example/neuron:1", "wheels": ["neuronx-cc==2.22.1"]},
+        {"base": "registry.example/neuron:1", "wheels": ["neuronx-cc==2.22.1"], "python": "3.11"},
+    ]
+    assert len({artifacts.key(with_container(**section)(recipe)) for section in sections}) == len(sections)
+
+
+def test_another_text_of_the_dockerfile_changes_the_key(recipe: Recipe, tmp_path: Path) -> None:
+    fragment = tmp_path / "Dockerfile"
+    built = with_container(dockerfile=str(fragment))(recipe)
+    fragment.write_text("RUN pip install neuronx-cc==2.21.1\n")
+    before = artifacts.key(built)
+    fragment.write_text("RUN pip install neuronx-cc==2.22.1\n")
+    assert artifacts.key(built) != before
+
+
+def test_a_dockerfile_that_cannot_be_read_is_named(recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nowhere cannot be read"):
+        artifacts.key(with_container(dockerfile=str(tmp_path / "nowhere"))(recipe))
+
+
+def test_a_pinned_drafter_has_one_key_wherever_it_is_fetched_from(tmp_path: Path) -> None:
+    pinned = RECIPE.replace("draft-model, model: org/drafter", f"eagle3, model: org/drafter{REVISION}")
+    eagle3 = load(write_recipe(tmp_path, pinned))
+    assert artifacts.key(replace(eagle3, weights="hub")) == artifacts.key(eagle3)
 
 
 def test_a_size_of_the_same_family_keeps_the_key(recipe: Recipe) -> None:

@@ -17,8 +17,10 @@ from cfnlint.api import lint
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 from fakes import ACCOUNT
 from jumpstart_entries import gpt_oss
-from pairs import write_hub_pair, write_pair
+from pairs import write_hub_pair, write_pair, write_recipe
 
+from toolkit.errors import UsageError
+from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.cloudformation import LACKING, NOT_IN_CLOUDFORMATION, STAGE_FIRST, TYPES, losses, template
 from toolkit.planning.desired import desired
 from toolkit.planning.resources import KINDS, Account, Kind, Resource
@@ -33,6 +35,7 @@ from toolkit.recipe.schema import (
     RolloutSection,
     ScalingSection,
 )
+from toolkit.recipe.source import ModelSource
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/12345678-1234-1234-1234-123456789012"
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/ours"
@@ -80,7 +83,7 @@ def test_the_whole_template_of_a_component_that_scales_from_zero(
     )
 
 
-SHIPPED = [name for name in catalogue() if load(name).platform == "sagemaker"]
+SHIPPED = [name for name in catalogue() if load(name).platform == "sagemaker" and not compiles_ahead(load(name))]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -175,8 +178,9 @@ def test_cfn_lint_would_find_a_wrong_property(recipe: Recipe) -> None:
 
 
 def test_every_kind_is_a_resource_or_is_told_otherwise() -> None:
-    told = {"Weights", "WeightsUse", "RolePolicy", "Repository", "Image", "Artifacts"}
-    elsewhere = {"TrainingJob", *KINDS[KINDS.index("Namespace") :]}  # what compiles, and what is a cluster's
+    told = {"Weights", "WeightsUse", "RolePolicy", "Repository", "Image"}
+    # What compiles, what is refused, and what is a cluster's.
+    elsewhere = {"TrainingJob", "Artifacts", *KINDS[KINDS.index("Namespace") :]}
     assert told | TYPES.keys() | elsewhere == set(KINDS)
 
 
@@ -240,6 +244,42 @@ def test_what_is_lost_stands_in_the_metadata_and_is_told(recipe: Recipe) -> None
 def test_models_that_the_container_fetches_itself_need_no_second_data_source(recipe: Recipe) -> None:
     made = of(recipe, weights="hub")
     assert not any("AdditionalModelDataSources" in line for line in losses(made))
+
+
+def without_channels(recipe: Recipe) -> str:
+    """What the template's reader is told of the channels that it lacks."""
+    (line,) = [line for line in losses(of(recipe)) if "AdditionalModelDataSources" in line]
+    return line.partition(": ")[2]
+
+
+def test_a_drafter_that_no_container_fetches_needs_a_deployment(recipe: Recipe) -> None:
+    assert recipe.speculation
+    of_a_bucket = replace(recipe.speculation, drafter=ModelSource("s3", "s3://mine/drafter/"))
+    assert without_channels(replace(recipe, weights="hub", speculation=of_a_bucket)) == (
+        "the container does not find its drafter there, and stops. Use `toolkit deploy`; "
+        "a drafter of the hub the container fetches itself with `platform: {weights: hub}`"
+    )
+
+
+def test_flags_that_travel_as_a_file_need_a_deployment(recipe: Recipe) -> None:
+    long = replace(recipe, weights="hub", engine=replace(recipe.engine, args={"chat-template": "x" * 2000}))
+    assert without_channels(long) == (
+        "the container does not find its flags that are too long for its environment there, and stops. "
+        "Use `toolkit deploy`"
+    )
+
+
+def test_what_was_compiled_ahead_needs_a_deployment(tmp_path: Path) -> None:
+    text = """\
+name: ahead
+target: {model: org/target}
+engine: {name: neuron, max_model_len: 1024}
+platform: {name: sagemaker, role: create, instance_types: [ml.trn2.48xlarge]}
+speculation: {method: none}
+"""
+    with pytest.raises(UsageError, match="CloudFormation cannot") as raised:
+        of(load(write_recipe(tmp_path, text)))
+    assert raised.value.hint == "Use `toolkit deploy`."
 
 
 # ---- order ----

@@ -14,10 +14,13 @@ import pytest
 from fakes import ACCOUNT
 from pairs import write_recipe
 
-from toolkit.errors import UsageError
+from toolkit.catalog.neuron import TRAINING_FAMILIES
+from toolkit.checks.run import check
+from toolkit.errors import NotCompiled, UsageError
 from toolkit.planning import compilation
 from toolkit.planning.desired import desired
-from toolkit.planning.resources import KINDS, Existing, Resource
+from toolkit.planning.planner import make_plan
+from toolkit.planning.resources import KINDS, Existing, Observed, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.recipe.resolve import Recipe, load
 
@@ -97,7 +100,7 @@ def test_the_longest_name_fits_and_so_does_its_last_attempt(recipe: Recipe) -> N
 
 def test_the_families_that_have_training_jobs_are_sagemakers() -> None:
     types = [name for name in SAGEMAKER.shape_for("TrainingInstanceType").enum if re.match(r"ml\.(trn|inf)", name)]
-    assert {name.split(".")[1] for name in types} == set(compilation.TRAINING_FAMILIES)
+    assert {name.split(".")[1] for name in types} == set(TRAINING_FAMILIES)
 
 
 def test_the_longest_value_is_sagemakers() -> None:
@@ -193,3 +196,64 @@ def test_at_start_the_container_gets_all_the_time_that_there_is(tmp_path: Path) 
         "Every container compiles when it starts, which takes a time that is not known: "
         "SageMaker gives it 60 min for that at most"
     ]
+
+
+# ---- what the user is told to run ----
+
+
+def refusal(*recipes: Recipe) -> str:
+    """The hint of deploying the recipes where nothing was compiled."""
+    names = [recipe.name for recipe in recipes]
+    made = make_plan("qwen.yaml", "sagemaker", names, desired(recipes, ACCOUNT), Observed(), price_per_hour=None)
+    with pytest.raises(NotCompiled) as raised:
+        compilation.require_compiled(made)
+    return raised.value.hint
+
+
+def test_a_deployment_asks_for_the_recipes_code(recipe: Recipe) -> None:
+    assert refusal(recipe).startswith(
+        "Run: toolkit compile qwen.yaml (the longest job takes about 69 min, an estimate)"
+    )
+
+
+def test_a_deployment_with_its_baseline_asks_for_the_code_of_both(recipe: Recipe) -> None:
+    assert refusal(recipe, recipe.baseline()).startswith("Run: toolkit compile qwen.yaml --baseline (the longest job")
+
+
+def test_the_plan_tells_how_the_baseline_is_compiled(recipe: Recipe) -> None:
+    (note,) = compilation.notes(recipe)
+    assert note.endswith("which takes about 69 min (an estimate); for its baseline too with `--baseline`")
+
+
+def test_the_plan_of_a_recipe_without_speculation_tells_of_no_baseline(recipe: Recipe) -> None:
+    (note,) = compilation.notes(recipe.baseline())
+    assert note.endswith("which takes about 69 min (an estimate)")
+
+
+def test_on_a_cluster_the_job_compiles(recipe: Recipe) -> None:
+    cluster = recipe.with_platform("kubernetes")
+    run = f"toolkit render {cluster.path} --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
+    with pytest.raises(UsageError, match="a Job of the cluster") as raised:
+        compilation.require_compilable(cluster)
+    assert raised.value.hint == f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
+
+
+def test_on_a_cluster_the_check_names_the_job(recipe: Recipe) -> None:
+    findings = check(recipe.with_platform("kubernetes")).findings
+    (hint,) = [found.hint for found in findings if found.code == "neuron.compiled-in"]
+    assert (
+        hint == "Run: toolkit render RECIPE --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
+    )
+
+
+@pytest.mark.parametrize("platform", ["sagemaker", "kubernetes"])
+def test_what_compiles_at_start_is_told_so_on_every_platform(recipe: Recipe, platform: str) -> None:
+    at_start = replace(recipe, engine=replace(recipe.engine, compile_ahead=False)).with_platform(platform)
+    with pytest.raises(UsageError, match="compiles when its containers start"):
+        compilation.require_compilable(at_start)
+
+
+def test_an_engine_for_gpus_compiles_nothing(recipe: Recipe) -> None:
+    gpu = replace(recipe, engine=replace(recipe.engine, name="vllm", version="0.30.0"))
+    with pytest.raises(UsageError, match="vllm compiles nothing ahead"):
+        compilation.require_compilable(gpu)

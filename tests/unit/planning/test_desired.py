@@ -13,8 +13,11 @@ from fakes import ACCOUNT
 from pairs import write_pair
 
 from toolkit.planning.desired import desired
+from toolkit.planning.hosting import arms
 from toolkit.planning.resources import KINDS, Account, Resource
+from toolkit.recipe.arguments import engine_flags
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import ComponentSection, RolloutSection
 from toolkit.recipe.source import ModelSource
 
 
@@ -123,6 +126,21 @@ def test_every_name_fits_sagemaker_for_the_longest_recipe_name(recipe: Recipe) -
 
 def bucket(recipe: Recipe, region: str) -> Resource:
     return desired([recipe], Account("123456789012", region))[0]
+
+
+def test_the_baseline_of_an_experiment_is_told_the_same_but_for_the_drafter() -> None:
+    half = replace(load("llama-3.1-8b-instruct/dflash-trn2"), rollout=RolloutSection(speculative_percent=50))
+    speculative, baseline = (engine_flags(arm) for arm in arms(half))
+    assert {**baseline, "speculative-config": speculative["speculative-config"]} == speculative
+
+
+def test_a_copy_of_a_component_has_chips_for_every_kind_of_parallelism() -> None:
+    recipe = load("llama-3.1-8b-instruct/eagle3-trn2")
+    engine = replace(recipe.engine, args={"tensor-parallel-size": 8, "data-parallel-size": 2})
+    made = desired([replace(recipe, engine=engine, component=ComponentSection())], ACCOUNT)
+    (component,) = (item for item in made if item.kind == "InferenceComponent")
+    needs = component.request["Specification"]["ComputeResourceRequirements"]
+    assert needs["NumberOfAcceleratorDevicesRequired"] == 4  # of 4 logical cores each
 
 
 def test_us_east_1_takes_no_location_constraint(recipe: Recipe) -> None:

@@ -84,6 +84,13 @@ def test_what_changes_the_image_changes_its_tag(recipe: Recipe, change: dict[str
     assert render(custom(recipe, **change), ACCOUNT).tag != render(custom(recipe), ACCOUNT).tag
 
 
+def test_wheels_are_for_the_python_of_the_base() -> None:
+    trainium = load("llama-3.1-8b-instruct/eagle3-trn2")
+    assert render(trainium, ACCOUNT).python == "3.14"
+    assert render(custom(trainium, base=BASE), ACCOUNT).python == "3.12"
+    assert render(custom(trainium, base=BASE, python="3.13"), ACCOUNT).python == "3.13"
+
+
 def test_what_does_not_change_the_image_keeps_its_tag(recipe: Recipe) -> None:
     other = replace(recipe, engine=replace(recipe.engine, max_num_seqs=1))
     assert render(custom(other), ACCOUNT).tag == render(custom(recipe), ACCOUNT).tag

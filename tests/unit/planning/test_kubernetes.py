@@ -145,6 +145,13 @@ def test_chips_by_tensor_parallelism(
     assert accelerators(replace(trn2, engine=engine, instance_types=(instance_type,))) == chips
 
 
+@pytest.mark.parametrize("flag", ["data-parallel-size", "pipeline-parallel-size"])
+def test_every_kind_of_parallelism_takes_accelerators(gpu: Recipe, trn2: Recipe, flag: str) -> None:
+    args = {"tensor-parallel-size": 8, flag: 2}
+    assert accelerators(replace(trn2, engine=replace(trn2.engine, args=args))) == 4
+    assert accelerators(replace(gpu, engine=replace(gpu.engine, args=args))) == 16
+
+
 def test_half_an_instance_leaves_the_other_half(trn2: Recipe) -> None:
     requests = container(trn2)["resources"]["requests"]
     assert (requests["cpu"], requests["memory"]) == ("90", "870Gi")  # of 192 CPUs and 2,048 GiB
@@ -244,3 +251,23 @@ def test_no_list_says_what_a_cluster_costs(gpu: Recipe) -> None:
     assert price_per_hour(gpu) is None
     assert price_now("kubernetes", Observed()) is None
     assert list(notes(gpu))[-1].startswith("Price: ? $/h: the catalogue has SageMaker's prices")
+
+
+def test_another_role_wants_other_pods(trn2: Recipe) -> None:
+    template = one(ahead(trn2), "Deployment")["spec"]["template"]
+    assert template["metadata"]["annotations"]["toolkit/role"] == ROLE
+
+
+def test_a_benchmark_waits_as_long_as_its_endpoint_may_take_to_start(trn2: Recipe) -> None:
+    program, job = parts([complete(trn2)])["benchmark"]
+    started = one(complete(trn2), "Deployment")["spec"]["progressDeadlineSeconds"]
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[-2:] == ["--start-seconds", str(started)]
+    assert job["spec"]["activeDeadlineSeconds"] > started
+    for item in (program, job):
+        assert item["metadata"]["labels"]["app.kubernetes.io/component"] == "benchmark"
+
+
+def test_manifests_are_applied_as_the_toolkit_does_it(trn2: Recipe) -> None:
+    (first,) = [note for note in notes(ahead(trn2)) if "compiled code only" in note]
+    assert "kubectl apply --server-side --field-manager=toolkit -k DIR/compile" in first

@@ -14,6 +14,7 @@ from toolkit.catalog import neuron
 from toolkit.recipe.arguments import engine_flags, environment
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import InstanceType
 
 Golden = Callable[[str, object], None]
 SHIPPED = [name for name in catalogue() if load(name).on_neuron]
@@ -61,6 +62,21 @@ def test_both_arms_of_a_shipped_recipe_differ_by_the_drafter_only(name: str) -> 
     differing = {flag for flag in with_drafter if with_drafter[flag] != without.get(flag)}
     assert differing - {"override-neuron-config"} == {"served-model-name", "speculative-config"}
     assert with_drafter.keys() - without.keys() == {"speculative-config"}
+
+
+@pytest.mark.parametrize("method", ["eagle3", "dflash"])
+def test_a_baseline_is_told_the_same_but_for_the_drafter(tmp_path: Path, method: str) -> None:
+    recipe = recipe_of(tmp_path, method)
+    told = {"served-model-name": recipe.name, "speculative-config": engine_flags(recipe)["speculative-config"]}
+    assert engine_flags(recipe.baseline()) | told == engine_flags(recipe)
+
+
+def test_a_baseline_has_room_for_the_drafts_of_its_instance_type(tmp_path: Path) -> None:
+    """33 blocks of 32 hold 1024 tokens and 32 drafts, 34 hold one more."""
+    differs = {"trn2.3xlarge": InstanceType(type="trn2.3xlarge", num_speculative_tokens=33)}
+    recipe = replace(recipe_of(tmp_path, "dflash", max_num_seqs=1), overrides=differs)
+    blocks = engine_flags(recipe.baseline().on("trn2.3xlarge"))["num-gpu-blocks-override"]
+    assert blocks == engine_flags(recipe.on("trn2.3xlarge"))["num-gpu-blocks-override"] == 34 + 1
 
 
 def test_the_toolkit_and_the_recipe_write_the_configuration_together(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pairs import RECIPE, write_recipe
 
+from toolkit.recipe.arguments import builds
 from toolkit.recipe.resolve import Recipe, load
 
 SHORT = """\
@@ -69,7 +70,8 @@ def test_paths_are_relative_to_the_recipe_not_to_where_the_command_runs(
 def test_the_baseline_differs_in_name_and_speculation_only(recipe: Recipe) -> None:
     baseline = recipe.baseline()
     assert (baseline.name, baseline.method) == ("tiny-baseline", "none")
-    assert replace(baseline, name=recipe.name, speculation=recipe.speculation) == recipe
+    assert baseline.baseline_of == recipe.speculation
+    assert replace(baseline, name=recipe.name, speculation=recipe.speculation, baseline_of=None) == recipe
 
 
 def test_the_baseline_of_a_baseline_is_itself(recipe: Recipe) -> None:
@@ -88,3 +90,32 @@ def test_a_recipe_shows_itself_in_a_notebook_without_running_what_it_says(recipe
     shown = replace(recipe, description="<script>")._repr_html_()
     assert "&lt;script&gt;" in shown
     assert "<script>" not in shown
+
+
+TRAINIUM = """\
+name: trn
+target: {model: org/target}
+speculation: {method: draft-model, model: org/drafter}
+engine: {name: neuron, max_model_len: 1024}
+platform: {name: sagemaker, instance_types: [ml.trn2.48xlarge, {type: ml.trn1.32xlarge, num_speculative_tokens: 4}]}
+"""
+
+
+def test_a_recipe_goes_to_a_cluster_and_back(tmp_path: Path) -> None:
+    recipe = load(write_recipe(tmp_path, TRAINIUM))
+    cluster = recipe.with_platform("kubernetes")
+    assert (cluster.instance_types, cluster.weights) == (("trn2.48xlarge", "trn1.32xlarge"), "hub")
+    assert not builds(cluster)
+    assert cluster.with_platform("sagemaker") == recipe
+    assert builds(recipe)
+
+
+def test_a_clusters_secret_stays_there(tmp_path: Path) -> None:
+    text = TRAINIUM.replace("name: sagemaker", "name: kubernetes, hub_token_secret: hf").replace("ml.", "")
+    recipe = load(write_recipe(tmp_path, text)).with_platform("sagemaker")
+    assert (recipe.hub_token_secret, recipe.instance_types[0]) == (None, "ml.trn2.48xlarge")
+
+
+def test_an_engine_that_lacks_the_method_is_taken_in_its_own_newest_version(tmp_path: Path) -> None:
+    text = TRAINIUM.replace("draft-model", "eagle3").replace("name: neuron", "name: nxd-inference")
+    assert load(write_recipe(tmp_path, text)).engine.version == "0.16.0"

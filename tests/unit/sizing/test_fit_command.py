@@ -56,6 +56,20 @@ def test_every_type_that_can_host_an_endpoint(lock: Path) -> None:
     assert "ml.trn2.3xlarge" not in {one["instance"] for one in found}
 
 
+def test_a_drafter_that_cannot_be_sized_is_left_out_and_told() -> None:
+    ended = fit("gpt-oss-20b/p-eagle", "--instance", "ml.g7e.2xlarge", "--json")
+    assert ended.exit_code == 0
+    (note,) = json.loads(ended.stdout)["notes"]
+    assert note.startswith(
+        "The drafter is left out. amazon/GPT-OSS-20B-P-EAGLE: its config has no `num_attention_heads`."
+    )
+
+
+def test_types_that_were_not_sized_stand_by_their_reason() -> None:
+    ended = fit("qwen3-32b/draft-model-trn2", "--instance", "ml.trn2.48xlarge", "--instance", "ml.g6.xlarge")
+    assert ended.stdout.splitlines()[-1] == "nxd-inference runs on Trainium and Inferentia only: ml.g6.xlarge"
+
+
 def test_an_unknown_type(lock: Path) -> None:
     error = fit(lock, "--instance", "ml.g7.2xlage").exception
     assert isinstance(error, UsageError)

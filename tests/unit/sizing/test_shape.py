@@ -60,8 +60,8 @@ def test_a_head_is_told_from_a_model() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_hidden_layers": None}, "published config: its config has no `num_hidden_layers`"),
-        ({"num_attention_heads": None}, "published config: its config has no `num_attention_heads`"),
+        ({"num_hidden_layers": None}, ": its config has no `num_hidden_layers`"),
+        ({"num_attention_heads": None}, ": its config has no `num_attention_heads`"),
         ({"layer_types": ["linear_attention"] * 32}, "layers of type `linear_attention` are not in the memory model"),
     ],
 )

@@ -42,7 +42,11 @@ class Cluster:
     ) -> dict[str, Any]:
         """The JSON document that the API server answers with."""
         answer = self.open(method, path, body, query, content_type, _READ_SECONDS)
-        document: dict[str, Any] = json.loads(answer.data)
+        try:
+            document: dict[str, Any] = json.loads(answer.data)
+        except ValueError as error:
+            reason = f"{self.url} answers with no JSON: that is no API server, but perhaps a proxy or a login page"
+            raise ApiException(status=answer.status, reason=reason) from error
         return document
 
     def find(self, path: str) -> dict[str, Any] | None:
@@ -59,9 +63,11 @@ class Cluster:
         found: list[dict[str, Any]] = self.call("GET", path, query=query)["items"]
         return found
 
-    def apply(self, path: str, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
-        """Server-side apply: make it so, where no other field manager wants it otherwise. What it comes to."""
-        query = {"fieldManager": FIELD_MANAGER, **({"dryRun": "All"} if dry_run else {})}
+    def apply(
+        self, path: str, manifest: Mapping[str, Any], *, dry_run: bool = False, force: bool = False
+    ) -> dict[str, Any]:
+        """Server-side apply: make it so; what it comes to. Refused where others want it otherwise, but for `force`."""
+        query = {"fieldManager": FIELD_MANAGER, "force": str(force).lower(), **({"dryRun": "All"} if dry_run else {})}
         # JSON is YAML, and all that this content type may hold.
         return self.call("PATCH", path, manifest, query, "application/apply-patch+yaml")
 

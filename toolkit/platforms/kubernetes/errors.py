@@ -12,7 +12,7 @@ from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
-from toolkit.errors import PlatformError
+from toolkit.errors import PlatformError, Unavailable
 
 _LOG_IN = (
     "Log in again; for EKS: aws eks update-kubeconfig --name CLUSTER, with credentials that its access entries know."
@@ -32,16 +32,20 @@ _MISSING_KINDS = {
 
 @contextmanager
 def api_errors(doing: str) -> Iterator[None]:
-    """Turn what the client raises inside into PlatformError: what was being done, the server's words, and a hint."""
+    """Turn what the client raises inside into PlatformError: what was being done, the server's words, and a hint.
+
+    It is Unavailable where the same again may work.
+    """
     try:
         yield
     except ApiException as error:
-        raise PlatformError(f"{doing}: {message_of(error)} ({error.status})", hint=_hint(error, doing)) from error
+        kind = Unavailable if error.status == 429 or error.status >= 500 else PlatformError
+        raise kind(f"{doing}: {message_of(error)} ({error.status})", hint=_hint(error, doing)) from error
     except ConfigException as error:  # an exec plugin that fails, such as `aws eks get-token`
         raise PlatformError(f"{doing}: {error}", hint=_LOG_IN) from error
     except HTTPError as error:
         hint = "Look at the VPN, the security group of the API server, and `kubectl cluster-info`."
-        raise PlatformError(f"{doing}: the cluster does not answer: {error}", hint=hint) from error
+        raise Unavailable(f"{doing}: the cluster does not answer: {error}", hint=hint) from error
 
 
 def status_of(error: ApiException) -> Mapping[str, Any]:

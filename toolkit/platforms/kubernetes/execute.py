@@ -9,14 +9,15 @@ from typing import Any
 from kubernetes.client import ApiException
 
 from toolkit.errors import PlatformError, WaitTimeout
-from toolkit.planning.resources import Kind
+from toolkit.planning.resources import Kind, Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import is_ours, path
-from toolkit.platforms.kubernetes.observe import apply, conflicts
+from toolkit.platforms.kubernetes.observe import apply, compared, conflicts
 
 # Pods get time to drain, and the objects that own them go after them.
 _DELETE_SECONDS = 900.0
 _PAUSE_SECONDS = 1.0
+_AUTOSCALERS: tuple[Kind, ...] = ("ScaledObject", "HorizontalPodAutoscaler")
 
 
 def put(cluster: Cluster, kind: Kind, namespace: str, manifest: Mapping[str, Any]) -> None:
@@ -28,7 +29,7 @@ def put(cluster: Cluster, kind: Kind, namespace: str, manifest: Mapping[str, Any
             hint="Give the recipe another `name:`, or remove that object.",
         )
     try:
-        apply(cluster, kind, namespace, manifest)
+        apply(cluster, kind, namespace, manifest, there)
     except ApiException as error:
         if found := conflicts(error):
             managers = ", ".join(sorted({manager for manager, _ in found}))
@@ -48,23 +49,87 @@ def delete(
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Remove it and what it owns, and return when it is gone. Raises WaitTimeout after 15 minutes."""
-    place, deadline = path(kind, namespace, name), clock() + _DELETE_SECONDS
-    there = cluster.find(place)
-    if there is None or not is_ours(there):
+    there = cluster.find(path(kind, namespace, name))
+    if there and is_ours(there):
+        _delete(cluster, kind, namespace, there, clock, sleep)
+
+
+def replace(
+    cluster: Cluster,
+    kind: Kind,
+    namespace: str,
+    manifest: Mapping[str, Any],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Make it in the place of what is going, which is waited for, or of what cannot be changed, which is removed.
+
+    What needs neither any more, as somebody else was here since the plan, is only changed. Raises WaitTimeout.
+    """
+    wanted = Resource(kind, manifest["metadata"]["name"], manifest)
+    there = cluster.find(path(kind, namespace, wanted.name))
+    if there and there["metadata"].get("deletionTimestamp"):
+        wait_gone(cluster, kind, namespace, there, clock, sleep)
+    elif there and "Immutable" in compared(cluster, wanted, namespace, there):
+        _delete(cluster, kind, namespace, there, clock, sleep)
+    put(cluster, kind, namespace, manifest)
+
+
+def delete_autoscalers(
+    cluster: Cluster,
+    kind: Kind,
+    namespace: str,
+    manifest: Mapping[str, Any],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Remove those of ours that would work against the manifest: two quarrel, and one undoes a number of pods."""
+    if kind not in _AUTOSCALERS and not (kind == "Deployment" and "replicas" in manifest["spec"]):
         return
-    uid = there["metadata"]["uid"]
-    try:
-        # In the foreground: a Deployment is gone when its pods are.
-        cluster.call("DELETE", place, {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}})
-    except ApiException as error:
-        if error.status not in (404, 409):  # gone already, or another of that name is in its place
-            raise
-    while (there := cluster.find(place)) and there["metadata"]["uid"] == uid:
+    for other in (other for other in _AUTOSCALERS if other != kind):
+        try:
+            delete(cluster, other, namespace, manifest["metadata"]["name"], clock, sleep)
+        except ApiException as error:
+            if error.status != 403:  # who may not see any has made none
+                raise
+
+
+def wait_gone(
+    cluster: Cluster,
+    kind: Kind,
+    namespace: str,
+    there: Mapping[str, Any],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> None:
+    """Return when that very object is gone. Raises WaitTimeout after 15 minutes."""
+    name, uid, deadline = there["metadata"]["name"], there["metadata"]["uid"], clock() + _DELETE_SECONDS
+    place = path(kind, namespace, name)
+    while (now := cluster.find(place)) and now["metadata"]["uid"] == uid:
         if clock() > deadline:
-            finalizers = ", ".join(there["metadata"].get("finalizers") or ["none"])
+            finalizers = ", ".join(now["metadata"].get("finalizers") or ["none"])
             hint = f"See: kubectl describe {kind.lower()} {name}. The same command goes on waiting."
             raise WaitTimeout(
                 f"{kind} {name} is still being deleted after {_DELETE_SECONDS:.0f} s (finalizers: {finalizers})",
                 hint=hint,
             )
         sleep(_PAUSE_SECONDS)
+
+
+def _delete(
+    cluster: Cluster,
+    kind: Kind,
+    namespace: str,
+    there: Mapping[str, Any],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> None:
+    """Remove that very object; another of its name stays."""
+    # In the foreground: a Deployment is gone when its pods are.
+    options = {"propagationPolicy": "Foreground", "preconditions": {"uid": there["metadata"]["uid"]}}
+    try:
+        cluster.call("DELETE", path(kind, namespace, there["metadata"]["name"]), options)
+    except ApiException as error:
+        if error.status not in (404, 409):  # gone already, or another of that name is in its place
+            raise
+    wait_gone(cluster, kind, namespace, there, clock, sleep)

@@ -19,12 +19,16 @@ from urllib3.exceptions import HTTPError
 from toolkit.errors import PlatformError
 from toolkit.planning.kubernetes_metadata import INSTANCE, OURS
 from toolkit.platforms.kubernetes.cluster import Cluster
-from toolkit.platforms.kubernetes.kinds import address, path
+from toolkit.platforms.kubernetes.errors import causes_of
+from toolkit.platforms.kubernetes.execute import wait_gone
+from toolkit.platforms.kubernetes.kinds import address, is_ours, path
 
 # A dead holder keeps others out for so long; a live one renews three times meanwhile.
 _SECONDS = 30
 _RENEWAL_SECONDS = 10.0
 _POLL_SECONDS = 2.0
+# Admission plugin NamespaceLifecycle: the cause that it gives.
+_GOING = "NamespaceTerminating"
 
 
 @contextmanager
@@ -37,6 +41,7 @@ def lease(
 ) -> Iterator[None]:
     """Hold the endpoint's lease. Raises PlatformError when somebody holds it who is seen to renew it.
 
+    In a namespace that is being deleted it waits until that is gone.
     As in client-go's leader election no other clock counts: a lease that stays as it is for 30 seconds is nobody's.
     """
     claim = _Claim(cluster, namespace, endpoint, clock, sleep)
@@ -71,6 +76,9 @@ class _Claim:
             there = self.cluster.find(self._path)
             if there is None:
                 continue
+            if not is_ours(there):
+                hint = "Give the recipe another `name:`, or remove that Lease."
+                raise PlatformError(f"Lease {self._name} was not made by the toolkit", hint=hint)
             spec, version = there.get("spec") or {}, there["metadata"]["resourceVersion"]
             if spec.get("holderIdentity") == self.holder:  # the answer to an earlier try was lost
                 return
@@ -102,7 +110,11 @@ class _Claim:
 
     @property
     def _path(self) -> str:
-        return address("coordination.k8s.io/v1", "leases", self.namespace, f"toolkit-{self.endpoint}")
+        return address("coordination.k8s.io/v1", "leases", self.namespace, self._name)
+
+    @property
+    def _name(self) -> str:
+        return f"toolkit-{self.endpoint}"
 
     def _create(self) -> bool:
         """Whether the lease is ours now; False when there is one."""
@@ -113,6 +125,9 @@ class _Claim:
             if error.status == 404:
                 self._make_namespace()
                 return False
+            if any(cause.get("reason") == _GOING for cause in causes_of(error)):
+                self._await_namespace()
+                return False
             if error.status != 409:
                 raise
             return False
@@ -122,6 +137,11 @@ class _Claim:
         metadata = {"name": self.namespace, "labels": OURS}
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         self.cluster.apply(path("Namespace", "", self.namespace), manifest)
+
+    def _await_namespace(self) -> None:
+        """Nothing is made in a namespace that is being deleted."""
+        if there := self.cluster.find(path("Namespace", "", self.namespace)):
+            wait_gone(self.cluster, "Namespace", "", there, self.clock, self.sleep)
 
     def _replace(self, there: dict[str, Any]) -> bool:
         """Whether it was still the version that we saw."""
@@ -139,7 +159,7 @@ class _Claim:
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": f"toolkit-{self.endpoint}", "labels": labels, **_version(metadata)},
+            "metadata": {"name": self._name, "labels": labels, **_version(metadata)},
             "spec": {"holderIdentity": self.holder, "leaseDurationSeconds": _SECONDS, "renewTime": now},
         }
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from kubernetes.client import ApiException
 
-from toolkit.planning.kubernetes_metadata import API_VERSIONS, INSTANCE, OURS
+from toolkit.planning.kubernetes_metadata import API_VERSIONS, BENCHMARK, INSTANCE, OURS
 from toolkit.planning.resources import Existing, Kind, Observed, Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
-from toolkit.platforms.kubernetes.errors import causes_of
-from toolkit.platforms.kubernetes.kinds import is_ours, labels, path, selector
+from toolkit.platforms.kubernetes.errors import causes_of, message_of
+from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, is_ours, labels, path, selector
 
 # What the API server and controllers write, which is no change of ours.
 _BOOKKEEPING = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
@@ -22,43 +22,54 @@ _IMMUTABLE = re.compile(r"immutable|may not change once set")
 # The autoscaler writes through a Deployment's scale, and runs in this program.
 _AUTOSCALER = "kube-controller-manager"
 _REPLICAS = ".spec.replicas"
+# Few endpoints have these, and few of those who work in one namespace may list them.
+_RARE: tuple[Kind, ...] = ("PersistentVolume", "ScaledObject")
 
 
 def observe(cluster: Cluster, namespace: str, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
     """What exists of `desired`, all that is labelled for one of `endpoints`, and what our endpoints share."""
-    wanted = {item.kind for item in desired}
-    ours = {
-        (kind, item["metadata"]["name"]): item
-        for kind in API_VERSIONS
-        for item in _ours(cluster, kind, namespace, wanted)
-    }
+    ours, unseen = _all_ours(cluster, namespace, {item.kind for item in desired})
     users = tuple(sorted({labels(item)[INSTANCE] for item in ours.values() if INSTANCE in labels(item)}))
     existing = []
     for item in desired:
         there = ours.pop((item.kind, item.name), None) or cluster.find(path(item.kind, namespace, item.name))
         if there:
-            existing.append(_existing(item.kind, there, users, _compared(cluster, item, namespace, there)))
+            existing.append(_existing(item.kind, there, users, compared(cluster, item, namespace, there)))
     existing += [
         _existing(kind, there, users, {})
         for (kind, _), there in ours.items()
-        # A Job is done once, by hand, and goes by itself: no deployment takes it for what was left over.
-        if labels(there).get(INSTANCE) in (None, *endpoints) and not (desired and kind == "Job")
+        if labels(there).get(INSTANCE) in (None, *endpoints) and not (desired and _is_by_hand(kind, there))
     ]
-    return Observed(tuple(existing))
+    return Observed(tuple(existing), unseen)
 
 
 def apply(
-    cluster: Cluster, kind: Kind, namespace: str, manifest: Mapping[str, Any], *, dry_run: bool = False
+    cluster: Cluster,
+    kind: Kind,
+    namespace: str,
+    manifest: Mapping[str, Any],
+    there: Mapping[str, Any] | None,
+    *,
+    dry_run: bool = False,
 ) -> dict[str, Any]:
-    """Server-side apply; what it comes to. Replicas that an autoscaler has set are left to it. Raises ApiException."""
-    place = path(kind, namespace, manifest["metadata"]["name"])
+    """Server-side apply to what is `there`; what it comes to. Raises ApiException.
+
+    The number of pods goes from hand to hand: one that we have set stays until our autoscaler sets it, and what that
+    has set is ours again once the recipe says a number. An autoscaler of somebody else's goes on setting it.
+    """
+    name = manifest["metadata"]["name"]
+    place = path(kind, namespace, name)
+    if there and kind == "Deployment" and "replicas" not in manifest["spec"] and _set_by_us(there):
+        manifest = {**manifest, "spec": {**manifest["spec"], "replicas": there["spec"]["replicas"]}}
     try:
         return cluster.apply(place, manifest, dry_run=dry_run)
     except ApiException as error:
-        if (_AUTOSCALER, _REPLICAS) not in conflicts(error):
+        if set(conflicts(error)) != {(_AUTOSCALER, _REPLICAS)}:
             raise
-    spec = {key: value for key, value in manifest["spec"].items() if key != "replicas"}
-    return cluster.apply(place, {**manifest, "spec": spec}, dry_run=dry_run)
+    if _is_scaled_by_others(cluster, namespace, name):
+        spec = {key: value for key, value in manifest["spec"].items() if key != "replicas"}
+        return cluster.apply(place, {**manifest, "spec": spec}, dry_run=dry_run)
+    return cluster.apply(place, manifest, dry_run=dry_run, force=True)
 
 
 def conflicts(error: ApiException) -> list[tuple[str, str]]:
@@ -92,7 +103,50 @@ def _are_named(items: Any) -> bool:
     return isinstance(items, list) and all(isinstance(item, Mapping) and "name" in item for item in items)
 
 
-def _ours(cluster: Cluster, kind: Kind, namespace: str, wanted: set[Kind]) -> list[dict[str, Any]]:
+def _is_by_hand(kind: Kind, there: Mapping[str, Any]) -> bool:
+    """Whether it is a Job, done once and gone by itself, or a Job's program: no deployment makes or removes those."""
+    return kind == "Job" or BENCHMARK.items() <= labels(there).items()
+
+
+def _set_by_us(deployment: Mapping[str, Any]) -> bool:
+    """Whether the number of pods is what we applied last."""
+    managed = deployment["metadata"].get("managedFields") or []
+    ours = (item["fieldsV1"].get("f:spec", {}) for item in managed if item["manager"] == FIELD_MANAGER)
+    return any("f:replicas" in spec for spec in ours)
+
+
+def _is_scaled_by_others(cluster: Cluster, namespace: str, deployment: str) -> bool:
+    """Whether there is an autoscaler that neither we nor, for us, KEDA made."""
+    return any(
+        item["spec"]["scaleTargetRef"]["name"] == deployment
+        and not is_ours(item)
+        and not item["metadata"].get("ownerReferences")
+        for item in cluster.items(path("HorizontalPodAutoscaler", namespace), {})
+    )
+
+
+def _all_ours(
+    cluster: Cluster, namespace: str, wanted: set[Kind]
+) -> tuple[dict[tuple[Kind, str], dict[str, Any]], tuple[str, ...]]:
+    """All that the toolkit made in the namespace, and what of it we may not see.
+
+    For a deployment we made nothing of a kind that we may not see and do not want. A removal must see all but the rare
+    kinds, and tells of those.
+    """
+    found: dict[tuple[Kind, str], dict[str, Any]] = {}
+    unseen = []
+    for kind in API_VERSIONS:
+        try:
+            found |= {(kind, item["metadata"]["name"]): item for item in _ours(cluster, kind, namespace)}
+        except ApiException as error:
+            if error.status != 403 or kind in wanted or not (wanted or kind in _RARE):
+                raise
+            if not wanted:
+                unseen.append(f"{kind} of this endpoint, if there is any, could not be looked at: {message_of(error)}")
+    return found, tuple(unseen)
+
+
+def _ours(cluster: Cluster, kind: Kind, namespace: str) -> list[dict[str, Any]]:
     """All of a kind that the toolkit made in the namespace. Of a volume it is its claim that says where it belongs."""
     if kind == "Namespace":  # who works in one namespace may not list them all
         there = cluster.find(path(kind, namespace, namespace))
@@ -100,8 +154,7 @@ def _ours(cluster: Cluster, kind: Kind, namespace: str, wanted: set[Kind]) -> li
     try:
         found = cluster.items(path(kind, namespace), {"labelSelector": selector(OURS)})
     except ApiException as error:
-        # A kind that the cluster does not have, or that we may not see and do not want: then we made none.
-        if error.status == 404 or (error.status == 403 and kind not in wanted):
+        if error.status == 404:  # a kind that the cluster does not have
             return []
         raise
     if kind == "PersistentVolume":
@@ -118,14 +171,14 @@ def _existing(kind: Kind, there: Mapping[str, Any], users: tuple[str, ...], stat
     )
 
 
-def _compared(cluster: Cluster, item: Resource, namespace: str, there: Mapping[str, Any]) -> dict[str, Any]:
+def compared(cluster: Cluster, item: Resource, namespace: str, there: Mapping[str, Any]) -> dict[str, Any]:
     """`Changes` are paths that applying it would change, `Conflicts` pairs of field manager and path that forbid it,
     `Immutable` the fields that stand in its way. Empty for what is not ours.
     """
     if not is_ours(there):
         return {}
     try:
-        after = apply(cluster, item.kind, namespace, item.request, dry_run=True)
+        after = apply(cluster, item.kind, namespace, item.request, there, dry_run=True)
     except ApiException as error:
         if found := conflicts(error):
             return {"Conflicts": [[manager, field.lstrip(".")] for manager, field in found]}

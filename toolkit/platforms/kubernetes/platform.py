@@ -54,10 +54,15 @@ class KubernetesPlatform:
     def execute(self, action: Action, progress: Progress) -> None:
         """See apply.executor.Executor."""
         with api_errors(str(action)):
-            if action.verb in ("delete", "replace"):
+            if action.verb == "delete":
                 execute.delete(self.cluster, action.kind, self.namespace, action.name, self.clock, self.sleep)
-            if action.verb != "delete":
-                execute.put(self.cluster, action.kind, self.namespace, action.request)
+                return
+            about = (self.cluster, action.kind, self.namespace, action.request)
+            execute.delete_autoscalers(*about, self.clock, self.sleep)
+            if action.verb == "replace":
+                execute.replace(*about, self.clock, self.sleep)
+            else:
+                execute.put(*about)
 
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[None]:

@@ -13,6 +13,8 @@ Document = Mapping[str, Any]
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError", "ErrImageNeverPull")
 _CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _CERTAIN_OF_IMAGE = re.compile(r"InvalidImageName|not found|manifest unknown|denied|nauthorized|forbidden|no match for")
+# A Secret or a key that is not there, a program that the image does not have; not a busy container runtime.
+_CERTAIN_OF_CONFIG = re.compile(r"not found|couldn't find key")
 _CERTAIN_OF_SCHEDULING = re.compile(r"device class .* does not exist")
 # Started three times: another start would end alike.
 _CERTAIN_RESTARTS = 2
@@ -93,7 +95,8 @@ def _of_container(container: Document, events: Sequence[Document]) -> Trouble | 
         text = f"{reason}: {next(pull, message)}"
         return Trouble(text, bool(_CERTAIN_OF_IMAGE.search(text)))
     if reason in _CONFIG:
-        return Trouble(f"{reason}: container {container['name']}: {message}", certain=True)
+        certain = bool(_CERTAIN_OF_CONFIG.search(message))
+        return Trouble(f"{reason}: container {container['name']}: {message}", certain)
     if ended.get("reason") == "OOMKilled":
         return Trouble(f"OOMKilled: container {container['name']} used up its memory limit", restarts > 0)
     if ended.get("exitCode") and (probe := _failed_probe(events)):

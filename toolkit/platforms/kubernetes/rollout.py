@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -19,6 +20,8 @@ from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, cont
 # Said of each pod before its container writes; other events are in `kubectl describe`.
 _TOLD = ("FailedScheduling", "Scheduled", "Pulling", "Pulled", "Started", "FailedMount", "Killing")
 _FINISHED = "NewReplicaSetAvailable"
+_REVISION = "deployment.kubernetes.io/revision"
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointStatus:
@@ -31,8 +34,9 @@ def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointSt
         return EndpointStatus(name, "Deleting", running)
     if _is_complete(deployment):
         return EndpointStatus(name, "InService", running)
-    began = applied(deployment)
-    trouble = _trouble(cluster, namespace, deployment, began)
+    ours, quiet = _newest_pods(cluster, namespace, deployment), "kubectl describe tells what its pods wait for"
+    began = min((_created(pod) for pod in ours), default=applied(deployment))
+    trouble = _trouble(cluster, namespace, deployment, ours)
     progressing = condition(deployment.get("status", {}), "Progressing")
     if _is_observed(deployment) and progressing.get("status") == "False":
         late = f"{progressing.get('reason', '')}: {progressing.get('message', '')}"
@@ -40,17 +44,19 @@ def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointSt
     if trouble and trouble.certain:
         return EndpointStatus(name, "Failed", running, trouble.text)
     first = revision(deployment) in ("", "1")
-    return EndpointStatus(name, "Creating" if first else "Updating", running, began=began)
+    return EndpointStatus(
+        name, "Creating" if first else "Updating", running, began=began, quiet=trouble.text if trouble else quiet
+    )
 
 
 def config(deployment: Document) -> str:
     """The digest of the recipe that it was made from."""
-    return str((deployment["metadata"].get("annotations") or {}).get(RECIPE_ANNOTATION, ""))
+    return _annotation(deployment, RECIPE_ANNOTATION)
 
 
 def revision(deployment: Document) -> str:
     """Counted by the deployment controller; empty before it has seen the Deployment."""
-    return str((deployment["metadata"].get("annotations") or {}).get("deployment.kubernetes.io/revision", ""))
+    return _annotation(deployment, _REVISION)
 
 
 def applied(deployment: Document) -> float:
@@ -74,8 +80,8 @@ def pods(cluster: Cluster, namespace: str, deployment: Document, since: float = 
     """The Deployment's pods, those that were created at `since` or later, oldest first."""
     wanted = selector(deployment["spec"]["selector"]["matchLabels"])
     found = cluster.items(address("v1", "pods", namespace), {"labelSelector": wanted})
-    of = [(seconds(item["metadata"]["creationTimestamp"]), item["metadata"]["name"], item) for item in found]
-    return [item for created, _, item in sorted(of, key=lambda each: each[:2]) if created >= int(since)]
+    ordered = sorted(found, key=lambda item: (_created(item), item["metadata"]["name"]))
+    return [item for item in ordered if _created(item) >= int(since)]
 
 
 def events(cluster: Cluster, namespace: str, pod: str) -> list[dict[str, Any]]:
@@ -91,7 +97,13 @@ def read_logs(
 
     A pod's own stream is Kubernetes' word: `kubernetes: Scheduled: …`.
     """
-    for pod in pods(cluster, namespace, deployment, since):
+    yield from _logs(cluster, namespace, pods(cluster, namespace, deployment, since), bookmarks)
+
+
+def _logs(
+    cluster: Cluster, namespace: str, of: Sequence[Document], bookmarks: MutableMapping[str, str]
+) -> Iterator[LogLine]:
+    for pod in of:
         pod_name = pod["metadata"]["name"]
         yield from _new(pod_name, bookmarks, _told(events(cluster, namespace, pod_name)))
         path = f"{address('v1', 'pods', namespace, pod_name)}/log"
@@ -124,15 +136,16 @@ def _moved(bookmark: str, at: str) -> str:
 
 
 def _lines(cluster: Cluster, path: str, query: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Lines of a container's log with their times."""
+    """Lines of a container's log with their times; of a progress bar, which goes over its line, the last state."""
     try:
         answer = cluster.open("GET", path, query=query)
     except ApiException as error:
         if error.status in (400, 404):  # the container has not started, its log was rotated, or the pod is gone
             return []
         raise
-    pairs = (line.partition(" ") for line in answer.data.decode(errors="replace").splitlines())
-    return [(time, text) for time, _, text in pairs]
+    pairs = (line.rstrip("\r").partition(" ") for line in answer.data.decode(errors="replace").split("\n"))
+    # What has no time is the kubelet's own word, such as that the log was rotated.
+    return [(time, text.rpartition("\r")[2]) for time, _, text in pairs if _TIME.fullmatch(time)]
 
 
 def _told(found: Sequence[Document]) -> list[tuple[str, str]]:
@@ -148,18 +161,54 @@ def _when(event: Document) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
 
 
-def _trouble(cluster: Cluster, namespace: str, deployment: Document, began: float) -> Trouble | None:
+def _created(item: Document) -> float:
+    return seconds(item["metadata"]["creationTimestamp"])
+
+
+def _annotation(item: Document, name: str) -> str:
+    return str((item["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def _newest_pods(cluster: Cluster, namespace: str, deployment: Document) -> list[dict[str, Any]]:
+    """Pods of the ReplicaSet that the Deployment is now, oldest first; none where we may not see them.
+
+    None either before the controller has seen the Deployment: until then its revision is the old one.
+    """
+    if not _is_observed(deployment):
+        return []
+    wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
+    try:
+        sets = cluster.items(address("apps/v1", "replicasets", namespace), wanted)
+        found = pods(cluster, namespace, deployment)
+    except ApiException as error:
+        if error.status == 403:  # who may deploy need not be one who may look at pods
+            return []
+        raise
+    newest = {item["metadata"]["uid"] for item in sets if _annotation(item, _REVISION) == revision(deployment)}
+    return [pod for pod in found if newest & {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
+
+
+def _trouble(cluster: Cluster, namespace: str, deployment: Document, of: Sequence[Document]) -> Trouble | None:
     refused = condition(deployment.get("status", {}), "ReplicaFailure")
     if refused.get("status") == "True":
         message = refused.get("message", "")
         return Trouble(f"{refused.get('reason', 'FailedCreate')}: {message}", "forbidden" in message)
-    of = pods(cluster, namespace, deployment, began)
-    found = worst((pod, events(cluster, namespace, pod["metadata"]["name"])) for pod in of)
+    found = worst((pod, _told_of(cluster, namespace, pod)) for pod in of)
     if found and found.is_crash and not found.certain:
         with suppress(ApiException):  # who may deploy need not be one who may read logs
-            cause = diagnose([line.text for line in read_logs(cluster, namespace, deployment, began, {})])
+            cause = diagnose([line.text for line in _logs(cluster, namespace, of, {})])
             return Trouble(found.text, cause is not None and cause.fatal)
     return found
+
+
+def _told_of(cluster: Cluster, namespace: str, pod: Document) -> list[dict[str, Any]]:
+    """The pod's events; none where we may not see them."""
+    try:
+        return events(cluster, namespace, pod["metadata"]["name"])
+    except ApiException as error:
+        if error.status == 403:
+            return []
+        raise
 
 
 def _is_observed(deployment: Document) -> bool:
@@ -174,6 +223,8 @@ def _is_complete(deployment: Document) -> bool:
     if not _is_observed(deployment):
         return False
     updated, available = now.get("updatedReplicas", 0), now.get("availableReplicas", 0)
+    if now.get("replicas", 0) != updated:  # pods of another version are there
+        return False
     if condition(now, "Progressing").get("reason") == _FINISHED and available:
         return True
-    return bool(updated >= wanted and now.get("replicas", 0) <= updated <= available)
+    return bool(wanted <= updated <= available)

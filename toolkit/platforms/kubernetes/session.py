@@ -24,7 +24,7 @@ def has_cluster() -> bool:
 def kubernetes_platform(place: str | None) -> KubernetesPlatform:
     """The platform of `context/namespace`; an empty context is the current one, no place at all namespace `toolkit`.
 
-    Raises UsageError for a missing package, kubeconfig or context.
+    Raises UsageError for a missing package, kubeconfig or context, PlatformError for a kubeconfig that is none.
     """
     try:
         from kubernetes.client import ApiClient, Configuration
@@ -50,8 +50,10 @@ def kubernetes_platform(place: str | None) -> KubernetesPlatform:
         else:
             hint = "For EKS: aws eks update-kubeconfig --name CLUSTER. KUBECONFIG names another file."
             raise UsageError("there is no kubeconfig, and this is no pod", hint=hint)
-    except ConfigException as error:
-        raise PlatformError(f"the kubeconfig cannot be used: {error}", hint="See: kubectl config view") from error
+    except (ConfigException, kube_config.yaml.YAMLError, OSError, ValueError, TypeError, AttributeError) as error:
+        # The client takes for granted that it is YAML, and a mapping of mappings.
+        hint = f"See: kubectl config view. Read was {files}."
+        raise PlatformError(f"the kubeconfig cannot be used: {error}", hint=hint) from error
     return KubernetesPlatform(Cluster(ApiClient(settings), context), namespace or DEFAULT_NAMESPACE)
 
 

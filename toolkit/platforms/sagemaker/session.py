@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import boto3
-from botocore.exceptions import BotoCoreError
 
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
@@ -21,14 +20,6 @@ def sagemaker_platform(region: str | None = None) -> SageMakerPlatform:
     """
     with aws_errors("opening an AWS session"):
         return SageMakerPlatform(Clients(_session(region)), poll_seconds=float(os.environ.get(_POLL, "5")))
-
-
-def has_credentials() -> bool:
-    """Whether there is anything to sign requests with; whether AWS takes it is another question."""
-    try:
-        return boto3.Session().get_credentials() is not None
-    except BotoCoreError:
-        return False
 
 
 def enabled_regions() -> list[str]:

@@ -1,0 +1,216 @@
+"""What a user does on a cluster: its API server and kubelet are stand-ins, what runs in its pods is a real vLLM.
+
+The recipe is a shipped one, moved to the cluster. Its instance type has a GPU, as a recipe's for vLLM's image must; the
+process that stands for the container runs on CPUs.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hub import COMMIT, hub
+
+import toolkit
+from toolkit.apply.progress import Silent
+from toolkit.endpoint.handle import Endpoint
+from toolkit.errors import EndpointFailed
+from toolkit.home import cache
+from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.kinds import is_ours, path
+from toolkit.platforms.kubernetes.session import DEFAULT_NAMESPACE, kubernetes_platform
+from toolkit.recipe.hub import HubFiles, hub_client
+from toolkit.recipe.lock import write_lock
+from toolkit.recipe.resolve import Recipe
+
+sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
+from process_kubelet import ProcessKubelet
+from standin_cluster import StandInCluster
+
+pytestmark = [pytest.mark.serving, pytest.mark.timeout(900)]
+
+TINY = Path(__file__).parents[2] / "recipes" / "tiny"
+MODELS = ("target", "draft-model")
+TOKEN = "hf_hunter2"
+TEXT = "$(HOME) costs $5"  # as no shell and no kubelet shall read it
+PLATFORM = "{name: kubernetes, instance_types: [g6.xlarge], hub_token_secret: hub}"
+PROMPT = "Write JSON records of the books 205 to 215."
+REQUEST: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 60}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    """`tiny/draft-model` on a cluster, with its lock: the models are the hub's."""
+    text = (TINY / "draft-model.yaml").read_text()
+    for ours, theirs in (
+        ("./models/", "tiny/"),
+        ("./prompts/", f"{TINY / 'prompts'}/"),
+        ("{name: local}", PLATFORM),
+        ("env: {", f"env: {{TEXT: '{TEXT}', "),
+    ):
+        assert ours in text
+        text = text.replace(ours, theirs)
+    file = tmp_path_factory.mktemp("recipe") / "recipe.yaml"
+    file.write_text(text)
+    with hub({f"tiny/{name}": TINY / "models" / name for name in MODELS}) as server, hub_client(server.url) as client:
+        write_lock(toolkit.load(file), lambda source: HubFiles(source.written, source.revision, client))
+    return toolkit.load(file)
+
+
+@pytest.fixture(scope="module")
+def kubelet(serving_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessKubelet]:
+    """Of a cluster that our kubeconfig names; the hub's token is in a Secret there."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with StandInCluster() as standin, ProcessKubelet(standin, warm_cache(folder / "cache")) as kubelet:
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(json.dumps(standin.kubeconfig()))
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("KUBECONFIG", str(kubeconfig))
+            prepare(kubernetes_platform(None).cluster)
+            yield kubelet
+
+
+@pytest.fixture(scope="module")
+def endpoint(kubelet: ProcessKubelet, recipe: Recipe) -> Endpoint:
+    """The recipe and its baseline, in service. They end with the last test, or with the kubelet."""
+    return toolkit.deploy(recipe, baseline=True, progress=Silent())
+
+
+def warm_cache(folder: Path) -> Path:
+    """A pod's cache after it has fetched the models, as huggingface_hub lays it out. vLLM's own outlives the test."""
+    for name in MODELS:
+        repository = folder / "huggingface" / "hub" / f"models--tiny--{name}"
+        (repository / "refs").mkdir(parents=True)
+        (repository / "refs" / "main").write_text(COMMIT)
+        (repository / "snapshots").mkdir()
+        (repository / "snapshots" / COMMIT).symlink_to(TINY / "models" / name)
+    (cache() / "vllm").mkdir(parents=True, exist_ok=True)
+    (folder / "vllm").symlink_to(cache() / "vllm")
+    return folder
+
+
+def prepare(cluster: Cluster) -> None:
+    """As `kubectl create namespace` and `kubectl create secret` do."""
+    namespace = {"metadata": {"name": DEFAULT_NAMESPACE}}
+    cluster.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", **namespace})
+    data = {"token": base64.b64encode(TOKEN.encode()).decode()}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub"}, "data": data}
+    cluster.call("POST", f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/secrets", secret)
+
+
+def test_both_arms_are_in_service(endpoint: Endpoint) -> None:
+    found = {item.name: item.status for item in toolkit.endpoints(platform="kubernetes")}
+
+    assert found == {"tiny-draft-model": "InService", "tiny-draft-model-baseline": "InService"}
+
+
+def test_a_stream_comes_in_pieces_and_says_what_chat_says(endpoint: Endpoint) -> None:
+    whole = endpoint.chat(PROMPT, max_tokens=60)
+    pieces = list(endpoint.stream(PROMPT, max_tokens=60))
+
+    assert len(pieces) > 5
+    assert "".join(pieces) == whole.text
+    assert whole.acceptance
+    assert whole.acceptance.length > 2
+
+
+def test_openais_client_asks_and_streams(endpoint: Endpoint) -> None:
+    with endpoint.openai() as client:
+        whole = client.chat.completions.create(model=endpoint.name, **REQUEST)
+        pieces = client.chat.completions.create(model=endpoint.name, stream=True, **REQUEST)
+        text = "".join(piece.choices[0].delta.content or "" for piece in pieces)
+
+    assert whole.choices[0].message.content == text == endpoint.chat(PROMPT, max_tokens=60).text
+
+
+def test_speculation_is_on_and_lossless(endpoint: Endpoint) -> None:
+    proof = endpoint.prove(requests=2)
+
+    assert proof.ok, proof
+    assert {arm.identical for arm in proof.arms if arm.arm == "speculative"} == {2}
+
+
+def test_metrics_are_those_of_the_engine(endpoint: Endpoint) -> None:
+    before = endpoint.metrics().invocations
+    endpoint.chat(PROMPT, max_tokens=60)
+    metrics = endpoint.metrics()
+
+    assert metrics.invocations == before + 1
+    assert (metrics.client_errors, metrics.server_errors) == (0, 0)
+    assert metrics.engine
+    assert metrics.engine.acceptance_length
+    assert metrics.engine.acceptance_length > 2
+    assert metrics.engine.ttft
+
+
+def test_the_log_has_what_kubernetes_and_the_container_say(endpoint: Endpoint) -> None:
+    lines = list(endpoint.logs())
+
+    assert "kubernetes: Started: Started container engine" in lines
+    assert any(line.startswith("serve: the first generation worked") for line in lines)
+    assert not any(TOKEN in line for line in lines)
+
+
+def test_the_container_gets_values_as_the_recipe_has_them_and_the_hubs_token(
+    endpoint: Endpoint, kubelet: ProcessKubelet
+) -> None:
+    (process,) = (item.process for key, item in kubelet.running.items() if "-baseline-" not in key.name)
+    entries = Path(f"/proc/{process.pid}/environ").read_text().split("\0")
+
+    assert {f"TEXT={TEXT}", f"HF_TOKEN={TOKEN}"} <= set(entries)
+
+
+def test_the_benchmarks_job_measures_both_arms(endpoint: Endpoint, kubelet: ProcessKubelet, recipe: Recipe) -> None:
+    program, job = toolkit.render(recipe, baseline=True)["benchmark"]
+    shorter = program["data"]["benchmark.py"].replace("OUTPUT_TOKENS = 600", "OUTPUT_TOKENS = 15")  # two CPUs
+    config_map = {**program, "data": {"benchmark.py": shorter}}
+    cluster = kubernetes_platform(None).cluster
+    cluster.apply(path("ConfigMap", DEFAULT_NAMESPACE, program["metadata"]["name"]), config_map)
+
+    done = kubelet.run(job["metadata"]["name"], DEFAULT_NAMESPACE, job["spec"]["template"]["spec"])
+
+    assert done.returncode == 0, done.stdout
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    cases = {variant: {line["TestCase"] for line in lines if line["Variant"] == variant} for variant in ("SD", "Base")}
+    assert cases["SD"] == cases["Base"]
+    assert len(cases["SD"]) == 8
+    assert all(line["OutputTokens"] == 15 for line in lines)
+    assert all(line["AcceptanceLength"] >= 1 for line in lines if line["Variant"] == "SD")
+
+
+def test_an_engine_that_dies_at_its_start_gives_its_last_words(kubelet: ProcessKubelet, recipe: Recipe) -> None:
+    engine = replace(recipe.engine, args={**recipe.engine.args, "max-logprobs": "many"})
+    broken = replace(recipe, name="tiny-broken", engine=engine)
+
+    with pytest.raises(EndpointFailed, match="argument --max-logprobs: invalid") as failed:
+        toolkit.deploy(broken, progress=Silent())
+
+    toolkit.destroy(broken, progress=Silent())
+    assert failed.value.cause
+    assert "engine.args" in failed.value.hint
+    assert any("--max-logprobs" in line for line in failed.value.logs)
+
+
+def test_a_secret_that_is_not_there_is_told(kubelet: ProcessKubelet, recipe: Recipe) -> None:
+    broken = replace(recipe, name="tiny-broken", hub_token_secret="huub")
+
+    with pytest.raises(EndpointFailed, match='"huub" not found') as failed:
+        toolkit.deploy(broken, progress=Silent())
+
+    toolkit.destroy(broken, progress=Silent())
+    assert failed.value.cause
+    assert failed.value.cause.code == "container-config"
+
+
+def test_a_removal_leaves_nothing_of_ours(endpoint: Endpoint, kubelet: ProcessKubelet) -> None:
+    """The last one: it ends what the others share."""
+    endpoint.destroy()
+
+    assert [key for key, item in kubelet.cluster.store.objects.items() if is_ours(item)] == []
+    assert not kubelet.running
