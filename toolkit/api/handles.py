@@ -9,10 +9,10 @@ from toolkit.checks.workloads import read_prompts
 from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.prove import DEFAULT_PROMPTS
-from toolkit.errors import EndpointNotFound, ToolkitError, UsageError
+from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError, UsageError
 from toolkit.planning.plan import Plan
 from toolkit.planning.price import price_per_hour
-from toolkit.platforms import PLATFORMS, Platform, open_readable, regions
+from toolkit.platforms import PLATFORMS, Platform, asks_aws, open_readable, regions
 from toolkit.recipe.neuron_arguments import reports_drafts
 from toolkit.recipe.resolve import Recipe
 
@@ -32,11 +32,16 @@ def connect(name: RecipeLike, *, platform: str | None = None, region: str | None
 def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
     """Every endpoint that the toolkit made: on this machine, on AWS where there are credentials, and on a cluster.
 
-    The cluster is that of the kubeconfig's current context; one that does not answer is left out, which is told,
-    unless `platform` names it.
+    The cluster is that of the kubeconfig's current context. What cannot be asked is left out, which is told, unless
+    `platform` names it.
     """
     found: list[Deployed] = []
     for name in (platform,) if platform else PLATFORMS:
+        if name == "sagemaker" and not asks_aws():
+            if platform:
+                raise PlatformError("AWS cannot be asked: there are no credentials", hint="Log in: aws sso login")
+            default_progress().say("left out: AWS, for want of credentials")
+            continue
         for region in regions() if all_regions and name == "sagemaker" else (None,):
             try:
                 if opened := open_readable(name, region):

@@ -150,8 +150,12 @@ def _python(recipe: Recipe) -> str:
 
 
 def _labels(recipe: Recipe, base: str) -> dict[str, str]:
-    """Nothing that tells a recipe from its baseline, or one K from another: they share the image."""
-    digest_of_base = parse(base).digest
+    """Nothing that tells a recipe from its baseline, or one K from another: they share the image.
+
+    So the recipe's digest is that of what it says of the image, wherever and by whatever that is built.
+    """
+    section, digest_of_base = _section(recipe), parse(base).digest
+    of_image = [section.base, section.python, section.wheels, section.bake_drafter]
     return {
         "com.amazonaws.sagemaker.capabilities.accept-bind-to-port": "true",
         "org.opencontainers.image.base.name": base,
@@ -159,6 +163,7 @@ def _labels(recipe: Recipe, base: str) -> dict[str, str]:
         "org.opencontainers.image.version": __version__,
         "toolkit.engine.name": recipe.engine.name,
         "toolkit.engine.version": recipe.engine.version,
+        "toolkit.recipe.container": digest(of_image)[:_TAG_CHARACTERS],
     }
 
 
