@@ -122,7 +122,7 @@ _KUBERNETES = (
         "startup-probe",
         _any(r"^Unhealthy: ", r"^ProgressDeadlineExceeded: "),
         "The container did not answer /ping in time: raise platform.health_check_timeout; on Trainium compile ahead "
-        "(`toolkit compile RECIPE`). See: toolkit logs.",
+        "(`toolkit render RECIPE --part compile`). See: toolkit logs.",
     ),
     Known(
         "namespace-quota",

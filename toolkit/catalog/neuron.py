@@ -22,6 +22,9 @@ ANY_ENGINE = "neuron"
 TRAINING_FAMILIES = ("trn1", "trn1n", "trn2")
 """Families that SageMaker runs training jobs on, which compile ahead (botocore 1.44.5: TrainingInstanceType)."""
 
+DEVICE_GROUPS = (1, 4, 8, 16)
+"""Chips that are connected with one another, as Neuron's DRA driver groups them (awsdocs-neuron, deploy/eks/dra)."""
+
 LOGICAL_CORES_VARIABLES = ("NEURON_LOGICAL_NC_CONFIG", "NEURON_RT_VIRTUAL_CORE_SIZE")
 """How many physical cores make a logical one, on Trainium2 and newer: 2, or 1; by its newer and its older name."""
 

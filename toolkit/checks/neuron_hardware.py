@@ -21,8 +21,6 @@ from toolkit.sizing.shape import shape_of
 
 _TYPES, _ENGINE = "platform.instance_types", "engine"
 _TENSOR_PARALLEL = "engine.args.tensor-parallel-size"
-# Device groups of Neuron's DRA driver, in chips (awsdocs-neuron deploy/eks/dra.rst).
-_DEVICE_GROUPS = (1, 4, 8, 16)
 _METHODS = ("eagle3", "dflash", "draft-model")
 
 
@@ -118,8 +116,8 @@ def _grouping(recipe: Recipe, instance: Instance, size: int, cores: int) -> Iter
         yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
     needed = ranks(recipe.engine.args)
     taken = chips(instance, recipe.engine.env, needed)
-    if recipe.kubernetes and recipe.kubernetes.neuron_devices == "dra" and taken not in _DEVICE_GROUPS:
-        group = next((group for group in _DEVICE_GROUPS if group > taken), taken)
+    if recipe.kubernetes and recipe.kubernetes.neuron_devices == "dra" and taken not in neuron.DEVICE_GROUPS:
+        group = next((group for group in neuron.DEVICE_GROUPS if group > taken), taken)
         message = f"{needed} logical cores are on {taken} chips, and the DRA driver groups {group}: the others idle"
         hint = f"Use {group * cores // instance.accelerator_count} of them, or `neuron_devices: device-plugin`."
         yield Finding("neuron.device-group", message, _TENSOR_PARALLEL, hint=hint, severity="warning")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import neuron
-from toolkit.errors import UsageError
+from toolkit.planning.image import fragment
 from toolkit.planning.names import ARTIFACTS_PREFIX
 from toolkit.planning.resources import digest
 from toolkit.planning.weights import manifest, manifest_digest
@@ -121,14 +120,7 @@ def _image(section: ContainerSection) -> str:
     """The image by what may hold another compiler: the toolkit's own programs, and where it lies, change no code."""
     if not (section.base or section.wheels or section.dockerfile):
         return "catalogue"
-    fragment = ""
-    if section.dockerfile:
-        try:
-            fragment = Path(section.dockerfile).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            hint = "Correct `container.dockerfile`; a relative path counts from the recipe's folder."
-            raise UsageError(f"{section.dockerfile} cannot be read: {error}", hint=hint) from error
-    return digest([section.base, section.wheels, section.python, fragment])[:_DIGEST_CHARACTERS]
+    return digest([section.base, section.wheels, section.python, fragment(section)])[:_DIGEST_CHARACTERS]
 
 
 def _identity(source: ModelSource) -> str:

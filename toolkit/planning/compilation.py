@@ -15,6 +15,7 @@ from typing import Any
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.planning import artifacts, hosting, permissions, storage
 from toolkit.planning.image import image
+from toolkit.planning.kubernetes import APPLY
 from toolkit.planning.names import bucket_name, compiler, tags
 from toolkit.planning.plan import Action, Plan, Verb
 from toolkit.planning.resources import KINDS, Account, Existing, Resource
@@ -104,7 +105,7 @@ def require_compilable(recipe: Recipe) -> None:
         hint = "Remove `engine: {compile: at-start}`."
         raise UsageError(f"{recipe.name} compiles when its containers start", hint=hint)
     if recipe.platform == "kubernetes":
-        run = f"toolkit render {recipe.path} --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
+        run = f"toolkit render {recipe.path} --part compile | {APPLY} -f -"
         hint = f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
         raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)
     if recipe.platform != "sagemaker":

@@ -119,8 +119,8 @@ def render(recipe: Recipe, account: Account) -> ImageSpec:
     settings = dict(instructions)
     labels = _labels(recipe, base)
     lines = [f'LABEL {key}="{value}"\n' for key, value in labels.items()]
-    fragment = _fragment(section.dockerfile) if section.dockerfile else ""
-    text = own.replace("ARG BASE_IMAGE\n", f"ARG BASE_IMAGE={base}\n", 1) + "".join(lines) + fragment
+    added = fragment(section)
+    text = own.replace("ARG BASE_IMAGE\n", f"ARG BASE_IMAGE={base}\n", 1) + "".join(lines) + added
     content = [
         text,
         section.wheels,
@@ -137,7 +137,7 @@ def render(recipe: Recipe, account: Account) -> ImageSpec:
         user=settings.get("USER"),
         wheels=tuple(section.wheels),
         python=python,
-        needs_run=bool(fragment),
+        needs_run=bool(added),
         tag=digest(content)[:_TAG_CHARACTERS],
     )
 
@@ -293,12 +293,15 @@ def _sha256(file: ContextFile) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _fragment(path: str) -> str:
+def fragment(section: ContainerSection) -> str:
+    """The recipe's own instructions for the end of the Dockerfile, if any. Raises UsageError."""
+    if not section.dockerfile:
+        return ""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(section.dockerfile).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         hint = "Correct `container.dockerfile`; a relative path counts from the recipe's folder."
-        raise UsageError(f"the Dockerfile fragment {path} cannot be read: {error}", hint=hint) from error
+        raise UsageError(f"the Dockerfile fragment {section.dockerfile} cannot be read: {error}", hint=hint) from error
 
 
 def _section(recipe: Recipe) -> ContainerSection:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, neuron
 from toolkit.checks.hardware import instance_of
 from toolkit.planning.kubernetes_metadata import manifest, section
 from toolkit.planning.names import content_name
@@ -25,8 +25,6 @@ GPU, NEURON = "nvidia.com/gpu", "aws.amazon.com/neuron"
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _DRA_DRIVER = "neuron.aws.com"
-# Chips that are connected with one another, as the DRA driver groups them (awsdocs-neuron, deploy/eks/dra).
-_GROUPS = (1, 4, 8, 16)
 # The rest is the node's own: 90 of 96 CPUs in the manifests of aws-neuron-eks-samples.
 _CPU_SHARE, _MEMORY_SHARE = 0.9375, 0.85
 # 128 of 1,024 GiB in the same manifests.
@@ -45,7 +43,7 @@ def accelerators(recipe: Recipe) -> int:
     if not first.neuron_cores:
         return cores if first.accelerator_count else 0
     needed = chips(first, recipe.engine.env, cores)
-    return min(next((size for size in _GROUPS if size >= needed), needed), first.accelerator_count)
+    return min(next((size for size in neuron.DEVICE_GROUPS if size >= needed), needed), first.accelerator_count)
 
 
 def claim_template(recipe: Recipe) -> Resource | None:
@@ -66,7 +64,7 @@ def claim_template(recipe: Recipe) -> Resource | None:
         "selectors": [{"cel": {"expression": types}}],
     }
     devices: dict[str, Any] = {"requests": [{"name": CLAIM, "exactly": exactly}]}
-    if count in _GROUPS[1:]:
+    if count in neuron.DEVICE_GROUPS[1:]:
         devices["constraints"] = [
             {"requests": [CLAIM], "matchAttribute": f"resource.aws.com/devicegroup{count}_id"},
         ]

@@ -94,8 +94,8 @@ class EngineSection(Section):
     )
     compile: Literal["ahead", "at-start"] = Field(
         "ahead",
-        description="Trainium: `ahead` serves what `toolkit compile` has made, `at-start` compiles while it starts, "
-        "which may take longer than SageMaker waits",
+        description="Trainium: `ahead` serves what `toolkit compile`, or a cluster's Job, has made; `at-start` "
+        "compiles while it starts, which may take longer than SageMaker waits",
     )
     max_model_len: PositiveInt | None = Field(
         None, description="longest prompt + answer in tokens; default: the target's own limit"

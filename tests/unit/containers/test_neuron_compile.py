@@ -11,18 +11,7 @@ from pathlib import Path
 import pytest
 from entrypoint import ServeError
 from neuron_compile import failure_text, wait_until_healthy
-from neuron_machine import ARTIFACT_VARIABLES, ENGINES, KEY, NXD_INFERENCE, PARTS, VLLM_NEURON, Engine, Machine, said
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
-
-
-@pytest.fixture(params=ENGINES, ids=str)
-def engine(request: pytest.FixtureRequest) -> Engine:
-    found: Engine = request.param
-    return found
+from neuron_machine import ARTIFACT_VARIABLES, KEY, NXD_INFERENCE, PARTS, VLLM_NEURON, Engine, Machine, said
 
 
 def compiled(machine: Machine, engine: Engine, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -9,22 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from neuron_machine import ARTIFACT_VARIABLES, CONTAINERS, ENGINES, KEY, NXD_INFERENCE, VLLM_NEURON, Engine, Machine
+from neuron_machine import ARTIFACT_VARIABLES, CONTAINERS, KEY, NXD_INFERENCE, VLLM_NEURON, Engine, Machine
 
 from toolkit.planning.image import programs
 
 STRICT = ("VLLM_NEURON_DISABLE_WARMUP_COMPILE", "NEURON_LIBTORCH_DISABLE_GRAPH_CAPTURE_BACKEND")
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
-
-
-@pytest.fixture(params=ENGINES, ids=str)
-def engine(request: pytest.FixtureRequest) -> Engine:
-    found: Engine = request.param
-    return found
 
 
 # The host.
