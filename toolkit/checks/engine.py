@@ -6,16 +6,13 @@ import difflib
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
-from toolkit.checks.head import HEAD_METHODS
+from toolkit.checks.speculation import check_speculation
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.arguments import OWN_FLAGS, draft_slots
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.resolve import Recipe
 
 _FLAG_VARIABLE = "SM_VLLM_"
-_RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
-_READS_HIDDEN_STATES = (*HEAD_METHODS, "dflash")
-_DRAFT_MODELS = ("draft-model", "pard")
 # vLLM warns below it (config/vllm.py): prompts are then read in small pieces.
 _SLOW_PREFILL_TOKENS = 8192
 _BUDGET = "engine.max_num_batched_tokens"
@@ -27,10 +24,7 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
         return
     yield from _version(recipe)
     yield from check_flags(recipe)
-    yield from _speculation_flags(recipe)
-    yield from _runner(recipe)
-    yield from _schedule(recipe)
-    yield from _draft_tensor_parallel(recipe)
+    yield from check_speculation(recipe)
     if recipe.engine.max_num_batched_tokens is None:
         return
     if lookup.subtracts_draft_slots(recipe.engine.name, recipe.engine.version):
@@ -70,7 +64,8 @@ def _quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
 
 def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     engine, architectures = recipe.engine, target.config.get("architectures")
-    if recipe.method not in _READS_HIDDEN_STATES or not isinstance(architectures, list) or not architectures:
+    drafting = recipe.speculation.facts if recipe.speculation else None
+    if not (drafting and drafting.reads_layers and isinstance(architectures, list) and architectures):
         return
     named = str(architectures[0])
     if lookup.supports_eagle3(engine.name, engine.version, named) is False:
@@ -78,8 +73,8 @@ def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding
         hint = "Take a newer engine, or `method: draft-model`."
         yield Finding("engine.target-architecture", message, "target.model", hint=hint)
     since = lookup.engine(engine.name).multimodal_parallel_since
-    parallel = lookup.engine(engine.name).methods[recipe.method].parallel_drafting
-    if parallel and "vision_config" in target.config and _older(recipe, since):
+    told = drafting.engines.get(engine.name)
+    if told and told.fixed.get("parallel_drafting") and "vision_config" in target.config and _older(recipe, since):
         message = f"{engine.name} {engine.version} drafts in parallel for text-only targets"
         yield Finding("engine.multimodal", message, "engine.version", hint=f"Set `version: {since}` or newer.")
 
@@ -87,11 +82,14 @@ def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding
 def _version(recipe: Recipe) -> Iterator[Finding]:
     if recipe.speculation is None:
         return
-    method = lookup.engine(recipe.engine.name).methods[recipe.speculation.method]
-    listed = lookup.head(recipe.speculation.drafter.written)
-    if _older(recipe, method.since):
-        message = f"method `{recipe.speculation.method}` needs {recipe.engine.name} {method.since} or newer"
-        yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {method.since}` or newer.")
+    drafting = recipe.speculation.facts.engines.get(recipe.engine.name)
+    listed = lookup.head(recipe.drafter.written) if recipe.drafter else None
+    if drafting is None:
+        message = f"{recipe.engine.name} does not draft with `{recipe.method}`"
+        yield Finding("engine.method", message, "speculation.method", hint="Choose another method, or another engine.")
+    elif _older(recipe, drafting.since):
+        message = f"method `{recipe.speculation.method}` needs {recipe.engine.name} {drafting.since} or newer"
+        yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {drafting.since}` or newer.")
     elif listed and listed.min_engine and _older(recipe, listed.min_engine):
         message = f"{listed.repo} needs {recipe.engine.name} {listed.min_engine} or newer"
         yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {listed.min_engine}` or newer.")
@@ -128,56 +126,6 @@ def _unknown_flag(recipe: Recipe, flag: str) -> Iterator[Finding]:
     hint = f"Did you mean `{near[0]}`?" if near else f"See the flags of {name} {version}: vllm serve --help=all"
     message = f"{name} {version} has no flag `--{flag}`"
     yield Finding("engine.unknown-flag", message, f"engine.args.{flag}", hint=hint, severity=severity)
-
-
-def _speculation_flags(recipe: Recipe) -> Iterator[Finding]:
-    """Flags that vLLM refuses, or leaves without effect, together with speculation (config/vllm.py)."""
-    if recipe.speculation is None:
-        return
-    args = recipe.engine.args
-    if args.get("enable-lora"):
-        message = "adapters change the target, the drafter knows nothing of them: acceptance falls"
-        hint = "Serve fine-tunes without speculation, or measure with `toolkit prove`."
-        yield Finding("engine.lora", message, "engine.args.enable-lora", hint=hint, severity="warning")
-    if args.get("kv-sharing-fast-prefill"):
-        message = "fast prefill with shared KV layers does not go with speculation"
-        path = "engine.args.kv-sharing-fast-prefill"
-        yield Finding("engine.fast-prefill", message, path, hint="Remove the flag.")
-
-
-def _runner(recipe: Recipe) -> Iterator[Finding]:
-    facts = lookup.engine(recipe.engine.name)
-    parallel = recipe.speculation and facts.methods[recipe.method].parallel_drafting
-    if parallel and recipe.engine.env.get(_RUNNER_VARIABLE, "0") not in ("0", "false", "False"):
-        message = f"method `{recipe.method}` runs on the {facts.parallel_drafting_runner} model runner only"
-        path = f"engine.env.{_RUNNER_VARIABLE}"
-        yield Finding("engine.runner", message, path, hint="Remove it: the toolkit sets it to 0.")
-
-
-def _schedule(recipe: Recipe) -> Iterator[Finding]:
-    if recipe.speculation is None or not recipe.speculation.schedule:
-        return
-    path = "speculation.num_speculative_tokens_per_batch_size"
-    since = lookup.engine(recipe.engine.name).batch_size_schedule_since
-    if _older(recipe, since):
-        message = f"{recipe.engine.name} knows a K per batch size from {since} on"
-        yield Finding("engine.schedule", message, path, hint=f"Set `version: {since}` or newer.")
-    if recipe.engine.args.get("data-parallel-size", 1) != 1:
-        message = "the schedule has no effect with data parallelism"
-        yield Finding("engine.schedule", message, path, hint="Remove one of the two.", severity="warning")
-
-
-def _draft_tensor_parallel(recipe: Recipe) -> Iterator[Finding]:
-    """Heads run on one accelerator or on all of the target's, draft models on all (config/speculative.py)."""
-    if recipe.speculation is None or recipe.speculation.tensor_parallel is None:
-        return
-    wanted, target = recipe.speculation.tensor_parallel, recipe.engine.args.get("tensor-parallel-size", 1)
-    allowed = [target] if recipe.method in _DRAFT_MODELS else [1, target]
-    if wanted not in allowed:
-        message = f"a `{recipe.method}` drafter cannot run on {wanted} accelerators beside a target on {target}"
-        hint = f"Set it to {' or '.join(map(str, dict.fromkeys(allowed)))}, or remove it."
-        path = "speculation.draft_tensor_parallel_size"
-        yield Finding("engine.draft-tensor-parallel", message, path, hint=hint)
 
 
 def _subtracted_budget(recipe: Recipe, budget: int) -> Iterator[Finding]:

@@ -13,7 +13,6 @@ from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.resolve import Engine, Recipe
 
-HEAD_METHODS = ("p-eagle", "eagle3")
 _DRAFTER = "speculation.model"
 _DEFAULT_AUX_LAYERS = 3
 _AUX_LAYERS = "auxiliary layers x hidden size of the target"
@@ -33,7 +32,7 @@ def check_head(recipe: Recipe, target: ModelFacts, head: ModelFacts) -> Iterator
         yield from _architecture(recipe.engine, head)
         yield from _full_map(recipe.engine, target, head)
         yield from _positions(recipe.engine, target, head)
-    if recipe.method == "p-eagle":
+    if recipe.speculation and recipe.speculation.facts.parallel:
         yield from _mask_hidden(target, head)
 
 

@@ -24,8 +24,7 @@ def check_local(recipe: Recipe) -> Iterator[Finding]:
         message = "`run: container` needs a base image that runs on this machine, and AWS's and vLLM's need a GPU"
         hint = "Name one with vLLM for CPUs: `container: {base: registry/repository:tag}`."
         yield Finding("local.base", message, "platform.run", hint=hint)
-    drafter = recipe.speculation.drafter if recipe.speculation else None
-    for path, source in (("target.model", recipe.target), ("speculation.model", drafter)):
-        if source and source.kind == "jumpstart":
+    for path, source in recipe.models.items():
+        if source.kind == "jumpstart":
             message = f"the local platform has no JumpStart, and so no {source}"
             yield Finding("local.not-here", message, path, hint="Name a folder, or a Hugging Face id, to run here.")

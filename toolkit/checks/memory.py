@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.checks.hardware import ML, instance_of
-from toolkit.checks.head import HEAD_METHODS
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.jumpstart import chooses_instance
@@ -68,7 +67,7 @@ def _instance(recipe: Recipe, models: Lock, found: Fit, path: str) -> Iterator[F
 
 def _kv_groups(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """vLLM deals layers that are alike out to groups of one size, and wants all of the drafter's in the same group."""
-    if models.drafter is None or recipe.method not in HEAD_METHODS:
+    if models.drafter is None or not (recipe.speculation and recipe.speculation.facts.format == "eagle3"):
         return
     target, head = shape_of(models.target), shape_of(models.drafter)
     kinds = Counter(target.cached_layers + head.cached_layers)

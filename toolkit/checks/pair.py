@@ -10,14 +10,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolkit.catalog import lookup
-from toolkit.checks.head import HEAD_METHODS, check_head
+from toolkit.catalog import lookup, methods
+from toolkit.checks.head import check_head
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Engine, Recipe
 
-_MASK_METHODS = ("p-eagle", "pard", "dflash")
+# What looks into a drafter's files, by their format.
+_FORMATS = {"eagle3": check_head}
 _DRAFTER = "speculation.model"
 _K = "speculation.num_speculative_tokens"
 # The same model in other precisions has the same hidden states, but for rounding.
@@ -25,22 +26,41 @@ _PRECISION = re.compile(r"-(fp8|fp8-block|nvfp4|mxfp4|awq|gptq|int4|int8|bf16)$"
 
 
 def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Findings on the pair; nothing for a baseline."""
-    if recipe.speculation is None or models.drafter is None:
+    """Findings on the pair, or on a target that is to draft for itself; nothing for a baseline."""
+    if recipe.speculation is None:
         return
-    method, target, drafter = recipe.speculation.method, models.target, models.drafter
-    if method in HEAD_METHODS:
-        yield from check_head(recipe, target, drafter)
+    if models.drafter is None:
+        yield from _own_layers(recipe, models.target)
+        return
+    drafting, target, drafter = recipe.speculation.facts, models.target, models.drafter
+    if check_format := _FORMATS.get(drafting.format):
+        yield from check_format(recipe, target, drafter)
     elif drafter.vocab_size != target.vocab_size:
         message = f"the draft model's vocabulary has {drafter.vocab_size} tokens, the target's {target.vocab_size}"
         yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a draft model of the same family.")
     else:
         yield from _tokenizers(target, drafter)
-    if method in _MASK_METHODS and not recipe.on_neuron:
+    if drafting.mask_token and not recipe.on_neuron:
         yield from _mask_token(recipe.engine, drafter)
     yield from _trained_for(recipe, models)
     yield from _depth(recipe, drafter)
     yield from _precision(recipe, drafter)
+
+
+def _own_layers(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """Layers that draft have to be in the target's checkpoint, and the engine has to know them."""
+    drafting = recipe.speculation and recipe.speculation.facts.engines.get(recipe.engine.name)
+    configs = (target.config, target.text_config)
+    names = {str(name) for config in configs for name in (config.get("model_type"), *_architectures(config)) if name}
+    if drafting and drafting.targets and names and names.isdisjoint(drafting.targets):
+        message = f"{recipe.engine.name} knows no `{recipe.method}` layers in this target ({', '.join(sorted(names))})"
+        hint = "Name a drafter as `speculation.model`, or choose another method, such as `ngram`."
+        yield Finding("pair.own-layers", message, "speculation.method", hint=hint)
+
+
+def _architectures(config: Mapping[str, Any]) -> list[Any]:
+    listed = config.get("architectures")
+    return listed if isinstance(listed, list) else []
 
 
 def _tokenizers(target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
@@ -86,7 +106,7 @@ def _trained_for(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     assert models.drafter
     listed = lookup.head(models.drafter.model)
     verifier = ((models.drafter.config.get("speculators_config") or {}).get("verifier") or {}).get("name_or_path")
-    trained_for = (listed.target if listed and listed.method != "draft-model" else None) or verifier
+    trained_for = (listed.target if listed and methods.method(listed.method).kind != "model" else None) or verifier
     if trained_for and recipe.target.kind == "hub" and _same_model(trained_for) != _same_model(models.target.model):
         message = f"this drafter was trained for {trained_for}, not for {models.target.model}"
         hint = "On a fine-tune of its target expect fewer accepted drafts, on another model none. Measure it."
@@ -111,7 +131,7 @@ def _depth(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
     assert recipe.speculation
     listed, tokens = lookup.head(drafter.model), recipe.speculation.num_speculative_tokens
     depth = drafter.config.get("num_depths") or (listed.trained_depth if listed else None)
-    if isinstance(depth, int) and recipe.speculation.method in _MASK_METHODS and tokens > depth:
+    if isinstance(depth, int) and recipe.speculation.facts.mask_token and tokens > depth:
         message = f"K={tokens} is deeper than the drafter was trained for ({depth}): later tokens will be refused"
         yield Finding("pair.trained-depth", message, _K, hint=f"Use {depth} or less.", severity="warning")
 

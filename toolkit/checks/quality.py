@@ -63,11 +63,10 @@ def _best_k(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _has_schedule(recipe: Recipe) -> bool:
-    """Whether the engine takes a K per batch size."""
-    engine = recipe.engine
-    return not recipe.on_neuron and not lookup.older(
-        engine.version, lookup.engine(engine.name).batch_size_schedule_since
-    )
+    """Whether the engine takes a K per batch size with this method."""
+    drafting = recipe.speculation.facts.engines.get(recipe.engine.name) if recipe.speculation else None
+    known = drafting.keys.get("num_speculative_tokens_per_batch_size") if drafting else None
+    return known is not None and not lookup.older(recipe.engine.version, known.since)
 
 
 def _fastest(evidence: Sequence[Evidence], requests: int) -> Evidence | None:

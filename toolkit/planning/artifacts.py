@@ -70,7 +70,8 @@ def parts(recipe: Recipe) -> dict[str, str]:
         "target": _identity(recipe.target),
     }
     if speculation:
-        found["drafter"] = _identity(speculation.drafter)
+        if speculation.drafter:
+            found["drafter"] = _identity(speculation.drafter)
         found["num_speculative_tokens"] = str(speculation.num_speculative_tokens)
     return {**found, "settings": digest(_settings(recipe))[:_DIGEST_CHARACTERS]}
 

@@ -122,44 +122,42 @@ def engine_flags(recipe: Recipe) -> dict[str, Any]:
 
 def drafter_path(recipe: Recipe) -> str:
     """Where the engine finds the drafter: in the image, by its hub id, or in its channel; empty without one."""
-    if recipe.speculation is None:
+    drafter = recipe.drafter
+    if drafter is None:
         return ""
     if baked(recipe):
         return BAKED_DRAFTER_DIR
-    drafter = recipe.speculation.drafter
     return drafter.written if pulled(recipe, drafter) else DRAFTER_DIR
 
 
 def draft_slots(recipe: Recipe) -> int:
-    """Slots of the token budget that drafting takes for each request (vLLM 0.32, config/speculative.py)."""
+    """Slots of the token budget that drafting takes for each request."""
     speculation = recipe.speculation
-    if speculation is None or speculation.method == "eagle3":
-        return 0
-    k = speculation.num_speculative_tokens
-    return {"p-eagle": k - 1, "pard": k, "dflash": k, "draft-model": 1}[speculation.method]
+    return speculation.facts.draft_slots(speculation.num_speculative_tokens) if speculation else 0
 
 
 def _speculative_config(recipe: Recipe, speculation: Speculation) -> dict[str, Any]:
-    method = lookup.engine(recipe.engine.name).methods[speculation.method]
+    drafting = speculation.facts.engines.get(recipe.engine.name)
     drafter = speculation.drafter
     config: dict[str, Any] = {
-        "method": method.engine_method,
+        "method": drafting.method if drafting else speculation.method,
         "model": drafter_path(recipe),
         "num_speculative_tokens": speculation.num_speculative_tokens,
     }
-    if pulled(recipe, drafter) and drafter.revision:
+    if drafter and pulled(recipe, drafter) and drafter.revision:
         config["revision"] = drafter.revision
     if speculation.tensor_parallel:
         config["draft_tensor_parallel_size"] = speculation.tensor_parallel
     if speculation.schedule:
         config["num_speculative_tokens_per_batch_size"] = [list(entry) for entry in speculation.schedule]
-    return {**config, "parallel_drafting": True} if method.parallel_drafting else config
+    config |= {**speculation.settings, **(drafting.fixed if drafting else {})}
+    return {key: value for key, value in config.items() if value != ""}
 
 
 def _runner(recipe: Recipe) -> dict[str, str]:
-    """Parallel drafting runs on vLLM's V1 model runner only: V2 once dropped all draft tokens silently."""
-    parallel = recipe.speculation and lookup.engine(recipe.engine.name).methods[recipe.method].parallel_drafting
-    return {"VLLM_USE_V2_MODEL_RUNNER": "0"} if parallel else {}
+    """Methods that run on vLLM's V1 model runner only: V2 once dropped all draft tokens silently."""
+    drafting = recipe.speculation and recipe.speculation.facts.engines.get(recipe.engine.name)
+    return {"VLLM_USE_V2_MODEL_RUNNER": "0"} if drafting and drafting.runner == "V1" else {}
 
 
 def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:

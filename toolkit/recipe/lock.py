@@ -31,7 +31,7 @@ OpenFiles = Callable[[ModelSource], ModelFiles]
 
 @dataclass(frozen=True)
 class Lock:
-    """Facts of the recipe's models; `drafter` is None for a baseline."""
+    """Facts of the recipe's models; `drafter` is None where the recipe names none."""
 
     target: ModelFacts
     drafter: ModelFacts | None = None
@@ -52,10 +52,10 @@ def read_models(recipe: Recipe, open_files: OpenFiles, jumpstart: Entries = _NO_
     `jumpstart` has the hub's entries of the models that JumpStart serves.
     """
     target, drafter = in_s3(recipe, jumpstart)
-    speculation = recipe.speculation
+    written = recipe.drafter
     return Lock(
         _read(recipe.target.written, target, open_files),
-        _read(speculation.drafter.written, drafter, open_files) if speculation and drafter else None,
+        _read(written.written, drafter, open_files) if written and drafter else None,
     )
 
 
@@ -88,7 +88,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     known = [facts for facts in ((lock.target, lock.drafter) if lock else ()) if facts]
     size = sum(facts.weight_bytes or 0 for facts in known) or None
     speculation = recipe.speculation
-    if speculation and lock and lock.drafter:
+    if speculation and speculation.drafter and lock and lock.drafter:
         speculation = replace(speculation, drafter=_at(speculation.drafter, lock.drafter.revision))
     written = recipe.platform
     platform = replace(

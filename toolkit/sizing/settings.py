@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, methods
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
@@ -51,15 +51,16 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
     """
     if recipe is None:
         facts = lookup.engine(_ENGINE)
-        most = max(method.default_num_speculative_tokens for method in facts.methods.values())
+        most = max(item.default_num_speculative_tokens for item in methods.methods() if item.drafter == "required")
         tokens = most if models.drafter else 0
         return Settings(None, facts.default_max_num_seqs, facts.default_max_num_batched_tokens, tokens)
     engine, flags = recipe.engine, recipe.engine.args
+    is_sized = recipe.speculation is not None and (models.drafter is not None or recipe.drafter is None)
     return Settings(
         max_model_len=engine.max_model_len,
         max_num_seqs=engine.max_num_seqs,
         max_num_batched_tokens=engine.max_num_batched_tokens or lookup.engine(_ENGINE).default_max_num_batched_tokens,
-        num_speculative_tokens=recipe.speculation.num_speculative_tokens if recipe.speculation else 0,
+        num_speculative_tokens=recipe.speculation.num_speculative_tokens if recipe.speculation and is_sized else 0,
         dtype=str(flags.get("dtype", "auto")),
         kv_cache_dtype=str(flags.get("kv-cache-dtype", "auto")),
         block_size=_whole(flags, "block-size"),
