@@ -63,9 +63,9 @@ def _evidence(evidence: Evidence) -> str:
 
 def _hardware(recipe: Recipe) -> tuple[str, str]:
     """First instance type and its price."""
-    if recipe.platform == "local":
+    if recipe.platform.name == "local":
         return "this machine", "0"
-    name = recipe.instance_types[0]
+    name = recipe.platform.instance_types[0]
     found = lookup.instance(name)
     if found is None or found.price is None:
         return name, "?"

@@ -39,7 +39,7 @@ CLUSTER_WIDE: tuple[Kind, ...] = ("Namespace", "PersistentVolume")
 
 def section(recipe: Recipe) -> KubernetesSection:
     """The cluster's settings."""
-    return recipe.kubernetes or KubernetesSection()
+    return recipe.platform.kubernetes or KubernetesSection()
 
 
 def manifest(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:

@@ -18,7 +18,7 @@ from toolkit.recipe.lock import Lock, lock_path, read_lock
 from toolkit.recipe.resolve import load
 from toolkit.sizing.fit import fit
 
-ON_AWS = [name for name in catalogue() if load(name).platform != "local"]
+ON_AWS = [name for name in catalogue() if load(name).platform.name != "local"]
 ON_TRAINIUM = [name for name in ON_AWS if load(name).on_neuron]
 ON_GPUS = [name for name in ON_AWS if name not in ON_TRAINIUM]
 LIMITS = {"max-model-len", "max-num-seqs", "max-num-batched-tokens"}  # flags that recipes write as keys of the engine
@@ -70,7 +70,7 @@ def test_the_target_leaves_room_for_its_head(name: str) -> None:
     """The sizes of some heads are not known, and then `check` says nothing of memory; the largest stated is 3.6 GB."""
     recipe = load(name)
     alone = Lock(lock_of(name).target)
-    for instance_type in recipe.instance_types:
+    for instance_type in recipe.platform.instance_types:
         instance = lookup.instance(instance_type)
         assert instance
         found = fit(recipe.baseline(), alone, instance)
