@@ -9,19 +9,19 @@ from standin_store import Key
 
 from toolkit.errors import PlatformError
 from toolkit.planning.kubernetes_metadata import OURS
-from toolkit.platforms.kubernetes.kinds import address
+from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.lease import lease
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
 
 def leases(platform: KubernetesPlatform) -> list[str]:
-    found = platform.cluster.items(address("coordination.k8s.io/v1", "leases", platform.namespace), {})
+    found = platform.cluster.items(path("Lease", platform.namespace), {})
     return [item["metadata"]["name"] for item in found]
 
 
 def theirs(platform: KubernetesPlatform, holder: str = "ann@laptop 1234", *, ours: bool = True) -> str:
     """A lease that somebody else holds, and where it is; not one of the toolkit's without `ours`."""
-    folder = address("coordination.k8s.io/v1", "leases", platform.namespace)
+    folder = path("Lease", platform.namespace)
     with platform.lease("other"):  # which makes the namespace
         pass
     metadata = {"name": "toolkit-chat", "labels": OURS if ours else {}}
@@ -83,11 +83,11 @@ def test_two_threads_of_one_process_do_not_share_it(platform: KubernetesPlatform
     clock = FakeClock()
     with platform.lease("chat"):
         (name,) = leases(platform)
-        there = platform.cluster.call("GET", address("coordination.k8s.io/v1", "leases", "ml", name))
+        there = platform.cluster.call("GET", path("Lease", "ml", name))
 
         def renewed(seconds: float) -> None:
             clock.sleep(seconds)
-            platform.cluster.call("PUT", address("coordination.k8s.io/v1", "leases", "ml", name), _later(there))
+            platform.cluster.call("PUT", path("Lease", "ml", name), _later(there))
 
         with (
             pytest.raises(PlatformError, match="is being changed by"),

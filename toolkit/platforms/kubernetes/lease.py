@@ -21,7 +21,7 @@ from toolkit.planning.kubernetes_metadata import INSTANCE, OURS
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of
 from toolkit.platforms.kubernetes.execute import wait_gone
-from toolkit.platforms.kubernetes.kinds import address, is_ours, path
+from toolkit.platforms.kubernetes.kinds import is_ours, path
 
 # A dead holder keeps others out for so long; a live one renews three times meanwhile.
 _SECONDS = 30
@@ -110,7 +110,7 @@ class _Claim:
 
     @property
     def _path(self) -> str:
-        return address("coordination.k8s.io/v1", "leases", self.namespace, self._name)
+        return path("Lease", self.namespace, self._name)
 
     @property
     def _name(self) -> str:

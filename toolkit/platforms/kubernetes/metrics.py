@@ -13,7 +13,7 @@ from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
 from toolkit.errors import PlatformError
 from toolkit.planning.kubernetes_pod import PORT
 from toolkit.platforms.kubernetes.cluster import Cluster
-from toolkit.platforms.kubernetes.kinds import address
+from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
 
@@ -33,7 +33,7 @@ def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes
     samples: dict[str, list[Sample]] = defaultdict(list)
     ready = [pod["metadata"]["name"] for pod in pods(cluster, namespace, deployment) if is_ready(pod)]
     for pod in ready:
-        page = cluster.open("GET", f"{address('v1', 'pods', namespace, pod)}:{PORT}/proxy/metrics").data
+        page = cluster.open("GET", f"{path('Pod', namespace, pod)}:{PORT}/proxy/metrics").data
         for sample in parse(page, f"pod {pod}"):
             samples[sample.name].append(sample)
     notes = [f"Counted since the start of {len(ready)} containers, not over {minutes} minutes: Prometheus keeps those"]
