@@ -25,6 +25,9 @@ _VISIBLE_SHARE = 0.989
 _TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
 _VOCABULARY_PADDING = 64
 
+# Keys of config.json that count a target's own drafting layers (vLLM 0.33.0, config/speculative.py hf_config_override).
+_OWN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -87,17 +90,26 @@ def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
     The recipe's settings are those for that type. Raises ToolkitError where a config or flag is not understood.
     """
     here = recipe.on(instance.name) if recipe else None
-    pair = _Pair(
-        models,
-        shape_of(models.target),
-        shape_of(models.drafter) if models.drafter else None,
-        settings_of(here, models),
-    )
+    if models.drafter and models.drafter.model == models.target.model:
+        models = Lock(models.target)  # it drafts with layers of its own, however the recipe says so
+    pair = _Pair(models, shape_of(models.target), _drafter_shape(here, models), settings_of(here, models))
     price = instance.price.usd_per_hour if instance.price else None
     empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=price)
     if here and here.on_neuron:
         return _fit_neuron(pair, here, instance, empty)
     return _fit(pair, instance, empty)
+
+
+def _drafter_shape(recipe: Recipe | None, models: Lock) -> Shape | None:
+    """The drafter's shape; of a target that drafts with layers of its own, that of these layers."""
+    if models.drafter:
+        return shape_of(models.drafter)
+    if recipe is None or recipe.speculation is None or recipe.speculation.facts.drafter != "optional":
+        return None
+    target = shape_of(models.target)
+    config = {**models.target.config, **models.target.text_config}
+    found = (config[key] for key in _OWN_LAYERS if isinstance(config.get(key), int))
+    return replace(target, layers=target.layers[-1:] * max(1, next(found, 1)), layers_sharing_kv=0)
 
 
 def sizable(models: Lock) -> tuple[Lock, ToolkitError | None]:
