@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.recipe.neuron_arguments import neuron_flags, neuron_variables
-from toolkit.recipe.resolve import Recipe, Speculation
+from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
 
 # A drafter is an AdditionalModelDataSources channel, which SageMaker mounts here. The name must not contain "eagle":
@@ -31,22 +29,9 @@ LONGEST_VALUE = 1024
 # (model-hosting-container-standards 0.1.16 writes the command into its configuration).
 _NOT_FOR_SUPERVISORD = re.compile(r"%|\s[;#]")
 
-OWN_FLAGS = {
-    "host": "nothing: the platform gives it",
-    "max-model-len": "`engine.max_model_len`",
-    "max-num-batched-tokens": "`engine.max_num_batched_tokens`",
-    "max-num-seqs": "`engine.max_num_seqs`",
-    "model": "`target.model`",
-    "per-request-spec-decode-metrics": "nothing: it is on wherever there is speculation",
-    "port": "nothing: the platform gives it",
-    "served-model-name": "`name`",
-    "speculative-config": "`speculation`",
-}
-"""Flags that the toolkit writes itself, and the recipe key that each comes from."""
-
 
 def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
-    """The container's environment: `engine.env`, and every flag as `SM_VLLM_<FLAG>` (facts: AWS's vLLM image).
+    """The container's environment: `engine.env`, and every flag as a variable that its entrypoint turns back into one.
 
     Flags whose values are longer than `longest` are in a file.
     """
@@ -54,8 +39,8 @@ def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
     flags = {flag: _text(value) for flag, value in engine_flags(recipe).items() if flag not in too_long}
     if too_long:
         flags["config"] = f"{CHANNELS_DIR}/{CONFIG_CHANNEL}/{CONFIG_NAME}"
-    variables = {_variable(flag): value for flag, value in flags.items()}
-    own = neuron_variables(recipe) if recipe.on_neuron else {**_runner(recipe), **_supervisor(recipe, flags)}
+    variables = {variable(recipe, flag): value for flag, value in flags.items()}
+    own = recipe.engine.rules.variables(recipe, flags)
     return dict(sorted({**recipe.engine.env, **own, **variables}.items()))
 
 
@@ -64,6 +49,11 @@ def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
     if recipe.platform.name != "sagemaker":
         return {}
     return {flag: value for flag, value in engine_flags(recipe).items() if len(_text(value)) > longest}
+
+
+def variable(recipe: Recipe, flag: str) -> str:
+    """The variable of a flag."""
+    return f"{recipe.engine.rules.variable_prefix}{flag.upper().replace('-', '_')}"
 
 
 def supervised(image: lookup.Image, value: str) -> bool:
@@ -82,11 +72,12 @@ def builds(recipe: Recipe) -> bool:
     """Whether an image is built for the recipe.
 
     The local platform starts the container's program, if not asked to; on Kubernetes that is mounted into the image.
-    SageMaker cannot start a Neuron image as it is: it always gets the toolkit's entrypoint.
+    SageMaker cannot start the image of an engine that compiles as it is: it always gets the toolkit's entrypoint.
     """
     if recipe.platform.name == "local":
         return recipe.platform.run == "container"
-    return recipe.platform.name == "sagemaker" and (recipe.on_neuron or recipe.container is not None)
+    compiles = recipe.engine.rules.compiles(recipe)
+    return recipe.platform.name == "sagemaker" and (compiles or recipe.container is not None)
 
 
 def baked(recipe: Recipe) -> bool:
@@ -96,28 +87,7 @@ def baked(recipe: Recipe) -> bool:
 
 def engine_flags(recipe: Recipe) -> dict[str, Any]:
     """Flags of the engine by name, without the leading dashes."""
-    engine = recipe.engine
-    flags: dict[str, Any] = {
-        **engine.args,
-        "max-num-seqs": engine.max_num_seqs,
-        "served-model-name": recipe.name,
-    }
-    if engine.max_num_batched_tokens:
-        flags["max-num-batched-tokens"] = engine.max_num_batched_tokens
-    if pulled(recipe, recipe.target):
-        flags["model"] = recipe.target.written
-        if recipe.target.revision:
-            flags["revision"] = flags["tokenizer-revision"] = recipe.target.revision
-    if engine.max_model_len:
-        flags["max-model-len"] = engine.max_model_len
-    if recipe.on_neuron:
-        return flags | neuron_flags(recipe, drafter_path(recipe))
-    if recipe.speculation:
-        flags["speculative-config"] = _speculative_config(recipe, recipe.speculation)
-        since = lookup.engine(engine.name).per_request_metrics_since
-        if not lookup.older(engine.version, since):
-            flags["per-request-spec-decode-metrics"] = "summary"
-    return flags
+    return {**recipe.engine.args, **recipe.engine.rules.flags(recipe)}
 
 
 def drafter_path(recipe: Recipe) -> str:
@@ -130,50 +100,6 @@ def drafter_path(recipe: Recipe) -> str:
     return drafter.written if pulled(recipe, drafter) else DRAFTER_DIR
 
 
-def draft_slots(recipe: Recipe) -> int:
-    """Slots of the token budget that drafting takes for each request (vLLM 0.32, config/speculative.py)."""
-    speculation = recipe.speculation
-    if speculation is None or speculation.method == "eagle3":
-        return 0
-    k = speculation.num_speculative_tokens
-    return {"p-eagle": k - 1, "pard": k, "dflash": k, "draft-model": 1}[speculation.method]
-
-
-def _speculative_config(recipe: Recipe, speculation: Speculation) -> dict[str, Any]:
-    method = lookup.engine(recipe.engine.name).methods[speculation.method]
-    drafter = speculation.drafter
-    config: dict[str, Any] = {
-        "method": method.engine_method,
-        "model": drafter_path(recipe),
-        "num_speculative_tokens": speculation.num_speculative_tokens,
-    }
-    if pulled(recipe, drafter) and drafter.revision:
-        config["revision"] = drafter.revision
-    if speculation.tensor_parallel:
-        config["draft_tensor_parallel_size"] = speculation.tensor_parallel
-    if speculation.schedule:
-        config["num_speculative_tokens_per_batch_size"] = [list(entry) for entry in speculation.schedule]
-    return {**config, "parallel_drafting": True} if method.parallel_drafting else config
-
-
-def _runner(recipe: Recipe) -> dict[str, str]:
-    """Parallel drafting runs on vLLM's V1 model runner only: V2 once dropped all draft tokens silently."""
-    parallel = recipe.speculation and lookup.engine(recipe.engine.name).methods[recipe.method].parallel_drafting
-    return {"VLLM_USE_V2_MODEL_RUNNER": "0"} if parallel else {}
-
-
-def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
-    """Without its supervisor the image starts the engine with the arguments as they are."""
-    image = image_of(recipe)
-    unharmed = (
-        image is None
-        or recipe.container
-        or image.entrypoint == "own"
-        or all(supervised(image, value) for value in flags.values())
-    )
-    return {} if recipe.platform.name != "sagemaker" or unharmed else {"PROCESS_AUTO_RECOVERY": "false"}
-
-
 def image_of(recipe: Recipe) -> lookup.Image | None:
     """The catalogue's image for the recipe's engine on its platform, or for its container to be built on; or None.
 
@@ -184,10 +110,6 @@ def image_of(recipe: Recipe) -> lookup.Image | None:
     if builds(recipe) or recipe.platform.name == "kubernetes":
         ours += lookup.images("upstream", recipe.engine.name)
     return next((image for image in ours if image.version == recipe.engine.version), None)
-
-
-def _variable(flag: str) -> str:
-    return f"SM_VLLM_{flag.upper().replace('-', '_')}"
 
 
 def _text(value: Any) -> str:

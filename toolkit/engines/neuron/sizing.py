@@ -6,21 +6,18 @@ left out, so a pair that barely fits may not.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from toolkit.catalog.lookup import Instance
-from toolkit.catalog.neuron import LOGICAL_CORES_VARIABLES
+from toolkit.catalog.trainium import family, logical_cores
+from toolkit.engines.neuron.generations import generation_of
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe
 from toolkit.sizing import kv_cache, weights
+from toolkit.sizing.fit import GIB, Fit, Pair
 from toolkit.sizing.settings import Settings
 from toolkit.sizing.shape import shape_of
-
-PARALLEL_FLAGS = ("tensor-parallel-size", "data-parallel-size", "pipeline-parallel-size")
-"""Flags whose product is the number of the engine's processes, one on each GPU or logical core."""
 
 
 @dataclass(frozen=True)
@@ -38,28 +35,61 @@ class CoreLoad:
         return self.memory - self.target - self.drafter
 
 
-def is_neuron(instance: Instance) -> bool:
-    """Whether an instance's accelerators are Trainium or Inferentia chips."""
-    return instance.accelerator.startswith(("Trainium", "Inferentia"))
+def fit_on_cores(recipe: Recipe, pair: Pair, instance: Instance, empty: Fit) -> Fit:
+    """The plan by the smallest tensor parallelism that holds it."""
+    engine, generation, on = recipe.engine, generation_of(recipe.engine), family(instance.name)
+    if not instance.neuron_cores:
+        return replace(empty, reason=f"{engine.name} runs on Trainium and Inferentia only")
+    if generation and on not in generation.families:
+        return replace(empty, reason=f"{generation} does not run on {on}")
+    cores, wanted = logical_cores(instance, engine.env), pair.settings.tensor_parallel
+    if wanted and wanted > cores:
+        return replace(empty, reason=f"tensor-parallel-size {wanted} needs as many logical cores, there are {cores}")
+    powers = (2**power for power in range(cores.bit_length()))
+    sizes = (wanted,) if wanted else tuple(size for size in powers if pair.target.heads % size == 0)
+    # NxD Inference makes its KV cache for all requests at full length, and so does vllm-neuron for DFlash.
+    static = engine.name == "nxd-inference" or recipe.method == "dflash"
+    plans = (_fit_cores(pair, instance, replace(empty, tensor_parallel=size), cores, static) for size in sizes)
+    last = empty
+    for last in plans:
+        if last.fits:
+            break
+    return last
 
 
-def logical_cores(instance: Instance, env: Mapping[str, str]) -> int:
-    """Logical cores of an instance with the engine's environment; tensor parallelism counts them."""
-    grouped = next((env[name] for name in LOGICAL_CORES_VARIABLES if name in env), "2")
-    return instance.neuron_cores if grouped == "1" else instance.neuron_cores_logical
-
-
-def ranks(args: Mapping[str, Any]) -> int:
-    """Accelerators that the engine's processes take: GPUs, or logical cores of Trainium.
-
-    It is tensor times data times pipeline parallelism. Raises ValueError for one that is no whole number.
-    """
-    return math.prod(int(args.get(flag, 1)) for flag in PARALLEL_FLAGS)
-
-
-def chips(instance: Instance, env: Mapping[str, str], cores: int) -> int:
-    """Chips that hold that many logical cores."""
-    return math.ceil(cores * instance.accelerator_count / logical_cores(instance, env))
+def _fit_cores(pair: Pair, instance: Instance, empty: Fit, cores: int, static: bool) -> Fit:
+    """The plan with weights and KV cache split over as many logical cores as `empty` says."""
+    load = core_load(pair.models, pair.settings, instance, cores, empty.tensor_parallel)
+    length, requests = pair.max_model_len, pair.settings.max_num_seqs if static else 1
+    plan = replace(
+        empty,
+        weights_gib=load.target / GIB,
+        drafter_gib=load.drafter / GIB,
+        kv_gib=max(0, load.left) / GIB,
+        max_model_len=length,
+    )
+    if load.left < 0:
+        reason = (
+            f"weights take {(load.target + load.drafter) / GIB:.1f} GiB of each of {plan.tensor_parallel} logical "
+            f"cores, which has {load.memory / GIB:.1f} (an estimate)"
+        )
+        return replace(plan, reason=reason)
+    longest = load.left // (requests * load.kv_per_token)
+    plan = replace(plan, largest_context=min(longest, max(length, pair.target.max_position_embeddings)))
+    if longest < length:
+        reason = (
+            f"{requests} x {length:,} tokens need {requests * length * load.kv_per_token / GIB:.1f} GiB of KV cache on "
+            f"each of {plan.tensor_parallel} logical cores, {plan.kv_gib:.1f} are left (an estimate)"
+        )
+        return replace(plan, reason=reason)
+    concurrency = load.left / (length * load.kv_per_token)
+    return replace(
+        plan,
+        fits=True,
+        kv_tokens=load.left // load.kv_per_token,
+        max_concurrency=concurrency,
+        largest_concurrency=min(int(concurrency), pair.settings.max_num_seqs),
+    )
 
 
 def core_load(models: Lock, settings: Settings, instance: Instance, cores: int, tensor_parallel: int) -> CoreLoad:

@@ -1,4 +1,4 @@
-"""What an endpoint's containers tell of themselves: vLLM's Prometheus page, of all pods, through the API server."""
+"""What an endpoint's containers report: the engine's Prometheus page, of all pods, through the API server."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+from toolkit.catalog import registry
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
 from toolkit.planning.kubernetes_pod import PORT
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import address
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
+from toolkit.recipe.rules import MetricNames
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-# The instrumentator of vLLM's server: handler, method and the class of the status, such as 2xx.
+# The instrumentator of the engine's server: handler, method and the class of the status, such as 2xx.
 _REQUESTS = "http_requests_total"
 _ASKED = re.compile(r"^/(invocations|v1/.*)$")
 
@@ -31,6 +33,7 @@ def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes
             place = f"{address('v1', 'pods', namespace, pod['metadata']['name'])}:{PORT}/proxy/metrics"
             pages.append(cluster.open("GET", place).data.decode())
     samples = parse(line for page in pages for line in page.splitlines())
+    names = _names(samples)
     notes = [f"Counted since the start of {len(pages)} containers, not over {minutes} minutes: Prometheus keeps those"]
     asked = [(found, value) for found, value in samples[_REQUESTS] if _ASKED.match(found.get("handler", ""))]
     return Metrics(
@@ -39,8 +42,8 @@ def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes
         invocations=round(sum(value for _, value in asked)),
         client_errors=round(sum(value for found, value in asked if found.get("status", "").startswith("4"))),
         server_errors=round(sum(value for found, value in asked if found.get("status", "").startswith("5"))),
-        model_latency=_percentiles(samples, "vllm:e2e_request_latency_seconds"),
-        engine=_engine(samples),
+        model_latency=_percentiles(samples, names.request_latency),
+        engine=_engine(samples, names),
         notes=tuple(notes),
     )
 
@@ -70,12 +73,18 @@ def quantile(share: float, buckets: Mapping[float, float]) -> float | None:
     return lower
 
 
-def _engine(samples: Samples) -> EngineMetrics:
-    steps, accepted = (_sum(samples, f"vllm:spec_decode_num_{name}_total") for name in ("drafts", "accepted_tokens"))
-    drafted = _sum(samples, "vllm:spec_decode_num_draft_tokens_total")
+def _names(samples: Samples) -> MetricNames:
+    """Those of the engine whose page it is; the default's for an empty one."""
+    known: list[MetricNames] = [registry.engine_rules(name).metrics for name in registry.engines()]
+    return next((names for names in known if names.running_requests in samples), known[0])
+
+
+def _engine(samples: Samples, names: MetricNames) -> EngineMetrics:
+    steps, accepted = _sum(samples, names.drafts), _sum(samples, names.accepted_tokens)
+    drafted = _sum(samples, names.drafted_tokens)
     return EngineMetrics(
-        ttft=_percentiles(samples, "vllm:time_to_first_token_seconds"),
-        itl=_percentiles(samples, "vllm:inter_token_latency_seconds"),
+        ttft=_percentiles(samples, names.time_to_first_token),
+        itl=_percentiles(samples, names.inter_token_latency),
         acceptance_length=1 + accepted / steps if steps else None,
         acceptance_rate=accepted / drafted if drafted else None,
     )
