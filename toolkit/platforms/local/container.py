@@ -26,7 +26,6 @@ from toolkit.home import cache
 from toolkit.platforms.local import folders, keeper
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.logs import LogStream
-from toolkit.recipe.rules import EngineRules
 
 _GRACE_S = 10.0  # between SIGTERM and SIGKILL
 _PING_TIMEOUT_S = 2.0  # SageMaker's own
@@ -75,10 +74,7 @@ Starter = Callable[[Path, int], Command]
 
 def process(program: Path, variables: Mapping[str, str], folder: Path, port: int) -> Command:
     """The program that the image stands for, without the image."""
-    return Command(
-        [sys.executable, str(program)],
-        _environment(variables, folder, port, registry.engine_rules(program.parent.name)),
-    )
+    return Command([sys.executable, str(program)], _environment(variables, folder, port))
 
 
 class Container:
@@ -169,21 +165,23 @@ def free_port(candidates: range = _PORTS) -> int:
             return port
 
 
-def _environment(variables: Mapping[str, str], folder: Path, port: int, engine: EngineRules) -> dict[str, str]:
+def _environment(variables: Mapping[str, str], folder: Path, port: int) -> dict[str, str]:
     """The container's whole environment: the image's, CreateModel's, SageMaker's own. Nothing of the user's account.
 
-    The engine's cache outlives it.
+    The cache of the engine outlives it.
     """
     opt_ml = str(folder / "opt" / "ml")
+    engines = [registry.engine_rules(name) for name in registry.engines() if _runs_here(name)]
+    caches = [variable for engine in engines for variable in engine.cache_variables(str(cache())).items()]
     return {
         **{name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
         "HOME": str(folder / "root"),
         "TMPDIR": str(folders.temporary_folder(folder)),
         "PYTHONUNBUFFERED": "1",
-        **engine.cache_variables(str(cache())),
+        **dict(caches),
         **{name: _OPT_ML.sub(lambda _: opt_ml, value) for name, value in variables.items()},
         "AWS_REGION": REGION,
         "SAGEMAKER_BASE_DIR": opt_ml,
         "SAGEMAKER_BIND_TO_PORT": str(port),
-        f"{engine.variable_prefix}HOST": "127.0.0.1",
+        **{f"{engine.variable_prefix}HOST": "127.0.0.1" for engine in engines},
     }
