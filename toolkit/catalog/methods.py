@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from toolkit.catalog.lookup import older
 from toolkit.errors import UsageError
 
 Drafter = Literal["required", "optional", "none"]
@@ -54,6 +55,10 @@ class EngineMethod:
     not_with: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
+
+    def takes(self, key: str, version: str) -> bool:
+        """Whether that version of the engine takes a further key of `speculation` with this method."""
+        return key in self.keys and not older(version, self.keys[key].since)
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,20 @@
 """Does the drafter belong to the target? What would otherwise fail half an hour later, or never get a token accepted.
 
-Formats and messages: vLLM 0.33.0, config/speculative.py and v1/spec_decode/llm_base_proposer.py. Of facts that are
-curated from what was published, what is missing is not held against a model.
+What an engine reads of a drafter's files is checked by the engine. Of facts that are curated from what was published,
+what is missing is not held against a model.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from toolkit.catalog import lookup, methods
-from toolkit.checks.head import check_head
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Engine, Recipe
+from toolkit.recipe.resolve import Recipe
 
-# What looks into a drafter's files, by their format.
-_FORMATS = {"eagle3": check_head}
 _DRAFTER = "speculation.model"
 _K = "speculation.num_speculative_tokens"
 # The same model in other precisions has the same hidden states, but for rounding.
@@ -26,41 +22,23 @@ _PRECISION = re.compile(r"-(fp8|fp8-block|nvfp4|mxfp4|awq|gptq|int4|int8|bf16)$"
 
 
 def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Findings on the pair, or on a target that is to draft for itself; nothing for a baseline."""
-    if recipe.speculation is None:
+    """Findings on the pair; nothing where there is no drafter."""
+    if recipe.speculation is None or models.drafter is None:
         return
-    if models.drafter is None:
-        yield from _own_layers(recipe, models.target)
-        return
-    drafting, target, drafter = recipe.speculation.facts, models.target, models.drafter
-    if check_format := _FORMATS.get(drafting.format):
-        yield from check_format(recipe, target, drafter)
-    elif drafter.vocab_size != target.vocab_size:
-        message = f"the draft model's vocabulary has {drafter.vocab_size} tokens, the target's {target.vocab_size}"
-        yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a draft model of the same family.")
-    else:
-        yield from _tokenizers(target, drafter)
-    if drafting.mask_token and not recipe.on_neuron:
-        yield from _mask_token(recipe.engine, drafter)
+    target, drafter = models.target, models.drafter
+    if not recipe.speculation.facts.format:  # else the engine looks into its files
+        yield from _vocabulary(target, drafter)
     yield from _trained_for(recipe, models)
     yield from _depth(recipe, drafter)
     yield from _precision(recipe, drafter)
 
 
-def _own_layers(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    """Layers that draft have to be in the target's checkpoint, and the engine has to know them."""
-    drafting = recipe.speculation and recipe.speculation.facts.engines.get(recipe.engine.name)
-    configs = (target.config, target.text_config)
-    names = {str(name) for config in configs for name in (config.get("model_type"), *_architectures(config)) if name}
-    if drafting and drafting.targets and names and names.isdisjoint(drafting.targets):
-        message = f"{recipe.engine.name} knows no `{recipe.method}` layers in this target ({', '.join(sorted(names))})"
-        hint = "Name a drafter as `speculation.model`, or choose another method, such as `ngram`."
-        yield Finding("pair.own-layers", message, "speculation.method", hint=hint)
-
-
-def _architectures(config: Mapping[str, Any]) -> list[Any]:
-    listed = config.get("architectures")
-    return listed if isinstance(listed, list) else []
+def _vocabulary(target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
+    if drafter.vocab_size != target.vocab_size:
+        message = f"the draft model's vocabulary has {drafter.vocab_size} tokens, the target's {target.vocab_size}"
+        yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a draft model of the same family.")
+    else:
+        yield from _tokenizers(target, drafter)
 
 
 def _tokenizers(target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
@@ -79,25 +57,6 @@ def _tokenizers(target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
         message = "the two models were trained with different chat templates; requests are put in the target's"
         hint = "Measure the acceptance length before you rely on this pair."
         yield Finding("pair.chat-template", message, _DRAFTER, hint=hint, severity="info")
-
-
-def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:
-    keys = lookup.mask_token_keys(engine.name, engine.version)
-    if "speculators_config" in drafter.config:
-        keys = ("mask_token_id", *keys)  # vLLM hands it on as `pard_token` (configs/speculators/algos.py)
-    found = {key: token for key in keys if (token := _dotted(drafter.config, key)) is not None}
-    if not found:
-        if drafter.partial:
-            return
-        message = "the drafter's config.json names no mask token, without which it cannot draft in parallel"
-        # These two are read by every version.
-        hint = "Add `pard_token` and `ptd_token_id`: the id that the drafter was trained with."
-        yield Finding("pair.mask-token", message, _DRAFTER, hint=hint)
-        return
-    key, token = next(iter(found.items()))
-    if not 0 <= token < drafter.vocab_size:
-        message = f"mask token {token} (`{key}`) is outside the vocabulary of {drafter.vocab_size}"
-        yield Finding("pair.mask-token", message, _DRAFTER, hint="Correct it in the drafter's config.json.")
 
 
 def _trained_for(recipe: Recipe, models: Lock) -> Iterator[Finding]:
@@ -145,10 +104,3 @@ def _precision(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
 
 def _same_model(model: str) -> str:
     return _PRECISION.sub("", model.lower())
-
-
-def _dotted(config: Mapping[str, Any], key: str) -> int | None:
-    value: Any = config
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value if isinstance(value, int) else None

@@ -119,7 +119,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
             "behavior": behavior,
         }
         return manifest(recipe, "HorizontalPodAutoscaler", recipe.name, spec=spec)
-    query = f'sum(vllm:num_requests_running{{model_name="{recipe.name}"}})'
+    query = f'sum({recipe.engine.rules.metrics.running_requests}{{model_name="{recipe.name}"}})'
     trigger = {"serverAddress": prometheus, "query": query, "threshold": str(wanted)}
     spec = {
         "scaleTargetRef": target,

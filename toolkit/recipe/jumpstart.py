@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.catalog import lookup, methods
+from toolkit.engines.arguments import environment
 from toolkit.errors import UnreadableModel, UsageError
-from toolkit.recipe.arguments import environment
 from toolkit.recipe.resolve import Recipe, Speculation
 from toolkit.recipe.source import ModelSource
 

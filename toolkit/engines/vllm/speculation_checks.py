@@ -21,7 +21,7 @@ def check_speculation(recipe: Recipe) -> Iterator[Finding]:
     if speculation is None:
         return
     yield from _flags(recipe, speculation)
-    if drafting := speculation.facts.engines.get(recipe.engine.name):
+    if drafting := recipe.drafting:
         for key, value in _written(speculation).items():
             yield from _key(recipe, drafting, key, value)
         yield from _schedule(recipe, drafting)
@@ -46,8 +46,7 @@ def _flags(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
         message = "fast prefill with shared KV layers does not go with speculation"
         path = "engine.args.kv-sharing-fast-prefill"
         yield Finding("engine.fast-prefill", message, path, hint="Remove the flag.")
-    drafting = speculation.facts.engines.get(recipe.engine.name)
-    for flag in drafting.not_with if drafting else ():
+    for flag in recipe.drafting.not_with if recipe.drafting else ():
         if args.get(flag):
             message = f"`{flag}` does not go with method `{speculation.method}`"
             yield Finding("engine.clash", message, f"engine.args.{flag}", hint="Remove the flag.")
@@ -84,7 +83,7 @@ def _schedule(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
     known, path = drafting.keys.get(_SCHEDULE), f"speculation.{_SCHEDULE}"
     if known is None or not (recipe.speculation and recipe.speculation.schedule):
         return
-    if lookup.older(recipe.engine.version, known.since):
+    if not drafting.takes(_SCHEDULE, recipe.engine.version):
         message = f"{recipe.engine.name} knows a K per batch size from {known.since} on"
         yield Finding("engine.schedule", message, path, hint=f"Set `version: {known.since}` or newer.")
     if recipe.engine.args.get("data-parallel-size", 1) != 1:

@@ -1,0 +1,94 @@
+"""Will this version of vLLM take these settings?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from toolkit.catalog import lookup
+from toolkit.engines.flag_checks import check_flags
+from toolkit.engines.vllm.facts import flag_known, flags, subtracts_draft_slots
+from toolkit.engines.vllm.speculation import draft_slots
+from toolkit.engines.vllm.speculation_checks import check_speculation
+from toolkit.findings import Finding, Severity
+from toolkit.recipe.resolve import Recipe
+
+# vLLM warns below it (config/vllm.py): prompts are then read in small pieces.
+_SLOW_PREFILL_TOKENS = 8192
+_BUDGET = "engine.max_num_batched_tokens"
+
+
+def check_engine(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on version, flags, runner and token budget."""
+    yield from _version(recipe)
+    yield from check_flags(recipe, lambda flag: unknown_flag(recipe, flag, recipe.engine.version))
+    yield from check_speculation(recipe)
+    if recipe.engine.max_num_batched_tokens is None:
+        return
+    if subtracts_draft_slots(recipe.engine.version):
+        yield from _subtracted_budget(recipe, recipe.engine.max_num_batched_tokens)
+    else:
+        yield from _token_budget(recipe, recipe.engine.max_num_batched_tokens)
+
+
+def _version(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.speculation is None:
+        return
+    drafting = recipe.drafting
+    listed = lookup.head(recipe.drafter.written) if recipe.drafter else None
+    if drafting is None:
+        message = f"{recipe.engine.name} does not draft with `{recipe.method}`"
+        yield Finding("engine.method", message, "speculation.method", hint="Choose another method, or another engine.")
+    elif _older(recipe, drafting.since):
+        message = f"method `{recipe.method}` needs {recipe.engine.name} {drafting.since} or newer"
+        yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {drafting.since}` or newer.")
+    elif listed and listed.min_engine and _older(recipe, listed.min_engine):
+        message = f"{listed.repo} needs {recipe.engine.name} {listed.min_engine} or newer"
+        yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {listed.min_engine}` or newer.")
+
+
+def unknown_flag(recipe: Recipe, flag: str, version: str, severity: Severity = "error") -> Iterator[Finding]:
+    """A finding where vLLM's command line of that version has no such flag; nothing of a version that is not known."""
+    if flag_known(version, flag) is not False:
+        return
+    near = difflib.get_close_matches(flag, flags(version), n=1)
+    hint = f"Did you mean `{near[0]}`?" if near else f"See the flags of vllm {version}: vllm serve --help=all"
+    message = f"vllm {version} has no flag `--{flag}`"
+    yield Finding("engine.unknown-flag", message, f"engine.args.{flag}", hint=hint, severity=severity)
+
+
+def _subtracted_budget(recipe: Recipe, budget: int) -> Iterator[Finding]:
+    """Versions that take the slots of `max_num_seqs` requests off the budget of every step, whoever is scheduled."""
+    engine, slots = recipe.engine, draft_slots(recipe)
+    left = budget - slots * engine.max_num_seqs
+    hint = f"Set it to {slots * engine.max_num_seqs + _SLOW_PREFILL_TOKENS} or more, or lower engine.max_num_seqs."
+    taken = f"{engine.max_num_seqs} requests x {slots} draft slots"
+    if left < max(1, engine.max_num_seqs) and slots:
+        message = f"{taken} leave {left} of {budget} tokens a step"
+        yield Finding("engine.token-budget", message, _BUDGET, hint=hint)
+    elif left < _SLOW_PREFILL_TOKENS and slots:
+        message = f"{taken} leave {left} tokens a step: prompts are read in small pieces, the first token comes late"
+        yield Finding("engine.token-budget", message, _BUDGET, hint=hint, severity="warning")
+    elif budget < engine.max_num_seqs:
+        yield from _token_budget(recipe, budget)
+
+
+def _token_budget(recipe: Recipe, budget: int) -> Iterator[Finding]:
+    engine, slots = recipe.engine, draft_slots(recipe)
+    drafted = recipe.speculation.num_speculative_tokens if recipe.speculation else 0
+    least = max(engine.max_num_seqs, slots + 1)
+    enough = engine.max_num_seqs * (1 + drafted + slots)
+    hint = f"Set it to {enough} or more, or lower engine.max_num_seqs."
+    if budget < least:
+        message = f"{budget} tokens a step are too few, {least} is the least"
+        yield Finding("engine.token-budget", message, _BUDGET, hint=hint)
+    elif budget < enough:
+        message = (
+            f"{engine.max_num_seqs} requests can take {enough} tokens a step, each with {drafted} draft tokens "
+            f"and {slots} slots to make the next: with {budget} some of them wait"
+        )
+        yield Finding("engine.token-budget", message, _BUDGET, hint=hint, severity="warning")
+
+
+def _older(recipe: Recipe, version: str) -> bool:
+    return lookup.older(recipe.engine.version, version)
