@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from toolkit.recipe.lock import Lock, read_models
 from toolkit.recipe.model_files import ModelFiles
-from toolkit.recipe.resolve import load
+from toolkit.recipe.resolve import PlatformSettings, Recipe, load
 from toolkit.recipe.source import ModelSource
 
 HIDDEN, VOCABULARY, MASK_TOKEN = 8, 32, 3
@@ -152,3 +152,12 @@ def edit_tensors(folder: Path, changes: Mapping[str, tuple[int, ...] | None]) ->
     header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
     shapes = {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
     write_safetensors(path, {name: shape for name, shape in {**shapes, **changes}.items() if shape is not None})
+
+
+def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:
+    """The recipe with other values of its fields, or of its platform's settings; `platform` is another one's name."""
+    if "platform" in changes:
+        changes["name"] = changes.pop("platform")
+    own = {field.name for field in fields(PlatformSettings)}
+    settings = {key: changes.pop(key) for key in list(changes) if key in own}
+    return replace(recipe, **changes, platform=replace(recipe.platform, **settings))

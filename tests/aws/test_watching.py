@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from botocore.stub import Stubber
-from pairs import write_hub_pair
+from pairs import recipe_with, write_hub_pair
 from standin import ACCOUNT, StandIn
 
 from toolkit.planning.autoscaling import autoscaling
@@ -64,7 +64,7 @@ def test_what_was_made_is_found_again_as_it_shall_be(clients: Clients, recipe: R
 
 
 def test_an_inference_component_has_its_own_log_group(clients: Clients, recipe: Recipe) -> None:
-    wanted = watchers(replace(recipe, component=ComponentSection()))
+    wanted = watchers(recipe_with(recipe, component=ComponentSection()))
     make(clients, wanted)
     assert seen(clients).keys() == {item.name for item in wanted}
 
@@ -151,7 +151,9 @@ def scaling(clients: Clients) -> Iterator[Stubber]:
 @pytest.fixture
 def scaled(recipe: Recipe) -> dict[str, Resource]:
     """Target and policies of a component that may have no copies."""
-    component = replace(recipe, component=ComponentSection(), scaling=ScalingSection(min_instances=0, max_instances=2))
+    component = recipe_with(
+        recipe, component=ComponentSection(), scaling=ScalingSection(min_instances=0, max_instances=2)
+    )
     return {item.name.removeprefix("inference-component/hub"): item for item in autoscaling(component, ONE)}
 
 

@@ -35,7 +35,7 @@ def test_a_vllm_that_dies_at_start_gives_its_last_words_at_once() -> None:
     handle.destroy()
     assert "engine.args" in failed.value.hint
     assert failed.value.logs
-    assert said - died < (recipe.health_check_timeout or 600) / 60, "the wait ends when the container does"
+    assert said - died < (recipe.platform.health_check_timeout or 600) / 60, "the wait ends when the container does"
 
 
 def test_a_vllm_that_is_killed_in_service_comes_back(endpoint: Endpoint) -> None:

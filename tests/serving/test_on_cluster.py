@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from hub import COMMIT, hub
+from pairs import recipe_with
 
 import toolkit
 from toolkit.apply.progress import Silent
@@ -198,7 +199,7 @@ def test_an_engine_that_dies_at_its_start_gives_its_last_words(kubelet: ProcessK
 
 
 def test_a_secret_that_is_not_there_is_told(kubelet: ProcessKubelet, recipe: Recipe) -> None:
-    broken = replace(recipe, name="tiny-broken", hub_token_secret="huub")
+    broken = recipe_with(recipe, name="tiny-broken", hub_token_secret="huub")
 
     with pytest.raises(EndpointFailed, match='"huub" not found') as failed:
         toolkit.deploy(broken, progress=Silent())

@@ -32,11 +32,13 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
     Raises RecipeError when a check finds an error, UsageError for a recipe that does not run on AWS, or compiles ahead.
     """
     loaded = load(recipe).with_platform(platform)
-    if loaded.platform != "sagemaker":
+    if loaded.platform.name != "sagemaker":
         hint = "Write `platform: {name: sagemaker}`, or add: --platform sagemaker"
-        raise UsageError(f"CloudFormation is AWS's, and {loaded.name} runs on platform `{loaded.platform}`", hint=hint)
+        raise UsageError(
+            f"CloudFormation is AWS's, and {loaded.name} runs on platform `{loaded.platform.name}`", hint=hint
+        )
     require(loaded)
-    complete, account = complete_recipe(loaded, open_readable(loaded.platform, loaded.region))
+    complete, account = complete_recipe(loaded, open_readable(loaded.platform.name, loaded.platform.region))
     arms = [complete, complete.baseline()] if baseline and complete.speculation else [complete]
     return cloudformation.template(desired(arms, account))
 
@@ -71,7 +73,7 @@ def build(
     if builder and builds(loaded):
         section = loaded.container or ContainerSection()
         loaded = replace(loaded, container=section.model_copy(update={"builder": builder}))
-    opened = open_platform(loaded.platform, place(loaded))
+    opened = open_platform(loaded.platform.name, place(loaded))
     complete, account = complete_recipe(loaded, opened)
     resources = list(
         {item.name: item for arm in (complete, complete.baseline()) for item in image(arm, account)}.values()
@@ -80,7 +82,7 @@ def build(
         hint = "Write `container: custom`, or its settings, to have one built."
         raise UsageError(f"{loaded.name} runs {image_uri(complete, account)} as it is: nothing is built", hint=hint)
     # Nothing but these is asked for, so that nothing else is taken for superseded.
-    made = make_plan(str(loaded.path), loaded.platform, [loaded.name], resources, opened.observe(resources, ()))
+    made = make_plan(str(loaded.path), loaded.platform.name, [loaded.name], resources, opened.observe(resources, ()))
     with opened.lease(loaded.name):
         make(made, opened, record_of(loaded.name), progress)
     return opened.with_digest(image_uri(complete, account))
@@ -93,7 +95,7 @@ def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
     scanned.
     """
     loaded = load(recipe).with_platform(platform)
-    opened = open_platform(loaded.platform, place(loaded))
+    opened = open_platform(loaded.platform.name, place(loaded))
     complete, account = complete_recipe(loaded, opened)
     if not image(complete, account):
         raise UsageError(f"{loaded.name} has no image of its own to scan", hint="AWS scans and patches its own.")
@@ -103,7 +105,7 @@ def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
 def compile_plan(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> Plan:
     """What `compile` would do. Reads only; without AWS credentials for an account that holds nothing."""
     loaded = _compilable(recipe, platform)
-    opened = open_readable(loaded.platform, loaded.region)
+    opened = open_readable(loaded.platform.name, loaded.platform.region)
     return _compile_plan(*complete_recipe(loaded, opened), opened, baseline)
 
 
@@ -124,7 +126,7 @@ def compile(
     progress = progress or default_progress()
     with progress.stage("check"):
         loaded = _compilable(recipe, platform)
-    opened = open_trainer(loaded.region)
+    opened = open_trainer(loaded.platform.region)
     with progress.stage("plan"):
         made = _compile_plan(*complete_recipe(loaded, opened), opened, baseline)
     if any(action.verb == "create" for action in made.changes):
@@ -153,7 +155,7 @@ def _compile_plan(recipe: Recipe, account: Account, platform: Platform | None, b
     observed = platform.observe(resources, [recipe.name]) if platform else Observed()
     return make_plan(
         str(recipe.path.resolve()),
-        recipe.platform,
+        recipe.platform.name,
         [recipe.name],
         resources,
         Observed(tuple(item for item in observed.existing if (item.kind, item.name) in wanted)),

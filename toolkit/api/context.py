@@ -21,7 +21,7 @@ DEFAULT_PLATFORM = "local"
 
 def complete_recipe(recipe: Recipe, platform: Platform | None) -> tuple[Recipe, Account]:
     """The recipe with what its lock and JumpStart fill in, and the account to plan for."""
-    account = platform.account(recipe) if platform else account_of(recipe.platform, place(recipe))
+    account = platform.account(recipe) if platform else account_of(recipe.platform.name, place(recipe))
     return pinned(filled_in(recipe, account.jumpstart), locked(recipe)), account
 
 
@@ -43,8 +43,8 @@ def locked(recipe: Recipe) -> Lock | None:
 
 def place(recipe: Recipe) -> str | None:
     """The region of AWS, or the context and the namespace of a cluster."""
-    section = recipe.kubernetes
-    return f"{section.context or ''}/{section.namespace}" if section else recipe.region
+    section = recipe.platform.kubernetes
+    return f"{section.context or ''}/{section.namespace}" if section else recipe.platform.region
 
 
 def where(endpoint: str, recipe: Recipe | None, platform: str | None, region: str | None) -> Platform | None:
@@ -53,12 +53,12 @@ def where(endpoint: str, recipe: Recipe | None, platform: str | None, region: st
     A bare name is looked for in all namespaces of the kubeconfig's current context. Raises UsageError where several
     have it.
     """
-    if recipe and recipe.with_platform(platform).kubernetes:
+    if recipe and recipe.with_platform(platform).platform.kubernetes:
         region = place(recipe.with_platform(platform))
     if platform == "kubernetes" and region is None:
         return open_platform(platform, _only(endpoint, _places(endpoint)))
     if platform or recipe:
-        return open_running(platform or (recipe.platform if recipe else DEFAULT_PLATFORM), region)
+        return open_running(platform or (recipe.platform.name if recipe else DEFAULT_PLATFORM), region)
     here = open_running(DEFAULT_PLATFORM)
     if here and exists(here, endpoint):
         return here

@@ -74,7 +74,7 @@ def plan(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = Fa
     """
     loaded = load(recipe).with_platform(platform)
     require(loaded)
-    opened = open_readable(loaded.platform, place(loaded))
+    opened = open_readable(loaded.platform.name, place(loaded))
     if loaded.speculation and opened and not baseline:
         baseline = in_service(opened, loaded.baseline().name)  # one that is there is kept in step
     return _plan(*complete_recipe(loaded, opened), opened, baseline)
@@ -97,8 +97,8 @@ def deploy(
     loaded = load(recipe).with_platform(platform)
     with progress.stage("check"):
         require(loaded)
-    with progress.stage(f"open platform {loaded.platform}"):
-        opened = open_platform(loaded.platform, place(loaded))
+    with progress.stage(f"open platform {loaded.platform.name}"):
+        opened = open_platform(loaded.platform.name, place(loaded))
     with progress.stage("plan"):
         exists = _settled(opened, loaded, progress)
         if loaded.speculation and (exists or baseline):
@@ -107,7 +107,7 @@ def deploy(
             baseline = baseline or (twin_exists and in_service(opened, twin.name))
             exists = exists or twin_exists
         filled, account = complete_recipe(loaded, opened)
-        is_new = not exists and not filled.component  # which may live elsewhere
+        is_new = not exists and not filled.platform.component  # which may live elsewhere
         made = _plan(filled, account, opened, baseline, is_new=is_new)
     _apply(made, opened, filled, wait, progress)
     if wait and is_new:  # what an earlier try has left is looked for when that holds up nobody
@@ -126,7 +126,7 @@ def rollback(
     """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
-    opened = where(endpoint, recipe, platform, recipe.region if recipe else None)
+    opened = where(endpoint, recipe, platform, recipe.platform.region if recipe else None)
     if opened is None:
         raise EndpointNotFound(f"there is no endpoint {endpoint}: the local platform is not running")
     address = opened.address(endpoint)
@@ -162,13 +162,13 @@ def _plan(
     prices = [price_per_hour(arm) for arm in arms]
     made = make_plan(
         str(recipe.path.resolve()),
-        recipe.platform,
+        recipe.platform.name,
         names,
         resources,
         observed,
         account=account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
-        price_before=price_now(recipe.platform, observed),
+        price_before=price_now(recipe.platform.name, observed),
         notes=tuple(notes(recipe, account)),
     )
     return DeploymentPlan(**{item.name: getattr(made, item.name) for item in fields(made)})
@@ -200,6 +200,6 @@ def wait_seconds(made: Plan) -> float:
 def _expected_seconds(recipe: Recipe) -> dict[str, float]:
     """By stage of a container's start; nothing where the weights' size is not known, or they are on this machine."""
     size = pinned(recipe, locked(recipe)).weight_bytes
-    if recipe.platform == "local" or not size:
+    if recipe.platform.name == "local" or not size:
         return {}
     return expected_seconds(download_seconds(size), load_seconds(recipe, size))

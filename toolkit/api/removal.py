@@ -24,7 +24,7 @@ def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress
     """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
-    opened = where(endpoint, recipe, platform, recipe.region if recipe else None)
+    opened = where(endpoint, recipe, platform, recipe.platform.region if recipe else None)
     hosts = [endpoint_name(recipe)] if recipe else []
     names = tuple(dict.fromkeys((endpoint, f"{endpoint}-baseline", *hosts)))
     if opened is None:

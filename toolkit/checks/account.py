@@ -143,7 +143,7 @@ def _role(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     path = "platform.role"
     if facts.role_problem:
         yield Finding("account.role", facts.role_problem.message, path, hint=facts.role_problem.hint)
-    elif facts.role is None and recipe.role != "create":
+    elif facts.role is None and recipe.platform.role != "create":
         message = "no execution role was found: this is no Studio, and no role is named"
         hint = "Name one as `platform.role`, or in $TOOLKIT_EXECUTION_ROLE; or write `role: create` to have one made."
         yield Finding("account.role", message, path, hint=hint)
@@ -166,7 +166,7 @@ def _permissions(facts: AccountFacts) -> Iterator[Finding]:
 
 
 def _types(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding]:
-    types = facts.jumpstart_types if chooses_instance(recipe) else recipe.instance_types
+    types = facts.jumpstart_types if chooses_instance(recipe) else recipe.platform.instance_types
     for index, name in enumerate(types):
         instance = lookup.instance(name)
         if instance and instance.regions and region not in instance.regions:
@@ -242,7 +242,7 @@ def _network(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Findi
 def _closed(recipe: Recipe, reaches: Mapping[str, frozenset[str]], vpc: str, region: str) -> Iterator[Finding]:
     """Subnets without a way to the internet: an internet gateway is none, as containers get no public address."""
     path, names = "network.subnets", ", ".join(reaches)
-    if recipe.weights == "hub":
+    if recipe.platform.weights == "hub":
         message = f"the containers fetch weights from the hub, and from {names} no way leads to the internet"
         hint = "Set platform.weights to s3, or route 0.0.0.0/0 to a NAT gateway."
         yield Finding("account.internet", message, path, hint=hint)

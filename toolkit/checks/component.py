@@ -17,7 +17,7 @@ _MIB_PER_GIB = 1024
 
 def check_component(recipe: Recipe) -> Iterator[Finding]:
     """Findings on `platform.inference_component`, and on the keys that do not go with it."""
-    component = recipe.component
+    component = recipe.platform.component
     if component is None:
         if recipe.scaling.min_instances == 0:
             message = "an endpoint without inference components cannot scale to zero"
@@ -27,7 +27,7 @@ def check_component(recipe: Recipe) -> Iterator[Finding]:
     yield from _experiment(recipe)
     yield from _update(recipe)
     yield from _types(recipe)
-    for index, name in enumerate(() if chooses_instance(recipe) else recipe.instance_types):
+    for index, name in enumerate(() if chooses_instance(recipe) else recipe.platform.instance_types):
         if instance := lookup.instance(name):
             yield from _room(recipe.on(name), component, instance, f"{_TYPES}.{index}")
 
@@ -53,15 +53,16 @@ def _update(recipe: Recipe) -> Iterator[Finding]:
 
 def _types(recipe: Recipe) -> Iterator[Finding]:
     """All copies run one Model, made for the first instance type."""
-    first = recipe.on(recipe.instance_types[0])
-    for index, name in enumerate(recipe.instance_types):
+    first = recipe.on(recipe.platform.instance_types[0])
+    for index, name in enumerate(recipe.platform.instance_types):
         here = recipe.on(name)
         if (here.engine, here.speculation) != (first.engine, first.speculation):
-            message = f"copies on {name} run with the settings of {recipe.instance_types[0]}: a component has one model"
+            other = recipe.platform.instance_types[0]
+            message = f"copies on {name} run with the settings of {other}: a component has one model"
             hint = "Give all types the same settings, or leave only one."
             yield Finding("sagemaker.component-types", message, f"{_TYPES}.{index}", hint=hint)
-        elif recipe.on_neuron and neuron.family(name) != neuron.family(first.instance_types[0]):
-            message = f"the one model of a component is compiled for {first.instance_types[0]}, not for {name}"
+        elif recipe.on_neuron and neuron.family(name) != neuron.family(first.platform.instance_types[0]):
+            message = f"the one model of a component is compiled for {first.platform.instance_types[0]}, not for {name}"
             hint = "Write a recipe for each family."
             yield Finding("sagemaker.component-types", message, f"{_TYPES}.{index}", hint=hint)
 

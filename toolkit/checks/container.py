@@ -31,7 +31,7 @@ def check_container(recipe: Recipe) -> Iterator[Finding]:
     yield from _built(recipe)
     yield from _image(recipe)
     variables = environment(recipe)
-    if recipe.platform != "kubernetes":
+    if recipe.platform.name != "kubernetes":
         yield from _limits(variables)
     yield from _secrets(recipe)
     yield from _quoting(recipe, variables)
@@ -44,15 +44,15 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
     if image_of(recipe) or named or (recipe.on_neuron and engine.generation is None):
         return
     bases = [image.version for image in lookup.images("upstream", engine.name)]
-    cluster = recipe.platform == "kubernetes"  # which runs these as they are
-    versions = bases if cluster else [image.version for image in lookup.images(recipe.platform, engine.name)]
+    cluster = recipe.platform.name == "kubernetes"  # which runs these as they are
+    versions = bases if cluster else [image.version for image in lookup.images(recipe.platform.name, engine.name)]
     released = dict.fromkeys(version for version in versions if version.replace(".", "").isdigit())
     known = " or ".join(list(released)[:_OFFERED]) or "another platform"
-    message = f"platform `{recipe.platform}` has no image with {engine.name} {engine.version}"
+    message = f"platform `{recipe.platform.name}` has no image with {engine.name} {engine.version}"
     other = ""
     if cluster:
         other = " Or name an image that has it: `container: {base: registry/repository:tag}`."
-    elif recipe.platform == "sagemaker" and engine.version in bases:
+    elif recipe.platform.name == "sagemaker" and engine.version in bases:
         other = " Or write `container: custom`: it is built on vLLM's own."
     yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{other}")
 
@@ -122,7 +122,7 @@ def _secrets(recipe: Recipe) -> Iterator[Finding]:
                 )
                 gated = (
                     "name a Secret of the cluster as platform.hub_token_secret."
-                    if recipe.platform == "kubernetes"
+                    if recipe.platform.name == "kubernetes"
                     else "write `weights: s3`: it is staged with the token that you have here."
                 )
                 hint = f"Remove it. For a gated model {gated}"
@@ -134,7 +134,7 @@ def _quoting(recipe: Recipe, variables: dict[str, str]) -> Iterator[Finding]:
     image = image_of(recipe)
     if builds(recipe):  # the toolkit's own entrypoint has no supervisor
         return
-    if recipe.platform != "sagemaker" or image is None or image.supervisor_quoting == "unknown":
+    if recipe.platform.name != "sagemaker" or image is None or image.supervisor_quoting == "unknown":
         return
     values = {flag: variables.get(f"{_FLAG_VARIABLE}{flag.upper().replace('-', '_')}") for flag in engine_flags(recipe)}
     broken = [flag for flag, value in values.items() if value is not None and not supervised(image, value)]
@@ -144,7 +144,7 @@ def _quoting(recipe: Recipe, variables: dict[str, str]) -> Iterator[Finding]:
     if broken[0] in recipe.engine.args:
         path, hint = f"engine.args.{broken[0]}", "Put the text into a file of the model's folder and name that file."
     else:
-        fixed = [item.version for item in lookup.images(recipe.platform, recipe.engine.name) if _fixed(item)]
+        fixed = [item.version for item in lookup.images(recipe.platform.name, recipe.engine.name) if _fixed(item)]
         path, hint = "engine.version", f"To have the engine restarted in its container, take {fixed[-1]} or newer."
     yield Finding("container.quoting", message, path, hint=hint, severity="info")
 

@@ -13,7 +13,7 @@ ML = "ml."
 
 def instance_of(recipe: Recipe, name: str) -> lookup.Instance | None:
     """The hardware of one of the recipe's types, None where it is not known. A cluster's types are named as EC2's."""
-    if recipe.platform != "kubernetes":
+    if recipe.platform.name != "kubernetes":
         return lookup.instance(name)
     found = lookup.instance(f"{ML}{name}")
     return replace(found, name=name) if found else None

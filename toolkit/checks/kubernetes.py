@@ -23,11 +23,11 @@ _GATED_OWNER = "meta-llama/"
 
 def check_kubernetes(recipe: Recipe) -> Iterator[Finding]:
     """Findings on a recipe for a cluster, and on a cluster's settings for SageMaker."""
-    if recipe.platform == "sagemaker" and "platform.kubernetes" in recipe.lines:
+    if recipe.platform.name == "sagemaker" and "platform.kubernetes" in recipe.lines:
         message = "settings of a cluster, and the platform is `sagemaker`"
         hint = "Remove them, or set `name: kubernetes`."
         yield Finding("kubernetes.elsewhere", message, "platform.kubernetes", hint=hint)
-    if recipe.platform != "kubernetes":
+    if recipe.platform.name != "kubernetes":
         return
     yield from _names(recipe)
     yield from _instance_types(recipe)
@@ -44,16 +44,16 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
         message = f"Kubernetes takes no Service with the name {recipe.name}"
         hint = "Write it in small letters, digits and hyphens, beginning with a letter."
         yield Finding("kubernetes.name", message, "name", hint=hint)
-    if recipe.hub_token_secret and not _SUBDOMAIN.fullmatch(recipe.hub_token_secret):
+    if recipe.platform.hub_token_secret and not _SUBDOMAIN.fullmatch(recipe.platform.hub_token_secret):
         message = "it is no name of a Secret in the cluster"
         hint = "Write its name; the token stands under the key `token`."
         yield Finding("kubernetes.secret", message, "platform.hub_token_secret", hint=hint)
 
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
-    for index, name in enumerate(recipe.instance_types):
+    for index, name in enumerate(recipe.platform.instance_types):
         path, instance = f"{_TYPES}.{index}", instance_of(recipe, name)
-        if name in recipe.overrides:
+        if name in recipe.platform.overrides:
             message = "a Deployment runs the same settings on every instance type"
             hint = "Write one type and its settings, or a recipe for each."
             yield Finding("kubernetes.overrides", message, path, hint=hint)
@@ -70,7 +70,7 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
 
 def _families(recipe: Recipe) -> Iterator[Finding]:
     """Pods and their Job land on any of the types, with one claim, one lowest driver and one compiled code."""
-    first, *others = map(neuron.family, recipe.instance_types)
+    first, *others = map(neuron.family, recipe.platform.instance_types)
     for index, family in enumerate(others, start=1):
         if recipe.on_neuron and family != first:
             message = f"pods land on any type, and their claim, driver and compiled code are for {first}, not {family}"
@@ -94,12 +94,12 @@ def _without_effect(recipe: Recipe) -> Iterator[Finding]:
     written = {name: section.model_dump(exclude_defaults=True) for name, section in sections.items()}
     nested = [f"{name}.{key}" for name, keys in written.items() for key in keys]
     own = {
-        "region": recipe.region,
-        "role": recipe.role,
-        "kms_key": recipe.kms_key,
-        "inference_component": recipe.component,
-        "capacity_reservation": recipe.capacity_reservation,
-        "routing": recipe.routing != "least-outstanding-requests",
+        "region": recipe.platform.region,
+        "role": recipe.platform.role,
+        "kms_key": recipe.platform.kms_key,
+        "inference_component": recipe.platform.component,
+        "capacity_reservation": recipe.platform.capacity_reservation,
+        "routing": recipe.platform.routing != "least-outstanding-requests",
     }
     for path in [*(f"platform.{key}" for key, value in own.items() if value), *nested]:
         message = f"`{path.rpartition('.')[2]}` is SageMaker's: on a cluster it has no effect"
@@ -121,7 +121,7 @@ def _container(recipe: Recipe) -> Iterator[Finding]:
 
 def _models(recipe: Recipe) -> Iterator[Finding]:
     """Containers fetch weights from the hub themselves."""
-    if recipe.weights == "s3":
+    if recipe.platform.weights == "s3":
         message = "on a cluster each container fetches the weights from the hub"
         yield Finding("kubernetes.weights", message, "platform.weights", hint="Write `weights: hub`, or remove it.")
         return
@@ -132,7 +132,7 @@ def _models(recipe: Recipe) -> Iterator[Finding]:
         if not pulled(recipe, source):
             message = f"{source} is not on the hub, from which the containers of a cluster fetch their models"
             yield Finding("kubernetes.weights", message, path, hint="Name a Hugging Face id.")
-        elif recipe.hub_token_secret is None and _gated(source):
+        elif recipe.platform.hub_token_secret is None and _gated(source):
             message = f"{source} is gated, and the containers have no token for it"
             hint = "Put one under `token` in a Secret, and name that as platform.hub_token_secret."
             yield Finding("kubernetes.hub-token", message, path, hint=hint, severity="warning")
@@ -144,7 +144,7 @@ def _gated(source: ModelSource) -> bool:
 
 
 def _artifacts(recipe: Recipe) -> Iterator[Finding]:
-    bucket = recipe.kubernetes and recipe.kubernetes.artifacts_bucket
+    bucket = recipe.platform.kubernetes and recipe.platform.kubernetes.artifacts_bucket
     if recipe.on_neuron and recipe.engine.compile_ahead and not bucket:
         message = "what is compiled ahead has to lie in a bucket that the pods mount"
         hint = "Name one: `kubernetes: {artifacts_bucket: …}`; or write `compile: at-start`."
@@ -156,7 +156,9 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
     if scaling.min_instances == 0:
         message = "the toolkit's autoscalers keep one pod"
         yield Finding("kubernetes.scale-to-zero", message, "scaling.min_instances", hint="Set it to 1 or more.")
-    if scaling.max_instances > scaling.min_instances and not (recipe.kubernetes and recipe.kubernetes.prometheus):
+    if scaling.max_instances > scaling.min_instances and not (
+        recipe.platform.kubernetes and recipe.platform.kubernetes.prometheus
+    ):
         message = "the autoscaler asks the cluster for a metric of the pods, which takes an adapter for Prometheus"
         hint = "Install one that gives `vllm_num_requests_running`, or KEDA and platform.kubernetes.prometheus."
         yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")

@@ -10,17 +10,17 @@ from toolkit.recipe.resolve import Recipe
 
 def check_local(recipe: Recipe) -> Iterator[Finding]:
     """Findings on what the local platform does not do; nothing for another platform."""
-    if recipe.platform != "local":
+    if recipe.platform.name != "local":
         return
     refused = (
-        ("platform.inference_component", recipe.component is not None, "no inference components"),
+        ("platform.inference_component", recipe.platform.component is not None, "no inference components"),
         ("observability.data_capture_percent", recipe.observability.data_capture_percent > 0, "no data capture"),
         ("scaling.min_instances", recipe.scaling.min_instances > 1, "one container for each variant"),
     )
     for path, is_set, what in refused:
         if is_set:
             yield Finding("local.not-here", f"the local platform has {what}", path, hint="Remove it to run here.")
-    if recipe.run == "container" and (recipe.container is None or recipe.container.base is None):
+    if recipe.platform.run == "container" and (recipe.container is None or recipe.container.base is None):
         message = "`run: container` needs a base image that runs on this machine, and AWS's and vLLM's need a GPU"
         hint = "Name one with vLLM for CPUs: `container: {base: registry/repository:tag}`."
         yield Finding("local.base", message, "platform.run", hint=hint)

@@ -24,7 +24,7 @@ _OFFERED = 3
 
 def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on each instance type; nothing where the memory of this machine is what counts (`local`)."""
-    if recipe.platform == "local" or (recipe.on_neuron and recipe.engine.max_model_len is None):
+    if recipe.platform.name == "local" or (recipe.on_neuron and recipe.engine.max_model_len is None):
         return  # graphs for Trainium are compiled for the length, which check_neuron asks for
     try:
         models, problem = sizable(models)
@@ -39,7 +39,7 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     if chooses_instance(recipe):
         return
     try:
-        for index, name in enumerate(recipe.instance_types):
+        for index, name in enumerate(recipe.platform.instance_types):
             if found := instance_of(recipe, name):
                 yield from _instance(recipe, models, fit(recipe, models, found), f"{_TYPES}.{index}")
     except ToolkitError as error:  # a flag's value that the memory model does not know
@@ -52,7 +52,7 @@ def _instance(recipe: Recipe, models: Lock, found: Fit, path: str) -> Iterator[F
         unit = "logical cores" if recipe.on_neuron else "accelerators"
         message = f"{found.instance}: it takes {size} {unit}, and the engine uses one unless it is told"
         hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
-        if len(recipe.instance_types) > 1 and recipe.platform != "kubernetes":
+        if len(recipe.platform.instance_types) > 1 and recipe.platform.name != "kubernetes":
             hint = f"For this type: `{{type: {found.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         yield Finding("memory.tensor-parallel", message, path, hint=hint)
     if found.fits or (recipe.on_neuron and not found.weights_gib):  # not sized: check_neuron_hardware says why
@@ -88,7 +88,7 @@ def _kv_groups(recipe: Recipe, models: Lock) -> Iterator[Finding]:
 
 
 def _cheapest(recipe: Recipe, models: Lock) -> str:
-    cluster = recipe.platform == "kubernetes"
+    cluster = recipe.platform.name == "kubernetes"
     able = [type_ for type_ in lookup.instances() if type_.accelerator and (cluster or type_.hostable)]
     found = [item.instance.removeprefix(ML if cluster else "") for item in fits(recipe, models, able) if item.fits]
     return ", ".join(found[:_OFFERED]) or "none, with these settings"

@@ -111,7 +111,7 @@ def _shapes(recipe: Recipe) -> Iterator[Finding]:
         what = "K, max_num_seqs, max_model_len, tensor parallelism and both models"
         what = what if recipe.speculation else "max_num_seqs, max_model_len, tensor parallelism and the target"
         message = f"{what} are compiled in: after a change of one of them it is compiled again"
-        run = _COMPILE_JOB if recipe.platform == "kubernetes" else "toolkit compile RECIPE"
+        run = _COMPILE_JOB if recipe.platform.name == "kubernetes" else "toolkit compile RECIPE"
         yield Finding("neuron.compiled-in", message, "engine", hint=f"Run: {run}", severity="info")
 
 

@@ -26,10 +26,10 @@ _METHODS = ("eagle3", "dflash", "draft-model")
 
 def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     """Findings on each instance type of an engine for Trainium; nothing for another engine."""
-    if not recipe.on_neuron or recipe.platform == "local":
+    if not recipe.on_neuron or recipe.platform.name == "local":
         return
     found: dict[Finding, None] = {}
-    for index, name in enumerate(recipe.instance_types):
+    for index, name in enumerate(recipe.platform.instance_types):
         if instance := instance_of(recipe, name):
             found |= dict.fromkeys(_instance(recipe.on(name), models, instance, f"{_TYPES}.{index}"))
     yield from found
@@ -44,7 +44,7 @@ def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str
     if generation := recipe.engine.generation:
         yield from _generation(recipe, generation, neuron.family(instance.name), path)
     yield from _tensor_parallel(recipe, models, instance)
-    if recipe.platform == "sagemaker":
+    if recipe.platform.name == "sagemaker":
         yield from _sagemaker(recipe, instance, path)
 
 
@@ -116,7 +116,11 @@ def _grouping(recipe: Recipe, instance: Instance, size: int, cores: int) -> Iter
         yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
     needed = ranks(recipe.engine.args)
     taken = chips(instance, recipe.engine.env, needed)
-    if recipe.kubernetes and recipe.kubernetes.neuron_devices == "dra" and taken not in neuron.DEVICE_GROUPS:
+    if (
+        recipe.platform.kubernetes
+        and recipe.platform.kubernetes.neuron_devices == "dra"
+        and taken not in neuron.DEVICE_GROUPS
+    ):
         group = next((group for group in neuron.DEVICE_GROUPS if group > taken), taken)
         message = f"{needed} logical cores are on {taken} chips, and the DRA driver groups {group}: the others idle"
         hint = f"Use {group * cores // instance.accelerator_count} of them, or `neuron_devices: device-plugin`."
@@ -165,13 +169,17 @@ def _sagemaker(recipe: Recipe, instance: Instance, path: str) -> Iterator[Findin
         )
         hint = "The container's first log line says which one it found. Kubernetes is the safe place until then."
         yield Finding("neuron.driver", message, path, hint=hint, severity="warning")
-    if recipe.component:
+    if recipe.platform.component:
         message = "SageMaker counts accelerators of a component, and whether these are chips or cores is unverified"
         hint = "Serve without `inference_component`, or write `accelerators` and see what SageMaker places."
         component = "platform.inference_component"
         yield Finding("neuron.component", message, component, hint=hint, severity="warning")
     if instance.hostable and not instance.regions:
         message = f"in which regions SageMaker hosts {instance.name} is not known"
-        reserved = "" if recipe.capacity_reservation else " A training plan reserves it: platform.capacity_reservation."
+        reserved = (
+            ""
+            if recipe.platform.capacity_reservation
+            else " A training plan reserves it: platform.capacity_reservation."
+        )
         hint = f"See your quota, `{instance.name} for endpoint usage`: toolkit check --account RECIPE.{reserved}"
         yield Finding("neuron.availability", message, path, hint=hint, severity="info")

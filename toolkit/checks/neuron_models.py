@@ -91,7 +91,7 @@ def _greedy(recipe: Recipe) -> bool:
 
 
 def _compiling(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    if recipe.engine.compile_ahead or recipe.platform != "sagemaker":
+    if recipe.engine.compile_ahead or recipe.platform.name != "sagemaker":
         return
     size = sum(facts.weight_bytes or 0 for facts in (models.target, models.drafter) if facts) / 1e9
     minutes = max(1, round(size * neuron.facts().compile_minutes_per_gb))

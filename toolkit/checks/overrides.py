@@ -20,11 +20,11 @@ _K = "num_speculative_tokens"
 
 def check_overrides(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     """Findings that an instance type's own flags or K bring about; memory is checked per type anyway."""
-    if not recipe.overrides:
+    if not recipe.platform.overrides:
         return
     everywhere = set(_findings(recipe, models))
-    for index, name in enumerate(recipe.instance_types):
-        if name in recipe.overrides:
+    for index, name in enumerate(recipe.platform.instance_types):
+        if name in recipe.platform.overrides:
             for finding in _findings(recipe.on(name), models):
                 if finding not in everywhere:
                     path = _path(finding.path, recipe, name, f"platform.instance_types.{index}")
@@ -44,7 +44,7 @@ def _findings(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 
 def _path(path: str, recipe: Recipe, name: str, here: str) -> str:
     """Where the instance type says what is wrong with it, else the type itself."""
-    own = recipe.overrides[name]
+    own = recipe.platform.overrides[name]
     for flag in (flag.replace("_", "-") for flag in own.args):
         if path == f"engine.args.{flag}":
             return f"{here}.args.{flag}"

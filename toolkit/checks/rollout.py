@@ -18,7 +18,7 @@ LONGEST_UPDATE_SECONDS = 14400
 def check_rollout(recipe: Recipe) -> Iterator[Finding]:
     """Findings on `rollout` and `scaling`."""
     rollout, scaling = recipe.rollout, recipe.scaling
-    if rollout.update != "all-at-once" and recipe.component is None:
+    if rollout.update != "all-at-once" and recipe.platform.component is None:
         yield from _steps(recipe)
     if recipe.speculation is None and (rollout.shadow or rollout.speculative_percent < 100):
         key = "shadow" if rollout.shadow else "speculative_percent"

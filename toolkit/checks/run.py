@@ -80,10 +80,10 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _account_findings(recipe: Recipe, read: Callable[[Recipe], AccountFacts]) -> Iterator[Finding]:
-    if recipe.platform == "sagemaker":
+    if recipe.platform.name == "sagemaker":
         yield from check_account(recipe, read(recipe))
     else:
-        message = f"platform `{recipe.platform}` needs no AWS account: none was looked at"
+        message = f"platform `{recipe.platform.name}` needs no AWS account: none was looked at"
         yield Finding("account.none", message, "platform.name", severity="info")
 
 

@@ -38,7 +38,7 @@ _VOLUME_GB = 512
 
 def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     """Findings on instance types, time-outs and SageMaker's own settings; nothing for another platform."""
-    if recipe.platform != "sagemaker":
+    if recipe.platform.name != "sagemaker":
         return
     yield from _instance_types(recipe, models)
     yield from _network(recipe)
@@ -53,10 +53,10 @@ def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     if chooses_instance(recipe):
         return
-    for index, name in enumerate(recipe.instance_types):
+    for index, name in enumerate(recipe.platform.instance_types):
         path = f"{_TYPES}.{index}"
         found = lookup.instance(name)
-        if name in recipe.instance_types[:index]:
+        if name in recipe.platform.instance_types[:index]:
             yield Finding("sagemaker.same-type", f"{name} is listed twice", path, hint="Remove one of the two.")
         elif found is None:
             yield _unknown(name, path)
@@ -122,7 +122,7 @@ def _network(recipe: Recipe) -> Iterator[Finding]:
         message = f"an isolated container has no network to fetch {from_hub[0]} from the hub with"
         hint = "Set `weights: s3`, or remove `isolation`."
         yield Finding("sagemaker.isolation", message, "platform.weights", hint=hint)
-    if recipe.hub_token_secret and from_hub:
+    if recipe.platform.hub_token_secret and from_hub:
         message = f"the container fetches {from_hub[0]} itself, and AWS's image reads no secret of Secrets Manager"
         hint = "Set `weights: s3`, for which the toolkit reads it; or remove `hub_token_secret`."
         yield Finding("sagemaker.hub-token", message, "platform.hub_token_secret", hint=hint)
@@ -143,19 +143,21 @@ def _network(recipe: Recipe) -> Iterator[Finding]:
 
 def _capacity(recipe: Recipe) -> Iterator[Finding]:
     """Reserved capacity, and routing among instances."""
-    if recipe.capacity_reservation and len(recipe.instance_types) > 1:
+    if recipe.platform.capacity_reservation and len(recipe.platform.instance_types) > 1:
         message = "reserved capacity is of one instance type, and an endpoint uses one reservation"
         hint = "Leave only the type that is reserved in platform.instance_types."
         yield Finding("sagemaker.capacity-reservation", message, "platform.capacity_reservation", hint=hint)
-    if recipe.routing in ("prefix-aware", "kv-aware") and recipe.scaling.max_instances == 1:
-        message = f"`{recipe.routing}` chooses between instances, and there is never more than one"
+    if recipe.platform.routing in ("prefix-aware", "kv-aware") and recipe.scaling.max_instances == 1:
+        message = f"`{recipe.platform.routing}` chooses between instances, and there is never more than one"
         hint = "Remove it, or raise scaling.max_instances."
         yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="info")
 
 
 def _key(recipe: Recipe) -> Iterator[Finding]:
-    own_disk = [name for name in recipe.instance_types if (type_ := lookup.instance(name)) and type_.local_nvme_gb]
-    if recipe.kms_key and own_disk:
+    own_disk = [
+        name for name in recipe.platform.instance_types if (type_ := lookup.instance(name)) and type_.local_nvme_gb
+    ]
+    if recipe.platform.kms_key and own_disk:
         message = f"{own_disk[0]} encrypts its own disk in hardware, not with this key"
         hint = "Keep it for what is in S3."
         yield Finding("sagemaker.kms-key", message, "platform.kms_key", hint=hint, severity="info")
@@ -165,10 +167,10 @@ def _start(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """A time-out that the recipe sets itself."""
     size = _weight_bytes(models)
     seconds = round(load_seconds(recipe, size)) + _START_SECONDS
-    if recipe.health_check_timeout and recipe.health_check_timeout < min(seconds, _LONGEST_SECONDS):
+    if recipe.platform.health_check_timeout and recipe.platform.health_check_timeout < min(seconds, _LONGEST_SECONDS):
         message = (
             f"{size / 1e9:.0f} GB of weights take up to {seconds} s to load (an estimate), "
-            f"the container is given {recipe.health_check_timeout}"
+            f"the container is given {recipe.platform.health_check_timeout}"
         )
         yield Finding("sagemaker.health-check", message, _TIMEOUT, hint="Remove the key.", severity="warning")
 

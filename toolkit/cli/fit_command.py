@@ -75,7 +75,7 @@ def _instances(names: list[str] | None, recipe: Recipe | None) -> list[Instance]
     """The instance types of these names, or every one of the recipe's platform: SageMaker's hosts, or EC2's types."""
     from toolkit.catalog import lookup
 
-    on_cluster = recipe is not None and recipe.platform == "kubernetes"
+    on_cluster = recipe is not None and recipe.platform.name == "kubernetes"
     prefix = "ml." if on_cluster else ""
     known = {item.name.removeprefix(prefix): item for item in lookup.instances()}
     if not names:

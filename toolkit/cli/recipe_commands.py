@@ -166,7 +166,7 @@ def _print_admin_template(recipe: str) -> None:
     from toolkit.platforms.sagemaker.codebuild_project import PROJECT, template
     from toolkit.recipe.resolve import load
 
-    account = open_platform("sagemaker", load(recipe).region).account()
+    account = open_platform("sagemaker", load(recipe).platform.region).account()
     print(json.dumps(template(account), indent=2))  # noqa: T201
     deploy = f"aws cloudformation deploy --template-file FILE --stack-name {PROJECT} --region {account.region}"
     say(f"an admin of {account.id} makes it: {deploy} --capabilities CAPABILITY_NAMED_IAM")

@@ -59,7 +59,7 @@ def parts(recipe: Recipe) -> dict[str, str]:
         "version": engine.version,
         "sdk": engine.generation.sdk if engine.generation else "unknown",
         "image": _image(recipe.container or ContainerSection()),
-        "instance_family": neuron.family(recipe.instance_types[0]),
+        "instance_family": neuron.family(recipe.platform.instance_types[0]),
         "logical_cores": next(
             (engine.env[name] for name in neuron.LOGICAL_CORES_VARIABLES if name in engine.env), "default"
         ),

@@ -27,7 +27,7 @@ def autoscaling(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
     """
     if recipe.scaling.max_instances <= recipe.scaling.min_instances:
         return []
-    if recipe.component is None:
+    if recipe.platform.component is None:
         ids = [f"endpoint/{endpoint_name(recipe)}/variant/{variant}" for variant in variants]
     else:
         ids = [f"{_COMPONENT}{recipe.name}"]
@@ -72,7 +72,11 @@ def _target(recipe: Recipe, resource_id: str) -> Resource:
 
 
 def _tracking(recipe: Recipe, resource_id: str) -> Resource:
-    metric = "InferenceComponentConcurrentRequestsPerCopy" if recipe.component else "VariantConcurrentRequestsPerModel"
+    metric = (
+        "InferenceComponentConcurrentRequestsPerCopy"
+        if recipe.platform.component
+        else "VariantConcurrentRequestsPerModel"
+    )
     configuration = {
         "TargetValue": float(target_requests(recipe)),
         "PredefinedMetricSpecification": {"PredefinedMetricType": f"SageMaker{metric}HighResolution"},

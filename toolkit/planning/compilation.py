@@ -60,7 +60,7 @@ def desired(recipes: Sequence[Recipe], account: Account) -> tuple[Resource, ...]
 
 def compiled(recipe: Recipe, account: Account) -> list[Resource]:
     """What has to be compiled before the recipe's endpoint can be made."""
-    if recipe.platform != "sagemaker":
+    if recipe.platform.name != "sagemaker":
         return []
     return [
         Resource(
@@ -90,8 +90,8 @@ def notes(recipe: Recipe) -> Iterator[str]:
 
 def job_notes(recipe: Recipe) -> Iterator[str]:
     """What the reader of the plan of a compilation should know."""
-    yield f"Price of training instances not known ({recipe.instance_types[0]}); they are billed by the second"
-    if recipe.capacity_reservation:
+    yield f"Price of training instances not known ({recipe.platform.instance_types[0]}); they are billed by the second"
+    if recipe.platform.capacity_reservation:
         yield "The job does not use platform.capacity_reservation, which is an endpoint's"
     longest = f"{_LONGEST_SECONDS // 3600} h"
     yield f"A job takes {_takes(recipe)}, and is stopped after {longest}; none was tried on AWS so far"
@@ -104,12 +104,14 @@ def require_compilable(recipe: Recipe) -> None:
     if not recipe.engine.compile_ahead:
         hint = "Remove `engine: {compile: at-start}`."
         raise UsageError(f"{recipe.name} compiles when its containers start", hint=hint)
-    if recipe.platform == "kubernetes":
+    if recipe.platform.name == "kubernetes":
         run = f"toolkit render {recipe.path} --part compile | {APPLY} -f -"
         hint = f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
         raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)
-    if recipe.platform != "sagemaker":
-        raise UsageError(f"platform `{recipe.platform}` has no Trainium", hint="Write `platform: {name: sagemaker}`.")
+    if recipe.platform.name != "sagemaker":
+        raise UsageError(
+            f"platform `{recipe.platform.name}` has no Trainium", hint="Write `platform: {name: sagemaker}`."
+        )
 
 
 def job_action(job: Resource, existing: Existing | None) -> Action:
@@ -191,7 +193,7 @@ def _needed(recipes: Sequence[Recipe]) -> dict[str, Recipe]:
         for recipe in recipes
         if artifacts.compiles_ahead(recipe)
         for arm in hosting.arms(recipe)
-        for here in map(arm.on, arm.instance_types)
+        for here in map(arm.on, arm.platform.instance_types)
     }
 
 
@@ -224,11 +226,11 @@ def _job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
         # Nothing is put out but what SageMaker itself writes there of a job.
         "OutputDataConfig": {
             "S3OutputPath": f"{place}jobs",
-            **({"KmsKeyId": recipe.kms_key} if recipe.kms_key else {}),
+            **({"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}),
         },
         # Kept in step with S3 while the job runs: a second job goes on where the first was stopped.
         "CheckpointConfig": {"S3Uri": place, "LocalPath": _OUTPUT_DIR},
-        "ResourceConfig": {"InstanceType": recipe.instance_types[0], "InstanceCount": 1},
+        "ResourceConfig": {"InstanceType": recipe.platform.instance_types[0], "InstanceCount": 1},
         "StoppingCondition": {"MaxRuntimeInSeconds": _LONGEST_SECONDS},
         "Environment": _environment(recipe),
         **hosting.network(recipe),

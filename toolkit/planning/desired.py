@@ -19,7 +19,7 @@ def desired(recipes: Sequence[Recipe], account: Account) -> tuple[Resource, ...]
 
 
 def _resources(recipe: Recipe, account: Account) -> list[Resource]:
-    if recipe.platform == "kubernetes":
+    if recipe.platform.name == "kubernetes":
         return kubernetes.resources(recipe)
     endpoint = hosting.endpoint_name(recipe)
     data = _model_data(recipe, account)
@@ -47,7 +47,7 @@ def _model_data(recipe: Recipe, account: Account) -> list[storage.ModelData]:
     found = [
         item
         for arm in hosting.arms(recipe)
-        for instance_type in arm.instance_types
+        for instance_type in arm.platform.instance_types
         for item in storage.model_data(arm.on(instance_type), account)
     ]
     return list({item.uri: item for item in found}.values())

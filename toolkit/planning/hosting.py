@@ -48,7 +48,7 @@ class _Arm:
 
 def endpoint_name(recipe: Recipe) -> str:
     """The endpoint that serves the recipe: its own, or the one that its inference component lives on."""
-    return (recipe.component.endpoint if recipe.component else None) or recipe.name
+    return (recipe.platform.component.endpoint if recipe.platform.component else None) or recipe.name
 
 
 def variants(recipe: Recipe) -> tuple[str, ...]:
@@ -63,7 +63,9 @@ def arms(recipe: Recipe) -> list[Recipe]:
 
 def models(recipe: Recipe, account: Account) -> list[Resource]:
     """One Model for each container that differs: arms, and instance types with settings of their own."""
-    made = [_model(arm.on(instance_type), account) for arm in arms(recipe) for instance_type in arm.instance_types]
+    made = [
+        _model(arm.on(instance_type), account) for arm in arms(recipe) for instance_type in arm.platform.instance_types
+    ]
     return list({model.name: model for model in made}.values())
 
 
@@ -73,9 +75,9 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
     body: dict[str, Any] = {"ProductionVariants": [_variant(arm, account) for arm in _arms(recipe)]}
     if shadows := _shadows(recipe):
         body["ShadowProductionVariants"] = [_variant(arm, account) for arm in shadows]
-    if recipe.component:
+    if recipe.platform.component:
         body = {**body, "ExecutionRoleArn": role_arn(recipe, account, endpoint), **network(recipe)}
-    if recipe.platform == "sagemaker":
+    if recipe.platform.name == "sagemaker":
         every = recipe.observability.metrics_seconds
         body["MetricsConfig"] = {
             "EnableEnhancedMetrics": True,
@@ -84,8 +86,8 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
         }
     if percent := recipe.observability.data_capture_percent:
         body["DataCaptureConfig"] = _data_capture(recipe, account, endpoint, percent)
-    if recipe.kms_key and not any(_has_local_disk(name) for name in recipe.instance_types):
-        body["KmsKeyId"] = recipe.kms_key  # SageMaker refuses it where the instance has a disk of its own
+    if recipe.platform.kms_key and not any(_has_local_disk(name) for name in recipe.platform.instance_types):
+        body["KmsKeyId"] = recipe.platform.kms_key  # SageMaker refuses it where the instance has a disk of its own
     name = content_name(endpoint, body)
     return Resource("EndpointConfig", name, {"EndpointConfigName": name, **body, "Tags": tags(recipe, endpoint)})
 
@@ -95,7 +97,7 @@ def endpoint(recipe: Recipe, config: str) -> Resource:
     name = endpoint_name(recipe)
     create = {"EndpointName": name, "EndpointConfigName": config, "Tags": tags(recipe, name)}
     update: dict[str, Any] = {"EndpointName": name, "EndpointConfigName": config}
-    if recipe.platform == "sagemaker":
+    if recipe.platform.name == "sagemaker":
         kept_out = [{"VariantPropertyType": "DesiredWeight"}, {"VariantPropertyType": "DataCaptureConfig"}]
         update |= {"RetainAllVariantProperties": True, "ExcludeRetainedVariantProperties": kept_out}
         update["DeploymentConfig"] = _deployment(recipe)
@@ -104,9 +106,9 @@ def endpoint(recipe: Recipe, config: str) -> Resource:
 
 def component(recipe: Recipe, account: Account) -> Resource | None:
     """The inference component, None for a plain endpoint."""
-    if recipe.component is None:
+    if recipe.platform.component is None:
         return None
-    settings, here = recipe.component, recipe.on(recipe.instance_types[0])
+    settings, here = recipe.platform.component, recipe.on(recipe.platform.instance_types[0])
     accelerators = settings.accelerators or _accelerators(here)
     specification = {
         "ModelName": _model(here, account).name,
@@ -132,7 +134,7 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
 def _accelerators(recipe: Recipe) -> int:
     """What a copy takes: GPUs, or Trainium chips, which is what SageMaker counts as far as is known (unverified)."""
     needed = ranks(recipe.engine.args)
-    instance = lookup.instance(recipe.instance_types[0])
+    instance = lookup.instance(recipe.platform.instance_types[0])
     return chips(instance, recipe.engine.env, needed) if recipe.on_neuron and instance else needed
 
 
@@ -147,7 +149,7 @@ def image_uri(recipe: Recipe, account: Account) -> str:
         return built_image(recipe, account)
     found = image_of(recipe)
     if found is None:
-        message = f"platform `{recipe.platform}` has no image with {recipe.engine.name} {recipe.engine.version}"
+        message = f"platform `{recipe.platform.name}` has no image with {recipe.engine.name} {recipe.engine.version}"
         raise UsageError(message, hint=f"See: toolkit check {recipe.path}")
     return address(found, account)
 
@@ -177,12 +179,12 @@ def _model(recipe: Recipe, account: Account) -> Resource:
     }
     if recipe.network.private_registry:
         container["ImageConfig"] = {"RepositoryAccessMode": "Vpc"}
-    if recipe.platform == "sagemaker":
+    if recipe.platform.name == "sagemaker":
         frequency = {"MetricPublishFrequencyInSeconds": recipe.observability.metrics_seconds}
         container["ContainerMetricsConfig"] = {"MetricsEndpoints": [{"MetricsEndpointPath": "/metrics", **frequency}]}
     role = role_arn(recipe, account, endpoint_name(recipe))
     body = {"ExecutionRoleArn": role, "PrimaryContainer": container}
-    if not recipe.component:
+    if not recipe.platform.component:
         body |= network(recipe)
     name = content_name(recipe.name, body)
     return Resource("Model", name, {"ModelName": name, **body, "Tags": tags(recipe)})
@@ -221,29 +223,29 @@ def _variant(arm: _Arm, account: Account) -> dict[str, Any]:
     }
     if arm.weight != 1:
         variant["InitialVariantWeight"] = round(arm.weight, 4)
-    if recipe.component:
+    if recipe.platform.component:
         limits = {"MinInstanceCount": recipe.scaling.min_instances, "MaxInstanceCount": recipe.scaling.max_instances}
         variant["ManagedInstanceScaling"] = {"Status": "ENABLED", **limits}
     else:
-        variant["ModelName"] = _model(recipe.on(recipe.instance_types[0]), account).name
+        variant["ModelName"] = _model(recipe.on(recipe.platform.instance_types[0]), account).name
         variant |= _startup(recipe)
-    return variant if recipe.platform == "local" else {**variant, **_on_aws(recipe, account)}
+    return variant if recipe.platform.name == "local" else {**variant, **_on_aws(recipe, account)}
 
 
 def _startup(recipe: Recipe) -> dict[str, int]:
-    seconds = recipe.health_check_timeout
+    seconds = recipe.platform.health_check_timeout
     return {"ContainerStartupHealthCheckTimeoutInSeconds": seconds} if seconds else {}
 
 
 def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
-    first, *others = recipe.instance_types
-    if not others or recipe.platform == "local":
+    first, *others = recipe.platform.instance_types
+    if not others or recipe.platform.name == "local":
         return {"InstanceType": first}
     own = _model(recipe.on(first), account).name
     pools: list[dict[str, Any]] = []
-    for priority, instance_type in enumerate(recipe.instance_types, start=1):
+    for priority, instance_type in enumerate(recipe.platform.instance_types, start=1):
         model = _model(recipe.on(instance_type), account).name
-        other = {"ModelNameOverride": model} if model != own and not recipe.component else {}
+        other = {"ModelNameOverride": model} if model != own and not recipe.platform.component else {}
         pools.append({"InstanceType": instance_type, "Priority": priority, **other})
     return {"InstancePools": pools, "VariantInstanceProvisionTimeoutInSeconds": _PROVISION_SECONDS}
 
@@ -251,20 +253,20 @@ def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
 def _on_aws(recipe: Recipe, account: Account) -> dict[str, Any]:
     """What only real instances need."""
     theirs = jumpstart.target_model(recipe, account.jumpstart)
-    found: dict[str, Any] = {"RoutingConfig": {"RoutingStrategy": recipe.routing.upper().replace("-", "_")}}
+    found: dict[str, Any] = {"RoutingConfig": {"RoutingStrategy": recipe.platform.routing.upper().replace("-", "_")}}
     image = image_of(recipe)
     if ami := theirs.ami if theirs else image.ami if image else "":
         found["InferenceAmiVersion"] = ami
-    if recipe.download_timeout and not recipe.component:
-        found["ModelDataDownloadTimeoutInSeconds"] = recipe.download_timeout
-    if not any(_has_local_disk(name) for name in recipe.instance_types) and (
+    if recipe.platform.download_timeout and not recipe.platform.component:
+        found["ModelDataDownloadTimeoutInSeconds"] = recipe.platform.download_timeout
+    if not any(_has_local_disk(name) for name in recipe.platform.instance_types) and (
         needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)
     ):
         found["VolumeSizeInGB"] = min(needed, _LARGEST_VOLUME_GB)
-    if recipe.capacity_reservation:
+    if recipe.platform.capacity_reservation:
         found["CapacityReservationConfig"] = {
             "CapacityReservationPreference": "capacity-reservations-only",
-            "MlReservationArn": recipe.capacity_reservation,
+            "MlReservationArn": recipe.platform.capacity_reservation,
         }
     return found
 
@@ -279,7 +281,7 @@ def _has_local_disk(instance_type: str) -> bool:
 
 
 def _data_capture(recipe: Recipe, account: Account, endpoint: str, percent: int) -> dict[str, Any]:
-    key = {"KmsKeyId": recipe.kms_key} if recipe.kms_key else {}
+    key = {"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}
     return {
         "EnableCapture": True,
         "InitialSamplingPercentage": percent,

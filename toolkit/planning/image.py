@@ -59,7 +59,7 @@ def address(image: lookup.Image, account: Account) -> str:
 def base_image(recipe: Recipe, account: Account) -> str:
     """What the image is built on, by digest where that is known: the recipe's, AWS's, or vLLM's own."""
     section, image = _section(recipe), image_of(recipe)
-    if section.base is None and recipe.platform == "local":
+    if section.base is None and recipe.platform.name == "local":
         message = "`run: container` needs a base image that runs on this machine, and AWS's and vLLM's need a GPU"
         raise UsageError(message, hint="Name one with vLLM for CPUs: `container: {base: registry/repository:tag}`.")
     if section.base is None and image is None:
@@ -89,7 +89,7 @@ def image(recipe: Recipe, account: Account) -> list[Resource]:
     if not builds(recipe):
         return []
     section, name, spec = _section(recipe), repository(recipe), render(recipe, account)
-    is_here = recipe.platform == "local"
+    is_here = recipe.platform.name == "local"
     builder = "podman or docker" if is_here else section.builder
     place = {"Repository": name, "Image": f"{_registry(recipe, account)}/{name}:{spec.tag}", "Builder": builder}
     size = _base_bytes(recipe)
@@ -107,7 +107,7 @@ def _base_bytes(recipe: Recipe) -> int | None:
 
 
 def _registry(recipe: Recipe, account: Account) -> str:
-    return LOCAL_REGISTRY if recipe.platform == "local" else account.registry
+    return LOCAL_REGISTRY if recipe.platform.name == "local" else account.registry
 
 
 def render(recipe: Recipe, account: Account) -> ImageSpec:

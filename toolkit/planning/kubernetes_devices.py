@@ -33,7 +33,7 @@ _SHARED_MEMORY_SHARE = 0.125
 
 def instances(recipe: Recipe) -> list[lookup.Instance]:
     """The hardware of the recipe's instance types, of which checks/kubernetes.py lets only known ones pass."""
-    return [instance for name in recipe.instance_types if (instance := instance_of(recipe, name))]
+    return [instance for name in recipe.platform.instance_types if (instance := instance_of(recipe, name))]
 
 
 def accelerators(recipe: Recipe) -> int:
@@ -55,7 +55,7 @@ def claim_template(recipe: Recipe) -> Resource | None:
         return None
     count = accelerators(recipe)
     types = " || ".join(
-        f"device.attributes['{_DRA_DRIVER}'].instanceType == '{name}'" for name in recipe.instance_types
+        f"device.attributes['{_DRA_DRIVER}'].instanceType == '{name}'" for name in recipe.platform.instance_types
     )
     exactly = {
         "deviceClassName": _DRA_DRIVER,
@@ -102,7 +102,7 @@ def shared_memory(recipe: Recipe) -> str:
 
 def placement(recipe: Recipe) -> dict[str, Any]:
     """On nodes of the recipe's types, also where those are kept free for pods that use their accelerators."""
-    types = list(recipe.instance_types)
+    types = list(recipe.platform.instance_types)
     found: dict[str, Any] = {"nodeSelector": {_INSTANCE_TYPE: types[0]}}
     if len(types) > 1:
         expression = {"key": _INSTANCE_TYPE, "operator": "In", "values": types}

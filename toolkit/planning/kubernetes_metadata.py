@@ -47,7 +47,7 @@ BENCHMARK = {COMPONENT: "benchmark"}
 
 def section(recipe: Recipe) -> KubernetesSection:
     """The cluster's settings."""
-    return recipe.kubernetes or KubernetesSection()
+    return recipe.platform.kubernetes or KubernetesSection()
 
 
 def manifest(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:

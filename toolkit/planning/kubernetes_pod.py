@@ -39,7 +39,7 @@ def start_seconds(recipe: Recipe) -> int:
     """How long a container may take until it has answered its first request."""
     if recipe.on_neuron and not recipe.engine.compile_ahead:
         return AT_START_SECONDS
-    return recipe.health_check_timeout or _START_SECONDS
+    return recipe.platform.health_check_timeout or _START_SECONDS
 
 
 def rollout_seconds(recipe: Recipe) -> int:
@@ -123,8 +123,8 @@ def _environment(recipe: Recipe) -> list[dict[str, Any]]:
     # Kubernetes reads $(NAME) in a value, and $$ as $.
     plain = {name: value.replace("$", "$$") for name, value in {**ours, **environment(recipe), **compiled}.items()}
     found: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(plain.items())]
-    if recipe.hub_token_secret:
-        reference = {"secretKeyRef": {"name": recipe.hub_token_secret, "key": "token"}}
+    if recipe.platform.hub_token_secret:
+        reference = {"secretKeyRef": {"name": recipe.platform.hub_token_secret, "key": "token"}}
         found.append({"name": "HF_TOKEN", "valueFrom": reference})
     return found
 

@@ -29,21 +29,21 @@ MARGIN_PERCENT = 80
 
 def dimensions(recipe: Recipe, variant: str) -> dict[str, str]:
     """What SageMaker tells an endpoint's metrics apart by."""
-    if recipe.component:
+    if recipe.platform.component:
         return {"InferenceComponentName": recipe.name}
     return {"EndpointName": recipe.name, "VariantName": variant}
 
 
 def utilization(recipe: Recipe) -> tuple[str, str, str]:
     """Namespace and names of the metrics of GPU and GPU memory, percent. A plain endpoint's add up over its GPUs."""
-    if recipe.component:
+    if recipe.platform.component:
         return "/aws/sagemaker/InferenceComponents", "GPUUtilizationNormalized", "GPUMemoryUtilizationNormalized"
     return "/aws/sagemaker/Endpoints", "GPUUtilization", "GPUMemoryUtilization"
 
 
 def concurrency(recipe: Recipe) -> str:
     """The metric of requests in flight, those that wait in the container included."""
-    return "ConcurrentRequestsPerCopy" if recipe.component else "ConcurrentRequestsPerModel"
+    return "ConcurrentRequestsPerCopy" if recipe.platform.component else "ConcurrentRequestsPerModel"
 
 
 def namespace(recipe: Recipe) -> str:
@@ -53,7 +53,7 @@ def namespace(recipe: Recipe) -> str:
 
 def log_group(recipe: Recipe) -> str:
     """Where the containers' output goes."""
-    return log_groups(recipe.name)[recipe.component is not None]
+    return log_groups(recipe.name)[recipe.platform.component is not None]
 
 
 def log_groups(name: str) -> tuple[str, str]:
@@ -64,7 +64,7 @@ def log_groups(name: str) -> tuple[str, str]:
 def labels(recipe: Recipe, variant: str | None = None) -> str:
     """The selector of the engine's metrics in PromQL; without a variant, those of all."""
     found: Mapping[str, str] = {"endpoint": recipe.name}
-    if recipe.component:
+    if recipe.platform.component:
         found = {"inference_component": recipe.name}
     elif variant:
         found = {"endpoint": recipe.name, "variant": variant}
@@ -77,7 +77,7 @@ def draft_length(recipe: Recipe) -> int | None:
         return None
     if not reports_drafts(recipe):
         return None
-    on_types = [recipe.on(name).speculation for name in recipe.instance_types]
+    on_types = [recipe.on(name).speculation for name in recipe.platform.instance_types]
     lengths = {speculation.num_speculative_tokens for speculation in on_types if speculation}
     return lengths.pop() if len(lengths) == 1 else None
 

@@ -18,7 +18,7 @@ from toolkit.recipe.resolve import Recipe
 
 def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     """One sentence or line each; for the local platform only what its image is built on."""
-    if recipe.platform == "local":
+    if recipe.platform.name == "local":
         if builds(recipe):
             yield f"The image is built on {base_image(recipe, account)}, and stays on this machine"
         return
@@ -28,7 +28,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
             "pinned. It cannot be applied."
         )
     yield from _generation(recipe)
-    if recipe.platform == "kubernetes":
+    if recipe.platform.name == "kubernetes":
         yield from kubernetes_notes.notes(recipe)
         return
     yield from _jumpstart(recipe, account)
@@ -46,7 +46,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
 
 def _generation(recipe: Recipe) -> Iterator[str]:
     """Which generation of the Neuron SDK serves, and why no newer one does."""
-    chosen, family = recipe.engine.generation, neuron.family(recipe.instance_types[0])
+    chosen, family = recipe.engine.generation, neuron.family(recipe.platform.instance_types[0])
     newest = neuron.newest(neuron.ANY_ENGINE, recipe.method, family)
     if chosen is None or newest is None:
         return
@@ -62,7 +62,7 @@ def _generation(recipe: Recipe) -> Iterator[str]:
 
 def _jumpstart(recipe: Recipe, account: Account) -> Iterator[str]:
     """JumpStart's container on each instance type, with what the recipe drafts in it: its own word goes over theirs."""
-    for here in map(recipe.on, recipe.instance_types):
+    for here in map(recipe.on, recipe.platform.instance_types):
         if theirs := jumpstart.target_model(here, account.jumpstart):
             speculation = here.speculation
             tokens = speculation.num_speculative_tokens if speculation else None

@@ -141,7 +141,7 @@ def _holds(there: Any, wanted: Any) -> bool:
 
 
 def _wanted(setting: bool | None, recipe: Recipe) -> bool:
-    return recipe.platform == "sagemaker" if setting is None else setting
+    return recipe.platform.name == "sagemaker" if setting is None else setting
 
 
 def _fed_by(recipe: Recipe) -> list[Resource]:
@@ -189,7 +189,7 @@ def _errors(recipe: Recipe, variant: str, what: str) -> Resource:
 
 def _first_token(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
     """Of streamed answers, by endpoint and variant only: SageMaker has no such metric for components."""
-    if recipe.component:
+    if recipe.platform.component:
         return []
     return [
         _alarm(
@@ -213,7 +213,7 @@ def _first_token(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
 
 def _no_copy(recipe: Recipe) -> list[Resource]:
     """Only where at least one copy shall serve at any time."""
-    if recipe.component is None or recipe.scaling.min_instances == 0:
+    if recipe.platform.component is None or recipe.scaling.min_instances == 0:
         return []
     alarm = _alarm(
         recipe,

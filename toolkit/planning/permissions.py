@@ -88,12 +88,12 @@ def _statements(
         *_storage(arn, data),
         _allow(_LOG_ACTIONS, [logs, f"{logs}:*"]),
     ]
-    if recipe.platform == "sagemaker":
+    if recipe.platform.name == "sagemaker":
         found.append(_allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
         found.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
     found += also
-    if recipe.kms_key:
-        key = recipe.kms_key if recipe.kms_key.startswith("arn:") else _key_arn(recipe.kms_key, account)
+    if key := recipe.platform.kms_key:
+        key = key if key.startswith("arn:") else _key_arn(key, account)
         found.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key))
     if recipe.network.subnets:
         found.append(_allow(_VPC_ACTIONS, "*"))

@@ -18,12 +18,12 @@ _SECONDS_PER_HOUR = 3600
 
 def price_per_hour(recipe: Recipe) -> float | None:
     """US dollars per hour of the recipe's endpoint as it starts: the first instance type, the fewest instances."""
-    return _price(recipe, recipe.instance_types[:1], max(1, recipe.scaling.min_instances))
+    return _price(recipe, recipe.platform.instance_types[:1], max(1, recipe.scaling.min_instances))
 
 
 def most_per_hour(recipe: Recipe) -> float | None:
     """The same at most: the dearest of the instance types, as many instances as autoscaling may come to."""
-    return _price(recipe, recipe.instance_types, max(1, recipe.scaling.max_instances))
+    return _price(recipe, recipe.platform.instance_types, max(1, recipe.scaling.max_instances))
 
 
 def price_of(instance_type: str) -> float | None:
@@ -56,15 +56,15 @@ def dollars_per_million_tokens(price_per_hour: float, output_tokens_per_second: 
 
 def price_text(recipe: Recipe) -> str:
     """The price in words: where it is from and how far to trust it, or why there is none and what helps."""
-    if recipe.platform == "kubernetes":
+    if recipe.platform.name == "kubernetes":
         return "? $/h: the catalogue has SageMaker's prices, and a cluster's instances are paid for as EC2's"
-    if recipe.platform != "sagemaker":
-        return f"{lookup.platform(recipe.platform).price_per_hour:.2f} $/h"
-    if recipe.capacity_reservation:
+    if recipe.platform.name != "sagemaker":
+        return f"{lookup.platform(recipe.platform.name).price_per_hour:.2f} $/h"
+    if recipe.platform.capacity_reservation:
         return "? $/h: reserved capacity is paid for beforehand, at a price that no list has"
-    unknown = [name for name in recipe.instance_types if price_of(name) is None]
+    unknown = [name for name in recipe.platform.instance_types if price_of(name) is None]
     ask = f": no price is known for {', '.join(unknown)}; `toolkit lock --prices` asks AWS" if unknown else ""
-    now, most, first = price_per_hour(recipe), most_per_hour(recipe), _catalogued(recipe.instance_types[0])
+    now, most, first = price_per_hour(recipe), most_per_hour(recipe), _catalogued(recipe.platform.instance_types[0])
     if now is None or first is None:
         return f"? $/h{ask}"
     trust = "" if first.quality.startswith("good") else f"; {first.quality}"
@@ -80,13 +80,13 @@ def _catalogued(instance_type: str) -> lookup.Price | None:
 
 def _price(recipe: Recipe, instance_types: tuple[str, ...], instances: int) -> float | None:
     """Of the dearest of `instance_types`; each variant has instances of its own, a shadow too."""
-    if recipe.platform == "kubernetes":  # nodes are EC2's, and shared
+    if recipe.platform.name == "kubernetes":  # nodes are EC2's, and shared
         return None
-    if recipe.platform != "sagemaker":
-        return lookup.platform(recipe.platform).price_per_hour
+    if recipe.platform.name != "sagemaker":
+        return lookup.platform(recipe.platform.name).price_per_hour
     prices = [price_of(name) for name in instance_types]
     known = [price for price in prices if price is not None]
-    if recipe.capacity_reservation or len(known) < len(prices):
+    if recipe.platform.capacity_reservation or len(known) < len(prices):
         return None
     shadows = 1 if recipe.speculation and recipe.rollout.shadow else 0
     return max(known) * instances * (len(variants(recipe)) + shadows)

@@ -102,7 +102,7 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
         # Two organisations' models may have one name, and two branches one beginning.
         origin_digest = hashlib.sha256(f"{source.written}@{revision}".encode()).hexdigest()[:_ORIGIN_CHARACTERS]
         name = f"{source.name}-{revision[:_COMMIT_CHARACTERS].replace('/', '-')}-{origin_digest}"
-        secret = {"HubTokenSecret": recipe.hub_token_secret} if recipe.hub_token_secret else {}
+        secret = {"HubTokenSecret": recipe.platform.hub_token_secret} if recipe.platform.hub_token_secret else {}
         origin = {"Hub": source.written, "Revision": revision, "Mark": f"{STAGED_PREFIX}{name}"}
         return _resource(name, recipe, account, {**origin, **secret})
     files = manifest(folder)
@@ -119,7 +119,7 @@ def _settings(settings: Mapping[str, Any], account: Account, recipe: Recipe) -> 
 
 def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, Any]) -> Resource:
     place = {"Bucket": bucket_name(account), "Prefix": f"{WEIGHTS_PREFIX}{name}/"}
-    key = {"KmsKeyId": recipe.kms_key} if recipe.kms_key else {}
+    key = {"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}
     return Resource("Weights", name, {**place, **origin, **key})
 
 

@@ -128,8 +128,8 @@ def _requests(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict
             for name, stat in wanted
         ]
 
-    streaming = [] if recipe.component else [("FirstChunkLatency", "p50"), ("FirstChunkLatency", "p99")]
-    broken_off = [] if recipe.component else [("MidStreamErrors", "Sum")]
+    streaming = [] if recipe.platform.component else [("FirstChunkLatency", "p50"), ("FirstChunkLatency", "p99")]
+    broken_off = [] if recipe.platform.component else [("MidStreamErrors", "Sum")]
     errors = [("InvocationModelErrors", "Sum"), ("Invocation5XXErrors", "Sum"), ("Invocation4XXErrors", "Sum")]
     latencies = [("ModelLatency", "p50"), ("ModelLatency", "p99"), ("OverheadLatency", "Average")]
     where, gpu, memory = metrics.utilization(recipe)

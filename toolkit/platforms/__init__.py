@@ -131,7 +131,7 @@ def jumpstart_entries(recipe: Recipe) -> Entries:
         return {}
     from toolkit.platforms.sagemaker.session import sagemaker_platform
 
-    return sagemaker_platform(recipe.region).jumpstart_entries(recipe)
+    return sagemaker_platform(recipe.platform.region).jumpstart_entries(recipe)
 
 
 def _require_known(name: str) -> None:

@@ -61,7 +61,7 @@ def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
 
 def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
     """Flags whose values are too long for SageMaker's environment: they travel with the model data, as a file."""
-    if recipe.platform != "sagemaker":
+    if recipe.platform.name != "sagemaker":
         return {}
     return {flag: value for flag, value in engine_flags(recipe).items() if len(_text(value)) > longest}
 
@@ -75,7 +75,7 @@ def supervised(image: lookup.Image, value: str) -> bool:
 
 def pulled(recipe: Recipe, source: ModelSource) -> bool:
     """Whether the container itself fetches that model from the hub."""
-    return recipe.weights == "hub" and source.kind == "hub"
+    return recipe.platform.weights == "hub" and source.kind == "hub"
 
 
 def builds(recipe: Recipe) -> bool:
@@ -84,9 +84,9 @@ def builds(recipe: Recipe) -> bool:
     The local platform starts the container's program, if not asked to; on Kubernetes that is mounted into the image.
     SageMaker cannot start a Neuron image as it is: it always gets the toolkit's entrypoint.
     """
-    if recipe.platform == "local":
-        return recipe.run == "container"
-    return recipe.platform == "sagemaker" and (recipe.on_neuron or recipe.container is not None)
+    if recipe.platform.name == "local":
+        return recipe.platform.run == "container"
+    return recipe.platform.name == "sagemaker" and (recipe.on_neuron or recipe.container is not None)
 
 
 def baked(recipe: Recipe) -> bool:
@@ -171,7 +171,7 @@ def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         or image.entrypoint == "own"
         or all(supervised(image, value) for value in flags.values())
     )
-    return {} if recipe.platform != "sagemaker" or unharmed else {"PROCESS_AUTO_RECOVERY": "false"}
+    return {} if recipe.platform.name != "sagemaker" or unharmed else {"PROCESS_AUTO_RECOVERY": "false"}
 
 
 def image_of(recipe: Recipe) -> lookup.Image | None:
@@ -179,9 +179,9 @@ def image_of(recipe: Recipe) -> lookup.Image | None:
 
     Kubernetes runs the engine's own image.
     """
-    images = lookup.images(recipe.platform, recipe.engine.name)
+    images = lookup.images(recipe.platform.name, recipe.engine.name)
     ours = [image for image in images if image.entrypoint != "own"]
-    if builds(recipe) or recipe.platform == "kubernetes":
+    if builds(recipe) or recipe.platform.name == "kubernetes":
         ours += lookup.images("upstream", recipe.engine.name)
     return next((image for image in ours if image.version == recipe.engine.version), None)
 

@@ -153,16 +153,15 @@ def filled_in(recipe: Recipe, entries: Entries) -> Recipe:
     """
     if recipe.target.kind == "jumpstart":
         written = not chooses_instance(recipe)
-        model = parse(_entry(recipe.target, entries), recipe.instance_types[0] if written else None)
-        recipe = replace(
-            recipe,
-            instance_types=recipe.instance_types if written else (model.instance_type,),
-            health_check_timeout=recipe.health_check_timeout or model.health_check_timeout,
-            download_timeout=recipe.download_timeout or model.download_timeout,
-            network=recipe.network.model_copy(update={"isolation": True})
-            if model.network_isolation
-            else recipe.network,
+        model = parse(_entry(recipe.target, entries), recipe.platform.instance_types[0] if written else None)
+        platform = replace(
+            recipe.platform,
+            instance_types=recipe.platform.instance_types if written else (model.instance_type,),
+            health_check_timeout=recipe.platform.health_check_timeout or model.health_check_timeout,
+            download_timeout=recipe.platform.download_timeout or model.download_timeout,
         )
+        isolated = recipe.network.model_copy(update={"isolation": True})
+        recipe = replace(recipe, platform=platform, network=isolated if model.network_isolation else recipe.network)
     speculation = recipe.speculation
     if speculation is None or speculation.drafter.kind != "jumpstart":
         return recipe
@@ -173,7 +172,7 @@ def target_model(recipe: Recipe, entries: Entries) -> JumpStartModel | None:
     """The recipe's target on its first instance type, None when it is none of JumpStart's. Raises as `filled_in`."""
     if recipe.target.kind != "jumpstart":
         return None
-    return parse(_entry(recipe.target, entries), recipe.instance_types[0])
+    return parse(_entry(recipe.target, entries), recipe.platform.instance_types[0])
 
 
 def variables(model: JumpStartModel, recipe: Recipe) -> dict[str, str]:
@@ -188,7 +187,7 @@ def variables(model: JumpStartModel, recipe: Recipe) -> dict[str, str]:
 
 def target_source(recipe: Recipe, entries: Entries) -> dict[str, Any]:
     """`S3DataSource` of a target of JumpStart's. Raises UsageError for a licence that the recipe does not accept."""
-    model = parse(_entry(recipe.target, entries), recipe.instance_types[0])
+    model = parse(_entry(recipe.target, entries), recipe.platform.instance_types[0])
     return _data_source(model.target, model, recipe)
 
 
@@ -366,7 +365,7 @@ def _preset(model: JumpStartModel) -> Preset | None:
 
 def _drafting(recipe: Recipe, drafter: ModelSource, entries: Entries) -> JumpStartModel:
     """The model that brings the drafter: the recipe's target on its own instance type, or that of another target."""
-    return parse(_entry(drafter, entries), recipe.instance_types[0] if drafter == recipe.target else None)
+    return parse(_entry(drafter, entries), recipe.platform.instance_types[0] if drafter == recipe.target else None)
 
 
 def _as_preset(recipe: Recipe, speculation: Speculation, model: JumpStartModel) -> Speculation:

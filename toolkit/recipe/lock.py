@@ -90,13 +90,18 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     speculation = recipe.speculation
     if speculation and lock and lock.drafter:
         speculation = replace(speculation, drafter=_at(speculation.drafter, lock.drafter.revision))
+    written = recipe.platform
+    platform = replace(
+        written,
+        download_timeout=written.download_timeout or _within_limits(_DOWNLOAD_SECONDS + download_seconds(size or 0)),
+        health_check_timeout=written.health_check_timeout or _within_limits(_start_seconds(recipe, size or 0)),
+    )
     return replace(
         recipe,
         target=_at(recipe.target, lock.target.revision) if lock else recipe.target,
         speculation=speculation,
+        platform=platform,
         weight_bytes=size,
-        download_timeout=recipe.download_timeout or _within_limits(_DOWNLOAD_SECONDS + download_seconds(size or 0)),
-        health_check_timeout=recipe.health_check_timeout or _within_limits(_start_seconds(recipe, size or 0)),
     )
 
 
@@ -116,7 +121,7 @@ def download_seconds(weight_bytes: int) -> float:
 
 def load_seconds(recipe: Recipe, weight_bytes: int) -> float:
     """Seconds that a container takes to load that much, and to fetch it first where it does so itself. An estimate."""
-    fetched = download_seconds(weight_bytes) if recipe.weights == "hub" else 0.0
+    fetched = download_seconds(weight_bytes) if recipe.platform.weights == "hub" else 0.0
     return fetched + weight_bytes / _LOAD_RATE
 
 

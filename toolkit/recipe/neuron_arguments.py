@@ -62,7 +62,7 @@ def neuron_flags(recipe: Recipe, drafter: str) -> dict[str, Any]:
 def neuron_variables(recipe: Recipe) -> dict[str, str]:
     """Environment that a generation needs, where engine.env does not set it, and the driver that the host must have."""
     generation = recipe.engine.generation
-    lowest = generation.drivers.get(neuron.family(recipe.instance_types[0])) if generation else None
+    lowest = generation.drivers.get(neuron.family(recipe.platform.instance_types[0])) if generation else None
     needed = {"TOOLKIT_NEURON_DRIVER": lowest} if lowest else {}
     if is_fork(recipe):
         needed |= {"VLLM_USE_V1": "0", "VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference"}

@@ -65,33 +65,18 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
+class PlatformSettings:
+    """Where a recipe runs, and how. Time-outs are in seconds; `lock.pinned` fills in those that are None.
 
-    Time-outs are in seconds; what is None of them, of the weights' size and of revisions `lock.pinned` fills in.
-    `overrides` has the settings of those instance types that need their own. `container` None is AWS's image, `region`
-    None is the session's, `role` None is looked for, `component` None is a plain endpoint. `kubernetes` is there where
-    the platform is. `baseline_of` is what a baseline leaves out: some engines need their flags to be alike.
+    `overrides` has the settings of those instance types that need their own. `region` None is the session's, `role`
+    None is looked for, `component` None is a plain endpoint. `kubernetes` is there where the platform is.
     """
 
     name: str
-    description: str
-    path: Path
-    target: ModelSource
-    speculation: Speculation | None
-    engine: Engine
-    platform: str
     instance_types: tuple[str, ...]
-    health_check_timeout: int | None
-    workloads: Mapping[str, Path]
-    tags: Mapping[str, str]
-    evidence: tuple[Evidence, ...]
-    download_timeout: int | None = None
-    weight_bytes: int | None = None
     overrides: Mapping[str, InstanceType] = field(default_factory=dict)
-    container: ContainerSection | None = None
-    baseline_of: Speculation | None = field(default=None, repr=False)
-    accept_eula: bool = False
+    health_check_timeout: int | None = None
+    download_timeout: int | None = None
     region: str | None = None
     role: str | None = None
     run: str = "process"
@@ -102,6 +87,30 @@ class Recipe:
     routing: str = "least-outstanding-requests"
     capacity_reservation: str | None = None
     kms_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
+
+    `lock.pinned` fills in revisions and the size of the weights. `container` None is AWS's image. `baseline_of` is what
+    a baseline leaves out: some engines need their flags to be alike.
+    """
+
+    name: str
+    description: str
+    path: Path
+    target: ModelSource
+    speculation: Speculation | None
+    engine: Engine
+    platform: PlatformSettings
+    workloads: Mapping[str, Path]
+    tags: Mapping[str, str]
+    evidence: tuple[Evidence, ...]
+    weight_bytes: int | None = None
+    container: ContainerSection | None = None
+    baseline_of: Speculation | None = field(default=None, repr=False)
+    accept_eula: bool = False
     scaling: ScalingSection = field(default_factory=ScalingSection)
     rollout: RolloutSection = field(default_factory=RolloutSection)
     network: NetworkSection = field(default_factory=NetworkSection)
@@ -126,8 +135,8 @@ class Recipe:
 
     def on(self, instance_type: str) -> Recipe:
         """The recipe as it runs on that instance type."""
-        here = replace(self, instance_types=(instance_type,))
-        differs = self.overrides.get(instance_type)
+        here = replace(self, platform=replace(self.platform, instance_types=(instance_type,)))
+        differs = self.platform.overrides.get(instance_type)
         if differs is None:
             return here
         engine = replace(self.engine, args={**self.engine.args, **_dashed(differs.args)})
@@ -141,23 +150,25 @@ class Recipe:
         A cluster's nodes have EC2's names, and its containers fetch the weights themselves; its Secrets and settings
         are its own, and stay behind.
         """
-        if platform in (None, self.platform):
+        if platform in (None, self.platform.name):
             return self
-        if "kubernetes" not in (platform, self.platform):
-            return replace(self, platform=platform)
+        settings = self.platform
+        if "kubernetes" not in (platform, settings.name):
+            return replace(self, platform=replace(settings, name=platform))
         to_cluster = platform == "kubernetes"
         prefix = "" if to_cluster else "ml."
-        names = {name: prefix + name.removeprefix("ml.") for name in (*self.instance_types, *self.overrides)}
-        return replace(
-            self,
-            platform=platform,
+        names = {name: prefix + name.removeprefix("ml.") for name in (*settings.instance_types, *settings.overrides)}
+        moved = replace(
+            settings,
+            name=platform,
             kubernetes=KubernetesSection() if to_cluster else None,
             weights="hub" if to_cluster else "s3",
-            hub_token_secret=self.hub_token_secret if to_cluster else None,
-            instance_types=tuple(names[name] for name in self.instance_types),
-            overrides={names[name]: item for name, item in self.overrides.items()},
-            lines={path: line for path, line in self.lines.items() if path != "platform.kubernetes"},
+            hub_token_secret=settings.hub_token_secret if to_cluster else None,
+            instance_types=tuple(names[name] for name in settings.instance_types),
+            overrides={names[name]: item for name, item in settings.overrides.items()},
         )
+        lines = {path: line for path, line in self.lines.items() if path != "platform.kubernetes"}
+        return replace(self, platform=moved, lines=lines)
 
     def to_dict(self) -> dict[str, Any]:
         """The resolved recipe as plain data, for people and `--json`."""
@@ -185,19 +196,19 @@ class Recipe:
             },
             "container": self.container.model_dump() if self.container else "aws-dlc",
             "platform": {
-                "name": self.platform,
-                "run": self.run,
-                "instance_types": list(self.instance_types),
-                "overrides": {name: item.model_dump() for name, item in self.overrides.items()},
-                "region": self.region,
-                "role": self.role,
-                "weights": self.weights,
-                "hub_token_secret": self.hub_token_secret,
-                "inference_component": self.component.model_dump() if self.component else None,
-                "routing": self.routing,
-                "capacity_reservation": self.capacity_reservation,
-                "kms_key": self.kms_key,
-                **({"kubernetes": self.kubernetes.model_dump()} if self.kubernetes else {}),
+                "name": self.platform.name,
+                "run": self.platform.run,
+                "instance_types": list(self.platform.instance_types),
+                "overrides": {name: item.model_dump() for name, item in self.platform.overrides.items()},
+                "region": self.platform.region,
+                "role": self.platform.role,
+                "weights": self.platform.weights,
+                "hub_token_secret": self.platform.hub_token_secret,
+                "inference_component": self.platform.component.model_dump() if self.platform.component else None,
+                "routing": self.platform.routing,
+                "capacity_reservation": self.platform.capacity_reservation,
+                "kms_key": self.platform.kms_key,
+                **({"kubernetes": self.platform.kubernetes.model_dump()} if self.platform.kubernetes else {}),
             },
             "scaling": self.scaling.model_dump(),
             "rollout": self.rollout.model_dump(),
@@ -209,7 +220,7 @@ class Recipe:
     def __repr__(self) -> str:
         k = f" K={self.speculation.num_speculative_tokens}" if self.speculation else ""
         engine = f"{self.engine.name} {self.engine.version}"
-        return f"<Recipe {self.name}: {self.target.name}, {self.method}{k}, {engine}, {self.platform}>"
+        return f"<Recipe {self.name}: {self.target.name}, {self.method}{k}, {engine}, {self.platform.name}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -245,30 +256,37 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         target=model_source(file.target.model, folder, file.target.revision),
         speculation=speculation,
         engine=engine,
-        platform=file.platform.name,
-        instance_types=tuple(item if isinstance(item, str) else item.type for item in file.platform.instance_types),
-        overrides={item.type: item for item in file.platform.instance_types if not isinstance(item, str)},
-        health_check_timeout=file.platform.health_check_timeout,
+        platform=_platform(file),
         workloads={name: _folder(folder, path) for name, path in file.workloads.items()},
         tags=file.tags,
         evidence=tuple(file.evidence),
         container=_container(file, folder),
         accept_eula=file.target.accept_eula,
-        region=file.platform.region,
-        role=file.platform.role,
-        run=file.platform.run,
-        weights=file.platform.weights or ("hub" if file.platform.name == "kubernetes" else "s3"),
-        hub_token_secret=file.platform.hub_token_secret,
-        component=file.platform.inference_component,
-        kubernetes=_kubernetes(file),
-        routing=file.platform.routing,
-        capacity_reservation=file.platform.capacity_reservation,
-        kms_key=file.platform.kms_key,
         scaling=file.scaling,
         rollout=file.rollout,
         network=file.network,
         observability=file.observability,
         lines={_with_dashes(path): line for path, line in loaded.lines.items()},
+    )
+
+
+def _platform(file: RecipeFile) -> PlatformSettings:
+    written = file.platform
+    return PlatformSettings(
+        name=written.name,
+        instance_types=tuple(item if isinstance(item, str) else item.type for item in written.instance_types),
+        overrides={item.type: item for item in written.instance_types if not isinstance(item, str)},
+        health_check_timeout=written.health_check_timeout,
+        region=written.region,
+        role=written.role,
+        run=written.run,
+        weights=written.weights or ("hub" if written.name == "kubernetes" else "s3"),
+        hub_token_secret=written.hub_token_secret,
+        component=written.inference_component,
+        kubernetes=_kubernetes(file),
+        routing=written.routing,
+        capacity_reservation=written.capacity_reservation,
+        kms_key=written.kms_key,
     )
 
 

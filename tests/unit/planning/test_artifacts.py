@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pairs import write_pair, write_recipe
+from pairs import recipe_with, write_pair, write_recipe
 
 from toolkit.errors import UsageError
 from toolkit.planning import artifacts
@@ -103,8 +103,8 @@ def test_what_changes_the_code_changes_its_key(recipe: Recipe, part: str, change
     "change",
     [
         lambda recipe: replace(recipe, name="another", description="other words", evidence=()),
-        lambda recipe: replace(recipe, weights="hub"),
-        lambda recipe: replace(recipe, tags={"team": "x"}, health_check_timeout=60),
+        lambda recipe: recipe_with(recipe, weights="hub"),
+        lambda recipe: recipe_with(recipe, tags={"team": "x"}, health_check_timeout=60),
         lambda recipe: recipe.with_platform("kubernetes"),
         with_container(),
         with_container(builder="docker", repository="mine"),
@@ -142,7 +142,7 @@ def test_a_dockerfile_that_cannot_be_read_is_named(recipe: Recipe, tmp_path: Pat
 def test_a_pinned_drafter_has_one_key_wherever_it_is_fetched_from(tmp_path: Path) -> None:
     pinned = RECIPE.replace("draft-model, model: org/drafter", f"eagle3, model: org/drafter{REVISION}")
     eagle3 = load(write_recipe(tmp_path, pinned))
-    assert artifacts.key(replace(eagle3, weights="hub")) == artifacts.key(eagle3)
+    assert artifacts.key(recipe_with(eagle3, weights="hub")) == artifacts.key(eagle3)
 
 
 def test_a_size_of_the_same_family_keeps_the_key(recipe: Recipe) -> None:

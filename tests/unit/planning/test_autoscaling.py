@@ -11,7 +11,7 @@ import botocore.session
 import pytest
 from botocore.model import StringShape
 from botocore.validate import validate_parameters
-from pairs import write_hub_pair
+from pairs import recipe_with, write_hub_pair
 
 from toolkit.planning.autoscaling import autoscaling
 from toolkit.planning.names import tag_map
@@ -30,7 +30,7 @@ def recipe(tmp_path: Path) -> Recipe:
 
 
 def scaled(recipe: Recipe, component: bool = False, **scaling: Any) -> Recipe:
-    return replace(
+    return recipe_with(
         recipe,
         scaling=ScalingSection(**{"min_instances": 1, "max_instances": 4, **scaling}),
         component=ComponentSection() if component else None,

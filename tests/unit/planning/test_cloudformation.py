@@ -17,7 +17,7 @@ from cfnlint.api import lint
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 from fakes import ACCOUNT
 from jumpstart_entries import gpt_oss
-from pairs import write_hub_pair, write_pair, write_recipe
+from pairs import recipe_with, write_hub_pair, write_pair, write_recipe
 
 from toolkit.errors import UsageError
 from toolkit.planning.artifacts import compiles_ahead
@@ -52,7 +52,7 @@ def recipe(tmp_path: Path) -> Recipe:
 
 def of(recipe: Recipe, **changes: Any) -> dict[str, Any]:
     """The template of the recipe with those changes, unwatched unless they say otherwise."""
-    return template(desired([replace(recipe, **{"observability": UNWATCHED, **changes})], ACCOUNT))
+    return template(desired([recipe_with(recipe, **{"observability": UNWATCHED, **changes})], ACCOUNT))
 
 
 def complaints(made: Mapping[str, Any], region: str = "us-west-2") -> list[str]:
@@ -83,7 +83,7 @@ def test_the_whole_template_of_a_component_that_scales_from_zero(
     )
 
 
-SHIPPED = [name for name in catalogue() if load(name).platform == "sagemaker" and not compiles_ahead(load(name))]
+SHIPPED = [name for name in catalogue() if load(name).platform.name == "sagemaker" and not compiles_ahead(load(name))]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -128,7 +128,7 @@ SAME_NAMES: tuple[Kind, ...] = ("Model", "EndpointConfig", "Endpoint", "Inferenc
 
 @changed
 def test_no_part_of_a_request_is_lost_in_silence(recipe: Recipe, changes: Mapping[str, Any]) -> None:
-    resources = desired([replace(recipe, **changes)], ACCOUNT)
+    resources = desired([recipe_with(recipe, **changes)], ACCOUNT)
     made = template(resources)
     asked = [leaf for item in resources if item.kind in SAME_NAMES for leaf in leaves(item.request)]
     types = [TYPES[kind] for kind in SAME_NAMES]
@@ -255,14 +255,14 @@ def without_channels(recipe: Recipe) -> str:
 def test_a_drafter_that_no_container_fetches_needs_a_deployment(recipe: Recipe) -> None:
     assert recipe.speculation
     of_a_bucket = replace(recipe.speculation, drafter=ModelSource("s3", "s3://mine/drafter/"))
-    assert without_channels(replace(recipe, weights="hub", speculation=of_a_bucket)) == (
+    assert without_channels(recipe_with(recipe, weights="hub", speculation=of_a_bucket)) == (
         "the container does not find its drafter there, and stops. Use `toolkit deploy`; "
         "a drafter of the hub the container fetches itself with `platform: {weights: hub}`"
     )
 
 
 def test_flags_that_travel_as_a_file_need_a_deployment(recipe: Recipe) -> None:
-    long = replace(recipe, weights="hub", engine=replace(recipe.engine, args={"chat-template": "x" * 2000}))
+    long = recipe_with(recipe, weights="hub", engine=replace(recipe.engine, args={"chat-template": "x" * 2000}))
     assert without_channels(long) == (
         "the container does not find its flags that are too long for its environment there, and stops. "
         "Use `toolkit deploy`"
@@ -386,7 +386,7 @@ def test_settings_too_long_for_the_environment_are_written_from_the_template() -
 
 
 def test_staged_weights_are_encrypted_with_the_key_of_the_recipe(recipe: Recipe) -> None:
-    command = staged(desired([replace(recipe, kms_key=KEY)], ACCOUNT))
+    command = staged(desired([recipe_with(recipe, kms_key=KEY)], ACCOUNT))
     assert f"--sse aws:kms --sse-kms-key-id {KEY}" in command
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import botocore.session
 import pytest
 from fakes import ACCOUNT
-from pairs import write_recipe
+from pairs import recipe_with, write_recipe
 
 from toolkit.catalog.neuron import TRAINING_FAMILIES
 from toolkit.checks.run import check
@@ -117,7 +117,7 @@ def test_the_program_finds_its_models_in_the_jobs_channels(recipe: Recipe) -> No
 
 
 def test_a_container_that_fetches_its_models_has_no_channels(recipe: Recipe) -> None:
-    (request,) = jobs(replace(recipe, weights="hub"))
+    (request,) = jobs(recipe_with(recipe, weights="hub"))
     assert "InputDataConfig" not in request
     assert request["Environment"]["SM_VLLM_MODEL"] == "org/target"
 
@@ -144,12 +144,12 @@ def test_a_recipe_and_its_baseline_share_image_target_and_role(recipe: Recipe) -
 
 
 def test_each_family_is_compiled_for(recipe: Recipe) -> None:
-    found = jobs(replace(recipe, instance_types=("ml.trn2.48xlarge", "ml.trn1.32xlarge")))
+    found = jobs(recipe_with(recipe, instance_types=("ml.trn2.48xlarge", "ml.trn1.32xlarge")))
     assert [job["ResourceConfig"]["InstanceType"] for job in found] == ["ml.trn2.48xlarge", "ml.trn1.32xlarge"]
 
 
 def test_an_endpoint_of_two_families_may_read_the_code_of_both(recipe: Recipe) -> None:
-    both = desired([replace(recipe, instance_types=("ml.trn2.48xlarge", "ml.trn1.32xlarge"))], ACCOUNT)
+    both = desired([recipe_with(recipe, instance_types=("ml.trn2.48xlarge", "ml.trn1.32xlarge"))], ACCOUNT)
     prefixes = [item.request["Prefix"] for item in both if item.kind == "Artifacts"]
     document = next(item.request["PolicyDocument"] for item in both if item.kind == "RolePolicy")
     assert [prefix in document for prefix in prefixes] == [True, True]

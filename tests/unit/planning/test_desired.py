@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes import ACCOUNT
-from pairs import write_pair
+from pairs import recipe_with, write_pair
 
 from toolkit.planning.desired import desired
 from toolkit.planning.hosting import arms
@@ -59,7 +59,7 @@ def changed(what: str) -> Callable[[Recipe], Recipe]:
             "evidence": lambda: replace(recipe, evidence=()),
             "tokens": lambda: replace(recipe, speculation=replace(recipe.speculation, num_speculative_tokens=3)),
             "flag": lambda: replace(recipe, engine=replace(recipe.engine, args={"dtype": "bfloat16"})),
-            "instance": lambda: replace(recipe, instance_types=("ml.c7i.large",)),
+            "instance": lambda: recipe_with(recipe, instance_types=("ml.c7i.large",)),
             "drafter": lambda: replace(recipe, speculation=replace(recipe.speculation, drafter=recipe.target)),
         }[what]()
 
@@ -137,7 +137,7 @@ def test_the_baseline_of_an_experiment_is_told_the_same_but_for_the_drafter() ->
 def test_a_copy_of_a_component_has_chips_for_every_kind_of_parallelism() -> None:
     recipe = load("llama-3.1-8b-instruct/eagle3-trn2")
     engine = replace(recipe.engine, args={"tensor-parallel-size": 8, "data-parallel-size": 2})
-    made = desired([replace(recipe, engine=engine, component=ComponentSection())], ACCOUNT)
+    made = desired([recipe_with(recipe, engine=engine, component=ComponentSection())], ACCOUNT)
     (component,) = (item for item in made if item.kind == "InferenceComponent")
     needs = component.request["Specification"]["ComputeResourceRequirements"]
     assert needs["NumberOfAcceleratorDevicesRequired"] == 4  # of 4 logical cores each

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes import ACCOUNT
-from pairs import write_hub_pair, write_pair
+from pairs import recipe_with, write_hub_pair, write_pair
 
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.planning.desired import desired
@@ -49,18 +49,18 @@ def test_a_recipe_that_runs_an_image_as_it_is_builds_none(recipe: Recipe) -> Non
 
 
 def test_on_this_machine_the_image_has_a_local_name_and_no_repository_is_made(recipe: Recipe) -> None:
-    (built,) = image(replace(custom(recipe, base=BASE), platform="local", run="container"), ACCOUNT)
+    (built,) = image(recipe_with(custom(recipe, base=BASE), platform="local", run="container"), ACCOUNT)
     assert built.request["Image"] == f"localhost/{built.name}"
     assert built.name == f"toolkit/{recipe.name}:{built.request['Tag']}"
 
 
 def test_on_this_machine_no_image_is_built_unless_it_runs_in_one(recipe: Recipe) -> None:
-    assert image(replace(custom(recipe, base=BASE), platform="local"), ACCOUNT) == []
+    assert image(recipe_with(custom(recipe, base=BASE), platform="local"), ACCOUNT) == []
 
 
 def test_on_this_machine_the_base_has_to_be_named(recipe: Recipe) -> None:
     with pytest.raises(UsageError, match=r"container: \{base: "):
-        image(replace(recipe, platform="local", run="container"), ACCOUNT)
+        image(recipe_with(recipe, platform="local", run="container"), ACCOUNT)
 
 
 def test_what_is_in_the_image(recipe: Recipe) -> None:
@@ -141,7 +141,7 @@ def test_the_model_runs_the_image_by_its_tag(recipe: Recipe) -> None:
 
 
 def test_a_baked_drafter_is_in_the_image_and_nowhere_else(tmp_path: Path) -> None:
-    recipe = replace(load(write_pair(tmp_path)).with_platform("sagemaker"), role="create")
+    recipe = recipe_with(load(write_pair(tmp_path)).with_platform("sagemaker"), role="create")
     versioned = replace(recipe, engine=replace(recipe.engine, version="0.30.0"))
     baked = custom(versioned, bake_drafter=True)
     resources = desired([baked], ACCOUNT)
@@ -178,7 +178,7 @@ def test_in_china_the_base_is_that_of_chinas_registry(recipe: Recipe) -> None:
 
 
 def test_every_variant_of_an_experiment_has_an_image(tmp_path: Path) -> None:
-    recipe = replace(load(write_pair(tmp_path)).with_platform("sagemaker"), role="create")
+    recipe = recipe_with(load(write_pair(tmp_path)).with_platform("sagemaker"), role="create")
     versioned = replace(recipe, engine=replace(recipe.engine, version="0.30.0"))
     resources = desired([replace(custom(versioned, bake_drafter=True), rollout=RolloutSection(shadow=True))], ACCOUNT)
     built = {item.request["Image"] for item in resources if item.kind == "Image"}

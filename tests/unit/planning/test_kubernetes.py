@@ -10,6 +10,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+from pairs import recipe_with
 
 from toolkit.errors import UsageError
 from toolkit.planning.kubernetes import parts, resources
@@ -32,14 +33,14 @@ def gpu() -> Recipe:
     """P-EAGLE on one GPU of a cluster."""
     base = ContainerSection(base="docker.io/vllm/vllm-openai:v0.29.0")
     recipe = complete(load("gpt-oss-20b/p-eagle").with_platform("kubernetes"))
-    return replace(recipe, container=base, instance_types=("g7e.2xlarge",))
+    return recipe_with(recipe, container=base, instance_types=("g7e.2xlarge",))
 
 
 @pytest.fixture
 def trn2() -> Recipe:
     """The study's pair on half an instance, which compiles while it starts."""
     recipe = load("qwen3-32b/draft-model-trn2-eks")
-    return replace(recipe, engine=replace(recipe.engine, compile_ahead=False), kubernetes=KubernetesSection())
+    return recipe_with(recipe, engine=replace(recipe.engine, compile_ahead=False), kubernetes=KubernetesSection())
 
 
 def complete(recipe: Recipe) -> Recipe:
@@ -48,7 +49,7 @@ def complete(recipe: Recipe) -> Recipe:
 
 def ahead(recipe: Recipe) -> Recipe:
     engine = replace(recipe.engine, compile_ahead=True)
-    return complete(replace(recipe, engine=engine, kubernetes=KubernetesSection(**AHEAD)))
+    return complete(recipe_with(recipe, engine=engine, kubernetes=KubernetesSection(**AHEAD)))
 
 
 def one(recipe: Recipe, kind: Kind) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def test_a_draft_model_on_trainium_that_compiles_ahead_with_its_baseline(
 
 
 def test_the_same_with_neurons_device_plugin(trn2: Recipe, golden: Callable[[str, object], None]) -> None:
-    plugin = complete(replace(trn2, kubernetes=KubernetesSection(neuron_devices="device-plugin")))
+    plugin = complete(recipe_with(trn2, kubernetes=KubernetesSection(neuron_devices="device-plugin")))
     golden("kubernetes/trn2-device-plugin", comparable(parts([plugin])))
 
 
@@ -104,15 +105,15 @@ def test_an_autoscaler(gpu: Recipe, golden: Callable[[str, object], None]) -> No
 
 def test_keda(gpu: Recipe, golden: Callable[[str, object], None]) -> None:
     keda = KubernetesSection(prometheus="http://prometheus.monitoring:9090")
-    made = parts([replace(gpu, scaling=SCALED, kubernetes=keda)])
+    made = parts([recipe_with(gpu, scaling=SCALED, kubernetes=keda)])
     golden("kubernetes/gpu-keda", comparable({"serve": made["serve"]}))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kubernetes_schemas_refuse_nothing(gpu: Recipe, trn2: Recipe, version: str) -> None:
-    plugin = replace(trn2, kubernetes=KubernetesSection(neuron_devices="device-plugin"))
-    gated = replace(gpu, scaling=SCALED, hub_token_secret="hub-token", tags={"team": "search"})
-    types = replace(gpu, instance_types=("g7e.2xlarge", "g6e.2xlarge"))
+    plugin = recipe_with(trn2, kubernetes=KubernetesSection(neuron_devices="device-plugin"))
+    gated = recipe_with(gpu, scaling=SCALED, hub_token_secret="hub-token", tags={"team": "search"})
+    types = recipe_with(gpu, instance_types=("g7e.2xlarge", "g6e.2xlarge"))
     for arms in ([gpu], [gated], [types], [plugin], [ahead(trn2), ahead(trn2).baseline()]):
         for manifest in (item for part in parts(arms).values() for item in part):
             kubernetes_validate.validate(dict(manifest), version, strict=True)
@@ -142,7 +143,7 @@ def test_chips_by_tensor_parallelism(
     trn2: Recipe, instance_type: str, tensor_parallel: int, env: dict[str, str], chips: int
 ) -> None:
     engine = replace(trn2.engine, args={"tensor-parallel-size": tensor_parallel}, env=env)
-    assert accelerators(replace(trn2, engine=engine, instance_types=(instance_type,))) == chips
+    assert accelerators(recipe_with(trn2, engine=engine, instance_types=(instance_type,))) == chips
 
 
 @pytest.mark.parametrize("flag", ["data-parallel-size", "pipeline-parallel-size"])
@@ -158,12 +159,12 @@ def test_half_an_instance_leaves_the_other_half(trn2: Recipe) -> None:
 
 
 def test_chips_that_group_no_cores_are_told_nothing_of_groups(trn2: Recipe) -> None:
-    claim = one(replace(trn2, instance_types=("trn1.32xlarge",)), "ResourceClaimTemplate")
+    claim = one(recipe_with(trn2, instance_types=("trn1.32xlarge",)), "ResourceClaimTemplate")
     assert "config" not in claim["spec"]["spec"]["devices"]
 
 
 def test_several_instance_types(gpu: Recipe) -> None:
-    either = pod(replace(gpu, instance_types=("g7e.2xlarge", "g6e.2xlarge")))
+    either = pod(recipe_with(gpu, instance_types=("g7e.2xlarge", "g6e.2xlarge")))
     required = either["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     (expression,) = required["nodeSelectorTerms"][0]["matchExpressions"]
     assert expression["values"] == ["g7e.2xlarge", "g6e.2xlarge"]
@@ -171,7 +172,7 @@ def test_several_instance_types(gpu: Recipe) -> None:
 
 
 def test_an_instance_without_accelerators_needs_no_plugin(gpu: Recipe) -> None:
-    cpu = pod(replace(gpu, instance_types=("c7i.12xlarge",)))
+    cpu = pod(recipe_with(gpu, instance_types=("c7i.12xlarge",)))
     assert "tolerations" not in cpu
     assert cpu["containers"][0]["resources"]["limits"].keys() == {"memory"}
 
@@ -186,7 +187,7 @@ def test_the_service_finds_what_serves_and_no_job(trn2: Recipe) -> None:
 
 
 def test_the_hubs_token_stays_in_its_secret(gpu: Recipe) -> None:
-    env = {item["name"]: item for item in container(replace(gpu, hub_token_secret="hub-token"))["env"]}
+    env = {item["name"]: item for item in container(recipe_with(gpu, hub_token_secret="hub-token"))["env"]}
     assert env["HF_TOKEN"] == {
         "name": "HF_TOKEN",
         "valueFrom": {"secretKeyRef": {"name": "hub-token", "key": "token"}},
@@ -220,7 +221,7 @@ def test_a_longer_start_is_a_later_deadline(gpu: Recipe) -> None:
 
 
 def _slow(recipe: Recipe) -> Recipe:
-    return replace(recipe, health_check_timeout=(recipe.health_check_timeout or 0) + 100)
+    return recipe_with(recipe, health_check_timeout=(recipe.platform.health_check_timeout or 0) + 100)
 
 
 def test_words_alone_start_no_pod_again(gpu: Recipe) -> None:

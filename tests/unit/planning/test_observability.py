@@ -14,7 +14,7 @@ import botocore.session
 import pytest
 from fakes import ACCOUNT
 from filter_patterns import extract
-from pairs import write_hub_pair
+from pairs import recipe_with, write_hub_pair
 
 from toolkit.planning import widgets
 from toolkit.planning.autoscaling import autoscaling
@@ -127,7 +127,7 @@ def test_alarms_without_a_dashboard(recipe: Recipe) -> None:
 
 
 def test_an_inference_component_is_watched_by_its_own_metrics(recipe: Recipe) -> None:
-    component = replace(recipe, component=ComponentSection(endpoint="shared"))
+    component = recipe_with(recipe, component=ComponentSection(endpoint="shared"))
     assert alarms(component, ONE)[0].name == "/aws/sagemaker/InferenceComponents/hub"
     assert alarm_names(component) == ["toolkit-hub-errors", "toolkit-hub-no-copy", "toolkit-hub-acceptance"]
     assert {"Name": "InferenceComponentName", "Value": "hub"} in alarm(component, "toolkit-hub-no-copy")["Dimensions"]
@@ -139,7 +139,7 @@ def test_an_inference_component_is_watched_by_its_own_metrics(recipe: Recipe) ->
 
 def test_a_component_that_may_have_no_copies_is_not_in_alarm_without(recipe: Recipe) -> None:
     scaling = ScalingSection(min_instances=0, max_instances=2)
-    idle = replace(recipe, component=ComponentSection(), scaling=scaling)
+    idle = recipe_with(recipe, component=ComponentSection(), scaling=scaling)
     assert "toolkit-hub-no-copy" not in alarm_names(idle)
 
 
@@ -202,7 +202,7 @@ def varying(recipe: Recipe) -> list[Recipe]:
     other = InstanceType(type="ml.g6e.xlarge", num_speculative_tokens=4)
     return [
         replace(recipe, speculation=replace(recipe.speculation, schedule=schedule)),
-        replace(recipe, instance_types=("ml.g6.xlarge", other.type), overrides={other.type: other}),
+        recipe_with(recipe, instance_types=("ml.g6.xlarge", other.type), overrides={other.type: other}),
         replace(recipe, engine=replace(recipe.engine, args={"disable-log-stats": True})),
     ]
 
@@ -336,7 +336,7 @@ OPERATIONS: Mapping[Kind, tuple[str, str]] = {
 
 @pytest.mark.parametrize("component", [None, ComponentSection()])
 def test_requests_are_such_as_aws_takes(recipe: Recipe, component: ComponentSection | None) -> None:
-    made = replace(recipe, component=component)
+    made = recipe_with(recipe, component=component)
     session = botocore.session.get_session()
     for item in [*alarms(made, ONE), *dashboard(made, ACCOUNT, ONE)]:
         if item.kind != "LogGroup":
@@ -351,7 +351,7 @@ def test_requests_are_such_as_aws_takes(recipe: Recipe, component: ComponentSect
 
 def everything(recipe: Recipe) -> list[Resource]:
     scaling = ScalingSection(min_instances=0, max_instances=2)
-    component = replace(recipe, component=ComponentSection(), scaling=scaling)
+    component = recipe_with(recipe, component=ComponentSection(), scaling=scaling)
     found = [*dashboard(recipe, ACCOUNT, ONE), *alarms(recipe, ONE), *autoscaling(component, ONE)]
     return [item for item in found if item.kind != "LogGroup"]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pairs import write_hub_pair
+from pairs import recipe_with, write_hub_pair
 
 from toolkit.catalog import lookup
 from toolkit.planning.price import dollars_per_million_tokens, most_per_hour, price_of, price_per_hour, price_text
@@ -19,7 +19,7 @@ UNPRICED = next(item.name for item in lookup.instances() if item.price is None)
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Recipe:
-    return replace(load(write_hub_pair(tmp_path)), instance_types=(CHEAP,))
+    return recipe_with(load(write_hub_pair(tmp_path)), instance_types=(CHEAP,))
 
 
 def usd(instance_type: str) -> float:
@@ -33,8 +33,8 @@ def test_one_instance(recipe: Recipe) -> None:
 
 
 def test_the_local_platform_costs_nothing(recipe: Recipe) -> None:
-    assert price_per_hour(replace(recipe, platform="local")) == 0
-    assert price_text(replace(recipe, platform="local")) == "0.00 $/h"
+    assert price_per_hour(recipe_with(recipe, platform="local")) == 0
+    assert price_text(recipe_with(recipe, platform="local")) == "0.00 $/h"
 
 
 def test_autoscaling_starts_at_the_fewest_and_may_cost_the_most(recipe: Recipe) -> None:
@@ -49,7 +49,7 @@ def test_an_endpoint_that_scales_to_zero_costs_one_instance_while_it_serves(reci
 
 
 def test_of_several_types_the_first_is_expected_and_the_dearest_possible(recipe: Recipe) -> None:
-    pools = replace(recipe, instance_types=(CHEAP, DEAR))
+    pools = recipe_with(recipe, instance_types=(CHEAP, DEAR))
     assert (price_per_hour(pools), most_per_hour(pools)) == (usd(CHEAP), usd(DEAR))
 
 
@@ -64,13 +64,13 @@ def test_a_baseline_has_no_second_variant(recipe: Recipe) -> None:
 
 @pytest.mark.parametrize("name", [UNPRICED, "ml.nosuch.large"])
 def test_a_type_without_a_price_makes_the_price_unknown(recipe: Recipe, name: str) -> None:
-    assert price_per_hour(replace(recipe, instance_types=(name,))) is None
-    assert most_per_hour(replace(recipe, instance_types=(CHEAP, name))) is None
-    assert price_per_hour(replace(recipe, instance_types=(CHEAP, name))) == usd(CHEAP)
+    assert price_per_hour(recipe_with(recipe, instance_types=(name,))) is None
+    assert most_per_hour(recipe_with(recipe, instance_types=(CHEAP, name))) is None
+    assert price_per_hour(recipe_with(recipe, instance_types=(CHEAP, name))) == usd(CHEAP)
 
 
 def test_a_reservation_stands_in_no_price_list(recipe: Recipe) -> None:
-    reserved = replace(recipe, capacity_reservation="arn:aws:sagemaker:us-west-2:123456789012:training-plan/x")
+    reserved = recipe_with(recipe, capacity_reservation="arn:aws:sagemaker:us-west-2:123456789012:training-plan/x")
     assert price_per_hour(reserved) is None
     assert price_text(reserved) == "? $/h: reserved capacity is paid for beforehand, at a price that no list has"
 
@@ -81,18 +81,20 @@ def test_words_say_region_date_and_the_most(recipe: Recipe) -> None:
     assert instance.price
     source = f"on demand in {instance.price.region}, {instance.price.date}"
     assert price_text(recipe) == f"{usd(CHEAP):.2f} $/h ({source})"
-    pools = replace(recipe, instance_types=(CHEAP, DEAR))
+    pools = recipe_with(recipe, instance_types=(CHEAP, DEAR))
     assert price_text(pools) == f"{usd(CHEAP):.2f} $/h ({source}), at most {usd(DEAR):.2f} $/h"
 
 
 def test_words_say_which_price_is_missing_and_what_helps(recipe: Recipe) -> None:
     ask = f": no price is known for {UNPRICED}; `toolkit lock --prices` asks AWS"
-    assert price_text(replace(recipe, instance_types=(UNPRICED,))) == f"? $/h{ask}"
-    assert price_text(replace(recipe, instance_types=(CHEAP, UNPRICED))).endswith(f", at most unknown{ask}")
+    assert price_text(recipe_with(recipe, instance_types=(UNPRICED,))) == f"? $/h{ask}"
+    assert price_text(recipe_with(recipe, instance_types=(CHEAP, UNPRICED))).endswith(f", at most unknown{ask}")
 
 
 def test_words_say_when_a_price_is_not_sure(recipe: Recipe) -> None:
-    assert price_text(replace(recipe, instance_types=("ml.p5e.48xlarge",))).endswith("; rounded: an author's figure)")
+    assert price_text(recipe_with(recipe, instance_types=("ml.p5e.48xlarge",))).endswith(
+        "; rounded: an author's figure)"
+    )
 
 
 def test_dollars_per_million_tokens() -> None:

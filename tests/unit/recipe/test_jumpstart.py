@@ -226,8 +226,8 @@ def test_jumpstart_fills_in_what_the_recipe_leaves_open(tmp_path: Path) -> None:
     found = filled(recipe(tmp_path), gpt_oss())
     assert found.speculation
     assert found.speculation.num_speculative_tokens == 3
-    assert found.instance_types == ("ml.g7e.2xlarge",)
-    assert (found.health_check_timeout, found.download_timeout) == (3600, 3600)
+    assert found.platform.instance_types == ("ml.g7e.2xlarge",)
+    assert (found.platform.health_check_timeout, found.platform.download_timeout) == (3600, 3600)
     assert found.network.isolation
 
 
@@ -239,7 +239,7 @@ def test_what_the_recipe_says_stays(tmp_path: Path) -> None:
     found = filled(recipe(tmp_path, text), gpt_oss())
     assert found.speculation
     assert found.speculation.num_speculative_tokens == 5
-    assert (found.instance_types, found.health_check_timeout) == (("ml.p5.48xlarge",), 900)
+    assert (found.platform.instance_types, found.platform.health_check_timeout) == (("ml.p5.48xlarge",), 900)
 
 
 def test_the_wrong_method_for_jumpstarts_head(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_jumpstarts_head_drafts_for_a_target_from_elsewhere(tmp_path: Path) -> N
     found = filled(recipe(tmp_path, text), gpt_oss())
     assert found.speculation
     assert found.speculation.num_speculative_tokens == 3
-    assert found.instance_types == ("ml.m7i.large",)
+    assert found.platform.instance_types == ("ml.m7i.large",)
     (drafter,) = container(found, gpt_oss())["AdditionalModelDataSources"]
     assert drafter["S3DataSource"]["S3Uri"] == HEAD
 

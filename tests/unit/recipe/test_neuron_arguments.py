@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pairs import recipe_with
 
 from toolkit.catalog import neuron
 from toolkit.recipe.arguments import engine_flags, environment
@@ -74,7 +75,7 @@ def test_a_baseline_is_told_the_same_but_for_the_drafter(tmp_path: Path, method:
 def test_a_baseline_has_room_for_the_drafts_of_its_instance_type(tmp_path: Path) -> None:
     """33 blocks of 32 hold 1024 tokens and 32 drafts, 34 hold one more."""
     differs = {"trn2.3xlarge": InstanceType(type="trn2.3xlarge", num_speculative_tokens=33)}
-    recipe = replace(recipe_of(tmp_path, "dflash", max_num_seqs=1), overrides=differs)
+    recipe = recipe_with(recipe_of(tmp_path, "dflash", max_num_seqs=1), overrides=differs)
     blocks = engine_flags(recipe.baseline().on("trn2.3xlarge"))["num-gpu-blocks-override"]
     assert blocks == engine_flags(recipe.on("trn2.3xlarge"))["num-gpu-blocks-override"] == 34 + 1
 
@@ -128,7 +129,7 @@ def test_a_drafter_that_the_engine_fetches_is_pinned(tmp_path: Path) -> None:
 
 
 def test_a_staged_drafter_has_no_revision(tmp_path: Path) -> None:
-    recipe = replace(recipe_of(tmp_path), platform="sagemaker", weights="s3")
+    recipe = recipe_with(recipe_of(tmp_path), platform="sagemaker", weights="s3")
     assert recipe.speculation
     at = replace(recipe.speculation.drafter, revision="0123abc")
     staged = replace(recipe, speculation=replace(recipe.speculation, drafter=at))

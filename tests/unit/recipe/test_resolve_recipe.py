@@ -104,7 +104,7 @@ platform: {name: sagemaker, instance_types: [ml.trn2.48xlarge, {type: ml.trn1.32
 def test_a_recipe_goes_to_a_cluster_and_back(tmp_path: Path) -> None:
     recipe = load(write_recipe(tmp_path, TRAINIUM))
     cluster = recipe.with_platform("kubernetes")
-    assert (cluster.instance_types, cluster.weights) == (("trn2.48xlarge", "trn1.32xlarge"), "hub")
+    assert (cluster.platform.instance_types, cluster.platform.weights) == (("trn2.48xlarge", "trn1.32xlarge"), "hub")
     assert not builds(cluster)
     assert cluster.with_platform("sagemaker") == recipe
     assert builds(recipe)
@@ -113,7 +113,7 @@ def test_a_recipe_goes_to_a_cluster_and_back(tmp_path: Path) -> None:
 def test_a_clusters_secret_stays_there(tmp_path: Path) -> None:
     text = TRAINIUM.replace("name: sagemaker", "name: kubernetes, hub_token_secret: hf").replace("ml.", "")
     recipe = load(write_recipe(tmp_path, text)).with_platform("sagemaker")
-    assert (recipe.hub_token_secret, recipe.instance_types[0]) == (None, "ml.trn2.48xlarge")
+    assert (recipe.platform.hub_token_secret, recipe.platform.instance_types[0]) == (None, "ml.trn2.48xlarge")
 
 
 def test_an_engine_that_lacks_the_method_is_taken_in_its_own_newest_version(tmp_path: Path) -> None:

@@ -59,9 +59,9 @@ _ATTEMPTS = 3
 def account_facts(recipe: Recipe) -> AccountFacts:
     """What the account of this environment's AWS session holds. Raises PlatformError when AWS cannot be reached."""
     try:
-        session = boto3.Session(region_name=recipe.region)
+        session = boto3.Session(region_name=recipe.platform.region)
     except ProfileNotFound as error:
-        return AccountFacts(recipe.region or "", problem=PlatformError(str(error), hint=hint_for(error)))
+        return AccountFacts(recipe.platform.region or "", problem=PlatformError(str(error), hint=hint_for(error)))
     return examine(Clients(session, attempts=_ATTEMPTS), recipe, environ=os.environ)
 
 
@@ -86,7 +86,7 @@ def examine(
     scales = recipe.scaling.max_instances > recipe.scaling.min_instances
     scaling_role = _role(reading, SCALING_ROLE).exists if scales else None
     try:
-        arn = find_role(clients, written=recipe.role, environ=environ, studio_metadata=studio_metadata)
+        arn = find_role(clients, written=recipe.platform.role, environ=environ, studio_metadata=studio_metadata)
         _require_here(arn, account)
     except (PlatformError, UsageError) as error:
         role_problem = error
@@ -106,7 +106,7 @@ def examine(
         missing_image=missing_image,
         image_problem=image_problem,
         jumpstart_problem=jumpstart_problem,
-        jumpstart_types=recipe.instance_types if account.jumpstart and chooses_instance(recipe) else (),
+        jumpstart_types=recipe.platform.instance_types if account.jumpstart and chooses_instance(recipe) else (),
         buckets=dict(_buckets(reading, recipe)),
         subnets=subnets,
         missing_subnets=missing_subnets,
@@ -194,9 +194,9 @@ def _is_refused(result: EvaluationResultTypeDef) -> bool:
 def _quotas(reading: Reading, recipe: Recipe, account: Account) -> Iterator[Quota]:
     """None for reserved capacity: it is bought, and this quota does not count it (unverified)."""
     is_known = bool(account.jumpstart) or not chooses_instance(recipe)
-    if recipe.capacity_reservation is None and is_known:
+    if recipe.platform.capacity_reservation is None and is_known:
         own = (endpoint_name(recipe), f"{endpoint_name(recipe)}-baseline")
-        yield from read_quotas(reading, recipe.instance_types, own)
+        yield from read_quotas(reading, recipe.platform.instance_types, own)
 
 
 def _with_jumpstart(reading: Reading, recipe: Recipe, account: Account) -> tuple[Recipe, Account, ToolkitError | None]:
@@ -229,7 +229,7 @@ def _image(reading: Reading, recipe: Recipe, account: Account) -> tuple[str, Too
 
 def _images(recipe: Recipe, account: Account) -> Sequence[str]:
     if recipe.target.kind == "jumpstart":
-        types = recipe.instance_types if account.jumpstart else ()  # else it is said elsewhere why
+        types = recipe.platform.instance_types if account.jumpstart else ()  # else it is said elsewhere why
         return sorted({image_uri(recipe.on(name), account) for name in types})
     has_base = recipe.container is not None and recipe.container.base is not None
     if image_of(recipe) is None and not has_base:  # checks.container says so

@@ -62,7 +62,7 @@ def permissions(recipe: Recipe, account: Account, *, scaling_role_exists: bool =
         hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
         contents = [f"{hub}:hub-content/SageMakerPublicHub/Model/{name}/*" for name in names]
         found.append(_allowed("sagemaker", "DescribeHubContent", f"{hub}:hub/SageMakerPublicHub", *contents))
-    if secret := recipe.hub_token_secret:
+    if secret := recipe.platform.hub_token_secret:
         arn = secret if secret.startswith("arn:") else _arns(account, "secretsmanager", "secret:", f"{secret}-*")[0]
         found.append(_allowed("secretsmanager", "GetSecretValue", arn))
     if recipe.scaling.max_instances > recipe.scaling.min_instances:
@@ -82,7 +82,7 @@ def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
     yield _allowed("sagemaker", "CreateEndpointConfig DescribeEndpointConfig DeleteEndpointConfig", *configs)
     yield _allowed("sagemaker", "CreateModel DescribeModel DeleteModel", *models)
     yield _allowed("sagemaker", "DescribeInferenceComponent", *components)
-    if recipe.component:
+    if recipe.platform.component:
         yield _allowed("sagemaker", "UpdateInferenceComponent DeleteInferenceComponent", *components)
         # That AWS asks for the endpoint too is unverified: the request names it.
         yield _allowed("sagemaker", "CreateInferenceComponent", *components, *endpoints)
@@ -122,7 +122,7 @@ def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
         "ListRoleTags ListRolePolicies GetRolePolicy",
         "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole",
     )
-    made = recipe.role == "create"
+    made = recipe.platform.role == "create"
     yield _allowed("iam", f"{reading} {making}" if made else reading, *ours)
     passed = ours if compiles_ahead(recipe) else _role_arns(account, _hosts(recipe))
     if roles := (account.role,) if account.role else passed if made else ():
@@ -154,7 +154,7 @@ def _scaling(recipe: Recipe, account: Account, role_exists: bool) -> Iterator[Pe
     """Application Auto Scaling asks of its caller what it does itself (its guide, permissions validation)."""
     making = "RegisterScalableTarget DeregisterScalableTarget PutScalingPolicy DeleteScalingPolicy TagResource"
     yield _allowed("application-autoscaling", making, "*")
-    if recipe.component:
+    if recipe.platform.component:
         components = _arns(account, "sagemaker", "inference-component/", *_arms(recipe))
         yield _allowed("sagemaker", "UpdateInferenceComponentRuntimeConfig", *components)
     else:

@@ -70,14 +70,14 @@ class SageMakerPlatform:
         with aws_errors("asking who we are"):
             number = self.clients.account_id
         account = Account(number, self.clients.session.region_name)
-        if recipe is None or recipe.platform == "local":
+        if recipe is None or recipe.platform.name == "local":
             return account
         account = replace(account, jumpstart=self.jumpstart_entries(recipe))
         recipe = filled_in(recipe, account.jumpstart)
         if builds(recipe):
             digests = pinned_base(self.clients, base_image(recipe, account))
         else:
-            uris = {image_uri(recipe.on(instance_type), account) for instance_type in recipe.instance_types}
+            uris = {image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.instance_types}
             digests = images.digests(self.clients, sorted(uris))
         return replace(account, role=self._role(recipe), digests=digests)
 
@@ -120,9 +120,9 @@ class SageMakerPlatform:
 
     def _role(self, recipe: Recipe) -> str | None:
         """The execution role's ARN, None when the recipe asks for one to be made."""
-        if recipe.role == "create":
+        if recipe.platform.role == "create":
             return None
-        found = find_role(self.clients, written=recipe.role, environ=os.environ)
+        found = find_role(self.clients, written=recipe.platform.role, environ=os.environ)
         if found is None:
             hint = f"Name one as `platform.role`, or in ${ROLE_VARIABLE}; or write `role: create` to have one made."
             raise UsageError("no execution role was found: this is no Studio, and no role is named", hint=hint)

@@ -1,7 +1,4 @@
-"""The recipes that come with the toolkit as a Markdown table, and `recipes/README.md`, which is made of it.
-
-`python -m toolkit.recipe.table` writes the file anew.
-"""
+"""`python -m tools.recipes_readme` writes recipes/README.md: a table of the recipes that come with the toolkit."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ has none. Facts of the models stand in the `.lock.json` beside each recipe: cura
 Recipes for AWS Trainium were never run on it by us: [trainium.md](trainium.md) says why each is as it is, what is
 unproven, and how to try it.
 
-This file is made by `python -m toolkit.recipe.table`.
+This file is made by `python -m tools.recipes_readme`.
 """
 
 
@@ -66,9 +63,9 @@ def _evidence(evidence: Evidence) -> str:
 
 def _hardware(recipe: Recipe) -> tuple[str, str]:
     """First instance type and its price."""
-    if recipe.platform == "local":
+    if recipe.platform.name == "local":
         return "this machine", "0"
-    name = recipe.instance_types[0]
+    name = recipe.platform.instance_types[0]
     found = lookup.instance(name)
     if found is None or found.price is None:
         return name, "?"
