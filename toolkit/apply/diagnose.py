@@ -124,7 +124,7 @@ def _not_reached(lines: Sequence[str], last: tuple[str, ...], known: Words, chec
         if match[2] != check.port or match[1] in ("127.0.0.1", "localhost"):
             listens_on = check.lines["wrong-port"].format(address=f"{match[1]}:{match[2]}")
             return _unhealthy_cause("wrong-port", listens_on, check, (_without_prefix(line, known),))
-    refused = tuple(match[0] for line in lines if (match := check.refused.search(line)))
+    refused = tuple(found[0] for line in lines if (found := check.refused.search(line)))
     line = f"it answers with an error: {refused[-1]}" if refused else check.lines["ping-unanswered"]
     return _unhealthy_cause("ping-unanswered", line, check, refused[-_MOST_EVIDENCE:] or last)
 

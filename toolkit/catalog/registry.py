@@ -1,7 +1,7 @@
 """The one registry of platforms and engines: who answers for a name, imported when it is first asked.
 
-Names stand in data: platforms in platforms.json, engines in the files of the folder engines/. So the rooms below can
-ask a platform or an engine without importing it, and a new one needs no other file. `register_platform` and
+Names stand in data: platforms in platforms.json, engines in the files of the folder engines/. So the rooms below ask
+a platform or an engine without importing it, and a new one needs no other file. `register_platform` and
 `register_engine` add one at run time.
 """
 
@@ -26,8 +26,8 @@ _T = TypeVar("_T")
 class PlatformEntry:
     """Where a platform's objects are, as `module:attribute`.
 
-    `rules` is its pure part (a PlatformRules), `session` what opens it (a PlatformSession). `causes` are JSON files with
-    its causes of failure (apply/causes.py), in the folder of the package or by absolute paths.
+    `rules` is its pure part (a PlatformRules), `session` what opens it (a PlatformSession). `causes` are JSON files
+    with its causes of failure (apply/causes.py), in the package's folder or by absolute paths.
     """
 
     rules: str
@@ -93,7 +93,9 @@ def register_engine(name: str, rules: str) -> None:
 @cache
 def _platforms() -> dict[str, PlatformEntry]:
     data = json.loads((_FOLDER / "platforms.json").read_text(encoding="utf-8"))
-    return {name: PlatformEntry(facts["rules"], facts["session"], tuple(facts["causes"])) for name, facts in data.items()}
+    return {
+        name: PlatformEntry(facts["rules"], facts["session"], tuple(facts["causes"])) for name, facts in data.items()
+    }
 
 
 @cache
