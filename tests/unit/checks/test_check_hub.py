@@ -115,7 +115,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([version("0.20.0"), ("tokens: 7", "tokens: 7\n  attention_backend: FLASH_ATTN")], {},
          "engine.speculation-key", "error", "speculation.attention_backend", "knows `attention_backend: FLASH_ATTN`"),
         ([version("0.24.0"), ("tokens: 7", "tokens: 7\n  rejection_sample_method: block")], {},
-         "engine.speculation-key", "error", "speculation.rejection_sample_method", "rejection_sample_method: block` from"),
+         "engine.speculation-key", "error", "speculation.rejection_sample_method", "sample_method: block` from"),
         ([("tokens: 7", "tokens: 7\n  max_model_len: 2048")], {},
          "engine.speculation-value", "error", "speculation.max_model_len", "more than the 1024 of a request"),
         ([NGRAM, args("async-scheduling: true")], {},
