@@ -159,7 +159,8 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
         recipe.platform.kubernetes and recipe.platform.kubernetes.prometheus
     ):
         message = "the autoscaler asks the cluster for a metric of the pods, which takes an adapter for Prometheus"
-        hint = "Install one that gives `vllm_num_requests_running`, or KEDA and platform.kubernetes.prometheus."
+        metric = recipe.engine.rules.metrics.of_pods
+        hint = f"Install one that gives `{metric}`, or KEDA and platform.kubernetes.prometheus."
         yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")
     wanted, most = scaling.requests_per_instance, recipe.engine.max_num_seqs
     if wanted and wanted > most and scaling.max_instances > scaling.min_instances:

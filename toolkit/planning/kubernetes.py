@@ -16,9 +16,6 @@ from toolkit.planning.kubernetes_pod import config_map, pod_template, rollout_se
 from toolkit.planning.resources import KINDS, Kind, Resource
 from toolkit.recipe.resolve import Recipe
 
-PODS_METRIC = "vllm_num_requests_running"
-"""What the autoscaler reads without KEDA: vLLM's gauge by a name that an adapter for Prometheus gives it."""
-
 APPLY = "kubectl apply --server-side --field-manager=toolkit"
 """As `deploy` does it: by another way kubectl's fields would be another owner's, which `deploy` refuses to change."""
 
@@ -110,7 +107,10 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     }
     prometheus = section(recipe).prometheus
     if prometheus is None:
-        metric = {"metric": {"name": PODS_METRIC}, "target": {"type": "AverageValue", "averageValue": str(wanted)}}
+        metric = {
+            "metric": {"name": recipe.engine.rules.metrics.of_pods},
+            "target": {"type": "AverageValue", "averageValue": str(wanted)},
+        }
         spec: dict[str, Any] = {
             "scaleTargetRef": target,
             "minReplicas": lowest,

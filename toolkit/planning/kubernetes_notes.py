@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.image import base_image
-from toolkit.planning.kubernetes import APPLY, PODS_METRIC, scales
+from toolkit.planning.kubernetes import APPLY, scales
 from toolkit.planning.kubernetes_devices import accelerators, on_trainium
 from toolkit.planning.kubernetes_metadata import section
 from toolkit.planning.price import price_text
@@ -30,7 +30,7 @@ def notes(recipe: Recipe) -> Iterator[str]:
 
 
 def _needs(recipe: Recipe) -> Iterator[str]:
-    settings = section(recipe)
+    settings, metrics = section(recipe), recipe.engine.rules.metrics
     if on_trainium(recipe) and settings.neuron_devices == "dra":
         yield "The cluster needs Kubernetes 1.34 and Neuron's DRA driver, on nodes without Neuron's device plugin"
     elif on_trainium(recipe):
@@ -47,6 +47,6 @@ def _needs(recipe: Recipe) -> Iterator[str]:
         yield "Autoscaling needs KEDA, and a Prometheus that scrapes the pods"
     elif scales(recipe):
         yield (
-            f"Autoscaling needs the pods' metric {PODS_METRIC}: with Prometheus and its adapter, a rule that gives "
-            f"{recipe.engine.rules.metrics.running_requests} this name"
+            f"Autoscaling needs the pods' metric {metrics.of_pods}: with Prometheus and its adapter, a rule that gives "
+            f"{metrics.running_requests} this name"
         )

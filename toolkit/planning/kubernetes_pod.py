@@ -100,7 +100,7 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
     spec = {
         "serviceAccountName": recipe.name,
         "automountServiceAccountToken": False,  # a role's token (IRSA) is mounted all the same
-        "enableServiceLinks": False,  # they are variables such as VLLM_PORT, which the engine would take for its own
+        "enableServiceLinks": False,  # variables such as <NAME>_PORT, which an engine may take for its own
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         **placement(recipe),
         **claims(recipe),

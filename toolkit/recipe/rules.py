@@ -53,6 +53,11 @@ class MetricNames:
         """What all of them begin with, up to the colon."""
         return self.running_requests.partition(":")[0] + ":"
 
+    @property
+    def of_pods(self) -> str:
+        """The metric that a pod autoscaler reads without KEDA: an adapter for Prometheus gives it this name."""
+        return self.running_requests.replace(":", "_")
+
 
 class EngineRules(Protocol):
     """All that differs between engines. `recipe` is always one that runs on this engine.
