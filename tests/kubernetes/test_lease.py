@@ -8,10 +8,10 @@ from standin_cluster import StandInCluster
 from standin_store import Key
 
 from toolkit.errors import PlatformError
-from toolkit.planning.kubernetes_metadata import OURS
 from toolkit.platforms.kubernetes.kinds import address
 from toolkit.platforms.kubernetes.lease import lease
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.platforms.kubernetes.rules.metadata import OURS
 
 
 def leases(platform: KubernetesPlatform) -> list[str]:

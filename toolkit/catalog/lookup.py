@@ -207,8 +207,13 @@ class Head:
 
 @dataclass(frozen=True)
 class PlatformFacts:
-    """US dollars per instance and hour, and the seconds that an endpoint usually takes to come up."""
+    """US dollars per instance and hour, and the seconds that an endpoint usually takes to come up.
 
+    `rules` and `session` are where registry.py finds the platform's objects.
+    """
+
+    rules: str
+    session: str
     price_per_hour: float
     endpoint_seconds: int
     source: str

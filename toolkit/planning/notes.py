@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from toolkit.catalog import neuron
-from toolkit.planning import compilation, kubernetes_notes
+from toolkit.catalog.registry import platform_rules
+from toolkit.planning import compilation
 from toolkit.planning.hosting import image_uri
 from toolkit.planning.image import base_image
 from toolkit.planning.price import price_text
@@ -22,15 +23,15 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
         if builds(recipe):
             yield f"The image is built on {base_image(recipe, account)}, and stays on this machine"
         return
+    if recipe.platform.name == "kubernetes":
+        yield from platform_rules(recipe.platform.name).notes(recipe, account)
+        return
     if account.id == NO_ACCOUNT:
         yield (
             f"Made without an AWS account, as if one held nothing: {NO_ACCOUNT} stands for its number, images are not "
             "pinned. It cannot be applied."
         )
-    yield from _generation(recipe)
-    if recipe.platform.name == "kubernetes":
-        yield from kubernetes_notes.notes(recipe)
-        return
+    yield from engine_notes(recipe)
     yield from _jumpstart(recipe, account)
     uri = image_uri(recipe, account)
     if builds(recipe):
@@ -44,7 +45,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     yield f"Price: {price_text(recipe)}"
 
 
-def _generation(recipe: Recipe) -> Iterator[str]:
+def engine_notes(recipe: Recipe) -> Iterator[str]:
     """Which generation of the Neuron SDK serves, and why no newer one does."""
     chosen, family = recipe.engine.generation, neuron.family(recipe.platform.instance_types[0])
     newest = neuron.newest(neuron.ANY_ENGINE, recipe.method, family)

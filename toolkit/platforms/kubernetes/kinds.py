@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.planning.kubernetes_metadata import API_VERSIONS, CLUSTER_WIDE, OURS
 from toolkit.planning.resources import Kind
+from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
+from toolkit.platforms.kubernetes.rules.metadata import OURS
 
 FIELD_MANAGER = "toolkit"
 
 
 def path(kind: Kind, namespace: str, name: str = "") -> str:
     """The address of an object, or of all of a kind in the namespace."""
-    plural = f"{kind.lower()}s"
-    return address(API_VERSIONS[kind], plural, "" if kind in CLUSTER_WIDE else namespace, name)
+    rule, plural = RULES_BY_KIND[kind], f"{kind.lower()}s"
+    return address(rule.api_version, plural, "" if rule.is_cluster_wide else namespace, name)
 
 
 def address(group_version: str, plural: str, namespace: str, name: str = "") -> str:

@@ -17,11 +17,11 @@ from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
 from toolkit.errors import PlatformError
-from toolkit.planning.kubernetes_metadata import INSTANCE, OURS
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of
 from toolkit.platforms.kubernetes.execute import wait_gone
 from toolkit.platforms.kubernetes.kinds import address, is_ours, path
+from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, OURS
 
 # A dead holder keeps others out for so long; a live one renews three times meanwhile.
 _SECONDS = 30

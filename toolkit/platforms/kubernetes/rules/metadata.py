@@ -8,24 +8,11 @@ from typing import Any, Literal
 
 from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
 from toolkit.planning.resources import Kind, Resource
+from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import KubernetesSection
 
 Component = Literal["server", "compile", "benchmark"]
-
-API_VERSIONS: Mapping[Kind, str] = {
-    "Namespace": "v1",
-    "ServiceAccount": "v1",
-    "ConfigMap": "v1",
-    "PersistentVolume": "v1",
-    "PersistentVolumeClaim": "v1",
-    "ResourceClaimTemplate": "resource.k8s.io/v1",
-    "Service": "v1",
-    "Deployment": "apps/v1",
-    "HorizontalPodAutoscaler": "autoscaling/v2",
-    "ScaledObject": "keda.sh/v1alpha1",
-    "Job": "batch/v1",
-}
 
 INSTANCE = "app.kubernetes.io/instance"
 """The label with the endpoint's name."""
@@ -34,7 +21,6 @@ OURS = {"app.kubernetes.io/managed-by": "toolkit"}
 COMPONENT = "app.kubernetes.io/component"
 BENCHMARK = {COMPONENT: "benchmark"}
 """What the Job that measures carries, with its program: deployments leave them alone."""
-CLUSTER_WIDE: tuple[Kind, ...] = ("Namespace", "PersistentVolume")
 
 
 def section(recipe: Recipe) -> KubernetesSection:
@@ -74,6 +60,7 @@ def selector(recipe: Recipe) -> dict[str, str]:
 
 
 def _resource(recipe: Recipe, kind: Kind, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:
-    place = {} if kind in CLUSTER_WIDE else {"namespace": section(recipe).namespace}
-    head = {"apiVersion": API_VERSIONS[kind], "kind": kind, "metadata": {"name": name, **place, **metadata}}
+    rule = RULES_BY_KIND[kind]
+    scope = {} if rule.is_cluster_wide else {"namespace": section(recipe).namespace}
+    head = {"apiVersion": rule.api_version, "kind": kind, "metadata": {"name": name, **scope, **metadata}}
     return Resource(kind, name, {**head, **body})
