@@ -207,13 +207,8 @@ class Head:
 
 @dataclass(frozen=True)
 class PlatformFacts:
-    """US dollars per instance and hour, and the seconds that an endpoint usually takes to come up.
+    """US dollars per instance and hour, and the seconds that an endpoint usually takes to come up."""
 
-    `rules` and `session` are where registry.py finds the platform's objects.
-    """
-
-    rules: str
-    session: str
     price_per_hour: float
     endpoint_seconds: int
     source: str
@@ -316,7 +311,8 @@ def head(repo: str) -> Head | None:
 @cache
 def platform(name: str) -> PlatformFacts:
     """Facts of the platform `name`, a key of platforms.json."""
-    return PlatformFacts(**_read("platforms.json")[name])
+    facts = _read("platforms.json")[name]
+    return PlatformFacts(facts["price_per_hour"], facts["endpoint_seconds"], facts["source"])
 
 
 def older(version: str, than: str) -> bool:

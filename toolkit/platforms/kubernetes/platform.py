@@ -93,6 +93,14 @@ class KubernetesPlatform:
             self._deployment(name)
         return name
 
+    def exists_settled(self, endpoint: str, progress: Progress) -> bool:
+        """Whether the endpoint exists. A cluster takes changes at any time."""
+        try:
+            self.address(endpoint)
+        except EndpointNotFound:
+            return False
+        return True
+
     def endpoints(self) -> list[Deployed]:
         """All that carry our label."""
         with api_errors(f"listing the endpoints of {self.cluster.context}"):

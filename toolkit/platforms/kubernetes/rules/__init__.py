@@ -7,18 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from toolkit.apply.stages import expected_seconds
 from toolkit.catalog import lookup
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.planning.plan import Plan
-from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
+from toolkit.planning.resources import Account, Observed, Resource
+from toolkit.planning.rules import KindRule
 from toolkit.platforms.kubernetes.rules import hardware, manifests, notes
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, position
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.lock import Lock, download_seconds, load_seconds
 from toolkit.recipe.resolve import PlatformSettings, Recipe
 from toolkit.recipe.schema import KubernetesSection
+
+if TYPE_CHECKING:
+    from toolkit.platforms.rules import PlatformRules
 
 _WAIT_SECONDS = 7200.0
 # For the cluster to say that the deadline of a Deployment is over.
@@ -29,18 +35,16 @@ class KubernetesRules:
     """What the rest of the toolkit asks of this platform."""
 
     name = "kubernetes"
-    kinds = KINDS
-    waits_before_update = False
-    """A Deployment may be changed at any time, also while another change is under way."""
+    kinds: Sequence[KindRule] = KINDS
 
     def portable(self, settings: PlatformSettings) -> PlatformSettings:
-        """A cluster's settings as other platforms read them: without its own section, with SageMaker's names."""
+        """A cluster's settings as others read them: with the catalogue's instance types, without its own section."""
         renamed = _renamed(settings, hardware.SAGEMAKER_PREFIX)
         return replace(renamed, kubernetes=None, weights="s3", hub_token_secret=None)
 
-    def settings_from(self, other: PlatformSettings) -> PlatformSettings:
-        """The settings of a recipe that was written for another platform. Containers fetch the weights themselves."""
-        return replace(_renamed(other, ""), name=self.name, kubernetes=KubernetesSection(), weights="hub")
+    def settings_from(self, portable: PlatformSettings) -> PlatformSettings:
+        """Settings for a cluster, from those of another platform. Containers fetch the weights themselves."""
+        return replace(_renamed(portable, ""), name=self.name, kubernetes=KubernetesSection(), weights="hub")
 
     def instance(self, name: str) -> lookup.Instance | None:
         """The hardware of one of EC2's instance types, None where it is not known."""
@@ -94,9 +98,12 @@ class KubernetesRules:
         """Nothing is kept of an older recipe."""
         return set()
 
-    def rollback_plan(self, recipe: str, endpoint: str, observed: Observed) -> Plan:
+    def require_startable(self, plan: Plan) -> None:
+        """Nothing: whether compiled code is in its bucket is not looked at, and the notes say how to make it."""
+
+    def rollback(self, recipe: str, address: str, observed: Observed) -> Plan:
         """Raises UsageError, as nothing is kept of an older recipe."""
-        message = f"{endpoint} is on Kubernetes, where nothing is kept of an older recipe"
+        message = f"{address} is on Kubernetes, where nothing is kept of an older recipe"
         raise UsageError(message, hint="Deploy the older recipe.")
 
     def wait_seconds(self, plan: Plan) -> float:
@@ -104,6 +111,11 @@ class KubernetesRules:
         specs = [action.request["spec"] for action in plan.actions if action.kind == "Deployment" and action.request]
         seconds: list[float] = [spec.get("progressDeadlineSeconds", 0) * spec.get("replicas", 1) for spec in specs]
         return max(_WAIT_SECONDS, max(seconds, default=0.0) + _MARGIN_SECONDS)
+
+    def expected_seconds(self, recipe: Recipe) -> dict[str, float]:
+        """By stage of a container's start; nothing where the size of the weights is not known."""
+        size = recipe.weight_bytes
+        return expected_seconds(download_seconds(size), load_seconds(recipe, size)) if size else {}
 
     def compile_command(self, recipe: Recipe) -> str:
         """The command that compiles for Trainium ahead of the endpoint."""
@@ -113,13 +125,6 @@ class KubernetesRules:
         """Raises UsageError: `toolkit compile` starts nothing on a cluster."""
         hint = f"Run: {self.compile_command(recipe)}. For an endpoint of SageMaker add: --platform sagemaker"
         raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)
-
-    def unreachable_account(self, scope: str | None) -> Account:
-        """What a plan is made for where no cluster can be asked."""
-        return Account(NO_ACCOUNT, scope or "")
-
-    unreachable_reason = "a kubeconfig"
-    """What such a plan was made without."""
 
 
 def _renamed(settings: PlatformSettings, prefix: str) -> PlatformSettings:
@@ -135,4 +140,4 @@ def _renamed(settings: PlatformSettings, prefix: str) -> PlatformSettings:
     )
 
 
-RULES = KubernetesRules()
+RULES: PlatformRules = KubernetesRules()
