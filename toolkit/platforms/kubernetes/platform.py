@@ -117,7 +117,7 @@ class KubernetesPlatform:
     def openai_access(self, endpoint: str) -> OpenAIAccess:
         """See endpoint.handle.EndpointPlatform."""
         base = f"{self.cluster.url}{runtime.proxy(self.namespace, endpoint)}/v1"
-        return OpenAIAccess(base, self._token, self.cluster.tls())
+        return OpenAIAccess(base, self._token, self.cluster.tls(), runtime.on_openai_route)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         """See endpoint.handle.EndpointPlatform."""
