@@ -21,7 +21,7 @@ def manifest(
     if kind not in ("Namespace", "PersistentVolume"):
         metadata["namespace"] = namespace
     return Resource(
-        kind, name, {"apiVersion": RULES_BY_KIND[kind].api_version, "kind": kind, "metadata": metadata, **body}
+        kind, name, {"apiVersion": RULES_BY_KIND[kind].api.version, "kind": kind, "metadata": metadata, **body}
     )
 
 

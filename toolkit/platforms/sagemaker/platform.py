@@ -26,13 +26,14 @@ from toolkit.planning.plan import Action
 from toolkit.planning.planner import UNDER_WAY
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.storage import bucket
+from toolkit.platforms.lease import lease
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker import execute, images, observe, runtime, training
 from toolkit.platforms.sagemaker.build import pinned_base
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, is_missing
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
-from toolkit.platforms.sagemaker.lease import lease
+from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.listing import deployed
 from toolkit.platforms.sagemaker.metrics import read_metrics
 from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
@@ -105,13 +106,14 @@ class SageMakerPlatform:
     def lease(self, endpoint: str) -> Iterator[None]:
         """See apply.executor.Executor. The lease lies in the toolkit's bucket, which is made when it is not there."""
         request = bucket(self.account()).request
+        store = BucketLease(self.clients, request["Bucket"], endpoint)
         with ExitStack() as held:
             with aws_errors(f"claiming {endpoint}"):
                 try:
-                    held.enter_context(lease(self.clients, request["Bucket"], endpoint))
+                    held.enter_context(lease(endpoint, store))
                 except self.clients.s3.exceptions.NoSuchBucket:
                     execute.create_bucket(self.clients, request)
-                    held.enter_context(lease(self.clients, request["Bucket"], endpoint))
+                    held.enter_context(lease(endpoint, store))
             yield
 
     def _role(self, recipe: Recipe) -> str | None:

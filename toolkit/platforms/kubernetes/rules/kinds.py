@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkit.errors import PlatformError
 from toolkit.planning.names import RECIPE_ANNOTATION
@@ -15,6 +15,14 @@ from toolkit.planning.resources import Existing, Kind, Observed, Resource
 from toolkit.planning.rules import Decision, KindRule
 
 _MOST_PATHS = 3
+
+
+class ApiResource(NamedTuple):
+    """Where a kind is in the Kubernetes API."""
+
+    version: str
+    plural: str
+    namespaced: bool = True
 
 
 @dataclass(frozen=True)
@@ -26,8 +34,7 @@ class ManifestRule(KindRule):
     """
 
     kind: Kind = field()  # else the default of KindRule stands in for it
-    api_version: str
-    is_cluster_wide: bool = False
+    api: ApiResource
     is_base: bool = False
     is_rare: bool = False
     sets_replicas: bool = False
@@ -76,17 +83,21 @@ class DeploymentRule(ManifestRule):
 
 
 KINDS: Sequence[ManifestRule] = (
-    NamespaceRule("Namespace", "v1", is_cluster_wide=True, is_base=True),
-    ManifestRule("ServiceAccount", "v1", is_base=True),
-    ManifestRule("ConfigMap", "v1", is_base=True),
-    ManifestRule("PersistentVolume", "v1", is_cluster_wide=True, is_base=True, is_rare=True),
-    ManifestRule("PersistentVolumeClaim", "v1", is_base=True),
-    ManifestRule("ResourceClaimTemplate", "resource.k8s.io/v1", is_base=True),
-    ManifestRule("Service", "v1"),
-    DeploymentRule("Deployment", "apps/v1"),
-    ManifestRule("HorizontalPodAutoscaler", "autoscaling/v2", sets_replicas=True),
-    ManifestRule("ScaledObject", "keda.sh/v1alpha1", is_rare=True, sets_replicas=True),
-    ManifestRule("Job", "batch/v1"),
+    NamespaceRule("Namespace", ApiResource("v1", "namespaces", namespaced=False), is_base=True),
+    ManifestRule("ServiceAccount", ApiResource("v1", "serviceaccounts"), is_base=True),
+    ManifestRule("ConfigMap", ApiResource("v1", "configmaps"), is_base=True),
+    ManifestRule(
+        "PersistentVolume", ApiResource("v1", "persistentvolumes", namespaced=False), is_base=True, is_rare=True
+    ),
+    ManifestRule("PersistentVolumeClaim", ApiResource("v1", "persistentvolumeclaims"), is_base=True),
+    ManifestRule("ResourceClaimTemplate", ApiResource("resource.k8s.io/v1", "resourceclaimtemplates"), is_base=True),
+    ManifestRule("Service", ApiResource("v1", "services")),
+    DeploymentRule("Deployment", ApiResource("apps/v1", "deployments")),
+    ManifestRule(
+        "HorizontalPodAutoscaler", ApiResource("autoscaling/v2", "horizontalpodautoscalers"), sets_replicas=True
+    ),
+    ManifestRule("ScaledObject", ApiResource("keda.sh/v1alpha1", "scaledobjects"), is_rare=True, sets_replicas=True),
+    ManifestRule("Job", ApiResource("batch/v1", "jobs")),
 )
 """In the order in which they are made."""
 

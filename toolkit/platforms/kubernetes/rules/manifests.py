@@ -93,7 +93,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     """By requests in work per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter."""
     if not scales(recipe):
         return None
-    target = {"apiVersion": RULES_BY_KIND["Deployment"].api_version, "kind": "Deployment", "name": recipe.name}
+    target = {"apiVersion": RULES_BY_KIND["Deployment"].api.version, "kind": "Deployment", "name": recipe.name}
     lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, target_requests(recipe)
     down = {"stabilizationWindowSeconds": recipe.scaling.scale_in_seconds}
     behavior = {

@@ -61,6 +61,6 @@ def selector(recipe: Recipe) -> dict[str, str]:
 
 def _resource(recipe: Recipe, kind: Kind, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:
     rule = RULES_BY_KIND[kind]
-    scope = {} if rule.is_cluster_wide else {"namespace": section(recipe).namespace}
-    head = {"apiVersion": rule.api_version, "kind": kind, "metadata": {"name": name, **scope, **metadata}}
+    namespace = {"namespace": section(recipe).namespace} if rule.api.namespaced else {}
+    head = {"apiVersion": rule.api.version, "kind": kind, "metadata": {"name": name, **namespace, **metadata}}
     return Resource(kind, name, {**head, **body})
