@@ -11,6 +11,7 @@ from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.training import Trainer, wait_completed
 from toolkit.checks.run import require
+from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.planning import cloudformation, compilation
 from toolkit.planning.desired import desired
@@ -21,7 +22,6 @@ from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed
 from toolkit.platforms import Platform, open_platform, open_readable, open_trainer
 from toolkit.platforms.kubernetes.rules import manifests
-from toolkit.recipe.arguments import builds
 from toolkit.recipe.lock import pinned
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ContainerSection

@@ -1,7 +1,7 @@
 """The one registry of platforms and engines: who answers for a name, imported when it is first asked.
 
-Names stand in data: platforms in platforms.json, engines in the files of the folder engines/. So the rooms below ask
-a platform or an engine without importing it, and a new one needs no other file. `register_platform` and
+Names stand in data: platforms in platforms.json, engines in the files of the folder engines/. So the rooms below can
+ask a platform or an engine without importing it, and a new one needs no other file. `register_platform` and
 `register_engine` add one at run time.
 """
 
@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from toolkit.catalog.lookup import Instance
 from toolkit.errors import UsageError
 
 _FOLDER = Path(__file__).parent
@@ -48,8 +49,23 @@ def platform_session(name: str) -> Any:
 
 
 def engines() -> tuple[str, ...]:
-    """Names of all engines that a recipe may write."""
+    """Names of all engines that a recipe may write, the default first."""
     return tuple(_engines())
+
+
+def default_engine() -> str:
+    """The engine of a recipe that names none."""
+    return next(iter(_engines()))
+
+
+def engine_summary() -> str:
+    """What the catalogue's engines are for, in a line."""
+    return "; ".join(facts["summary"] for facts in _engine_files())
+
+
+def engine_for(instance: Instance) -> str | None:
+    """The first engine that runs on that hardware."""
+    return next((name for name in _engines() if engine_rules(name).runs_on(instance)), None)
 
 
 def engine_rules(name: str) -> Any:
@@ -75,10 +91,14 @@ def _platforms() -> dict[str, PlatformEntry]:
 
 @cache
 def _engines() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for path in sorted((_FOLDER / "engines").glob("*.json"), reverse=True):
-        found |= json.loads(path.read_text(encoding="utf-8"))["engines"]
-    return found
+    return {name: rules for facts in _engine_files() for name, rules in facts["engines"].items()}
+
+
+@cache
+def _engine_files() -> tuple[dict[str, Any], ...]:
+    """What the catalogue says of engines, the default's file first."""
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((_FOLDER / "engines").glob("*.json"))]
+    return tuple(sorted(files, key=lambda facts: not facts["is_default"]))
 
 
 def _platform(name: str) -> PlatformEntry:

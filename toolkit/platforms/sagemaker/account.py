@@ -23,6 +23,7 @@ from botocore.exceptions import (
 )
 
 from toolkit.checks.account import AccountFacts, ExecutionRole, Permission, Quota
+from toolkit.engines.arguments import builds, image_of
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
 from toolkit.planning.hosting import endpoint_name, image_uri
 from toolkit.planning.image import base_image
@@ -36,7 +37,6 @@ from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, permissions
 from toolkit.platforms.sagemaker.quotas import read_quotas
 from toolkit.platforms.sagemaker.reading import Reading
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
-from toolkit.recipe.arguments import builds, image_of
 from toolkit.recipe.jumpstart import chooses_instance, filled_in, ids
 from toolkit.recipe.resolve import Recipe
 

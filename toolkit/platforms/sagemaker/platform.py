@@ -18,6 +18,7 @@ from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_set
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Metrics
+from toolkit.engines.arguments import builds
 from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
 from toolkit.planning.hosting import image_uri
 from toolkit.planning.image import base_image
@@ -40,7 +41,6 @@ from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
 from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
-from toolkit.recipe.arguments import builds
 from toolkit.recipe.jumpstart import Entries, filled_in, ids
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.resolve import Recipe
