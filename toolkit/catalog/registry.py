@@ -1,7 +1,7 @@
 """The one registry of platforms and engines: who answers for a name, imported when it is first asked.
 
-Names stand in data: platforms in platforms.json, engines in the files of the folder engines/. So the rooms below can
-ask a platform or an engine without importing it, and a new one needs no other file. `register_platform` and
+Names stand in data: platforms in platforms.json, engines in the files of the folder engines/. So the rooms below ask
+a platform or an engine without importing it, and a new one needs no other file. `register_platform` and
 `register_engine` add one at run time.
 """
 
@@ -26,11 +26,13 @@ _T = TypeVar("_T")
 class PlatformEntry:
     """Where a platform's objects are, as `module:attribute`.
 
-    `rules` is its pure part (a PlatformRules), `session` what opens it (a PlatformSession).
+    `rules` is its pure part (a PlatformRules), `session` what opens it (a PlatformSession). `causes` are JSON files
+    with its causes of failure (apply/causes.py), in the package's folder or by absolute paths.
     """
 
     rules: str
     session: str
+    causes: tuple[str, ...] = ()
 
 
 def platforms() -> tuple[str, ...]:
@@ -46,6 +48,11 @@ def platform_rules(name: str) -> Any:
 def platform_session(name: str) -> Any:
     """What opens a platform. Raises UsageError for an unknown name."""
     return _load(_platform(name).session)
+
+
+def platform_causes(name: str) -> tuple[Path, ...]:
+    """JSON files with a platform's causes of failure. Raises UsageError for an unknown name."""
+    return tuple(_FOLDER.parent / path for path in _platform(name).causes)
 
 
 def engines() -> tuple[str, ...]:
@@ -86,7 +93,9 @@ def register_engine(name: str, rules: str) -> None:
 @cache
 def _platforms() -> dict[str, PlatformEntry]:
     data = json.loads((_FOLDER / "platforms.json").read_text(encoding="utf-8"))
-    return {name: PlatformEntry(facts["rules"], facts["session"]) for name, facts in data.items()}
+    return {
+        name: PlatformEntry(facts["rules"], facts["session"], tuple(facts["causes"])) for name, facts in data.items()
+    }
 
 
 @cache

@@ -63,7 +63,7 @@ class EngineRules(Protocol):
         explains_hardware: its own check says why it does not run on an instance type, and where it cannot be sized.
         variable_prefix: what the variables begin with that the container's entrypoint turns into flags.
         own_flags: flags that the toolkit writes itself, and the recipe's key that each comes from.
-        log_words: JSON files with its causes of failure and the stages of its log; those of the first come first.
+        causes: JSON files with its causes of failure and the stages of its log (apply/causes.py).
     """
 
     name: str
@@ -73,7 +73,7 @@ class EngineRules(Protocol):
     variable_prefix: str
     own_flags: Mapping[str, str]
     metrics: MetricNames
-    log_words: Sequence[Path]
+    causes: Sequence[Path]
 
     def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
         """Name, version and limits, where the recipe does not say them."""

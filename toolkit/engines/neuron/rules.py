@@ -32,7 +32,7 @@ class Neuron(vllm.Vllm):
     needs_version = False
     has_cpu_build = False
     explains_hardware = True
-    log_words: Sequence[Path] = (Path(__file__).with_name("log.json"), *vllm.Vllm.log_words)
+    causes: Sequence[Path] = (Path(__file__).with_name("causes.json"), *vllm.Vllm.causes)
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -52,7 +52,7 @@ class Vllm(EngineRules):
     variable_prefix = PREFIX
     own_flags = OWN_FLAGS
     metrics = METRICS
-    log_words: Sequence[Path] = (Path(__file__).with_name("log.json"),)
+    causes: Sequence[Path] = (Path(__file__).with_name("causes.json"),)
 
     def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
         """The version is always the recipe's."""
