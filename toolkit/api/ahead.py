@@ -13,7 +13,7 @@ from toolkit.apply.training import Trainer, wait_completed
 from toolkit.checks.run import require
 from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
-from toolkit.planning import cloudformation, compilation, kubernetes
+from toolkit.planning import cloudformation, compilation
 from toolkit.planning.desired import desired
 from toolkit.planning.hosting import image_uri
 from toolkit.planning.image import image
@@ -21,6 +21,7 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed
 from toolkit.platforms import Platform, open_platform, open_readable, open_trainer
+from toolkit.platforms.kubernetes.rules import manifests
 from toolkit.recipe.lock import pinned
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ContainerSection
@@ -52,7 +53,7 @@ def render(recipe: RecipeLike, *, baseline: bool = False) -> dict[str, list[Mapp
     loaded = load(recipe).with_platform("kubernetes")
     require(loaded)
     complete = pinned(loaded, locked(loaded))
-    return kubernetes.parts([complete, complete.baseline()] if baseline and complete.speculation else [complete])
+    return manifests.parts([complete, complete.baseline()] if baseline and complete.speculation else [complete])
 
 
 def build(

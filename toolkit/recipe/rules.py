@@ -146,6 +146,9 @@ class PlatformTraits(Protocol):
     def instance(self, name: str) -> Instance | None:
         """The catalogue's hardware of an instance type, by its name here; None where it is not known."""
 
+    def instances(self) -> Sequence[Instance]:
+        """All known instance types that may serve here, by their names here."""
+
     def builds(self, recipe: Recipe) -> bool:
         """Whether an image is built for the recipe."""
 
