@@ -97,7 +97,7 @@ def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
     The recipe's settings are those for that type. Raises ToolkitError where a config or flag is not understood.
     """
     here = recipe.on(instance.name) if recipe else None
-    if models.drafter and models.drafter.model == models.target.model:
+    if models.drafter == models.target:
         models = Lock(models.target)  # it drafts with layers of its own, however the recipe says so
     rules: EngineRules = registry.engine_rules(here.engine.name if here else registry.default_engine())
     pair = Pair(models, shape_of(models.target), _drafter_shape(here, models), rules.settings(here, models))
