@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import EndpointNotFound
 from toolkit.home import containers_dir, home
-from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.planning.resources import Account
+from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
