@@ -23,7 +23,7 @@ from typing import Any
 
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.recipe.model_files import read_folder
-from toolkit.training.shards import Shard, read_shards, read_tensor, write_shards
+from toolkit.train.shards import Shard, read_shards, read_tensor, write_shards
 
 _TRAVELS_ALONG = (
     "tokenizer*",

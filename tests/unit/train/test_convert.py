@@ -35,7 +35,7 @@ from toolkit.cli.convert_command import check_head
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.recipe.load import catalogue_dir
 from toolkit.recipe.model_files import read_folder
-from toolkit.training.convert import Conversion, convert
+from toolkit.train.convert import Conversion, convert
 
 
 def write_target(folder: Path) -> Path:
