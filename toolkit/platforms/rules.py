@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from toolkit.apply.executor import Executor
 from toolkit.apply.progress import Progress
@@ -19,6 +19,12 @@ from toolkit.recipe.rules import PlatformTraits
 
 class PlatformRules(PlatformTraits, PlanRules, Protocol):
     """The pure part of a platform: it reads nothing but the recipe's own files, and opens nothing."""
+
+    exports_templates: bool
+    """Whether CloudFormation can make what it runs."""
+
+    def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
+        """The recipe with what `published` says of its models where its file says nothing: JumpStart's entries by id."""
 
     def endpoint_name(self, recipe: Recipe) -> str:
         """The endpoint that serves the recipe, which may be shared with others."""
@@ -105,8 +111,8 @@ class PlatformSession(Protocol):
     def running(self, scope: str | None) -> Platform | None:
         """The platform as it is, None where it does not run: then nothing exists there. Starts nothing."""
 
-    def scopes_of(self, endpoint: str) -> Sequence[str | None]:
-        """Where an endpoint of that name is; scopes that nobody named are looked at where that is one request."""
+    def scope_of(self, endpoint: str) -> str | None:
+        """The scope of an endpoint that nobody said it for. Raises AmbiguousEndpoint where several have that name."""
 
     def every_scope(self) -> Sequence[str | None]:
         """All scopes of the user's account."""

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.errors import EndpointNotFound
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.recipe.resolve import Recipe
 
@@ -45,13 +44,9 @@ class SageMakerSession:
         """The platform in that region: AWS always runs. Raises PlatformError."""
         return sagemaker_platform(scope)
 
-    def scopes_of(self, endpoint: str) -> Sequence[str | None]:
-        """The session's own region, where the endpoint exists there. Raises PlatformError."""
-        try:
-            self.running().address(endpoint)
-        except EndpointNotFound:
-            return []
-        return [None]
+    def scope_of(self, endpoint: str) -> None:
+        """The session's own region."""
+        return
 
     def every_scope(self) -> Sequence[str | None]:
         """All regions that the account has enabled. Raises PlatformError."""
