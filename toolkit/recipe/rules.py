@@ -50,6 +50,9 @@ class PlatformTraits(Protocol):
 
     name: str
 
+    def settled(self, written: PlatformSettings) -> PlatformSettings:
+        """The settings as they are written, with this platform's defaults filled in."""
+
     def settings_from(self, other: PlatformSettings) -> PlatformSettings:
         """The settings of a recipe that was written for another platform, as far as they mean something here."""
 

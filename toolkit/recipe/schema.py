@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -13,9 +15,13 @@ from pydantic import (
     StrictInt,
     StrictStr,
     StringConstraints,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
+
+from toolkit.catalog import registry
 
 PositiveInt = Annotated[StrictInt, Field(gt=0)]
 NonEmptyStr = Annotated[StrictStr, StringConstraints(min_length=1)]
@@ -38,6 +44,24 @@ EnvironmentName = Annotated[StrictStr, StringConstraints(pattern=r"^[a-zA-Z_][a-
 _MODEL = "Hugging Face id, s3://bucket/prefix/, jumpstart:<id>, or a folder relative to the recipe (`./…`)"
 _REVISION = "commit, branch or tag on the hub; default: the commit in the lock"
 BatchSizeRange = tuple[PositiveInt, PositiveInt, Annotated[StrictInt, Field(ge=0)]]
+
+
+def _one_of(names: Callable[[], Sequence[str]]) -> Any:
+    """A name that the registry knows when the recipe is read; described as any other choice."""
+
+    def known(name: str) -> str:
+        if name in names():
+            return name
+        choices = " or ".join(f"'{choice}'" for choice in names())
+        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": choices})
+
+    return Annotated[StrictStr, AfterValidator(known), WithJsonSchema({"enum": list(names()), "type": "string"})]
+
+
+if TYPE_CHECKING:
+    PlatformName = str
+else:
+    PlatformName = _one_of(registry.platforms)
 
 
 class Section(BaseModel):
@@ -194,7 +218,7 @@ class KubernetesSection(Section):
 class PlatformSection(Section):
     """Where the endpoint runs. `run` is the local platform's; others but the name, types and time-out SageMaker's."""
 
-    name: Literal["local", "sagemaker", "kubernetes"] = Field(
+    name: PlatformName = Field(
         description="`local`: AWS rehearsed on this machine; `sagemaker`; or `kubernetes`, such as an EKS cluster"
     )
     kubernetes: KubernetesSection | None = Field(None, description="settings of `name: kubernetes`")
