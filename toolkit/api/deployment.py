@@ -24,7 +24,7 @@ from toolkit.checks.run import require
 from toolkit.endpoint.handle import Endpoint
 from toolkit.errors import EndpointNotFound, StalePlanError
 from toolkit.planning.plan import Plan
-from toolkit.planning.planner import make_plan, served
+from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
 from toolkit.platforms import open_platform, rules_of, session_of
 from toolkit.platforms.rules import Platform
@@ -178,7 +178,7 @@ def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
         if wait:
             with progress.stage("wait until in service"):
                 expected = rules.expected_seconds(recipe) if recipe else {}
-                wait_in_service(platform, served(made, rules), progress, rules.wait_seconds(made), expected=expected)
+                wait_in_service(platform, made.configs, progress, rules.wait_seconds(made), expected=expected)
             complete(made, platform, record, progress)
             remove(made, platform, record, progress)
 

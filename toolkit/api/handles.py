@@ -12,7 +12,6 @@ from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.prove import DEFAULT_PROMPTS
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError, UsageError
 from toolkit.planning.plan import Plan
-from toolkit.planning.planner import served
 from toolkit.platforms import rules_of, session_of
 from toolkit.platforms.rules import Platform
 from toolkit.recipe.resolve import Recipe
@@ -65,7 +64,7 @@ def existing_endpoint(name: str, platform: Platform, recipe: Recipe | None) -> E
 def planned_endpoint(plan: Plan, platform: Platform, recipe: Recipe | None) -> Endpoint:
     """The handle of what a plan has made, without another look."""
     wanted = {(action.kind, action.name) for action in plan.actions if action.verb != "delete"}
-    hosts = list(served(plan, rules_of(plan.platform)))
+    hosts = list(plan.configs)
     address, *twins = [
         f"{name if name in hosts else hosts[0]}/{name}" if ("InferenceComponent", name) in wanted else name
         for name in plan.endpoints
