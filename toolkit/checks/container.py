@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolkit.catalog import lookup
+from toolkit.engines.arguments import builds, engine_flags, environment, image_of, supervised, variable
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.images.reference import parse
-from toolkit.recipe.arguments import builds, engine_flags, environment, image_of, supervised
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 
@@ -19,7 +19,6 @@ _MAX_ENTRIES = 100
 _MAX_VALUE_CHARACTERS = 1024
 _MAX_BYTES = 32 * 1024
 _OFFERED = 3
-_FLAG_VARIABLE = "SM_VLLM_"
 # Names that end as those of secrets do: HF_TOKEN, HUGGING_FACE_HUB_TOKEN, AWS_SECRET_ACCESS_KEY, WANDB_API_KEY. What
 # is only on or off (HF_HUB_DISABLE_IMPLICIT_TOKEN, `hf-token: true`) is none.
 _SECRET = re.compile(r"(^|[_-])(token|secret|password|passwd|credentials?|(api|access|secret|private)[_-]?key)$", re.I)
@@ -38,10 +37,10 @@ def check_container(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _image(recipe: Recipe) -> Iterator[Finding]:
-    """An image to run, or to build on. Of an unknown engine for Trainium check_neuron tells."""
+    """An image to run, or to build on. Of a version that is not known the engine tells."""
     engine = recipe.engine
     named = (recipe.container is not None and recipe.container.base) or recipe.target.kind == "jumpstart"
-    if image_of(recipe) or named or (recipe.on_neuron and engine.generation is None):
+    if image_of(recipe) or named or not engine.rules.knows(engine.version):
         return
     bases = [image.version for image in lookup.images("upstream", engine.name)]
     cluster = recipe.platform.name == "kubernetes"  # which runs these as they are
@@ -53,7 +52,7 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
     if cluster:
         other = " Or name an image that has it: `container: {base: registry/repository:tag}`."
     elif recipe.platform.name == "sagemaker" and engine.version in bases:
-        other = " Or write `container: custom`: it is built on vLLM's own."
+        other = " Or write `container: custom`: it is built on the engine's own."
     yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{other}")
 
 
@@ -136,7 +135,7 @@ def _quoting(recipe: Recipe, variables: dict[str, str]) -> Iterator[Finding]:
         return
     if recipe.platform.name != "sagemaker" or image is None or image.supervisor_quoting == "unknown":
         return
-    values = {flag: variables.get(f"{_FLAG_VARIABLE}{flag.upper().replace('-', '_')}") for flag in engine_flags(recipe)}
+    values = {flag: variables.get(variable(recipe, flag)) for flag in engine_flags(recipe)}
     broken = [flag for flag, value in values.items() if value is not None and not supervised(image, value)]
     if not broken:
         return

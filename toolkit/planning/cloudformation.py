@@ -13,9 +13,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from toolkit.engines.arguments import CONFIG_CHANNEL, DRAFTER_CHANNEL
 from toolkit.errors import UsageError
 from toolkit.planning.resources import Kind, Resource
-from toolkit.recipe.arguments import CONFIG_CHANNEL, DRAFTER_CHANNEL
 
 STAGE_FIRST = "toolkit:stageFirst"
 """Key of the template's metadata: commands that make what is no resource, and has to be there before the stack."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
+from toolkit.engines.arguments import CHANNELS_DIR, CONFIG_CHANNEL, config_file, environment, pulled, variable
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.planning import artifacts, hosting, permissions, storage
 from toolkit.planning.image import image
@@ -20,7 +21,6 @@ from toolkit.planning.names import bucket_name, compiler, tags
 from toolkit.planning.plan import Action, Plan, Verb
 from toolkit.planning.resources import KINDS, Account, Existing, Resource
 from toolkit.planning.storage import ModelData
-from toolkit.recipe.arguments import CHANNELS_DIR, CONFIG_CHANNEL, config_file, environment, pulled
 from toolkit.recipe.resolve import Recipe
 
 # botocore 1.44.5, service model of SageMaker: TrainingEnvironmentValue.
@@ -84,7 +84,7 @@ def notes(recipe: Recipe) -> Iterator[str]:
     if artifacts.compiles_ahead(recipe):
         twin = "; for its baseline too with `--baseline`" if recipe.speculation else ""
         yield f"Its containers start with compiled code only: `toolkit compile {recipe.path}` makes it, {takes}{twin}"
-    elif recipe.on_neuron:
+    elif recipe.engine.rules.compiles(recipe):
         yield f"Every container compiles when it starts, {takes}: SageMaker gives it 60 min for that at most"
 
 
@@ -99,7 +99,7 @@ def job_notes(recipe: Recipe) -> Iterator[str]:
 
 def require_compilable(recipe: Recipe) -> None:
     """Raise UsageError for a recipe without errors that SageMaker has nothing to compile for."""
-    if not recipe.on_neuron:
+    if not recipe.engine.rules.compiles(recipe):
         raise UsageError(f"{recipe.engine.name} compiles nothing ahead", hint="Only engines for Trainium do.")
     if not recipe.engine.compile_ahead:
         hint = "Remove `engine: {compile: at-start}`."
@@ -258,7 +258,7 @@ def _channels(data: Sequence[ModelData]) -> dict[str, Any]:
 
 def _environment(recipe: Recipe) -> dict[str, str]:
     """As an endpoint's container has it, but for where its files are. Raises UsageError for what does not fit."""
-    model = {} if pulled(recipe, recipe.target) else {"SM_VLLM_MODEL": f"{_INPUT_DIR}/{_TARGET_CHANNEL}"}
+    model = {} if pulled(recipe, recipe.target) else {variable(recipe, "model"): f"{_INPUT_DIR}/{_TARGET_CHANNEL}"}
     there = {name: _in_job(value) for name, value in environment(recipe, LONGEST_VALUE).items()}
     found = {**there, **model, **artifacts.variables(recipe, _OUTPUT_DIR, LONGEST_VALUE)}
     for name, value in found.items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.catalog import lookup
+from toolkit.engines.arguments import CHANNELS_DIR, builds, environment, image_of
 from toolkit.errors import UsageError
 from toolkit.planning.artifacts import variables
 from toolkit.planning.image import address, built_image
@@ -16,9 +17,7 @@ from toolkit.planning.permissions import CAPTURE_PREFIX, role_arn
 from toolkit.planning.resources import Account, Resource
 from toolkit.planning.storage import COMPILED_CHANNEL, ModelData, model_data
 from toolkit.recipe import jumpstart
-from toolkit.recipe.arguments import CHANNELS_DIR, builds, environment, image_of
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.neuron import chips, ranks
 
 VARIANT = "AllTraffic"
 SPECULATIVE, BASELINE = "speculative", "baseline"
@@ -133,9 +132,7 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
 
 def _accelerators(recipe: Recipe) -> int:
     """What a copy takes: GPUs, or Trainium chips, which is what SageMaker counts as far as is known (unverified)."""
-    needed = ranks(recipe.engine.args)
-    instance = lookup.instance(recipe.platform.instance_types[0])
-    return chips(instance, recipe.engine.env, needed) if recipe.on_neuron and instance else needed
+    return recipe.engine.rules.accelerators(recipe, lookup.instance(recipe.platform.instance_types[0]))
 
 
 def image_uri(recipe: Recipe, account: Account) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import lookup
+from toolkit.engines.arguments import BAKED_DRAFTER_DIR, builds, image_of
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.home import containers_dir
 from toolkit.images.reference import parse
@@ -20,7 +21,6 @@ from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.planning.names import tags
 from toolkit.planning.resources import Account, Resource, digest
 from toolkit.planning.weights import manifest
-from toolkit.recipe.arguments import BAKED_DRAFTER_DIR, builds, image_of
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 from toolkit.version import __version__

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.image import base_image
 from toolkit.planning.kubernetes import APPLY, PODS_METRIC, scales
-from toolkit.planning.kubernetes_devices import accelerators
+from toolkit.planning.kubernetes_devices import accelerators, on_trainium
 from toolkit.planning.kubernetes_metadata import section
 from toolkit.planning.price import price_text
 from toolkit.planning.resources import Account
@@ -19,7 +19,7 @@ def notes(recipe: Recipe) -> Iterator[str]:
     yield f"No image is built: {base_image(recipe, Account('', ''))} runs as it is, with the toolkit's programs mounted"
     yield from _needs(recipe)
     if count := accelerators(recipe):
-        what = f"{count} more {'chips' if recipe.on_neuron else 'GPUs'}" if count > 1 else "one more accelerator"
+        what = f"{count} more {'chips' if on_trainium(recipe) else 'GPUs'}" if count > 1 else "one more accelerator"
         yield f"An update starts the new pod beside the old one: it needs {what}, and waits while there are none"
     if compiles_ahead(recipe):
         yield (
@@ -31,9 +31,9 @@ def notes(recipe: Recipe) -> Iterator[str]:
 
 def _needs(recipe: Recipe) -> Iterator[str]:
     settings = section(recipe)
-    if recipe.on_neuron and settings.neuron_devices == "dra":
+    if on_trainium(recipe) and settings.neuron_devices == "dra":
         yield "The cluster needs Kubernetes 1.34 and Neuron's DRA driver, on nodes without Neuron's device plugin"
-    elif recipe.on_neuron:
+    elif on_trainium(recipe):
         yield (
             "The cluster needs Neuron's device plugin; for several chips of a node also its scheduler extension, which "
             "picks connected ones"
@@ -48,5 +48,5 @@ def _needs(recipe: Recipe) -> Iterator[str]:
     elif scales(recipe):
         yield (
             f"Autoscaling needs the pods' metric {PODS_METRIC}: with Prometheus and its adapter, a rule that gives "
-            "vllm:num_requests_running this name"
+            f"{recipe.engine.rules.metrics.running_requests} this name"
         )

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from toolkit.catalog import neuron
+from toolkit.engines.arguments import builds
 from toolkit.planning import compilation, kubernetes_notes
 from toolkit.planning.hosting import image_uri
 from toolkit.planning.image import base_image
 from toolkit.planning.price import price_text
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.recipe import jumpstart
-from toolkit.recipe.arguments import builds
 from toolkit.recipe.resolve import Recipe
 
 
@@ -27,7 +26,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
             f"Made without an AWS account, as if one held nothing: {NO_ACCOUNT} stands for its number, images are not "
             "pinned. It cannot be applied."
         )
-    yield from _generation(recipe)
+    yield from recipe.engine.rules.notes(recipe)
     if recipe.platform.name == "kubernetes":
         yield from kubernetes_notes.notes(recipe)
         return
@@ -42,22 +41,6 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
         yield f"No image is built: {whose}'s own serves it, {account.digests.get(uri, uri)}"
     yield from compilation.notes(recipe)
     yield f"Price: {price_text(recipe)}"
-
-
-def _generation(recipe: Recipe) -> Iterator[str]:
-    """Which generation of the Neuron SDK serves, and why no newer one does."""
-    chosen, family = recipe.engine.generation, neuron.family(recipe.platform.instance_types[0])
-    newest = neuron.newest(neuron.ANY_ENGINE, recipe.method, family)
-    if chosen is None or newest is None:
-        return
-    about = f", {chosen.note}" if chosen.note else ""
-    if chosen != newest:
-        yield f"Engine: {chosen}{about}; the recipe says so, and {newest} does {recipe.method} on {family} too"
-        return
-    newer = neuron.generations()[: neuron.generations().index(chosen)]
-    without = [f"{item.engine} {item.version}" for item in newer if family in item.families]
-    others = f"; newer ones do not: {', '.join(without)}" if without else ""
-    yield f"Engine: {chosen}{about}; it is the newest that does {recipe.method} on {family}{others}"
 
 
 def _jumpstart(recipe: Recipe, account: Account) -> Iterator[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
@@ -15,7 +15,6 @@ from pydantic import (
     StrictInt,
     StrictStr,
     StringConstraints,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -32,7 +31,7 @@ FlagValue = Scalar | list[Scalar] | dict[str, Any]
 RecipeName = Annotated[
     StrictStr, StringConstraints(pattern=r"^[a-zA-Z0-9](-?[a-zA-Z0-9])*$", min_length=1, max_length=44)
 ]
-# vLLM's three numbers; images for Trainium add two or three of the plugin's.
+# Three numbers; images for Trainium add two or three of the plugin's.
 Version = Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+(\.[0-9]+){0,3}$")]
 # A hub id, a folder, s3://bucket/prefix/ or jumpstart:<id>; other schemes are typing errors.
 ModelName = Annotated[
@@ -46,22 +45,28 @@ _REVISION = "commit, branch or tag on the hub; default: the commit in the lock"
 BatchSizeRange = tuple[PositiveInt, PositiveInt, Annotated[StrictInt, Field(ge=0)]]
 
 
-def _one_of(names: Callable[[], Sequence[str]]) -> Any:
-    """A name that the registry knows when the recipe is read; described as any other choice."""
+def _known(names: Callable[[], Sequence[str]]) -> BeforeValidator:
+    """Refuses what is not registered when a recipe is read, which may be more than when this module was loaded."""
 
-    def known(name: str) -> str:
-        if name in names():
-            return name
-        choices = " or ".join(f"'{choice}'" for choice in names())
-        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": choices})
+    def check(name: object) -> object:
+        if name not in (known := names()):
+            expected = ", ".join(f"'{item}'" for item in known)
+            raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
+        return name
 
-    return Annotated[StrictStr, AfterValidator(known), WithJsonSchema({"enum": list(names()), "type": "string"})]
+    return BeforeValidator(check)
 
 
-if TYPE_CHECKING:
-    PlatformName = str
-else:
-    PlatformName = _one_of(registry.platforms)
+def _engine_enum(schema: dict[str, Any]) -> None:
+    schema |= {"default": registry.default_engine(), "enum": list(registry.engines())}
+
+
+def _platform_enum(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(registry.platforms())
+
+
+EngineName = Annotated[StrictStr, _known(registry.engines), Field(json_schema_extra=_engine_enum)]
+PlatformName = Annotated[StrictStr, _known(registry.platforms), Field(json_schema_extra=_platform_enum)]
 
 
 class Section(BaseModel):
@@ -110,9 +115,7 @@ class SpeculationSection(Section):
 class EngineSection(Section):
     """The inference engine and its limits."""
 
-    name: Literal["vllm", "neuron", "vllm-neuron", "nxd-inference"] = Field(
-        "vllm", description="`vllm` on GPUs; on Trainium `neuron` takes the newest of the two that can do the method"
-    )
+    name: EngineName = Field(default_factory=registry.default_engine, description=registry.engine_summary())
     version: Version | None = Field(
         None, description="engine version, three numbers; default on Trainium: the newest that can do the method"
     )
@@ -137,8 +140,8 @@ class EngineSection(Section):
 
     @model_validator(mode="after")
     def _version_is_known(self) -> EngineSection:
-        if self.name == "vllm" and not self.version:
-            raise ValueError("engine `vllm` needs a version: add `version: <three numbers>`")
+        if not self.version and registry.engine_rules(self.name).needs_version:
+            raise ValueError(f"engine `{self.name}` needs a version: add `version: <three numbers>`")
         return self
 
     @field_validator("args")
@@ -154,7 +157,7 @@ class ContainerSection(Section):
     """An image of one's own: the toolkit's layer on a base. `container: custom` is this with all defaults."""
 
     base: Annotated[StrictStr, StringConstraints(pattern=r"^[\w.:/@-]+$", min_length=1)] | None = Field(
-        None, description="image with tag or digest; default: AWS's of that engine version, else vllm/vllm-openai"
+        None, description="image with tag or digest; default: AWS's of that engine version, else the engine's own"
     )
     python: Annotated[StrictStr, StringConstraints(pattern=r"^3\.[0-9]+$")] | None = Field(
         None, description="Python of the base, for `wheels`; default: the catalogue's of AWS's image, 3.12 of a `base`"

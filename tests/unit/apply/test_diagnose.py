@@ -6,12 +6,13 @@ shortened; the others are put together from the words of their sources.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from toolkit.apply.causes import LOG, REASONS
+from toolkit.apply.causes import words
 from toolkit.apply.diagnose import diagnose, last_error
 from toolkit.errors import Cause
 
@@ -170,7 +171,11 @@ REFUSALS = {
         "User: arn:aws:iam::123456789012:user/me is not authorized to perform: sagemaker:CreateModel on resource: "
         "arn:aws:sagemaker:us-west-2:123456789012:model/m (AccessDeniedException)"
     ],
-}  # sources: toolkit/apply/causes.py; `subnets` and `download-timeout` are unverified there
+}  # sources: causes.json of the platforms; `subnets` and `download-timeout` are unverified there
+# What Kubernetes says begins with a reason: `ErrImagePull: …`. The messages of AWS's API may too.
+OF_KUBERNETES = re.compile(
+    r"(ErrImagePull|ImagePullBackOff|Unschedulable|Failed\w+|CreateContainerConfigError|OOMKilled|Unhealthy): "
+)
 
 
 def read(log: str) -> list[str]:
@@ -197,7 +202,7 @@ def test_the_evidence_is_in_the_log(code: str) -> None:
 
 
 def test_every_known_cause_has_its_log_and_every_log_its_cause() -> None:
-    assert {known.code for known in LOG} == set(DEAD)
+    assert {known.code for known in words().log} == set(DEAD)
     assert {path.stem for path in LOGS.glob("*.txt")} == {*DEAD, *HEALTHY, *UNHEALTHY}
 
 
@@ -221,16 +226,16 @@ def test_a_healthy_start_has_no_cause(log: str) -> None:
     assert diagnose(read(log)) is None
 
 
-@pytest.mark.parametrize(("code", "words"), [(code, words) for code, each in REFUSALS.items() for words in each])
-def test_awss_words_tell_why(code: str, words: str) -> None:
-    cause = diagnose((), words)
+@pytest.mark.parametrize(("code", "said"), [(code, said) for code, each in REFUSALS.items() for said in each])
+def test_the_platforms_words_tell_why(code: str, said: str) -> None:
+    cause = diagnose((), said, "kubernetes" if OF_KUBERNETES.match(said) else "sagemaker")
     assert cause
-    assert (cause.code, cause.evidence[0][:40]) == (code, words[:40])
+    assert (cause.code, cause.evidence[0][:40]) == (code, said[:40])
     assert cause.hint
 
 
 def test_every_refusal_is_tried() -> None:
-    assert {known.code for known in REASONS} == set(REFUSALS)
+    assert {known.code for known in words().reasons} == set(REFUSALS)
 
 
 def test_what_aws_refused_counts_more_than_what_an_older_container_wrote() -> None:

@@ -14,7 +14,7 @@ import pytest
 from fakes import ACCOUNT
 from pairs import recipe_with, write_recipe
 
-from toolkit.catalog.neuron import TRAINING_FAMILIES
+from toolkit.catalog.trainium import TRAINING_FAMILIES
 from toolkit.checks.run import check
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.planning import compilation

@@ -12,10 +12,10 @@ import pytest
 from fakes import ACCOUNT
 from pairs import recipe_with, write_pair
 
+from toolkit.engines.arguments import engine_flags
 from toolkit.planning.desired import desired
 from toolkit.planning.hosting import arms
 from toolkit.planning.resources import KINDS, Account, Resource
-from toolkit.recipe.arguments import engine_flags
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ComponentSection, RolloutSection
 from toolkit.recipe.source import ModelSource

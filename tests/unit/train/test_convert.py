@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,16 @@ def test_nothing_is_left_of_a_conversion_that_fails(tmp_path: Path) -> None:
     with pytest.raises(UnreadableModel, match=r"model\.safetensors is not a safetensors file: cut short"):
         convert(head, tmp_path / "new" / "out")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "header", [b"[" * 100_000, b'{"fc.weight":{"dtype":"F32","shape":[1],"data_offsets":["0","4"]}}']
+)
+def test_a_header_that_is_none_is_no_traceback(tmp_path: Path, header: bytes) -> None:
+    head = nemo(tmp_path / "head")
+    (head / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"1234")
+    with pytest.raises(UnreadableModel, match=r"model\.safetensors is not a safetensors file"):
+        convert(head, tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from botocore.exceptions import (
 )
 
 from toolkit.checks.account import AccountFacts, ExecutionRole, Permission, Quota
+from toolkit.engines.arguments import builds, image_of
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
 from toolkit.planning.hosting import endpoint_name, image_uri
 from toolkit.planning.image import base_image
@@ -36,12 +37,11 @@ from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, permissions
 from toolkit.platforms.sagemaker.quotas import read_quotas
 from toolkit.platforms.sagemaker.reading import Reading
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
-from toolkit.recipe.arguments import builds, image_of
 from toolkit.recipe.jumpstart import chooses_instance, filled_in, ids
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
-    from types_boto3_iam.type_defs import ContextEntryTypeDef
+    from types_boto3_iam.type_defs import ContextEntryTypeDef, EvaluationResultTypeDef
 
 # Nobody needs a permission to ask who they are: any refusal is one of the credentials.
 _NOT_LOGGED_IN = (
@@ -181,11 +181,14 @@ def _refused(clients: Clients, source: str, permission: Permission, region: str)
     return tuple(action for action in permission.actions if action in refused)
 
 
-def _is_refused(result: Mapping[str, Any]) -> bool:
+def _is_refused(result: EvaluationResultTypeDef) -> bool:
     """On any of the resources. A policy with conditions on what we do not know has the benefit of the doubt."""
-    each = [(item["EvalResourceDecision"], item) for item in result.get("ResourceSpecificResults", [])]
-    decisions = each or [(result["EvalDecision"], result)]
-    return any(decision != "allowed" and not item.get("MissingContextValues") for decision, item in decisions)
+    each = [
+        (item["EvalResourceDecision"], item.get("MissingContextValues"))
+        for item in result.get("ResourceSpecificResults", [])
+    ]
+    decisions = each or [(result["EvalDecision"], result.get("MissingContextValues"))]
+    return any(decision != "allowed" and not missing for decision, missing in decisions)
 
 
 def _quotas(reading: Reading, recipe: Recipe, account: Account) -> Iterator[Quota]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -178,7 +178,7 @@ def _models(clients: Clients, endpoint: str) -> Iterator[Existing]:
 
 def _model(clients: Clients, name: str) -> dict[str, Any]:
     """Where in our bucket its files are."""
-    container: Mapping[str, Any] = clients.sagemaker.describe_model(ModelName=name).get("PrimaryContainer", {})
+    container = clients.sagemaker.describe_model(ModelName=name).get("PrimaryContainer", {})
     sources = [container.get("ModelDataSource", {}), *container.get("AdditionalModelDataSources", [])]
     uris = [source.get("S3DataSource", {}).get("S3Uri", "") for source in sources]
     return {"Prefixes": [uri.removeprefix("s3://").partition("/")[2] for uri in uris]}
@@ -197,7 +197,7 @@ def _configs(clients: Clients, endpoint: str) -> Iterator[Existing]:
 
 def _config(clients: Clients, name: str) -> dict[str, Any]:
     """Its models, and the instances that it pays for: type (the first of its pools) and number of each variant."""
-    described: Mapping[str, Any] = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
+    described = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
     variants = [*described["ProductionVariants"], *described.get("ShadowProductionVariants", [])]
     pools = [pool for variant in variants for pool in variant.get("InstancePools", [])]
     models = {item.get(key) for item in (*variants, *pools) for key in ("ModelName", "ModelNameOverride")}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from toolkit.checks.account import Permission
+from toolkit.engines.arguments import builds
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.hosting import endpoint_name
 from toolkit.planning.image import repository
@@ -21,7 +22,6 @@ from toolkit.planning.observability import alarm_prefix, dashboard_name
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, project_arn
 from toolkit.platforms.sagemaker.role import PRINCIPAL
-from toolkit.recipe.arguments import builds
 from toolkit.recipe.jumpstart import ids
 from toolkit.recipe.resolve import Recipe
 

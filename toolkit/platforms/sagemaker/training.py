@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from botocore.exceptions import ClientError
 
@@ -20,6 +20,9 @@ from toolkit.planning.resources import Account, Existing, Resource
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.tags import sagemaker_tags
+
+if TYPE_CHECKING:
+    from types_boto3_sagemaker.type_defs import ListTrainingJobsRequestPaginateTypeDef, TrainingJobSummaryTypeDef
 
 _ENDED_BADLY = ("Failed", "Stopped")
 
@@ -50,7 +53,7 @@ def served(account: Account, existing: Sequence[Existing]) -> list[Existing]:
 
 def status(clients: Clients, name: str) -> TrainingJob:
     """How far a job is."""
-    answer: Mapping[str, Any] = clients.sagemaker.describe_training_job(TrainingJobName=name)
+    answer = clients.sagemaker.describe_training_job(TrainingJobName=name)
     created = answer["CreationTime"].timestamp()
     changes = answer.get("SecondaryStatusTransitions", [])
     return TrainingJob(
@@ -82,9 +85,11 @@ def _state(clients: Clients, bucket: str, key: str, parts: Mapping[str, str]) ->
     return {"Complete": is_there and not is_under_way, "Jobs": jobs, "Nearest": nearest}
 
 
-def _jobs(clients: Clients, **only: Any) -> Iterator[Mapping[str, Any]]:
+def _jobs(
+    clients: Clients, **only: Unpack[ListTrainingJobsRequestPaginateTypeDef]
+) -> Iterator[TrainingJobSummaryTypeDef]:
     """The toolkit's own, the newest first."""
-    newest_first: Any = {"SortBy": "CreationTime", "SortOrder": "Descending", **only}
+    newest_first: ListTrainingJobsRequestPaginateTypeDef = {"SortBy": "CreationTime", "SortOrder": "Descending", **only}
     for page in clients.sagemaker.get_paginator("list_training_jobs").paginate(**newest_first):
         for item in page["TrainingJobSummaries"]:
             if ENDPOINT_TAG in sagemaker_tags(clients, item["TrainingJobArn"]):
@@ -103,7 +108,7 @@ def _running(clients: Clients, endpoint: str) -> list[Existing]:
     return [Existing("TrainingJob", name, True, (endpoint,), {}) for name, owner in owners.items() if owner == endpoint]
 
 
-def _reason(clients: Clients, job: Mapping[str, Any]) -> str:
+def _reason(clients: Clients, job: TrainingJobSummaryTypeDef) -> str:
     if job["TrainingJobStatus"] not in _ENDED_BADLY:
         return ""
     answer = clients.sagemaker.describe_training_job(TrainingJobName=job["TrainingJobName"])

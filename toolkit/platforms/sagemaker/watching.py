@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
@@ -13,6 +13,10 @@ from toolkit.planning.resources import Existing, Kind
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import is_missing
 from toolkit.platforms.sagemaker.tags import by_key
+
+if TYPE_CHECKING:
+    from types_boto3_cloudwatch.type_defs import MetricAlarmTypeDef
+    from types_boto3_logs.type_defs import LogGroupTypeDef
 
 
 def create(clients: Clients, kind: Kind, request: Mapping[str, Any]) -> None:
@@ -49,8 +53,7 @@ def delete(clients: Clients, kind: Kind, name: str) -> None:
         case "Dashboard":
             clients.cloudwatch.delete_dashboards(DashboardNames=[name])
         case "ScalableTarget":
-            target: Any = autoscaling.scalable(name)
-            clients.application_autoscaling.deregister_scalable_target(**target)
+            clients.application_autoscaling.deregister_scalable_target(**autoscaling.scalable(name))
         case "ScalingPolicy":
             _delete_policy(clients, name)
 
@@ -101,14 +104,13 @@ def _create_log_group(clients: Clients, request: Mapping[str, Any]) -> None:
 def _delete_policy(clients: Clients, name: str) -> None:
     """The alarm first: one whose policy is gone belongs to nothing."""
     resource_id, _, policy = name.rpartition("/")
-    target: Any = autoscaling.scalable(resource_id)
     if policy == autoscaling.WAKING:
         try:
             clients.cloudwatch.delete_alarms(AlarmNames=[autoscaling.waking_alarm(resource_id)])
         except ClientError as error:
             if not is_missing(error):
                 raise
-    clients.application_autoscaling.delete_scaling_policy(PolicyName=policy, **target)
+    clients.application_autoscaling.delete_scaling_policy(PolicyName=policy, **autoscaling.scalable(resource_id))
 
 
 def _log_group(clients: Clients, endpoint: str, group: str) -> Iterator[Existing]:
@@ -128,18 +130,17 @@ def _log_group(clients: Clients, endpoint: str, group: str) -> Iterator[Existing
             yield _existing("MetricFilter", observability.filter_name(group, item["filterName"]), endpoint, item)
 
 
-def _find_log_group(clients: Clients, group: str) -> Mapping[str, Any] | None:
+def _find_log_group(clients: Clients, group: str) -> LogGroupTypeDef | None:
     pages = clients.logs.get_paginator("describe_log_groups").paginate(logGroupNamePrefix=group)
     return next((item for page in pages for item in page["logGroups"] if item["logGroupName"] == group), None)
 
 
-def _arn(log_group: Mapping[str, Any]) -> str:
+def _arn(log_group: LogGroupTypeDef) -> str:
     """Tags want the ARN without the `:*` for its streams."""
-    arn: str = log_group["arn"]
-    return arn.removesuffix(":*")
+    return log_group["arn"].removesuffix(":*")
 
 
-def _alarms(clients: Clients, endpoint: str) -> dict[str, Mapping[str, Any]]:
+def _alarms(clients: Clients, endpoint: str) -> dict[str, MetricAlarmTypeDef]:
     """By name; among them those of an endpoint whose name goes on where this one ends."""
     prefix = observability.alarm_prefix(endpoint)
     pages = clients.cloudwatch.get_paginator("describe_alarms").paginate(AlarmNamePrefix=prefix)
@@ -161,7 +162,7 @@ def _dashboard(clients: Clients, endpoint: str) -> Iterator[Existing]:
     yield _existing("Dashboard", name, widgets.owner(found["DashboardBody"]), found)
 
 
-def _scaling(clients: Clients, endpoint: str, waking: Mapping[str, Mapping[str, Any]]) -> Iterator[Existing]:
+def _scaling(clients: Clients, endpoint: str, waking: Mapping[str, MetricAlarmTypeDef]) -> Iterator[Existing]:
     client = clients.application_autoscaling
     ids = autoscaling.resource_ids(endpoint)
     targets = client.get_paginator("describe_scalable_targets").paginate(ServiceNamespace="sagemaker", ResourceIds=ids)
