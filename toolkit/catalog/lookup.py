@@ -153,7 +153,9 @@ class PlatformFacts:
 @cache
 def images(platform: str, engine_name: str) -> tuple[Image, ...]:
     """Images that serve `engine_name` on `platform`, newest engine version first, the preferred one of each first."""
-    all_images = [Image(**fields) for fields in _read("images.json")["images"]]
+    own = (_read(f"engines/{path.name}") for path in sorted((FOLDER / "engines").glob("*.json")))
+    listed = [*_read("images.json")["images"], *(fields for facts in own for fields in facts.get("images", ()))]
+    all_images = [Image(**fields) for fields in listed]
     found = [image for image in all_images if (image.platform, image.engine) == (platform, engine_name)]
     return tuple(sorted(found, key=lambda image: version_key(image.version), reverse=True))
 

@@ -9,9 +9,9 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from toolkit.catalog.registry import platform_rules
 from toolkit.checks.account import AccountFacts, check_account
 from toolkit.checks.container import check_container
-from toolkit.checks.kubernetes import check_kubernetes
 from toolkit.checks.local import check_local
 from toolkit.checks.memory import check_memory
 from toolkit.checks.overrides import check_overrides
@@ -64,7 +64,9 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
     yield from check_local(recipe)
     yield from check_tags(recipe)
     yield from check_sagemaker(recipe, models)
-    yield from check_kubernetes(recipe)
+    yield from _elsewhere(recipe)
+    if recipe.platform.name == "kubernetes":
+        yield from platform_rules("kubernetes").check(recipe, models)
     yield from recipe.engine.rules.check_hardware(recipe, models)
     yield from check_overrides(recipe, models)
     if models:
@@ -72,6 +74,14 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
         yield from check_pair(recipe, models)
         yield from check_quality(recipe)
         yield from check_memory(recipe, models)
+
+
+def _elsewhere(recipe: Recipe) -> Iterator[Finding]:
+    """Settings of a cluster for an endpoint of SageMaker. The local platform ignores them: it stands in for either."""
+    if recipe.platform.name == "sagemaker" and "platform.kubernetes" in recipe.lines:
+        message = "settings of a cluster, and the platform is `sagemaker`"
+        hint = "Remove them, or set `name: kubernetes`."
+        yield Finding("kubernetes.elsewhere", message, "platform.kubernetes", hint=hint)
 
 
 def _account_findings(recipe: Recipe, read: Callable[[Recipe], AccountFacts]) -> Iterator[Finding]:

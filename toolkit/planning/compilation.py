@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
+from toolkit.catalog.registry import platform_rules
 from toolkit.engines.arguments import CHANNELS_DIR, CONFIG_CHANNEL, config_file, environment, pulled, variable
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.planning import artifacts, hosting, permissions, storage
 from toolkit.planning.image import image
-from toolkit.planning.kubernetes import APPLY
 from toolkit.planning.names import bucket_name, compiler, tags
 from toolkit.planning.plan import Action, Plan, Verb
 from toolkit.planning.resources import KINDS, Account, Existing, Resource
@@ -105,9 +105,7 @@ def require_compilable(recipe: Recipe) -> None:
         hint = "Remove `engine: {compile: at-start}`."
         raise UsageError(f"{recipe.name} compiles when its containers start", hint=hint)
     if recipe.platform.name == "kubernetes":
-        run = f"toolkit render {recipe.path} --part compile | {APPLY} -f -"
-        hint = f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
-        raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)
+        platform_rules("kubernetes").require_compilable(recipe)
     if recipe.platform.name != "sagemaker":
         raise UsageError(
             f"platform `{recipe.platform.name}` has no Trainium", hint="Write `platform: {name: sagemaker}`."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolkit.planning import compilation, hosting, kubernetes, permissions, storage
+from toolkit.catalog.registry import platform_rules
+from toolkit.planning import compilation, hosting, permissions, storage
 from toolkit.planning.autoscaling import autoscaling
 from toolkit.planning.image import image
 from toolkit.planning.observability import alarms, dashboard
@@ -14,13 +15,14 @@ from toolkit.recipe.resolve import Recipe
 
 def desired(recipes: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
     """All resources of the recipes, in the order in which they are made; what two recipes share stands once."""
+    if recipes[0].platform.name == "kubernetes":
+        found: tuple[Resource, ...] = platform_rules("kubernetes").desired(recipes, account)
+        return found
     resources = {(item.kind, item.name): item for recipe in recipes for item in _resources(recipe, account)}
     return tuple(sorted(resources.values(), key=lambda item: KINDS.index(item.kind)))
 
 
 def _resources(recipe: Recipe, account: Account) -> list[Resource]:
-    if recipe.platform.name == "kubernetes":
-        return kubernetes.resources(recipe)
     endpoint = hosting.endpoint_name(recipe)
     data = _model_data(recipe, account)
     config = hosting.endpoint_config(recipe, account)

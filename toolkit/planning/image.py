@@ -50,18 +50,19 @@ def address(image: lookup.Image, account: Account) -> str:
     accounts = lookup.registries()
     if account.region not in accounts:
         raise UsageError(
-            f"AWS has no vLLM images in {account.region}, as far as is known (image_uri_config of its SDK)",
+            f"AWS has no {image.engine} images in {account.region}, as far as is known (image_uri_config of its SDK)",
             hint=f"Set platform.region to one of: {', '.join(accounts)}.",
         )
     return f"{accounts[account.region]}.dkr.ecr.{account.region}.{account.domain}/{place}"
 
 
 def base_image(recipe: Recipe, account: Account) -> str:
-    """What the image is built on, by digest where that is known: the recipe's, AWS's, or vLLM's own."""
+    """What the image is built on, by digest where that is known: the recipe's, AWS's, or the engine's own."""
     section, image = _section(recipe), image_of(recipe)
     if section.base is None and recipe.platform.name == "local":
-        message = "`run: container` needs a base image that runs on this machine, and AWS's and vLLM's need a GPU"
-        raise UsageError(message, hint="Name one with vLLM for CPUs: `container: {base: registry/repository:tag}`.")
+        message = "`run: container` needs a base image that runs on this machine, and those of the catalogue need a GPU"
+        hint = f"Name one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
+        raise UsageError(message, hint=hint)
     if section.base is None and image is None:
         message = f"no base image with {recipe.engine.name} {recipe.engine.version} is known"
         raise UsageError(message, hint="Name one as `container.base`.")

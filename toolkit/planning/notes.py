@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from toolkit.catalog.registry import platform_rules
 from toolkit.engines.arguments import builds
-from toolkit.planning import compilation, kubernetes_notes
+from toolkit.planning import compilation
 from toolkit.planning.hosting import image_uri
 from toolkit.planning.image import base_image
 from toolkit.planning.price import price_text
@@ -21,15 +22,15 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
         if builds(recipe):
             yield f"The image is built on {base_image(recipe, account)}, and stays on this machine"
         return
+    if recipe.platform.name == "kubernetes":
+        yield from platform_rules(recipe.platform.name).notes(recipe, account)
+        return
     if account.id == NO_ACCOUNT:
         yield (
             f"Made without an AWS account, as if one held nothing: {NO_ACCOUNT} stands for its number, images are not "
             "pinned. It cannot be applied."
         )
     yield from recipe.engine.rules.notes(recipe)
-    if recipe.platform.name == "kubernetes":
-        yield from kubernetes_notes.notes(recipe)
-        return
     yield from _jumpstart(recipe, account)
     uri = image_uri(recipe, account)
     if builds(recipe):

@@ -75,7 +75,7 @@ def make_plan(
         observed.fingerprint(),
         price_before,
         account.id if account else "",
-        account.region if account else "",
+        account.location if account else "",
         () if platform == "local" else (*(_left(item) for item in superseded if item.kind in _TOLD), *observed.unseen),
         tuple(notes),
     )

@@ -53,6 +53,11 @@ class MetricNames:
         """What all of them begin with, up to the colon."""
         return self.running_requests.partition(":")[0] + ":"
 
+    @property
+    def of_pods(self) -> str:
+        """The metric that a pod autoscaler reads without KEDA: an adapter for Prometheus gives it this name."""
+        return self.running_requests.replace(":", "_")
+
 
 class EngineRules(Protocol):
     """All that differs between engines. `recipe` is always one that runs on this engine.
@@ -146,6 +151,9 @@ class PlatformTraits(Protocol):
 
     def instance(self, name: str) -> Instance | None:
         """The catalogue's hardware of an instance type, by its name here; None where it is not known."""
+
+    def instances(self) -> Sequence[Instance]:
+        """All known instance types that may serve here, by their names here."""
 
     def builds(self, recipe: Recipe) -> bool:
         """Whether an image is built for the recipe."""

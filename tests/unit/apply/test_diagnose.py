@@ -14,7 +14,9 @@ import pytest
 
 from toolkit.apply.causes import words
 from toolkit.apply.diagnose import diagnose, last_error
+from toolkit.catalog import registry
 from toolkit.errors import Cause
+from toolkit.images.command import TOO_FEW_IDS, TOO_FEW_IDS_HINT
 
 LOGS = Path(__file__).parents[2] / "golden" / "logs"
 PING = (
@@ -218,6 +220,20 @@ def test_other_podmans_name_the_program_that_is_missing(line: str) -> None:
     cause = diagnose([line])
     assert cause
     assert cause.code == "no-iptables"
+
+
+def test_a_start_and_a_build_know_the_same_words_of_missing_ids() -> None:
+    (known,) = [known for known in words("local").log if known.code == "no-subuids"]
+    assert known.words.pattern == f"(?:{TOO_FEW_IDS.pattern})"
+    assert known.hint == TOO_FEW_IDS_HINT
+
+
+@pytest.mark.parametrize("platform", registry.platforms())
+def test_a_platform_has_no_words_of_another(platform: str) -> None:
+    of = {"sagemaker": "service-failure", "kubernetes": "no-node"}
+    shared = {"local": "sagemaker"}.get(platform, platform)
+    codes = {known.code for known in words(platform).reasons}
+    assert {name for name, code in of.items() if code in codes} == {shared}
 
 
 @pytest.mark.parametrize("log", HEALTHY)

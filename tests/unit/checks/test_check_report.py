@@ -11,6 +11,7 @@ from pairs import RECIPE, edit_config, write_pair, write_recipe
 
 import toolkit.checks
 import toolkit.engines
+import toolkit.platforms
 from toolkit.checks.codes import codes, explain
 from toolkit.checks.run import check, require
 from toolkit.errors import RecipeError, UsageError
@@ -25,7 +26,9 @@ WARNING = Finding("lock.stale", "stale", "target.model", 3, severity="warning")
 def test_every_code_that_the_source_gives_is_explained() -> None:
     folder = Path(toolkit.checks.__file__).parent
     engines = Path(toolkit.engines.__file__).parent.rglob("*.py")
-    text = "".join(path.read_text() for path in [*folder.glob("*.py"), *engines, Path(load_module.__file__)])
+    platforms = Path(toolkit.platforms.__file__).parent.glob("*/rules/**/*.py")
+    files = [*folder.glob("*.py"), *engines, *platforms, Path(load_module.__file__)]
+    text = "".join(path.read_text() for path in files)
     families = "|".join(dict.fromkeys(name.split(".")[0] for name in codes()))
     given = set(re.findall(rf'"((?:{families})\.(?!json)[a-z0-9-]+)"', text))
     assert given == set(codes())

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from toolkit.catalog import registry
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
 from toolkit.errors import PlatformError
-from toolkit.planning.kubernetes_pod import PORT
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
+from toolkit.platforms.kubernetes.rules.pod import PORT
 from toolkit.recipe.rules import MetricNames
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from typing import Any
 
 from kubernetes.client import ApiException
 
-from toolkit.planning.kubernetes_metadata import BENCHMARK, INSTANCE, OURS, RESOURCES
 from toolkit.planning.resources import Existing, Kind, Observed, Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of, message_of
 from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, is_ours, labels, path, selector
+from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
+from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS
 
 # What the API server and controllers write, which is no change of ours.
 _BOOKKEEPING = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
@@ -22,8 +23,6 @@ _IMMUTABLE = re.compile(r"immutable|may not change once set")
 # The autoscaler writes through a Deployment's scale, and runs in this program.
 _AUTOSCALER = "kube-controller-manager"
 _REPLICAS = ".spec.replicas"
-# Few endpoints have these, and few of those who work in one namespace may list them.
-_RARE: tuple[Kind, ...] = ("PersistentVolume", "ScaledObject")
 
 
 def observe(cluster: Cluster, namespace: str, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
@@ -135,11 +134,11 @@ def _all_ours(
     """
     found: dict[tuple[Kind, str], dict[str, Any]] = {}
     unseen = []
-    for kind in RESOURCES:
+    for kind, rule in RULES_BY_KIND.items():
         try:
             found |= {(kind, item["metadata"]["name"]): item for item in _ours(cluster, kind, namespace)}
         except ApiException as error:
-            if error.status != 403 or kind in wanted or not (wanted or kind in _RARE):
+            if error.status != 403 or kind in wanted or not (wanted or rule.is_rare):
                 raise
             if not wanted:
                 unseen.append(f"{kind} of this endpoint, if there is any, could not be looked at: {message_of(error)}")

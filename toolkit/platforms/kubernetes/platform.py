@@ -44,8 +44,8 @@ class KubernetesPlatform:
     pause_between_arms: float = 0.0
 
     def account(self, recipe: Recipe | None = None) -> Account:
-        """No account, and as its region the `context/namespace` that a saved plan is applied to."""
-        return Account("", f"{self.cluster.context}/{self.namespace}")
+        """No account and no region: only the `context/namespace`."""
+        return Account("", "", scope=f"{self.cluster.context}/{self.namespace}")
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         """See planning.resources.Observer."""
@@ -95,6 +95,14 @@ class KubernetesPlatform:
             self._deployment(name)
         return name
 
+    def exists_settled(self, endpoint: str, progress: Progress) -> bool:
+        """Whether the endpoint exists. A cluster takes changes at any time."""
+        try:
+            self.address(endpoint)
+        except EndpointNotFound:
+            return False
+        return True
+
     def endpoints(self) -> list[Deployed]:
         """All that carry our label."""
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
@@ -111,7 +119,7 @@ class KubernetesPlatform:
     def openai_access(self, endpoint: str) -> OpenAIAccess:
         """See endpoint.handle.EndpointPlatform."""
         base = f"{self.cluster.url}{runtime.proxy(self.namespace, endpoint)}/v1"
-        return OpenAIAccess(base, self._token, self.cluster.tls())
+        return OpenAIAccess(base, self._token, self.cluster.tls(), runtime.on_openai_route)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         """See endpoint.handle.EndpointPlatform."""

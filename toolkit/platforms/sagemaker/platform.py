@@ -38,6 +38,7 @@ from toolkit.platforms.sagemaker.listing import deployed
 from toolkit.platforms.sagemaker.metrics import read_metrics
 from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
+from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
 from toolkit.recipe.jumpstart import Entries, filled_in, ids
 from toolkit.recipe.lock import OpenFiles
@@ -173,11 +174,10 @@ class SageMakerPlatform:
         answer = self._describe(name)
         config, status = answer["EndpointConfigName"], answer["EndpointStatus"]
         if not component or status != "InService":
-            return EndpointStatus(endpoint, status, config, answer.get("FailureReason", ""), _began(answer))
+            return endpoint_status(endpoint, status, config, answer.get("FailureReason", ""), _began(answer))
         described = self._describe_component(component)
-        return EndpointStatus(
-            endpoint, described["InferenceComponentStatus"], config, described.get("FailureReason", "")
-        )
+        status = described["InferenceComponentStatus"]
+        return endpoint_status(endpoint, status, config, described.get("FailureReason", ""))
 
     def address(self, name: str) -> str:
         """See platforms.Platform."""

@@ -11,10 +11,10 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.catalog.trainium import DEVICE_GROUPS, logical_cores
-from toolkit.planning.kubernetes_metadata import manifest, section
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
-from toolkit.recipe.hardware import instance_of
+from toolkit.platforms.kubernetes.rules.hardware import instance
+from toolkit.platforms.kubernetes.rules.metadata import manifest, section
 from toolkit.recipe.resolve import Recipe
 
 CLAIM = "neurons"
@@ -32,8 +32,8 @@ _SHARED_MEMORY_SHARE = 0.125
 
 
 def instances(recipe: Recipe) -> list[lookup.Instance]:
-    """The hardware of the recipe's instance types, of which checks/kubernetes.py lets only known ones pass."""
-    return [instance for name in recipe.platform.instance_types if (instance := instance_of(recipe, name))]
+    """The hardware of the recipe's instance types, which the checks have found known."""
+    return [found for name in recipe.platform.instance_types if (found := instance(name))]
 
 
 def on_trainium(recipe: Recipe) -> bool:

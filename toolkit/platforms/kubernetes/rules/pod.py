@@ -12,10 +12,10 @@ from typing import Any
 from toolkit.engines.arguments import environment
 from toolkit.planning import artifacts
 from toolkit.planning.image import base_image, programs
-from toolkit.planning.kubernetes_devices import claims, container_resources, placement, shared_memory
-from toolkit.planning.kubernetes_metadata import Component, manifest, pod_labels, section, shared
 from toolkit.planning.names import ARTIFACTS_PREFIX, content_name
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.kubernetes.rules.devices import claims, container_resources, placement, shared_memory
+from toolkit.platforms.kubernetes.rules.metadata import Component, manifest, pod_labels, section, shared
 from toolkit.recipe.resolve import Recipe
 
 CONTAINER = "engine"
@@ -100,7 +100,7 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
     spec = {
         "serviceAccountName": recipe.name,
         "automountServiceAccountToken": False,  # a role's token (IRSA) is mounted all the same
-        "enableServiceLinks": False,  # they are variables such as VLLM_PORT, which the engine would take for its own
+        "enableServiceLinks": False,  # variables such as <NAME>_PORT, which an engine may take for its own
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         **placement(recipe),
         **claims(recipe),

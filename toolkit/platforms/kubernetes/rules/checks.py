@@ -9,7 +9,8 @@ from toolkit.catalog import lookup, registry
 from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import pulled
 from toolkit.findings import Finding
-from toolkit.recipe.hardware import ML, instance_of
+from toolkit.platforms.kubernetes.rules import hardware
+from toolkit.platforms.kubernetes.rules.hardware import SAGEMAKER_PREFIX
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
 
@@ -21,14 +22,8 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _GATED_OWNER = "meta-llama/"
 
 
-def check_kubernetes(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on a recipe for a cluster, and on a cluster's settings for SageMaker."""
-    if recipe.platform.name == "sagemaker" and "platform.kubernetes" in recipe.lines:
-        message = "settings of a cluster, and the platform is `sagemaker`"
-        hint = "Remove them, or set `name: kubernetes`."
-        yield Finding("kubernetes.elsewhere", message, "platform.kubernetes", hint=hint)
-    if recipe.platform.name != "kubernetes":
-        return
+def findings(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on a recipe for a cluster."""
     yield from _names(recipe)
     yield from _instance_types(recipe)
     yield from _families(recipe)
@@ -53,14 +48,16 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
     rules = recipe.engine.rules
     for index, name in enumerate(recipe.platform.instance_types):
-        path, instance = f"{_TYPES}.{index}", instance_of(recipe, name)
+        path, instance = f"{_TYPES}.{index}", hardware.instance(name)
         if name in recipe.platform.overrides:
             message = "a Deployment runs the same settings on every instance type"
             hint = "Write one type and its settings, or a recipe for each."
             yield Finding("kubernetes.overrides", message, path, hint=hint)
-        if name.startswith(ML):
+        if name.startswith(SAGEMAKER_PREFIX):
             message = f"{name} is SageMaker's name of a type, a cluster's nodes have EC2's"
-            yield Finding("kubernetes.instance-type", message, path, hint=f"Write {name.removeprefix(ML)}.")
+            yield Finding(
+                "kubernetes.instance-type", message, path, hint=f"Write {name.removeprefix(SAGEMAKER_PREFIX)}."
+            )
         elif instance is None:
             message = f"{name} is no instance type that we know"
             hint = "Take one that `toolkit fit RECIPE` lists, without its `ml.`."
@@ -162,7 +159,8 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
         recipe.platform.kubernetes and recipe.platform.kubernetes.prometheus
     ):
         message = "the autoscaler asks the cluster for a metric of the pods, which takes an adapter for Prometheus"
-        hint = "Install one that gives `vllm_num_requests_running`, or KEDA and platform.kubernetes.prometheus."
+        metric = recipe.engine.rules.metrics.of_pods
+        hint = f"Install one that gives `{metric}`, or KEDA and platform.kubernetes.prometheus."
         yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")
     wanted, most = scaling.requests_per_instance, recipe.engine.max_num_seqs
     if wanted and wanted > most and scaling.max_instances > scaling.min_instances:

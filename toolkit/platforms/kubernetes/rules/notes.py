@@ -6,16 +6,20 @@ from collections.abc import Iterator
 
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.image import base_image
-from toolkit.planning.kubernetes import APPLY, PODS_METRIC, scales
-from toolkit.planning.kubernetes_devices import accelerators, on_trainium
-from toolkit.planning.kubernetes_metadata import section
-from toolkit.planning.price import price_text
-from toolkit.planning.resources import Account
+from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.platforms.kubernetes.rules.devices import accelerators, on_trainium
+from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
+from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.recipe.resolve import Recipe
 
+PRICE = "? $/h: the catalogue has SageMaker's prices, and a cluster's instances are paid for as EC2's"
 
-def notes(recipe: Recipe) -> Iterator[str]:
+
+def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     """One sentence or line each."""
+    if account.id == NO_ACCOUNT:
+        yield "Made without a cluster, as if it were empty. It cannot be applied."
+    yield from recipe.engine.rules.notes(recipe)
     yield f"No image is built: {base_image(recipe, Account('', ''))} runs as it is, with the toolkit's programs mounted"
     yield from _needs(recipe)
     if count := accelerators(recipe):
@@ -26,11 +30,11 @@ def notes(recipe: Recipe) -> Iterator[str]:
             f"Pods start with compiled code only. First: toolkit render {recipe.path} --out DIR && {APPLY} -k "
             "DIR/compile, and wait until its Job is complete"
         )
-    yield f"Price: {price_text(recipe)}"
+    yield f"Price: {PRICE}"
 
 
 def _needs(recipe: Recipe) -> Iterator[str]:
-    settings = section(recipe)
+    settings, metrics = section(recipe), recipe.engine.rules.metrics
     if on_trainium(recipe) and settings.neuron_devices == "dra":
         yield "The cluster needs Kubernetes 1.34 and Neuron's DRA driver, on nodes without Neuron's device plugin"
     elif on_trainium(recipe):
@@ -47,6 +51,6 @@ def _needs(recipe: Recipe) -> Iterator[str]:
         yield "Autoscaling needs KEDA, and a Prometheus that scrapes the pods"
     elif scales(recipe):
         yield (
-            f"Autoscaling needs the pods' metric {PODS_METRIC}: with Prometheus and its adapter, a rule that gives "
-            f"{recipe.engine.rules.metrics.running_requests} this name"
+            f"Autoscaling needs the pods' metric {metrics.of_pods}: with Prometheus and its adapter, a rule that gives "
+            f"{metrics.running_requests} this name"
         )

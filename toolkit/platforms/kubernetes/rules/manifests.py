@@ -9,30 +9,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit.planning.autoscaling import target_requests
-from toolkit.planning.kubernetes_devices import claim_template
-from toolkit.planning.kubernetes_jobs import benchmark, compile_job
-from toolkit.planning.kubernetes_metadata import RESOURCES, manifest, section, selector, shared
-from toolkit.planning.kubernetes_pod import config_map, pod_template, rollout_seconds, volumes
-from toolkit.planning.resources import KINDS, Kind, Resource
+from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.rules.devices import claim_template
+from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
+from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, position
+from toolkit.platforms.kubernetes.rules.metadata import manifest, section, selector, shared
+from toolkit.platforms.kubernetes.rules.pod import config_map, pod_template, rollout_seconds, volumes
 from toolkit.recipe.resolve import Recipe
-
-PODS_METRIC = "vllm_num_requests_running"
-"""What the autoscaler reads without KEDA: vLLM's gauge by a name that an adapter for Prometheus gives it."""
 
 APPLY = "kubectl apply --server-side --field-manager=toolkit"
 """As `deploy` does it: by another way kubectl's fields would be another owner's, which `deploy` refuses to change."""
 
 PARTS = ("base", "serve", "compile", "benchmark")
 """Sets of manifests, each applied as a whole: `base` is what `serve` and `compile` both need."""
-
-_BASE: tuple[Kind, ...] = (
-    "Namespace",
-    "ServiceAccount",
-    "ConfigMap",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "ResourceClaimTemplate",
-)
 
 
 def resources(recipe: Recipe) -> list[Resource]:
@@ -59,10 +48,10 @@ def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
     `compile` has a Job for each arm that compiles ahead, `benchmark` one that compares all arms.
     """
     serving = list({(item.kind, item.name): item for arm in arms for item in resources(arm)}.values())
-    serving.sort(key=lambda item: KINDS.index(item.kind))
+    serving.sort(key=lambda item: position(item.kind))
     made = {
-        "base": [item for item in serving if item.kind in _BASE],
-        "serve": [item for item in serving if item.kind not in _BASE],
+        "base": [item for item in serving if RULES_BY_KIND[item.kind].is_base],
+        "serve": [item for item in serving if not RULES_BY_KIND[item.kind].is_base],
         "compile": [job for arm in arms if (job := compile_job(arm))],
         "benchmark": benchmark(arms),
     }
@@ -101,7 +90,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     """By requests in work per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter."""
     if not scales(recipe):
         return None
-    target = {"apiVersion": RESOURCES["Deployment"].version, "kind": "Deployment", "name": recipe.name}
+    target = {"apiVersion": RULES_BY_KIND["Deployment"].api.version, "kind": "Deployment", "name": recipe.name}
     lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, target_requests(recipe)
     down = {"stabilizationWindowSeconds": recipe.scaling.scale_in_seconds}
     behavior = {
@@ -110,7 +99,10 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     }
     prometheus = section(recipe).prometheus
     if prometheus is None:
-        metric = {"metric": {"name": PODS_METRIC}, "target": {"type": "AverageValue", "averageValue": str(wanted)}}
+        metric = {
+            "metric": {"name": recipe.engine.rules.metrics.of_pods},
+            "target": {"type": "AverageValue", "averageValue": str(wanted)},
+        }
         spec: dict[str, Any] = {
             "scaleTargetRef": target,
             "minReplicas": lowest,
