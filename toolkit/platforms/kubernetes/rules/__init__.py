@@ -36,6 +36,8 @@ class KubernetesRules:
 
     name = "kubernetes"
     kinds: Sequence[KindRule] = KINDS
+    has_instance_types = True
+    has_settings_by_type = False
     exports_templates = False
 
     def settled(self, written: PlatformSettings) -> PlatformSettings:
