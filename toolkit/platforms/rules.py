@@ -24,7 +24,7 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
     """Whether CloudFormation can make what it runs."""
 
     def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
-        """The recipe with what `published` says of its models where its file says nothing: JumpStart's entries by id."""
+        """The recipe with what `published` (JumpStart's entries, by id) says of its models where its file is silent."""
 
     def endpoint_name(self, recipe: Recipe) -> str:
         """The endpoint that serves the recipe, which may be shared with others."""
@@ -101,6 +101,9 @@ class PlatformSession(Protocol):
 
     def scope(self, recipe: Recipe) -> str | None:
         """The scope that the recipe names."""
+
+    def scope_name(self, scope: str) -> str:
+        """A scope in the words of `status`."""
 
     def can_be_asked(self) -> bool:
         """Whether there is something to ask, such as credentials. Asks nobody."""

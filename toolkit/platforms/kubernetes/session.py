@@ -32,6 +32,10 @@ class KubernetesSession:
         settings = recipe.platform.kubernetes or KubernetesSection()
         return f"{settings.context or ''}/{settings.namespace}"
 
+    def scope_name(self, scope: str) -> str:
+        """Context and namespace."""
+        return scope
+
     def can_be_asked(self) -> bool:
         """Whether there is a kubeconfig, or we run in a pod."""
         return has_cluster()

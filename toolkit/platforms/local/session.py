@@ -25,6 +25,10 @@ class LocalSession:
         """Nothing in a recipe says which daemon."""
         return
 
+    def scope_name(self, scope: str) -> str:
+        """The daemon pretends to be in a region."""
+        return "this machine"
+
     def can_be_asked(self) -> bool:
         """Always: where it does not run, nothing exists."""
         return True

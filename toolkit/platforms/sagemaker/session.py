@@ -30,6 +30,10 @@ class SageMakerSession:
         """The recipe's region."""
         return recipe.platform.region
 
+    def scope_name(self, scope: str) -> str:
+        """The region."""
+        return scope
+
     def can_be_asked(self) -> bool:
         """Whether there are credentials."""
         from toolkit.platforms.sagemaker.credentials import has_credentials
