@@ -13,7 +13,7 @@ from standin_account import iam_action
 from toolkit.apply.executor import complete, make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
-from toolkit.planning.desired import desired
+from toolkit.platforms.sagemaker.rules.desired import desired
 from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record
 from toolkit.planning.resources import Account

@@ -12,8 +12,8 @@ from botocore.stub import Stubber
 from pairs import recipe_with, write_hub_pair
 from standin import ACCOUNT, StandIn
 
-from toolkit.planning.autoscaling import autoscaling
-from toolkit.planning.observability import alarms, dashboard, differs
+from toolkit.platforms.sagemaker.rules.autoscaling import autoscaling
+from toolkit.platforms.sagemaker.rules.observability import alarms, dashboard, differs
 from toolkit.planning.resources import KINDS, Account, Existing, Resource
 from toolkit.platforms.sagemaker import watching
 from toolkit.platforms.sagemaker.clients import Clients

@@ -13,8 +13,8 @@ from toolkit.apply.training import Trainer, wait_completed
 from toolkit.checks.run import require
 from toolkit.errors import UsageError
 from toolkit.planning import cloudformation, compilation, kubernetes
-from toolkit.planning.desired import desired
-from toolkit.planning.hosting import image_uri
+from toolkit.platforms.sagemaker.rules.desired import desired
+from toolkit.platforms.sagemaker.rules.hosting import image_uri
 from toolkit.planning.image import image
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan

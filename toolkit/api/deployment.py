@@ -26,12 +26,12 @@ from toolkit.checks.run import require
 from toolkit.endpoint.handle import Endpoint
 from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
 from toolkit.planning import compilation
-from toolkit.planning.desired import desired
-from toolkit.planning.hosting import endpoint_name
-from toolkit.planning.notes import notes
+from toolkit.platforms.sagemaker.rules.desired import desired
+from toolkit.platforms.sagemaker.rules.hosting import endpoint_name
+from toolkit.platforms.sagemaker.rules.notes import notes
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan, rollback_plan
-from toolkit.planning.price import price_now, price_per_hour
+from toolkit.platforms.sagemaker.rules.price import price_now, price_per_hour
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
 from toolkit.platforms import Platform, open_platform, open_readable
 from toolkit.recipe.lock import download_seconds, load_seconds, pinned

@@ -11,7 +11,7 @@ from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.prove import DEFAULT_PROMPTS
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError, UsageError
 from toolkit.planning.plan import Plan
-from toolkit.planning.price import price_per_hour
+from toolkit.platforms.sagemaker.rules.price import price_per_hour
 from toolkit.platforms import PLATFORMS, Platform, asks_aws, open_readable, regions
 from toolkit.recipe.neuron_arguments import reports_drafts
 from toolkit.recipe.resolve import Recipe

@@ -9,7 +9,7 @@ from toolkit.api.context import DEFAULT_PLATFORM, RecipeLike, recipe_or_none, re
 from toolkit.apply.executor import remove
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import ApplyError, EndpointNotFound, UsageError
-from toolkit.planning.hosting import endpoint_name
+from toolkit.platforms.sagemaker.rules.hosting import endpoint_name
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Observed

@@ -9,11 +9,11 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from toolkit.checks.account import AccountFacts, check_account
+from toolkit.platforms.sagemaker.rules.checks.account import AccountFacts, check_account
 from toolkit.checks.container import check_container
 from toolkit.checks.engine import check_engine, check_target
 from toolkit.checks.kubernetes import check_kubernetes
-from toolkit.checks.local import check_local
+from toolkit.platforms.local.checks import check_local
 from toolkit.checks.memory import check_memory
 from toolkit.checks.neuron import check_neuron
 from toolkit.checks.neuron_hardware import check_neuron_hardware
@@ -21,7 +21,7 @@ from toolkit.checks.neuron_models import check_neuron_models
 from toolkit.checks.overrides import check_overrides
 from toolkit.checks.pair import check_pair
 from toolkit.checks.quality import check_quality
-from toolkit.checks.sagemaker import check_sagemaker
+from toolkit.platforms.sagemaker.rules.checks.settings import check_sagemaker
 from toolkit.checks.tags import check_tags
 from toolkit.checks.workloads import check_workloads
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel

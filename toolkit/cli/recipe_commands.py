@@ -14,7 +14,7 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolkit.checks.account import AccountFacts
+    from toolkit.platforms.sagemaker.rules.checks.account import AccountFacts
     from toolkit.findings import Report
     from toolkit.recipe.resolve import Recipe as CompleteRecipe
 
@@ -103,7 +103,7 @@ def plan(
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:
     from toolkit.api import template
-    from toolkit.planning.cloudformation import STAGE_FIRST, losses
+    from toolkit.platforms.sagemaker.rules.cloudformation import STAGE_FIRST, losses
     from toolkit.planning.resources import NO_ACCOUNT
 
     made = template(recipe, platform=platform, baseline=baseline)

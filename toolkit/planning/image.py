@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +18,35 @@ from toolkit.errors import StalePlanError, UsageError
 from toolkit.home import containers_dir
 from toolkit.images.reference import parse
 from toolkit.images.spec import ContextFile, ImageSpec
-from toolkit.planning.names import tags
-from toolkit.planning.resources import Account, Resource, digest
-from toolkit.planning.weights import manifest
+from toolkit.planning.resources import Account
 from toolkit.recipe.arguments import BAKED_DRAFTER_DIR, builds, image_of
+from toolkit.recipe.content import digest, fragment, manifest
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 from toolkit.version import __version__
-
-SEVERITIES = ("CRITICAL", "HIGH", "MEDIUM", "LOW", "INFORMATIONAL", "UNDEFINED")
-"""ECR's words for how bad a finding of its scan is, the worst first."""
-
-LOCAL_REGISTRY = "localhost"
-"""What images are called by that are on this machine only."""
 
 _ROOT = "/opt/toolkit"
 _NOT_IN_THE_IMAGE = ("Dockerfile", "README.md")
 _TAG_CHARACTERS = 16
 _INSTRUCTION = re.compile(r"^(ENV|ENTRYPOINT|USER) +(.+)$", re.M)
-_KEPT_UNTAGGED = 20
 # Of a base that the catalogue does not know.
 _PYTHON = "3.12"
+
+
+@dataclass(frozen=True)
+class ImageStore:
+    """Where images that are built are kept.
+
+    `registry` is its address, empty for the account's own in ECR; `builder` what builds for it, None for what the
+    recipe says. `has_accelerators`: AWS's and vLLM's images run there, so that one may be built on them.
+    """
+
+    registry: str = ""
+    builder: str | None = None
+    has_accelerators: bool = True
+
+
+ECR = ImageStore()
 
 
 def address(image: lookup.Image, account: Account) -> str:
@@ -56,10 +65,10 @@ def address(image: lookup.Image, account: Account) -> str:
     return f"{accounts[account.region]}.dkr.ecr.{account.region}.{account.domain}/{place}"
 
 
-def base_image(recipe: Recipe, account: Account) -> str:
+def base_image(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str:
     """What the image is built on, by digest where that is known: the recipe's, AWS's, or vLLM's own."""
     section, image = _section(recipe), image_of(recipe)
-    if section.base is None and recipe.platform.name == "local":
+    if section.base is None and not store.has_accelerators:
         message = "`run: container` needs a base image that runs on this machine, and AWS's and vLLM's need a GPU"
         raise UsageError(message, hint="Name one with vLLM for CPUs: `container: {base: registry/repository:tag}`.")
     if section.base is None and image is None:
@@ -69,50 +78,9 @@ def base_image(recipe: Recipe, account: Account) -> str:
     return account.digests.get(written, written)
 
 
-def repository_name(endpoint: str) -> str:
-    """The ECR repository that is made for an endpoint and its baseline. ECR knows small letters only."""
-    return f"toolkit/{endpoint.removesuffix('-baseline').lower()}"
-
-
-def repository(recipe: Recipe) -> str:
-    """The ECR repository that the image goes to."""
-    return _section(recipe).repository or repository_name(recipe.name)
-
-
-def built_image(recipe: Recipe, account: Account) -> str:
-    """The image's address. Its tag says its content and cannot be moved, which is as good as a digest."""
-    return f"{_registry(recipe, account)}/{repository(recipe)}:{render(recipe, account).tag}"
-
-
-def image(recipe: Recipe, account: Account) -> list[Resource]:
-    """The image, and its repository if that is ours to make; nothing for a recipe that takes an image as it is."""
-    if not builds(recipe):
-        return []
-    section, name, spec = _section(recipe), repository(recipe), render(recipe, account)
-    is_here = recipe.platform.name == "local"
-    builder = "podman or docker" if is_here else section.builder
-    place = {"Repository": name, "Image": f"{_registry(recipe, account)}/{name}:{spec.tag}", "Builder": builder}
-    size = _base_bytes(recipe)
-    known = {"BaseBytes": size} if size else {}
-    built = Resource("Image", f"{name}:{spec.tag}", {**place, **known, **_request(spec)})
-    return [built] if section.repository or is_here else [_repository(recipe, name), built]
-
-
-def _base_bytes(recipe: Recipe) -> int | None:
-    """What the base takes in a registry, if the catalogue knows it."""
-    found = image_of(recipe)
-    if _section(recipe).base or found is None or found.size_gb is None:
-        return None
-    return round(found.size_gb * 1e9)
-
-
-def _registry(recipe: Recipe, account: Account) -> str:
-    return LOCAL_REGISTRY if recipe.platform.name == "local" else account.registry
-
-
-def render(recipe: Recipe, account: Account) -> ImageSpec:
+def render(recipe: Recipe, account: Account, store: ImageStore = ECR) -> ImageSpec:
     """All that makes the image. Raises UsageError for a fragment that cannot be read, UnreadableModel for a drafter."""
-    section, base, python = _section(recipe), base_image(recipe, account), _python(recipe)
+    section, base, python = _section(recipe), base_image(recipe, account, store), _python(recipe)
     files = {**_programs(recipe.engine.name, section, base), **_baked(recipe, section)}
     own = (containers_dir() / recipe.engine.name / "Dockerfile").read_text(encoding="utf-8")
     instructions = _INSTRUCTION.findall(own)
@@ -195,7 +163,7 @@ def spec_of(request: Mapping[str, Any]) -> ImageSpec:
     )
 
 
-def _request(spec: ImageSpec) -> dict[str, Any]:
+def request_of(spec: ImageSpec) -> dict[str, Any]:
     """As JSON: a saved plan holds all that is not a folder of its own."""
     return {
         "Base": spec.base,
@@ -216,27 +184,6 @@ def _listed(file: ContextFile) -> dict[str, str]:
     if file.content is not None:
         return {"Mode": f"{file.mode:o}", "Content": file.content.decode()}
     return {"Mode": f"{file.mode:o}", "Source": str(file.source), "Sha256": _sha256(file)}
-
-
-def _repository(recipe: Recipe, name: str) -> Resource:
-    """Nobody can move a tag in it, and what is pushed is scanned.
-
-    No image with a tag expires: ECR does not know which of them an endpoint runs, and needs again to scale out.
-    """
-    rule = {
-        "rulePriority": 1,
-        "description": f"keep the newest {_KEPT_UNTAGGED} without a tag",
-        "selection": {"tagStatus": "untagged", "countType": "imageCountMoreThan", "countNumber": _KEPT_UNTAGGED},
-        "action": {"type": "expire"},
-    }
-    request = {
-        "repositoryName": name,
-        "imageTagMutability": "IMMUTABLE",
-        "imageScanningConfiguration": {"scanOnPush": True},
-        "tags": tags(recipe),
-        "lifecyclePolicyText": json.dumps({"rules": [rule]}),
-    }
-    return Resource("Repository", name, request)
 
 
 def programs(engine: str) -> dict[str, ContextFile]:
@@ -291,17 +238,6 @@ def _sha256(file: ContextFile) -> str:
         return hashlib.sha256(file.content or b"").hexdigest()
     with file.source.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def fragment(section: ContainerSection) -> str:
-    """The recipe's own instructions for the end of the Dockerfile, if any. Raises UsageError."""
-    if not section.dockerfile:
-        return ""
-    try:
-        return Path(section.dockerfile).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        hint = "Correct `container.dockerfile`; a relative path counts from the recipe's folder."
-        raise UsageError(f"the Dockerfile fragment {section.dockerfile} cannot be read: {error}", hint=hint) from error
 
 
 def _section(recipe: Recipe) -> ContainerSection:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolkit.planning.autoscaling import target_requests
+from toolkit.platforms.sagemaker.rules.autoscaling import target_requests
 from toolkit.planning.kubernetes_devices import claim_template
 from toolkit.planning.kubernetes_jobs import benchmark, compile_job
 from toolkit.planning.kubernetes_metadata import API_VERSIONS, manifest, section, selector, shared

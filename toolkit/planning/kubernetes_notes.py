@@ -9,7 +9,7 @@ from toolkit.planning.image import base_image
 from toolkit.planning.kubernetes import APPLY, PODS_METRIC, scales
 from toolkit.planning.kubernetes_devices import accelerators
 from toolkit.planning.kubernetes_metadata import section
-from toolkit.planning.price import price_text
+from toolkit.platforms.sagemaker.rules.price import price_text
 from toolkit.planning.resources import Account
 from toolkit.recipe.resolve import Recipe
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.jumpstart import Entries, in_s3
+from toolkit.platforms.sagemaker.rules.jumpstart import Entries, in_s3
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource, is_commit

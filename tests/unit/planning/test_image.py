@@ -12,7 +12,7 @@ from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair, write_pair
 
 from toolkit.errors import StalePlanError, UsageError
-from toolkit.planning.desired import desired
+from toolkit.platforms.sagemaker.rules.desired import desired
 from toolkit.planning.image import base_image, image, render, spec_of
 from toolkit.planning.resources import Account
 from toolkit.recipe.resolve import Recipe, load

@@ -16,7 +16,7 @@ from toolkit.errors import UsageError
 from toolkit.planning.kubernetes import parts, resources
 from toolkit.planning.kubernetes_devices import accelerators
 from toolkit.planning.kubernetes_notes import notes
-from toolkit.planning.price import price_now, price_per_hour
+from toolkit.platforms.sagemaker.rules.price import price_now, price_per_hour
 from toolkit.planning.resources import Kind, Observed
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load

@@ -19,7 +19,7 @@ from pairs import edit_config, write_pair
 from toolkit.apply.executor import make, remove
 from toolkit.apply.waiter import wait_in_service
 from toolkit.errors import EndpointNotFound, UsageError
-from toolkit.planning.desired import desired
+from toolkit.platforms.sagemaker.rules.desired import desired
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan, rollback_plan
 from toolkit.planning.record import Record, Step

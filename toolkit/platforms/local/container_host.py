@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import PlatformError
-from toolkit.planning.image import LOCAL_REGISTRY
+from toolkit.platforms.local.rules import LOCAL_REGISTRY
 from toolkit.platforms.local import engine, modeldata
 from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.container import Starter, entrypoint, process, runnable_images

@@ -18,9 +18,9 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit.errors import PlatformError
-from toolkit.planning.names import LEASES_PREFIX
+from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import is_missing
+from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 
 _SECONDS = 300.0
 _RENEWAL_SECONDS = 60.0
