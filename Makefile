@@ -9,7 +9,7 @@ demo: .venv/installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" ./demo.sh
 
 test: lint types imports
-	$(BIN)/python -m pytest tests/unit tests/aws tests/kubernetes -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests/unit tests/tools tests/aws tests/kubernetes -n 2 --dist loadfile
 	$(BIN)/python -m pytest tests/images tests/serving
 
 lint: .venv/installed
@@ -26,7 +26,7 @@ imports: .venv/installed
 	$(BIN)/lint-imports
 
 unit: .venv/installed
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest tests/unit tests/tools
 
 serving: .venv/installed
 	$(BIN)/python -m pytest tests/serving
@@ -36,7 +36,7 @@ benchmark: .venv/installed
 
 # Trains the tiny models again, from their seed.
 models: .venv/installed
-	$(BIN)/python -m toolkit.training.tiny --out recipes/tiny/models
+	$(BIN)/python -m tools.tiny --out recipes/tiny/models
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .

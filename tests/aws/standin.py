@@ -1,6 +1,7 @@
 """AWS for tests: a server on loopback for the genuine boto3 client, with SageMaker's life cycles scripted.
 
-    boto3 ──HTTP──> StandIn ── journal, faults ──> SageMaker: the local platform's own service on a scripted host
+    boto3 ──HTTP──> StandIn ── journal, faults ──> SageMaker: the local platform's own service, with
+                                               │  components (standin_components), on a scripted host
                                                ──> canned operations that moto lacks (standin_canned, standin_scaling)
                                                ──> moto: S3, IAM, STS, Logs, CloudWatch, ECR, ...
 
@@ -22,6 +23,7 @@ from moto.moto_api._internal.models import moto_api_backend
 from standin_account import AccountRules
 from standin_canned import Canned, hub_content
 from standin_codebuild import CodeBuild
+from standin_components import SageMakerWithComponents
 from standin_faults import Crash, CrashPoint, Faults, When, crash_at
 from standin_host import CAPACITY, HEALTHY_LOG, PING, Book, Script, ScriptedHost
 from standin_http import Call, HttpAnswer, error, read_call
@@ -31,7 +33,6 @@ from standin_training import Training
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
 from toolkit.platforms.local.control import control_application, control_server
-from toolkit.platforms.local.service import SageMaker
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -75,7 +76,7 @@ class StandIn:
         self.calls: list[Call] = []
         self.faults = Faults()
         self.account = AccountRules()
-        self._services: dict[str, tuple[SageMaker, ScriptedHost]] = {}
+        self._services: dict[str, tuple[SageMakerWithComponents, ScriptedHost]] = {}
         self._lock = threading.RLock()
         self._control = control_application(lambda region: self._in(region)[0])
         self._server = control_server(self._application)
@@ -232,12 +233,12 @@ class StandIn:
         elif call.operation == "DeleteEndpoint":
             self._canned.scaling.endpoint_is_deleted(call)
 
-    def _in(self, region: str) -> tuple[SageMaker, ScriptedHost]:
+    def _in(self, region: str) -> tuple[SageMakerWithComponents, ScriptedHost]:
         with self._lock:
             if region not in self._services:
                 here = Region(region)
                 host = ScriptedHost(here, self.account)
-                self._services[region] = SageMaker(here, host), host
+                self._services[region] = SageMakerWithComponents(here, host), host
             return self._services[region]
 
     def _book(self, region: str) -> Book:

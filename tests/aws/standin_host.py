@@ -14,10 +14,10 @@ from typing import Any, Generic, Literal, TypeVar
 
 from moto.logs.models import logs_backends
 from standin_account import AccountRules
+from standin_components import ComponentSpec, is_for_components
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, log_group, now
 from toolkit.platforms.local.host import (
-    ComponentSpec,
     EndpointSpec,
     Placement,
     Request,
@@ -77,9 +77,8 @@ class Course:
 
 
 class ScriptedHost:
-    """A `ModelHost` for tests."""
+    """A `ComponentHost` for tests."""
 
-    has_components = True
     refused: Mapping[str, tuple[str, ...]] = {"ProductionVariant": ("ServerlessConfig",)}
 
     def __init__(self, region: Region, account: AccountRules) -> None:
@@ -105,7 +104,7 @@ class ScriptedHost:
         return fleet
 
     def component(self, spec: ComponentSpec) -> ScriptedComponent:
-        """See host.ModelHost."""
+        """See standin_components.ComponentHost."""
         return ScriptedComponent(self, spec)
 
     def described(self, kind: Kind, name: str) -> None:
@@ -255,7 +254,7 @@ class ScriptedEndpoint(_Scripted[EndpointSpec]):
         self._host.has(self, False)
 
     def _write_logs(self, lines: Sequence[str]) -> None:
-        if lines and not self._spec.is_for_components:
+        if lines and not is_for_components(self._spec):
             for variant in self._spec.variants:
                 self._host.write_log(log_group(self._name), variant.name, lines)
 

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import threading
-import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,8 +31,9 @@ from toolkit.apply.progress import Silent
 from toolkit.errors import ApplyError, PlatformError
 from toolkit.home import home
 from toolkit.planning.record import Record
+from toolkit.platforms.lease import lease, this_process
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.lease import lease, this_process
+from toolkit.platforms.sagemaker.lease import BucketLease
 
 EVERYWHERE = bool(os.environ.get("TOOLKIT_EVERY_CRASH"))
 pytestmark = pytest.mark.timeout(7200 if EVERYWHERE else 300)
@@ -384,7 +384,7 @@ def test_while_another_process_deploys_one_is_refused_and_once_it_is_dead_not(ro
 
 def held_elsewhere(standin: StandIn, seconds: float) -> None:
     """The lease of somebody on another machine, which ends in so many seconds."""
-    theirs = replace(this_process(time.time()), machine="another", until=time.time() + seconds)
+    theirs = replace(this_process(seconds), machine="another")
     s3: Any = standin.session().client("s3")
     with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
         s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
@@ -404,13 +404,16 @@ def test_of_two_that_take_over_an_expired_lease_the_second_is_refused(road: Road
     session = road.standin.session()
     # Between our look at the lease and our own claim.
     session.events.register("after-call.s3.GetObject", lambda **_: held_elsewhere(road.standin, 60))
-    with pytest.raises(PlatformError, match="hub is being changed by"), lease(Clients(session), BUCKET, "hub"):
+    with (
+        pytest.raises(PlatformError, match="hub is being changed by"),
+        lease("hub", BucketLease(Clients(session), BUCKET, "hub")),
+    ):
         pass
 
 
 def test_a_lease_that_was_taken_over_is_not_given_back_for_the_other(road: Road) -> None:
     road.deploy()
     clients = Clients(road.standin.session())
-    with lease(clients, BUCKET, "hub"):
+    with lease("hub", BucketLease(clients, BUCKET, "hub")):
         held_elsewhere(road.standin, 60)
     assert clients.s3.head_object(Bucket=BUCKET, Key=LEASE)

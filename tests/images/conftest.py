@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from build_tools import docker_engine
 from loopback_registry import running
-from tools import docker_engine
 
 from toolkit.images.registry import Registry
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from build_tools import blobs_with, our_image, tool
 from loopback_registry import running, set_password
 from small_images import config_of, layers_of
 from standin_base import push_shell
-from tools import blobs_with, our_image, tool
 
 from toolkit.errors import BuildError
 from toolkit.images.buildspec import buildspec, pack

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from build_tools import Container, container, docker_engine, our_image, own_storage, tool
 from standin_base import VENV, push_standin
-from tools import Container, container, docker_engine, our_image, own_storage, tool
 
 import toolkit
 from toolkit.images.append import AppendBuilder

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from build_tools import install, own_storage, tool
 from standin_base import push_standin
-from tools import install, own_storage, tool
 
 import toolkit
 from toolkit import api

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from build_tools import build_and_look_for_the_login, our_image, own_storage, tool, wait_until_gone
 from loopback_registry import set_password
 from small_images import layers_of
 from standin_base import push_shell
-from tools import build_and_look_for_the_login, our_image, own_storage, tool, wait_until_gone
 
 from toolkit.errors import BuildError
 from toolkit.images.buildah import BuildahBuilder, unavailable

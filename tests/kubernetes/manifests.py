@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.planning.kubernetes_metadata import API_VERSIONS
+from toolkit.planning.kubernetes_metadata import RESOURCES
 from toolkit.planning.resources import Kind, Resource
 
 NAME = "chat"
@@ -20,7 +20,7 @@ def manifest(
     metadata: dict[str, Any] = {"name": name, "labels": labels, "annotations": {"toolkit/recipe": recipe}}
     if kind not in ("Namespace", "PersistentVolume"):
         metadata["namespace"] = namespace
-    return Resource(kind, name, {"apiVersion": API_VERSIONS[kind], "kind": kind, "metadata": metadata, **body})
+    return Resource(kind, name, {"apiVersion": RESOURCES[kind].version, "kind": kind, "metadata": metadata, **body})
 
 
 def namespace(name: str = "ml") -> Resource:

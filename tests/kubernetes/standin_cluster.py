@@ -203,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif asked.subresource == "proxy":
                 target = self.standin.target(asked)
                 if asked.rest in self.standin.pages:
-                    self._send(200, self.standin.pages[asked.rest].encode(), "text/plain")
+                    self._send(200, self.standin.pages[asked.rest].encode(errors="surrogateescape"), "text/plain")
                 else:
                     self._pass_on(target, raw)
             else:

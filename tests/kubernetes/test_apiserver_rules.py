@@ -16,7 +16,7 @@ from manifests import NAME, config_map, deployment, namespace
 
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of, message_of, status_of
-from toolkit.platforms.kubernetes.kinds import address, path
+from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
 _PATIENCE_SECONDS = 20.0
@@ -256,7 +256,7 @@ def lease(name: str = "mine", **metadata: str) -> dict[str, Any]:
 
 def test_what_exists_is_not_created_again(objects: Objects) -> None:
     """API conventions: AlreadyExists."""
-    folder = address("coordination.k8s.io/v1", "leases", objects.namespace)
+    folder = path("Lease", objects.namespace)
     objects.cluster.call("POST", folder, lease())
     with pytest.raises(ApiException) as error:
         objects.cluster.call("POST", folder, lease())
@@ -265,7 +265,7 @@ def test_what_exists_is_not_created_again(objects: Objects) -> None:
 
 def test_a_write_that_names_an_old_version_is_refused(objects: Objects) -> None:
     """API conventions, "Concurrency control and consistency"."""
-    folder = address("coordination.k8s.io/v1", "leases", objects.namespace)
+    folder = path("Lease", objects.namespace)
     old = objects.cluster.call("POST", folder, lease())["metadata"]["resourceVersion"]
     changed = {**lease(resourceVersion=old), "spec": {"holderIdentity": "you"}}
     objects.cluster.call("PUT", f"{folder}/mine", changed)
@@ -291,7 +291,7 @@ def test_in_the_foreground_an_owner_goes_after_what_it_owns(objects: Objects) ->
     while (there := objects.cluster.find(objects.place)) and time.monotonic() < deadline:
         assert there["metadata"]["deletionTimestamp"]
         time.sleep(0.02)
-    assert objects.cluster.items(address("v1", "pods", objects.namespace), {}) == []
+    assert objects.cluster.items(path("Pod", objects.namespace), {}) == []
 
 
 def test_lists_are_chosen_by_label(objects: Objects) -> None:

@@ -13,7 +13,7 @@ from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
 from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.metrics import Percentiles
-from toolkit.errors import EndpointNotFound, InvocationError
+from toolkit.errors import EndpointNotFound, InvocationError, PlatformError
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.metrics import parse, quantile
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
@@ -105,9 +105,11 @@ def test_the_right_to_ask_is_told_with_its_rule(standin: StandInCluster, serving
 
 
 PAGE = """# HELP http_requests_total Total number of requests by method, status and handler.
+# TYPE http_requests_total counter
 http_requests_total{handler="/invocations",method="POST",status="2xx"} 8.0
 http_requests_total{handler="/v1/chat/completions",method="POST",status="4xx"} 2.0
 http_requests_total{handler="/ping",method="GET",status="2xx"} 900.0
+# TYPE vllm:e2e_request_latency_seconds histogram
 vllm:e2e_request_latency_seconds_bucket{engine="0",le="1.0",model_name="m"} 5.0
 vllm:e2e_request_latency_seconds_bucket{engine="0",le="2.0",model_name="m"} 10.0
 vllm:e2e_request_latency_seconds_bucket{engine="0",le="+Inf",model_name="m"} 10.0
@@ -145,5 +147,23 @@ def test_a_quantile_is_prometheus_own(share: float, buckets: dict[float, float],
 
 
 def test_labels_may_have_commas_and_quotes() -> None:
-    (sample,) = parse(['m{a="x,y",b="say \\"hi\\""} 1.5 1700000000'])["m"]
-    assert sample == ({"a": "x,y", "b": r"say \"hi\""}, 1.5)
+    (sample,) = parse(b'm{a="x,y",b="say \\"hi\\""} 1.5 1700000000', "pod p")
+    assert (sample.labels, sample.value) == ({"a": "x,y", "b": 'say "hi"'}, 1.5)
+
+
+@pytest.mark.parametrize("page", ["<html>log in</html>", PAGE + 'm{a="cut', "m one", "\udcff"])
+def test_a_page_that_is_none_of_prometheus_names_its_pod(
+    standin: StandInCluster, serving: KubernetesPlatform, page: str
+) -> None:
+    standin.pages["/metrics"] = page
+    with pytest.raises(PlatformError, match=rf"/metrics of pod {NAME}-\S+ is not in Prometheus' text format"):
+        serving.metrics(NAME, 10)
+
+
+def test_what_is_no_count_is_left_out(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+    counts = ("NaN", "+Inf", "-1", "1" * 400, "3.0")
+    requests = [f'http_requests_total{{handler="/invocations",status="2xx",n="{n}"}} {n}' for n in counts]
+    latencies = [f'vllm:e2e_request_latency_seconds_bucket{{le="{le}"}} 4' for le in ("0.5", "+Inf", "none")]
+    standin.pages["/metrics"] = "\n".join([*requests, *latencies, "vllm:e2e_request_latency_seconds_bucket 9"])
+    metrics = serving.metrics(NAME, 10)
+    assert (metrics.invocations, metrics.model_latency) == (3, Percentiles(0.25, 0.495))

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
 import pytest
 from fakes import FakeClock
 from standin_cluster import StandInCluster
@@ -9,19 +15,27 @@ from standin_store import Key
 
 from toolkit.errors import PlatformError
 from toolkit.planning.kubernetes_metadata import OURS
-from toolkit.platforms.kubernetes.kinds import address
-from toolkit.platforms.kubernetes.lease import lease
+from toolkit.platforms.kubernetes.kinds import path
+from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.platforms.lease import lease, this_process
+
+
+def lease_of(
+    platform: KubernetesPlatform, clock: Callable[[], float], sleep: Callable[[float], None]
+) -> AbstractContextManager[None]:
+    store = ClusterLease(platform.cluster, platform.namespace, "chat", clock, sleep)
+    return lease("chat", store, clock, sleep)
 
 
 def leases(platform: KubernetesPlatform) -> list[str]:
-    found = platform.cluster.items(address("coordination.k8s.io/v1", "leases", platform.namespace), {})
+    found = platform.cluster.items(path("Lease", platform.namespace), {})
     return [item["metadata"]["name"] for item in found]
 
 
 def theirs(platform: KubernetesPlatform, holder: str = "ann@laptop 1234", *, ours: bool = True) -> str:
     """A lease that somebody else holds, and where it is; not one of the toolkit's without `ours`."""
-    folder = address("coordination.k8s.io/v1", "leases", platform.namespace)
+    folder = path("Lease", platform.namespace)
     with platform.lease("other"):  # which makes the namespace
         pass
     metadata = {"name": "toolkit-chat", "labels": OURS if ours else {}}
@@ -47,7 +61,7 @@ def test_who_renews_it_keeps_others_out(either: KubernetesPlatform) -> None:
 
     with (
         pytest.raises(PlatformError, match="chat is being changed by ann@laptop"),
-        lease(either.cluster, either.namespace, "chat", clock, renewed),
+        lease_of(either, clock, renewed),
     ):
         pass
 
@@ -55,9 +69,21 @@ def test_who_renews_it_keeps_others_out(either: KubernetesPlatform) -> None:
 def test_one_that_nobody_renews_is_taken_over_after_its_time(either: KubernetesPlatform) -> None:
     theirs(either)
     clock = FakeClock()
-    with lease(either.cluster, either.namespace, "chat", clock, clock.sleep):
+    with lease_of(either, clock, clock.sleep):
         assert 30 < clock.seconds < 40
     assert leases(either) == []
+
+
+def test_that_of_a_dead_process_of_this_machine_ends_at_once(either: KubernetesPlatform) -> None:
+    clock = FakeClock()
+    with either.lease("other"):  # which makes the namespace
+        pass
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    store = ClusterLease(either.cluster, either.namespace, "chat", clock, clock.sleep)
+    assert store.create(replace(this_process(30), pid=ended.pid))
+    with lease_of(either, clock, clock.sleep):
+        assert clock.seconds == 0
 
 
 def test_one_that_somebody_else_made_stays_theirs(platform: KubernetesPlatform) -> None:
@@ -74,7 +100,7 @@ def test_in_a_namespace_that_is_being_deleted_it_waits_for_a_new_one(
         pass
     place = Key("namespaces", "", "ml")
     standin.store.mark_deleted(place, ["kubernetes"])
-    with lease(platform.cluster, "ml", "chat", FakeClock(), lambda _: standin.store.remove(place)):
+    with lease_of(platform, FakeClock(), lambda _: standin.store.remove(place)):
         assert leases(platform) == ["toolkit-chat"]
     assert "deletionTimestamp" not in standin.store.objects[place]["metadata"]
 
@@ -83,15 +109,15 @@ def test_two_threads_of_one_process_do_not_share_it(platform: KubernetesPlatform
     clock = FakeClock()
     with platform.lease("chat"):
         (name,) = leases(platform)
-        there = platform.cluster.call("GET", address("coordination.k8s.io/v1", "leases", "ml", name))
+        there = platform.cluster.call("GET", path("Lease", "ml", name))
 
         def renewed(seconds: float) -> None:
             clock.sleep(seconds)
-            platform.cluster.call("PUT", address("coordination.k8s.io/v1", "leases", "ml", name), _later(there))
+            platform.cluster.call("PUT", path("Lease", "ml", name), _later(there))
 
         with (
             pytest.raises(PlatformError, match="is being changed by"),
-            lease(platform.cluster, "ml", "chat", clock, renewed),
+            lease_of(platform, clock, renewed),
         ):
             pass
 

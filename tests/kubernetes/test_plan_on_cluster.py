@@ -16,7 +16,7 @@ from toolkit.errors import PlatformError
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Kind, Resource
-from toolkit.platforms.kubernetes.kinds import address, path
+from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
 
@@ -387,5 +387,5 @@ def test_events_of_a_deployment_are_no_part_of_a_plan(platform: KubernetesPlatfo
     before = platform.observe(endpoint(), [NAME]).fingerprint()
     for _ in range(4):
         platform.status(NAME)
-    assert platform.cluster.items(address("v1", "events", "ml"), {})
+    assert platform.cluster.items(path("Event", "ml"), {})
     assert platform.observe(endpoint(), [NAME]).fingerprint() == before

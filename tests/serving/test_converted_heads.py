@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from toolkit.recipe.load import catalogue_dir
-from toolkit.training.convert import convert
+from toolkit.train.convert import convert
 
 pytestmark = pytest.mark.serving
 

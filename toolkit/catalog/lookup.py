@@ -311,7 +311,8 @@ def head(repo: str) -> Head | None:
 @cache
 def platform(name: str) -> PlatformFacts:
     """Facts of the platform `name`, a key of platforms.json."""
-    return PlatformFacts(**_read("platforms.json")[name])
+    facts = _read("platforms.json")[name]
+    return PlatformFacts(facts["price_per_hour"], facts["endpoint_seconds"], facts["source"])
 
 
 def older(version: str, than: str) -> bool:

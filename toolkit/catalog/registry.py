@@ -1,6 +1,6 @@
 """The one registry of platforms and engines: who answers for a name, imported when it is first asked.
 
-Names stand in data: platforms in platforms.json, engines in the files of the folder engines/. So the rooms below can ask
+Names stand in data: platforms in platforms.json, engines in the files of the folder engines/. So the rooms below ask
 a platform or an engine without importing it, and a new one needs no other file. `register_platform` and
 `register_engine` add one at run time.
 """

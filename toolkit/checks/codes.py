@@ -1,7 +1,4 @@
-"""What each code of a finding means: codes.json, explained one by one and as README.md.
-
-`python -m toolkit.checks.codes` writes README.md anew.
-"""
+"""What each code of a finding means: codes.json, and the explanation of one code."""
 
 from __future__ import annotations
 
@@ -14,13 +11,6 @@ from pathlib import Path
 from toolkit.errors import UsageError
 
 _FOLDER = Path(__file__).parent
-_INTRODUCTION = """\
-# What `toolkit check` finds
-
-Codes are stable: programs may rely on them; `toolkit check --explain CODE` tells one. An error stops a deployment,
-warnings and infos do not. "Since" is the oldest vLLM of which we know that it is so. Paths of sources are those of
-vLLM's package unless they begin with `toolkit`. It is made from `codes.json` by `python -m toolkit.checks.codes`.
-"""
 
 
 @dataclass(frozen=True)
@@ -63,16 +53,3 @@ def explain(code: str) -> Code:
     near = difflib.get_close_matches(code, codes(), n=3, cutoff=0.4)
     hint = f"Did you mean {' or '.join(near)}?" if near else "The codes stand in brackets in what `check` prints."
     raise UsageError(f"there is no code `{code}`", hint=hint)
-
-
-def readme() -> str:
-    """The text of README.md: all codes as a Markdown table."""
-    head = "| code | severity | what is wrong | what would happen without the check | since | source |"
-    rows = [
-        f"| `{c.name}` | {c.severity} | {c.what} | {c.otherwise} | {c.since} | {c.source} |" for c in codes().values()
-    ]
-    return "\n".join([_INTRODUCTION, head, "|---|---|---|---|---|---|", *rows, ""])
-
-
-if __name__ == "__main__":
-    (_FOLDER / "README.md").write_text(readme(), encoding="utf-8")

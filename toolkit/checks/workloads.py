@@ -37,4 +37,7 @@ def _prompt(line: str, where: str) -> str:
         raise ValueError(f"{where} is not JSON") from error
     if not isinstance(entry, dict) or not isinstance(entry.get("prompt"), str):
         raise ValueError(f"{where} has no text `prompt`")
-    return str(entry["prompt"])
+    prompt: str = entry["prompt"]
+    if any("\ud800" <= character <= "\udfff" for character in prompt):
+        raise ValueError(f"{where} has half of a surrogate pair, which is no character")
+    return prompt

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.output import answer, table
+from toolkit.cli.output import answer
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
+from toolkit.cli.table import table
 
 if TYPE_CHECKING:
     from toolkit.planning.plan import Action, Plan

@@ -29,7 +29,7 @@ def convert(
     """Convert a head trained elsewhere into the folder that vLLM loads."""
     from toolkit.findings import Report
     from toolkit.recipe.model_files import read_folder
-    from toolkit.training.convert import convert as run
+    from toolkit.train.convert import convert as run
 
     made = run(head, out, target=target)
     findings = check_head(read_folder(target), read_folder(out), made.method) if target else ()

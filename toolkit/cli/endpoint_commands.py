@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolkit.apply.progress import default_progress
-from toolkit.cli.output import answer, confirm, exit_unless, say, table
+from toolkit.cli.output import answer, confirm, exit_unless, say
 from toolkit.cli.recipe_commands import Baseline, Json, PlatformName
+from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:

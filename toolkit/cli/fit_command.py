@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless, table
+from toolkit.cli.output import answer, exit_unless
+from toolkit.cli.table import table
 from toolkit.errors import RecipeNotFound, UsageError
 
 if TYPE_CHECKING:

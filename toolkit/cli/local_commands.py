@@ -6,8 +6,9 @@ from dataclasses import asdict
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless, table
+from toolkit.cli.output import answer, exit_unless
 from toolkit.cli.recipe_commands import Json
+from toolkit.cli.table import table
 from toolkit.home import home
 
 local = typer.Typer(help="AWS on this machine.", no_args_is_help=True)

@@ -39,15 +39,6 @@ def confirm(question: str, yes: bool) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns in plain text: the same on a terminal, in a log and in a README."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
-    ]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
-
-
 def explain(error: ToolkitError) -> str:
     """An error as a person reads it: what is wrong, the lines that show it, the edit to make."""
     shown: Sequence[str] = ()

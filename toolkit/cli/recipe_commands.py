@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless, say, table
+from toolkit.cli.output import answer, exit_unless, say
+from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from toolkit.platforms.sagemaker.rules.checks.account import AccountFacts
     from toolkit.findings import Report
+    from toolkit.planning.plan import Plan
     from toolkit.recipe.resolve import Recipe as CompleteRecipe
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
@@ -95,10 +97,12 @@ def plan(
     if out:
         made.save(out)
         say(f"saved; apply it: toolkit deploy --plan {out}")
-    rows = [(a.verb, a.kind, a.name, a.reason) for a in made.actions]
-    actions = table(("verb", "kind", "name", "because it"), rows)
-    text = "\n".join([f"{len(made.changes)} changes on {made.platform}, {made.cost}", *made.notes])
-    answer(made.to_dict(), as_json or form == "json", lambda: f"{actions}\n\n{text}")
+    answer(made.to_dict(), as_json or form == "json", lambda: _plan_text(made))
+
+
+def _plan_text(made: Plan) -> str:
+    actions = table(("verb", "kind", "name", "because it"), [(a.verb, a.kind, a.name, a.reason) for a in made.actions])
+    return "\n".join([actions, "", f"{len(made.changes)} changes on {made.platform}, {made.cost}", *made.notes])
 
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from toolkit.platforms.sagemaker.rules.autoscaling import target_requests
 from toolkit.planning.kubernetes_devices import claim_template
 from toolkit.planning.kubernetes_jobs import benchmark, compile_job
-from toolkit.planning.kubernetes_metadata import API_VERSIONS, manifest, section, selector, shared
+from toolkit.planning.kubernetes_metadata import RESOURCES, manifest, section, selector, shared
 from toolkit.planning.kubernetes_pod import config_map, pod_template, rollout_seconds, volumes
 from toolkit.planning.resources import KINDS, Kind, Resource
 from toolkit.recipe.resolve import Recipe
@@ -101,7 +101,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     """By requests in work per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter."""
     if not scales(recipe):
         return None
-    target = {"apiVersion": API_VERSIONS["Deployment"], "kind": "Deployment", "name": recipe.name}
+    target = {"apiVersion": RESOURCES["Deployment"].version, "kind": "Deployment", "name": recipe.name}
     lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, target_requests(recipe)
     down = {"stabilizationWindowSeconds": recipe.scaling.scale_in_seconds}
     behavior = {

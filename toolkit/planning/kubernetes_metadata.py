@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
 from toolkit.planning.resources import Kind, Resource
@@ -13,18 +13,27 @@ from toolkit.recipe.schema import KubernetesSection
 
 Component = Literal["server", "compile", "benchmark"]
 
-API_VERSIONS: Mapping[Kind, str] = {
-    "Namespace": "v1",
-    "ServiceAccount": "v1",
-    "ConfigMap": "v1",
-    "PersistentVolume": "v1",
-    "PersistentVolumeClaim": "v1",
-    "ResourceClaimTemplate": "resource.k8s.io/v1",
-    "Service": "v1",
-    "Deployment": "apps/v1",
-    "HorizontalPodAutoscaler": "autoscaling/v2",
-    "ScaledObject": "keda.sh/v1alpha1",
-    "Job": "batch/v1",
+
+class ApiResource(NamedTuple):
+    """Where a kind is in the Kubernetes API."""
+
+    version: str
+    plural: str
+    namespaced: bool = True
+
+
+RESOURCES: Mapping[Kind, ApiResource] = {
+    "Namespace": ApiResource("v1", "namespaces", namespaced=False),
+    "ServiceAccount": ApiResource("v1", "serviceaccounts"),
+    "ConfigMap": ApiResource("v1", "configmaps"),
+    "PersistentVolume": ApiResource("v1", "persistentvolumes", namespaced=False),
+    "PersistentVolumeClaim": ApiResource("v1", "persistentvolumeclaims"),
+    "ResourceClaimTemplate": ApiResource("resource.k8s.io/v1", "resourceclaimtemplates"),
+    "Service": ApiResource("v1", "services"),
+    "Deployment": ApiResource("apps/v1", "deployments"),
+    "HorizontalPodAutoscaler": ApiResource("autoscaling/v2", "horizontalpodautoscalers"),
+    "ScaledObject": ApiResource("keda.sh/v1alpha1", "scaledobjects"),
+    "Job": ApiResource("batch/v1", "jobs"),
 }
 
 INSTANCE = "app.kubernetes.io/instance"
@@ -34,7 +43,6 @@ OURS = {"app.kubernetes.io/managed-by": "toolkit"}
 COMPONENT = "app.kubernetes.io/component"
 BENCHMARK = {COMPONENT: "benchmark"}
 """What the Job that measures carries, with its program: deployments leave them alone."""
-CLUSTER_WIDE: tuple[Kind, ...] = ("Namespace", "PersistentVolume")
 
 
 def section(recipe: Recipe) -> KubernetesSection:
@@ -74,6 +82,7 @@ def selector(recipe: Recipe) -> dict[str, str]:
 
 
 def _resource(recipe: Recipe, kind: Kind, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:
-    place = {} if kind in CLUSTER_WIDE else {"namespace": section(recipe).namespace}
-    head = {"apiVersion": API_VERSIONS[kind], "kind": kind, "metadata": {"name": name, **place, **metadata}}
+    version, _, namespaced = RESOURCES[kind]
+    namespace = {"namespace": section(recipe).namespace} if namespaced else {}
+    head = {"apiVersion": version, "kind": kind, "metadata": {"name": name, **namespace, **metadata}}
     return Resource(kind, name, {**head, **body})

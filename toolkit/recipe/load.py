@@ -95,7 +95,7 @@ def _read(path: Path, document: _Document) -> Any:
         return _plain(document.yaml.compose(path.read_text(encoding="utf-8")), "", document)
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        hint = "Mend the indentation or quotes."
+        hint = error.note or "Mend the indentation or quotes."
         raise RecipeNotFound(f"{path}:{line} not YAML: {error.problem}", hint=hint) from error
     except UnicodeDecodeError as error:
         raise RecipeNotFound(f"{path}: not UTF-8 at byte {error.start}", hint="Save it as UTF-8.") from error
@@ -115,6 +115,8 @@ def _plain(node: Node | None, path: str, document: _Document) -> Any:
         for index, item in enumerate(node.value):
             document.lines[_join(path, index)] = item.start_mark.line + 1
         return [_plain(item, _join(path, index), document) for index, item in enumerate(node.value)]
+    if isinstance(node, ScalarNode):
+        _join_surrogates(node)
     return None if node is None else document.yaml.constructor.construct_object(node)
 
 
@@ -123,6 +125,7 @@ def _plain_mapping(node: MappingNode, path: str, document: _Document) -> dict[st
     for key_node, value_node in node.value:
         if not isinstance(key_node, ScalarNode):
             raise MarkedYAMLError(problem="a key is plain text", problem_mark=key_node.start_mark)
+        _join_surrogates(key_node)
         key, line = str(key_node.value), key_node.start_mark.line + 1
         here = _join(path, key)
         if key in mapping:
@@ -132,6 +135,19 @@ def _plain_mapping(node: MappingNode, path: str, document: _Document) -> dict[st
         document.lines[here] = line
         mapping[key] = _plain(value_node, here, document)
     return mapping
+
+
+def _join_surrogates(node: ScalarNode) -> None:
+    """Make one character of `"\\ud83d\\ude00"`, as JSON escapes it. Raises MarkedYAMLError for half of such a pair."""
+    if node.value.isascii():
+        return
+    try:
+        node.value = node.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError as error:
+        half = int.from_bytes(error.object[error.start : error.start + 2], "little")
+        problem = f"\\u{half:04x} is half of a surrogate pair, which is no character"
+        note = "Write the character itself, or both halves of the pair."
+        raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark, note=note) from error
 
 
 def _join(path: str, key: str | int) -> str:

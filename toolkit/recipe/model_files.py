@@ -7,6 +7,7 @@ import json
 import math
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -71,6 +72,30 @@ class FolderFiles:
             return stream.read(-1 if end is None else end - start)
 
 
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a safetensors file; `start` and `end` count bytes from where the data starts."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class WeightsHeader:
+    """The header of a safetensors file, whose data starts at byte `data_start`."""
+
+    data_start: int
+    metadata: Mapping[str, str]
+    tensors: Mapping[str, StoredTensor]
+
+
 def read_folder(folder: Path) -> ModelFacts:
     """Facts of a model folder. Raises UnreadableModel, which names file and fault."""
     return read_model(FolderFiles(folder), folder.name)
@@ -99,7 +124,8 @@ def _read_model(files: ModelFiles, model: str) -> ModelFacts:
     if not (weights or others):
         message = f"{files.where} holds no *.safetensors file"
         raise UnreadableModel(message, hint="Convert the weights to safetensors.")
-    tensors = {name: tensor for file in weights for name, tensor in _read_header(files, file, sizes[file]).items()}
+    headers = [read_header(files, file, sizes[file]) for file in weights]
+    tensors = {name: Tensor(one.dtype, one.shape) for header in headers for name, one in header.tensors.items()}
     return ModelFacts(
         model=model,
         source=files.source,
@@ -135,32 +161,37 @@ def _refuse_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _read_header(files: ModelFiles, name: str, size: int) -> dict[str, Tensor]:
-    """Tensors of a safetensors file: 8 bytes of length, then that many bytes of JSON."""
+def read_header(files: ModelFiles, name: str, size: int) -> WeightsHeader:
+    """The header of a safetensors file of `size` bytes: 8 bytes of length, then that many bytes of JSON.
+
+    Raises UnreadableModel, or OSError.
+    """
     try:
         first = files.read(name, 0, min(size, _FIRST_BYTES))
         (length,) = struct.unpack("<Q", first[:8])
         if length > min(_MAX_HEADER_BYTES, size - 8):
             raise ValueError(f"header of {length} bytes in a file of {size}")
         rest = files.read(name, len(first), 8 + length) if 8 + length > len(first) else b""
-        header = json.loads((first + rest)[8 : 8 + length])
-        header.pop("__metadata__", None)
-        end = 8 + length + max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        entries = json.loads((first + rest)[8 : 8 + length])
+        metadata = entries.pop("__metadata__", {})
+        header = WeightsHeader(8 + length, metadata, {tensor: _stored(entry) for tensor, entry in entries.items()})
+        end = header.data_start + max((tensor.end for tensor in header.tensors.values()), default=0)
         if size < end:
             raise ValueError(f"cut short, {size} of {end} bytes")
-        return {tensor: _tensor(entry) for tensor, entry in header.items()}
     except (ValueError, struct.error, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         path = f"{files.where}/{name}"
         raise UnreadableModel(f"{path} is not a safetensors file: {error}", hint="Fetch the file again.") from error
+    return header
 
 
-def _tensor(entry: Mapping[str, Any]) -> Tensor:
-    dtype, shape = entry["dtype"], tuple(entry["shape"])
-    if not isinstance(dtype, str) or not all(isinstance(size, int) and size >= 0 for size in shape):
-        raise ValueError(f"a tensor of {dtype!r} {shape!r}")
+def _stored(entry: Mapping[str, Any]) -> StoredTensor:
+    (start, end), dtype, shape = entry["data_offsets"], entry["dtype"], tuple(entry["shape"])
+    sizes = (*shape, start, end - start)
+    if not isinstance(dtype, str) or not all(isinstance(size, int) and size >= 0 for size in sizes):
+        raise ValueError(f"a tensor of {dtype!r} {shape!r} from {start!r} to {end!r}")
     if math.prod(shape) > 2**63:
         raise ValueError(f"a tensor of {shape!r}")
-    return Tensor(dtype, shape)
+    return StoredTensor(dtype, shape, start, end)
 
 
 def _read_tokenizer(files: ModelFiles, sizes: Mapping[str, int]) -> Tokenizer | None:

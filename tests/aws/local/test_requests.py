@@ -98,6 +98,24 @@ def test_a_variant_needs_a_count_a_type_and_a_model(account: Account) -> None:
         )
 
 
+def test_there_are_no_components_and_no_training_jobs(account: Account) -> None:
+    assert account.sagemaker.list_inference_components()["InferenceComponents"] == []
+    assert account.sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
+    with pytest.raises(ClientError, match=r'Could not find inference component "arn:aws:sagemaker:.*/part"'):
+        account.sagemaker.describe_inference_component(InferenceComponentName="part")
+    with pytest.raises(ClientError, match="The local platform has no CreateInferenceComponent"):
+        account.sagemaker.create_inference_component(
+            InferenceComponentName="part", EndpointName="chat", Specification={"ModelName": "chat"}
+        )
+
+
+def test_instances_are_scaled_for_components_only(account: Account) -> None:
+    scaling = {"MinInstanceCount": 1, "MaxInstanceCount": 2}
+    account.create_model("scaled")
+    with pytest.raises(ClientError, match="ManagedInstanceScaling is only supported for inference component"):
+        account.create_config("scaled", "scaled", ManagedInstanceScaling=scaling)
+
+
 @pytest.mark.parametrize("instance_type", ["ml.g5.xlarge", "ml.g7e.2xlarge", "ml.p5.48xlarge", "ml.trn1.32xlarge"])
 def test_instance_types_of_today_are_known(account: Account, instance_type: str) -> None:
     name = instance_type.replace(".", "-")

@@ -137,6 +137,7 @@ def test_prompts_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) 
         ('{"prompt": "a"}\nb\n', "workload.unreadable", "mine.jsonl:2 is not JSON"),
         ('{"text": "a"}\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
         ('{"prompt": null}\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
+        ('{"prompt": "\\ud83d"}\n', "workload.unreadable", "mine.jsonl:1 has half of a surrogate pair"),
         ('["prompt"]\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
     ],
 )

@@ -258,8 +258,9 @@ def test_help(toolkit: Toolkit) -> None:
     assert all(f"\n  {command}" in ended.out for command in commands)
 
 
-def test_the_process_ends_with_the_commands_code(bad: Path) -> None:
-    command = [sys.executable, "-c", "from toolkit.cli.main import main; main()", "check", str(bad), "--json"]
+@pytest.mark.parametrize("start", [["-m", "toolkit"], ["-c", "from toolkit.cli.main import main; main()"]])
+def test_the_process_ends_with_the_commands_code(bad: Path, start: list[str]) -> None:
+    command = [sys.executable, *start, "check", str(bad), "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, "")
     assert json.loads(ended.stdout)["ok"] is False

@@ -13,10 +13,9 @@ from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Head
 from toolkit.checks.run import check
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.load import catalogue, catalogue_dir
+from toolkit.recipe.load import catalogue
 from toolkit.recipe.lock import Lock, lock_path, read_lock
 from toolkit.recipe.resolve import load
-from toolkit.recipe.table import readme, table
 from toolkit.sizing.fit import fit
 
 ON_AWS = [name for name in catalogue() if load(name).platform.name != "local"]
@@ -116,17 +115,3 @@ def card_recipe(head: Head) -> dict[str, Any]:
         "engine": {"version": "0.30.0", **limits, "args": args, "env": dict(head.card_env)},
         "platform": {"name": "sagemaker", "instance_types": ["ml.p6-b200.48xlarge"]},
     }
-
-
-def test_the_readme_is_the_generated_one() -> None:
-    assert (catalogue_dir() / "README.md").read_text(encoding="utf-8") == readme()
-
-
-def test_a_row_of_the_table() -> None:
-    row = table(["gpt-oss-20b/p-eagle"]).splitlines()[-1]
-    assert row.startswith("| [gpt-oss-20b/p-eagle](gpt-oss-20b/p-eagle.yaml) | p-eagle | 7 | ml.g7e.2xlarge | ")
-    assert row.endswith(" | 3.94 tokens a step (HumanEval, K=7) | 2026-03-13 | vLLM blog 2026-03-13 (P-EAGLE) |")
-
-
-def test_a_recipe_of_this_machine_costs_nothing() -> None:
-    assert " | this machine | 0 | " in table(["tiny/p-eagle"])

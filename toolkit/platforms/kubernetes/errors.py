@@ -13,6 +13,7 @@ from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
 from toolkit.errors import PlatformError, Unavailable
+from toolkit.planning.resources import Kind
 
 _LOG_IN = (
     "Log in again; for EKS: aws eks update-kubeconfig --name CLUSTER, with credentials that its access entries know."
@@ -22,11 +23,11 @@ _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
-_MISSING_KINDS = {
-    "scaledobjects": "This cluster has no KEDA: install it, or leave out platform.kubernetes.prometheus.",
-    "resourceclaimtemplates": "This cluster has no resource.k8s.io/v1: it needs Kubernetes 1.34, or write "
+_MISSING_KINDS: Mapping[Kind, str] = {
+    "ScaledObject": "This cluster has no KEDA: install it, or leave out platform.kubernetes.prometheus.",
+    "ResourceClaimTemplate": "This cluster has no resource.k8s.io/v1: it needs Kubernetes 1.34, or write "
     "`neuron_devices: device-plugin`.",
-    "horizontalpodautoscalers": "This cluster has no autoscaling/v2: it needs Kubernetes 1.23.",
+    "HorizontalPodAutoscaler": "This cluster has no autoscaling/v2: it needs Kubernetes 1.23.",
 }
 
 
@@ -73,8 +74,7 @@ def _hint(error: ApiException, doing: str) -> str:
     if error.status == 403:
         return _allow(message_of(error))
     if error.status == 404:
-        plural = next((plural for plural in _MISSING_KINDS if plural[:-1] in doing.lower()), "")
-        return _MISSING_KINDS.get(plural, "")
+        return next((hint for kind, hint in _MISSING_KINDS.items() if kind in doing.split()), "")
     if error.status in (429, 503, 504):
         return "The API server is busy: the same command carries on."
     return ""

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.planning.kubernetes_metadata import API_VERSIONS, CLUSTER_WIDE, OURS
-from toolkit.planning.resources import Kind
+from toolkit.planning.kubernetes_metadata import OURS, RESOURCES, ApiResource
 
 FIELD_MANAGER = "toolkit"
 
 
-def path(kind: Kind, namespace: str, name: str = "") -> str:
-    """The address of an object, or of all of a kind in the namespace."""
-    plural = f"{kind.lower()}s"
-    return address(API_VERSIONS[kind], plural, "" if kind in CLUSTER_WIDE else namespace, name)
+# What nobody plans, but is looked at on the way.
+_OTHERS = {
+    "Pod": ApiResource("v1", "pods"),
+    "Event": ApiResource("v1", "events"),
+    "ReplicaSet": ApiResource("apps/v1", "replicasets"),
+    "Lease": ApiResource("coordination.k8s.io/v1", "leases"),
+}
+_RESOURCES = {str(kind): resource for kind, resource in [*RESOURCES.items(), *_OTHERS.items()]}
 
 
-def address(group_version: str, plural: str, namespace: str, name: str = "") -> str:
-    """The same for any kind; an empty namespace is all of them, or none."""
-    root = "/apis" if "/" in group_version else "/api"
-    place = f"/namespaces/{namespace}" if namespace else ""
-    return f"{root}/{group_version}{place}/{plural}" + (f"/{name}" if name else "")
+def path(kind: str, namespace: str, name: str = "") -> str:
+    """The address of an object, or of all of a kind in the namespace; an empty namespace is all of them."""
+    version, plural, namespaced = _RESOURCES[kind]
+    root = "/apis" if "/" in version else "/api"
+    within = f"/namespaces/{namespace}" if namespaced and namespace else ""
+    return f"{root}/{version}{within}/{plural}" + (f"/{name}" if name else "")
 
 
 def is_ours(manifest: Mapping[str, Any]) -> bool:

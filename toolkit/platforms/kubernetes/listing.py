@@ -10,7 +10,7 @@ from kubernetes.client import ApiException
 from toolkit.endpoint.listing import Deployed
 from toolkit.planning.kubernetes_metadata import OURS
 from toolkit.platforms.kubernetes.cluster import Cluster
-from toolkit.platforms.kubernetes.kinds import address, path, selector
+from toolkit.platforms.kubernetes.kinds import path, selector
 from toolkit.platforms.kubernetes.rollout import seconds, status
 
 _TYPE = "node.kubernetes.io/instance-type"
@@ -21,7 +21,7 @@ def deployed(cluster: Cluster, namespace: str) -> list[Deployed]:
     """All that we made, by name; of the one namespace where we may not look into all. Raises ApiException."""
     query = {"labelSelector": selector(OURS)}
     try:
-        found = cluster.items(address("apps/v1", "deployments", ""), query)
+        found = cluster.items(path("Deployment", ""), query)
     except ApiException as error:
         if error.status != 403:
             raise

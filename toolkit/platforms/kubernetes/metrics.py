@@ -5,53 +5,60 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
+from toolkit.errors import PlatformError
 from toolkit.planning.kubernetes_pod import PORT
 from toolkit.platforms.kubernetes.cluster import Cluster
-from toolkit.platforms.kubernetes.kinds import address
+from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
 
-_SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)")
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
+
 # The instrumentator of vLLM's server: handler, method and the class of the status, such as 2xx.
 _REQUESTS = "http_requests_total"
+_LARGEST_COUNT = 2**63
 _ASKED = re.compile(r"^/(invocations|v1/.*)$")
 
-Samples = Mapping[str, list[tuple[Mapping[str, str], float]]]
+Samples = Mapping[str, Sequence["Sample"]]
 
 
 def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes: int) -> Metrics:
-    """Counted since each container's start: a page has no history. Raises ApiException."""
-    pages = []
-    for pod in pods(cluster, namespace, deployment):
-        if is_ready(pod):
-            place = f"{address('v1', 'pods', namespace, pod['metadata']['name'])}:{PORT}/proxy/metrics"
-            pages.append(cluster.open("GET", place).data.decode())
-    samples = parse(line for page in pages for line in page.splitlines())
-    notes = [f"Counted since the start of {len(pages)} containers, not over {minutes} minutes: Prometheus keeps those"]
-    asked = [(found, value) for found, value in samples[_REQUESTS] if _ASKED.match(found.get("handler", ""))]
+    """Counted since each container's start: a page has no history. Raises ApiException, PlatformError."""
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    ready = [pod["metadata"]["name"] for pod in pods(cluster, namespace, deployment) if is_ready(pod)]
+    for pod in ready:
+        page = cluster.open("GET", f"{path('Pod', namespace, pod)}:{PORT}/proxy/metrics").data
+        for sample in parse(page, f"pod {pod}"):
+            samples[sample.name].append(sample)
+    notes = [f"Counted since the start of {len(ready)} containers, not over {minutes} minutes: Prometheus keeps those"]
+    asked = [sample for sample in samples[_REQUESTS] if _ASKED.match(sample.labels.get("handler", ""))]
     return Metrics(
         deployment["metadata"]["name"],
         minutes,
-        invocations=round(sum(value for _, value in asked)),
-        client_errors=round(sum(value for found, value in asked if found.get("status", "").startswith("4"))),
-        server_errors=round(sum(value for found, value in asked if found.get("status", "").startswith("5"))),
+        invocations=_count(asked, ""),
+        client_errors=_count(asked, "4"),
+        server_errors=_count(asked, "5"),
         model_latency=_percentiles(samples, "vllm:e2e_request_latency_seconds"),
         engine=_engine(samples),
         notes=tuple(notes),
     )
 
 
-def parse(lines: Iterable[str]) -> Samples:
-    """Samples by metric, with their labels; comments and what is no number are left out."""
-    found: dict[str, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
-    for line in lines:
-        if match := _SAMPLE.match(line):
-            found[match[1]].append((dict(_LABEL.findall(match[2] or "")), float(match[3])))
-    return found
+def parse(page: bytes, source: str) -> list[Sample]:
+    """The counts of a page in Prometheus' text format; NaN and the like are left out. Raises PlatformError."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        families = list(text_string_to_metric_families(page.decode()))
+    except ValueError as error:
+        raise PlatformError(f"/metrics of {source} is not in Prometheus' text format: {error}") from error
+    return [sample for family in families for sample in family.samples if 0 <= sample.value < _LARGEST_COUNT]
 
 
 def quantile(share: float, buckets: Mapping[float, float]) -> float | None:
@@ -83,11 +90,17 @@ def _engine(samples: Samples) -> EngineMetrics:
 
 def _percentiles(samples: Samples, metric: str) -> Percentiles | None:
     buckets: dict[float, float] = defaultdict(float)
-    for found, value in samples.get(f"{metric}_bucket", ()):
-        buckets[float(found["le"])] += value
+    for sample in samples.get(f"{metric}_bucket", ()):
+        with suppress(ValueError):  # a bucket without a bound
+            buckets[float(sample.labels.get("le", ""))] += sample.value
     p50, p99 = quantile(0.5, buckets), quantile(0.99, buckets)
     return None if p50 is None or p99 is None else Percentiles(p50, p99)
 
 
 def _sum(samples: Samples, metric: str) -> float:
-    return sum(value for _, value in samples.get(metric, ()))
+    return sum(sample.value for sample in samples.get(metric, ()))
+
+
+def _count(asked: Sequence[Sample], status: str) -> int:
+    """The requests whose status begins like that."""
+    return round(sum(sample.value for sample in asked if sample.labels.get("status", "").startswith(status)))

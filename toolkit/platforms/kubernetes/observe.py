@@ -8,7 +8,7 @@ from typing import Any
 
 from kubernetes.client import ApiException
 
-from toolkit.planning.kubernetes_metadata import API_VERSIONS, BENCHMARK, INSTANCE, OURS
+from toolkit.planning.kubernetes_metadata import BENCHMARK, INSTANCE, OURS, RESOURCES
 from toolkit.planning.resources import Existing, Kind, Observed, Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of, message_of
@@ -135,7 +135,7 @@ def _all_ours(
     """
     found: dict[tuple[Kind, str], dict[str, Any]] = {}
     unseen = []
-    for kind in API_VERSIONS:
+    for kind in RESOURCES:
         try:
             found |= {(kind, item["metadata"]["name"]): item for item in _ours(cluster, kind, namespace)}
         except ApiException as error:

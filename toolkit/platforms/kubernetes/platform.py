@@ -20,10 +20,11 @@ from toolkit.platforms.kubernetes import execute, rollout, runtime
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import api_errors
 from toolkit.platforms.kubernetes.kinds import is_ours, path
-from toolkit.platforms.kubernetes.lease import lease
+from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.listing import deployed
 from toolkit.platforms.kubernetes.metrics import read_metrics
 from toolkit.platforms.kubernetes.observe import observe
+from toolkit.platforms.lease import lease
 from toolkit.recipe.resolve import Recipe
 
 # Sent where a client certificate lets us in: the OpenAI client wants some key.
@@ -67,9 +68,10 @@ class KubernetesPlatform:
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[None]:
         """See apply.executor.Executor."""
+        store = ClusterLease(self.cluster, self.namespace, endpoint, self.clock, self.sleep)
         with ExitStack() as held:
             with api_errors(f"claiming {endpoint} in {self._place}"):
-                held.enter_context(lease(self.cluster, self.namespace, endpoint, self.clock, self.sleep))
+                held.enter_context(lease(endpoint, store, self.clock, self.sleep))
             yield
 
     def status(self, endpoint: str) -> EndpointStatus:

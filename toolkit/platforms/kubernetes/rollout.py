@@ -14,7 +14,7 @@ from toolkit.apply.diagnose import diagnose
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.planning.names import RECIPE_ANNOTATION
 from toolkit.platforms.kubernetes.cluster import Cluster
-from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, address, selector
+from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, path, selector
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
 
 # Said of each pod before its container writes; other events are in `kubectl describe`.
@@ -79,7 +79,7 @@ def seconds(time: str) -> float:
 def pods(cluster: Cluster, namespace: str, deployment: Document, since: float = 0.0) -> list[dict[str, Any]]:
     """The Deployment's pods, those that were created at `since` or later, oldest first."""
     wanted = selector(deployment["spec"]["selector"]["matchLabels"])
-    found = cluster.items(address("v1", "pods", namespace), {"labelSelector": wanted})
+    found = cluster.items(path("Pod", namespace), {"labelSelector": wanted})
     ordered = sorted(found, key=lambda item: (_created(item), item["metadata"]["name"]))
     return [item for item in ordered if _created(item) >= int(since)]
 
@@ -87,7 +87,7 @@ def pods(cluster: Cluster, namespace: str, deployment: Document, since: float = 
 def events(cluster: Cluster, namespace: str, pod: str) -> list[dict[str, Any]]:
     """What Kubernetes says of a pod, oldest first; it forgets after an hour."""
     query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}"}
-    return sorted(cluster.items(address("v1", "events", namespace), query), key=_when)
+    return sorted(cluster.items(path("Event", namespace), query), key=_when)
 
 
 def read_logs(
@@ -106,14 +106,14 @@ def _logs(
     for pod in of:
         pod_name = pod["metadata"]["name"]
         yield from _new(pod_name, bookmarks, _told(events(cluster, namespace, pod_name)))
-        path = f"{address('v1', 'pods', namespace, pod_name)}/log"
+        log = f"{path('Pod', namespace, pod_name)}/log"
         for container in containers(pod):
             for number, previous in instances(container):
                 stream = f"{pod_name}/{container['name']}/{number}"
                 query = {"container": container["name"], "previous": str(previous).lower(), "timestamps": "true"}
                 if stream in bookmarks:  # in whole seconds, which is all that the API takes
                     query["sinceTime"] = f"{bookmarks[stream][:19]}Z"
-                yield from _new(stream, bookmarks, _lines(cluster, path, query))
+                yield from _new(stream, bookmarks, _lines(cluster, log, query))
 
 
 def _new(stream: str, bookmarks: MutableMapping[str, str], lines: Sequence[tuple[str, str]]) -> Iterator[LogLine]:
@@ -178,7 +178,7 @@ def _newest_pods(cluster: Cluster, namespace: str, deployment: Document) -> list
         return []
     wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
     try:
-        sets = cluster.items(address("apps/v1", "replicasets", namespace), wanted)
+        sets = cluster.items(path("ReplicaSet", namespace), wanted)
         found = pods(cluster, namespace, deployment)
     except ApiException as error:
         if error.status == 403:  # who may deploy need not be one who may look at pods

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.errors import PlatformError, UsageError
+from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import KubernetesSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform
@@ -14,6 +18,46 @@ if TYPE_CHECKING:
 DEFAULT_NAMESPACE = "toolkit"
 IN_CLUSTER = "in-cluster"
 _IN_POD = "KUBERNETES_SERVICE_HOST"
+
+
+class KubernetesSession:
+    """The cluster of a kubeconfig; a scope is `context/namespace`, an empty context the current one."""
+
+    account_name = "a kubeconfig"
+    unasked = ""
+    may_be_absent = True
+
+    def scope(self, recipe: Recipe) -> str:
+        """Context and namespace that the recipe names."""
+        settings = recipe.platform.kubernetes or KubernetesSection()
+        return f"{settings.context or ''}/{settings.namespace}"
+
+    def can_be_asked(self) -> bool:
+        """Whether there is a kubeconfig, or we run in a pod."""
+        return has_cluster()
+
+    def open(self, scope: str | None = None) -> KubernetesPlatform:
+        """The platform of that context and namespace. Raises UsageError or PlatformError."""
+        return kubernetes_platform(scope)
+
+    def running(self, scope: str | None = None) -> KubernetesPlatform:
+        """The platform of that context and namespace. Raises UsageError or PlatformError."""
+        return kubernetes_platform(scope)
+
+    def scopes_of(self, endpoint: str) -> Sequence[str | None]:
+        """All namespaces of the current context with an endpoint of that name. Raises UsageError or PlatformError."""
+        return [item.region for item in kubernetes_platform(None).endpoints() if item.name == endpoint]
+
+    def every_scope(self) -> Sequence[str | None]:
+        """The current context, all of whose namespaces are listed together."""
+        return [None]
+
+    def unread_account(self, scope: str | None) -> Account:
+        """A cluster that holds nothing."""
+        return Account(NO_ACCOUNT, scope or "")
+
+
+SESSION = KubernetesSession()
 
 
 def has_cluster() -> bool:

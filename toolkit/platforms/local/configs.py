@@ -6,7 +6,7 @@ that is nearly everywhere, the messages are ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from toolkit.catalog import lookup
@@ -19,7 +19,7 @@ def variants(request: Request) -> Sequence[dict[str, Any]]:
     return [*request["ProductionVariants"], *request.get("ShadowProductionVariants", [])]
 
 
-def model_names(variant: dict[str, Any]) -> set[str]:
+def model_names(variant: Mapping[str, Any]) -> set[str]:
     """The models that a variant may run."""
     pools = variant.get("InstancePools", [{}])
     names = {pool.get("ModelNameOverride", variant.get("ModelName")) for pool in pools} | {variant.get("ModelName")}
@@ -32,35 +32,28 @@ def must_be_possible(request: Request) -> None:
         raise ServiceError(problem)
 
 
-def _problems(request: Request) -> Iterator[str]:
+def list_problems(request: Request) -> Iterator[str]:
+    """What is wrong with the lists of variants as a whole."""
     names = [variant["VariantName"] for variant in variants(request)]
     if len(set(names)) < len(names):
         yield "The VariantName of each production variant must be unique."
     shadows = request.get("ShadowProductionVariants", [])
     if shadows and (len(shadows), len(request["ProductionVariants"])) != (1, 1):
         yield "With ShadowProductionVariants there can only be one production variant and one shadow variant."
-    with_model = [bool(model_names(variant)) for variant in variants(request)]
-    if any(with_model) and not all(with_model):
-        yield "Either every variant has a ModelName, or none has, for inference components."
-    if not any(with_model) and "ExecutionRoleArn" not in request:
-        yield "An endpoint configuration for inference components, without ModelName, needs an ExecutionRoleArn."
+
+
+def _problems(request: Request) -> Iterator[str]:
+    yield from list_problems(request)
     for variant in variants(request):
-        yield from _count_problems(variant)
-        yield from _type_problems(variant)
+        if "ManagedInstanceScaling" in variant:
+            yield "ManagedInstanceScaling is only supported for inference component endpoints."  # AWS's words
+        if "InitialInstanceCount" not in variant:
+            yield f"Variant {variant['VariantName']} needs InitialInstanceCount, and InstanceType or InstancePools."
+        yield from type_problems(variant)
 
 
-def _count_problems(variant: dict[str, Any]) -> Iterator[str]:
-    name, scaling = variant["VariantName"], variant.get("ManagedInstanceScaling", {})
-    if scaling and model_names(variant):
-        yield "ManagedInstanceScaling is only supported for inference component endpoints."  # AWS's words
-    if "InitialInstanceCount" not in variant and not scaling:
-        yield f"Variant {name} needs InitialInstanceCount, and InstanceType or InstancePools."
-    lowest = scaling.get("MinInstanceCount", 0)
-    if lowest > scaling.get("MaxInstanceCount", lowest):
-        yield f"MinInstanceCount of variant {name} is larger than MaxInstanceCount."
-
-
-def _type_problems(variant: dict[str, Any]) -> Iterator[str]:
+def type_problems(variant: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a variant's instance types."""
     name, pools = variant["VariantName"], variant.get("InstancePools", [])
     if "InstanceType" not in variant and not pools:
         yield f"Variant {name} needs InitialInstanceCount, and InstanceType or InstancePools."
@@ -75,7 +68,7 @@ def _type_problems(variant: dict[str, Any]) -> Iterator[str]:
             yield f"VolumeSizeInGB of variant {name} is not allowed: {instance.name} has its own instance store."
 
 
-def instance_types(variant: dict[str, Any]) -> list[str]:
+def instance_types(variant: Mapping[str, Any]) -> list[str]:
     """Where a variant may run, the one wanted most first."""
     pools = sorted(variant.get("InstancePools", []), key=lambda pool: int(pool["Priority"]))
     return [pool["InstanceType"] for pool in pools] or [variant["InstanceType"]]

@@ -15,7 +15,7 @@ from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.container import Starter, entrypoint, process, runnable_images
 from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.folders import endpoint_folder
-from toolkit.platforms.local.host import ComponentSpec, Deployment, EndpointSpec, Request, Variant
+from toolkit.platforms.local.host import EndpointSpec, Request, Variant
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
@@ -29,7 +29,6 @@ class ContainerHost:
     those that podman or docker hold.
     """
 
-    has_components = False
     refused: Mapping[str, tuple[str, ...]] = {
         "CreateModel": ("Containers", "InferenceExecutionConfig"),
         "PrimaryContainer": ("ModelDataUrl", "ModelPackageName", "MultiModelConfig"),
@@ -65,14 +64,9 @@ class ContainerHost:
         folder = endpoint_folder(self._folder, spec.endpoint) / str(next(self._generations))
         return ContainerDeployment(spec, models, folder, self._s3())
 
-    def component(self, spec: ComponentSpec) -> Deployment[ComponentSpec]:
-        """Not here."""
-        raise ServiceError(f"The local platform has no inference components; {spec.name} cannot be made.")
-
     def _model(self, variant: Variant) -> Model:
         _must_be_one(variant.name, "InitialInstanceCount", variant.count)
         container = variant.placements[0].container
-        assert container is not None, "there are no components here"
         return Model(
             starter=self._starter(container),
             data=_model_data(container),

@@ -194,13 +194,10 @@ def _variants(spec: EndpointSpec, deployment: EndpointDeployment) -> Answer:
 
 def _variant(variant: Variant, deployment: EndpointDeployment, current: int) -> Answer:
     placement = deployment.placement(variant)
-    image = placement.container and {
-        "SpecifiedImage": placement.container["Image"],
-        "ResolvedImage": placement.container["Image"],
-    }
+    image = placement.container.get("Image")
     summary = {
         "VariantName": variant.name,
-        "DeployedImages": [image] if image else None,
+        "DeployedImages": [{"SpecifiedImage": image, "ResolvedImage": image}] if image else None,
         "CurrentWeight": variant.weight,
         "DesiredWeight": variant.weight,
         "CurrentInstanceCount": current,

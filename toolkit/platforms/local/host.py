@@ -15,8 +15,8 @@ class Placement:
     """An instance type that a variant may run on, and the container that it then runs."""
 
     instance_type: str
-    container: Mapping[str, Any] | None
-    """PrimaryContainer of the model; None where inference components bring their own."""
+    container: Mapping[str, Any]
+    """PrimaryContainer of the model."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,6 @@ class EndpointSpec:
     config: str
     variants: tuple[Variant, ...]
     data_capture: Mapping[str, Any] | None = None
-
-    @property
-    def is_for_components(self) -> bool:
-        """Whether inference components bring the models."""
-        return all(placement.container is None for variant in self.variants for placement in variant.placements)
-
-
-@dataclass(frozen=True)
-class ComponentSpec:
-    """What an inference component shall be. `asked` is CreateInferenceComponent's request, with later changes."""
-
-    name: str
-    endpoint: str
-    variant: str
-    asked: Mapping[str, Any]
-    copies: int
 
 
 @dataclass
@@ -119,13 +103,9 @@ class ModelHost(Protocol):
     """Runs models. `refused` are the request fields, by operation or structure, that would have no effect here."""
 
     refused: Mapping[str, tuple[str, ...]]
-    has_components: bool
 
     def examine(self, operation: str, request: Request) -> None:
         """Raise ServiceError for what is valid by itself, but names what is not there or not allowed here."""
 
     def endpoint(self, spec: EndpointSpec) -> EndpointDeployment:
         """Containers that will serve an endpoint. Raises ServiceError."""
-
-    def component(self, spec: ComponentSpec) -> Deployment[ComponentSpec]:
-        """Containers that will serve an inference component. Raises ServiceError."""

@@ -18,7 +18,6 @@ from botocore.model import ServiceModel
 
 from toolkit.platforms.local import configs
 from toolkit.platforms.local.aws import Region, ServiceError
-from toolkit.platforms.local.components import Components
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, EndpointSpec, ModelHost, Placement, Request, Variant
 from toolkit.platforms.local.resources import Resources, Tags, must_be_allowed, page
@@ -28,21 +27,20 @@ _LARGEST_ENVIRONMENT = 32 * 1024  # bytes of all keys and values, by the API ref
 
 
 class SageMaker:
-    """The service in one region. `answer()` may be called from any thread."""
+    """The service in one region. `answer()` may be called from any thread; `operations` are what it answers."""
 
     def __init__(self, region: Region, host: ModelHost) -> None:
         self.region = region
         self.endpoints = Endpoints(region, host)
         self.tags = Tags()
         self._host = host
-        self._models = Resources(region, "Model", "model", "model")
+        self.models = Resources(region, "Model", "model", "model")
         self._configs = Resources(region, "EndpointConfig", "endpoint-config", "endpoint configuration")
-        self._components = Components(region, host, self.endpoints, self._models, self.tags)
         self._lock = threading.Lock()
-        self._operations: Mapping[str, Callable[[Request], Answer]] = {
+        self.operations: dict[str, Callable[[Request], Answer]] = {
             "CreateModel": self._create_model,
-            "DescribeModel": self._models.describe,
-            "ListModels": self._models.list,
+            "DescribeModel": self.models.describe,
+            "ListModels": self.models.list,
             "DeleteModel": self._delete_model,
             "CreateEndpointConfig": self._create_endpoint_config,
             "DescribeEndpointConfig": self._configs.describe,
@@ -57,15 +55,17 @@ class SageMaker:
             "AddTags": self.tags.add,
             "ListTags": self.tags.list,
             "DeleteTags": self.tags.delete,
-            "ListTrainingJobs": lambda _: {"TrainingJobSummaries": []},  # which there are none of here
-            **self._components.operations,
+            # There are no training jobs and no inference components here, but they are asked for.
+            "ListTrainingJobs": lambda _: {"TrainingJobSummaries": []},
+            "ListInferenceComponents": lambda _: {"InferenceComponents": []},
+            "DescribeInferenceComponent": self._no_component,
         }
 
     def answer(self, operation: str, request: Request) -> Answer:
         """What the operation returns; raises ServiceError when it is refused."""
-        if operation not in self._operations:
+        if operation not in self.operations:
             raise ServiceError(
-                f"The local platform has no {operation}. It has: {', '.join(self._operations)}.",
+                f"The local platform has no {operation}. It has: {', '.join(self.operations)}.",
                 code="UnknownOperationException",
             )
         shape = self._service_model.operation_model(operation).input_shape
@@ -74,14 +74,14 @@ class SageMaker:
             raise ServiceError(f"{len(found)} validation error{'s'[: len(found) > 1]} detected: {'; '.join(found)}")
         must_be_allowed(request.get("Tags", []))
         with self._lock:
-            return self._operations[operation](request)
+            return self.operations[operation](request)
 
     @cached_property
     def _service_model(self) -> ServiceModel:
         return botocore.session.get_session().get_service_model("sagemaker")
 
     def _create_model(self, request: Request) -> Answer:
-        self._models.must_be_new(request)
+        self.models.must_be_new(request)
         self._refuse("CreateModel", request)
         if "PrimaryContainer" not in request or "ExecutionRoleArn" not in request:
             raise ServiceError("CreateModel needs PrimaryContainer and ExecutionRoleArn.")
@@ -93,25 +93,23 @@ class SageMaker:
         for source in _model_data_sources(container):
             _must_be_a_folder(source)
         self._host.examine("CreateModel", request)
-        model = self._models.add(request)
+        model = self.models.add(request)
         self.tags.new(model, request)
         return {"ModelArn": model}
 
     def _delete_model(self, request: Request) -> Answer:
         self.tags.forget(self.region.arn("model", request["ModelName"]))
-        return self._models.delete(request)
+        return self.models.delete(request)
 
     def _create_endpoint_config(self, request: Request) -> Answer:
         self._configs.must_be_new(request)
         self._refuse("CreateEndpointConfig", request)
         for variant in configs.variants(request):
             self._refuse("ProductionVariant", variant)
-            if not self._host.has_components and "ModelName" not in variant:
-                raise ServiceError("The local platform has no inference components: a variant needs a ModelName.")
-        configs.must_be_possible(request)
+        self.must_be_possible(request)
         for variant in configs.variants(request):
             for name in sorted(configs.model_names(variant)):
-                self._models.describe({"ModelName": name})
+                self.models.describe({"ModelName": name})
         self._host.examine("CreateEndpointConfig", request)
         config = self._configs.add(request)
         self.tags.new(config, request)
@@ -144,11 +142,12 @@ class SageMaker:
 
     def _delete_endpoint(self, request: Request) -> Answer:
         name = request["EndpointName"]
-        self.endpoints.settled(name)
-        if components := self._components.on(name):
-            raise ServiceError(f"Endpoint {name} still has inference components: {', '.join(components)}.")
         self.endpoints.delete(name, lambda: self.tags.forget(self.region.arn("endpoint", name)))
         return {}
+
+    def _no_component(self, request: Request) -> Answer:
+        arn = self.region.arn("inference-component", request["InferenceComponentName"])
+        raise ServiceError(f'Could not find inference component "{arn}".')
 
     def _examine_deployment(self, operation: str, request: Request) -> None:
         policies = {"BlueGreenUpdatePolicy", "RollingUpdatePolicy"} & request.get("DeploymentConfig", {}).keys()
@@ -163,29 +162,33 @@ class SageMaker:
         return EndpointSpec(
             endpoint=request["EndpointName"],
             config=request["EndpointConfigName"],
-            variants=tuple(self._variant(item, item in shadows) for item in configs.variants(config)),
+            variants=tuple(self.variant(item, item in shadows) for item in configs.variants(config)),
             data_capture=config.get("DataCaptureConfig"),
         )
 
-    def _variant(self, asked: Mapping[str, Any], is_shadow: bool) -> Variant:
+    def must_be_possible(self, config: Request) -> None:
+        """Raise ServiceError for an endpoint configuration that AWS would refuse, or that cannot run here."""
+        if not all("ModelName" in variant for variant in configs.variants(config)):
+            raise ServiceError("The local platform has no inference components: a variant needs a ModelName.")
+        configs.must_be_possible(config)
+
+    def variant(self, asked: Mapping[str, Any], is_shadow: bool) -> Variant:
+        """A variant of an endpoint configuration, with the containers of its models."""
         pools = sorted(asked.get("InstancePools", [asked]), key=lambda pool: int(pool.get("Priority", 0)))
-        scaling = asked.get("ManagedInstanceScaling", {})
         return Variant(
             name=asked["VariantName"],
             asked=asked,
             placements=tuple(
-                Placement(pool["InstanceType"], self._container(pool.get("ModelNameOverride", asked.get("ModelName"))))
+                Placement(pool["InstanceType"], self._container(pool.get("ModelNameOverride") or asked["ModelName"]))
                 for pool in pools
             ),
             weight=asked.get("InitialVariantWeight", 1.0),
-            count=asked.get("InitialInstanceCount", scaling.get("MinInstanceCount", 1)),
+            count=asked["InitialInstanceCount"],
             is_shadow=is_shadow,
         )
 
-    def _container(self, model: str | None) -> Mapping[str, Any] | None:
-        if model is None:
-            return None
-        container: Mapping[str, Any] = self._models.describe({"ModelName": model})["PrimaryContainer"]
+    def _container(self, model: str) -> Mapping[str, Any]:
+        container: Mapping[str, Any] = self.models.describe({"ModelName": model})["PrimaryContainer"]
         return container
 
     def _refuse(self, what: str, request: Request) -> None:

@@ -24,6 +24,7 @@ from toolkit.planning.image import base_image
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import UNDER_WAY, Account, Observed, Resource
+from toolkit.platforms.lease import lease
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
@@ -34,7 +35,7 @@ from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
-from toolkit.platforms.sagemaker.lease import lease
+from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.listing import deployed
 from toolkit.platforms.sagemaker.metrics import read_metrics
 from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
@@ -121,13 +122,14 @@ class SageMakerPlatform:
     def lease(self, endpoint: str) -> Iterator[None]:
         """See apply.executor.Executor. The lease lies in the toolkit's bucket, which is made when it is not there."""
         request = bucket(self.account()).request
+        store = BucketLease(self.clients, request["Bucket"], endpoint)
         with ExitStack() as held:
             with aws_errors(f"claiming {endpoint}"):
                 try:
-                    held.enter_context(lease(self.clients, request["Bucket"], endpoint))
+                    held.enter_context(lease(endpoint, store))
                 except self.clients.s3.exceptions.NoSuchBucket:
                     make_bucket(self.clients, request)
-                    held.enter_context(lease(self.clients, request["Bucket"], endpoint))
+                    held.enter_context(lease(endpoint, store))
             yield
 
     def _role(self, recipe: Recipe) -> str | None:

@@ -1,16 +1,68 @@
-"""The user's own AWS session."""
+"""Open SageMaker with the user's own AWS session."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import boto3
+from toolkit.errors import EndpointNotFound
+from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.recipe.resolve import Recipe
 
-from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.platform import SageMakerPlatform
+if TYPE_CHECKING:
+    import boto3
+
+    from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 
 _POLL = "TOOLKIT_POLL_SECONDS"
+# Stands for the session's region in plans that are made without credentials.
+_SOME_REGION = "us-west-2"
+
+
+class SageMakerSession:
+    """AWS with the credentials of the user's session; a scope is a region."""
+
+    account_name = "an AWS account"
+    unasked = "AWS, for want of credentials"
+    may_be_absent = False
+
+    def scope(self, recipe: Recipe) -> str | None:
+        """The recipe's region."""
+        return recipe.platform.region
+
+    def can_be_asked(self) -> bool:
+        """Whether there are credentials."""
+        from toolkit.platforms.sagemaker.credentials import has_credentials
+
+        return has_credentials()
+
+    def open(self, scope: str | None = None) -> SageMakerPlatform:
+        """The platform in that region. Raises PlatformError."""
+        return sagemaker_platform(scope)
+
+    def running(self, scope: str | None = None) -> SageMakerPlatform:
+        """The platform in that region: AWS always runs. Raises PlatformError."""
+        return sagemaker_platform(scope)
+
+    def scopes_of(self, endpoint: str) -> Sequence[str | None]:
+        """The session's own region, where the endpoint exists there. Raises PlatformError."""
+        try:
+            self.running().address(endpoint)
+        except EndpointNotFound:
+            return []
+        return [None]
+
+    def every_scope(self) -> Sequence[str | None]:
+        """All regions that the account has enabled. Raises PlatformError."""
+        return enabled_regions()
+
+    def unread_account(self, scope: str | None) -> Account:
+        """An account that holds nothing."""
+        return Account(NO_ACCOUNT, scope or _SOME_REGION)
+
+
+SESSION = SageMakerSession()
 
 
 def sagemaker_platform(region: str | None = None) -> SageMakerPlatform:
@@ -18,18 +70,27 @@ def sagemaker_platform(region: str | None = None) -> SageMakerPlatform:
 
     $TOOLKIT_POLL_SECONDS is the pause between two looks at an endpoint, 5 if it is not set.
     """
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.errors import aws_errors
+    from toolkit.platforms.sagemaker.platform import SageMakerPlatform
+
     with aws_errors("opening an AWS session"):
         return SageMakerPlatform(Clients(_session(region)), poll_seconds=float(os.environ.get(_POLL, "5")))
 
 
 def enabled_regions() -> list[str]:
     """The regions that the account has enabled. Raises PlatformError."""
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.errors import aws_errors
+
     with aws_errors("listing regions"):
         answer = Clients(_session(None)).ec2.describe_regions()
     return sorted(item["RegionName"] for item in answer["Regions"])
 
 
 def _session(region: str | None) -> boto3.Session:
+    import boto3
+
     session = boto3.Session(region_name=region)
     # A client of any service asks for the region, and says how to give one when there is none.
     session.client("sagemaker")

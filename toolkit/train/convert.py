@@ -23,7 +23,7 @@ from typing import Any
 
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.recipe.model_files import read_folder
-from toolkit.training.shards import Shard, read_shards, read_tensor, write_shards
+from toolkit.train.shards import Shard, read_shards, read_tensor, write_shards
 
 _TRAVELS_ALONG = (
     "tokenizer*",
@@ -147,7 +147,7 @@ def _read(folder: Path) -> _Draft:
     if not isinstance(config, dict):
         raise UnreadableModel(f"{path} is not a JSON object")
     shards = read_shards(folder)
-    stored = {name: tuple(entry["shape"]) for shard in shards for name, entry in shard.tensors.items()}
+    stored = {name: tensor.shape for shard in shards for name, tensor in shard.tensors.items()}
     tensors = {_renamed(name): shape for name, shape in stored.items()}
     if len(tensors) < sum(len(shard.tensors) for shard in shards):
         raise UnreadableModel(f"{folder} stores a tensor twice", hint="Leave only the files of one export in it.")

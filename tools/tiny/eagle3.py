@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from toolkit.training.head import DraftHead
-from toolkit.training.positions import DraftPositions, visible
-from toolkit.training.targets import Observed
+from tools.tiny.head import DraftHead
+from tools.tiny.positions import DraftPositions, visible
+from tools.tiny.targets import Observed
 
 
 class Eagle3Head(DraftHead):

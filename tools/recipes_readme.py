@@ -1,7 +1,4 @@
-"""The recipes that come with the toolkit as a Markdown table, and `recipes/README.md`, which is made of it.
-
-`python -m toolkit.recipe.table` writes the file anew.
-"""
+"""`python -m tools.recipes_readme` writes recipes/README.md: a table of the recipes that come with the toolkit."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ has none. Facts of the models stand in the `.lock.json` beside each recipe: cura
 Recipes for AWS Trainium were never run on it by us: [trainium.md](trainium.md) says why each is as it is, what is
 unproven, and how to try it.
 
-This file is made by `python -m toolkit.recipe.table`.
+This file is made by `python -m tools.recipes_readme`.
 """
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from toolkit.errors import UnreadableModel
+from toolkit.recipe.model_files import FolderFiles, StoredTensor, WeightsHeader, read_header
 
 INDEX = "model.safetensors.index.json"
 _CHUNK_BYTES = 1 << 20
@@ -21,17 +22,23 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Shard:
-    """One safetensors file: its header's `tensors` (name to dtype, shape, data_offsets), counted from `data_start`."""
+    """One safetensors file."""
 
     path: Path
-    data_start: int
-    metadata: Mapping[str, str]
-    tensors: Mapping[str, Mapping[str, Any]]
+    header: WeightsHeader
+
+    @property
+    def tensors(self) -> Mapping[str, StoredTensor]:
+        """Where each of its tensors is."""
+        return self.header.tensors
 
 
 def read_shards(folder: Path) -> tuple[Shard, ...]:
     """Headers of all safetensors files in `folder`. Raises UnreadableModel; also where its index names another file."""
-    shards = tuple(_read_shard(path) for path in sorted(folder.glob("*.safetensors")))
+    files = FolderFiles(folder)
+    sizes = {name: size for name, size in files.sizes().items() if name.endswith(".safetensors")}
+    headers = {name: read_header(files, name, size) for name, size in sizes.items()}
+    shards = tuple(Shard(folder / name, header) for name, header in headers.items())
     if not shards:
         raise UnreadableModel(f"{folder} holds no *.safetensors file", hint="Export the weights as safetensors.")
     index = folder / INDEX
@@ -47,10 +54,10 @@ def read_shards(folder: Path) -> tuple[Shard, ...]:
 
 def read_tensor(shard: Shard, name: str) -> bytes:
     """The tensor's data, as it is stored."""
-    entry = shard.tensors[name]
+    stored = shard.tensors[name]
     with shard.path.open("rb") as source:
-        source.seek(shard.data_start + entry["data_offsets"][0])
-        return source.read(_size(entry))
+        source.seek(shard.header.data_start + stored.start)
+        return source.read(stored.size)
 
 
 def write_shards(shards: tuple[Shard, ...], folder: Path, names: Mapping[str, str]) -> None:
@@ -59,44 +66,27 @@ def write_shards(shards: tuple[Shard, ...], folder: Path, names: Mapping[str, st
         _write_shard(shard, folder / shard.path.name, names)
     if len(shards) > 1:
         kept = [(shard, old) for shard in shards for old in shard.tensors if old in names]
-        size = sum(_size(shard.tensors[old]) for shard, old in kept)
+        size = sum(shard.tensors[old].size for shard, old in kept)
         weight_map = {names[old]: shard.path.name for shard, old in kept}
         text = json.dumps({"metadata": {"total_size": size}, "weight_map": weight_map}, indent=2)
         (folder / INDEX).write_text(text + "\n", encoding="utf-8")
 
 
-def _read_shard(path: Path) -> Shard:
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as stream:
-            (length,) = struct.unpack("<Q", stream.read(8))
-            if length > size - 8:
-                raise ValueError(f"a header of {length} bytes in a file of {size}")
-            header = json.loads(stream.read(length))
-        metadata = header.pop("__metadata__", {})
-        end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
-        if size < 8 + length + end:
-            raise ValueError(f"cut short, {size} of {8 + length + end} bytes")
-    except (OSError, ValueError, struct.error, KeyError, TypeError, AttributeError) as error:
-        raise UnreadableModel(f"{path} is not a safetensors file: {error}", hint="Fetch the file again.") from error
-    return Shard(path, 8 + length, metadata, header)
-
-
 def _write_shard(shard: Shard, path: Path, names: Mapping[str, str]) -> None:
-    stored = sorted(shard.tensors.items(), key=lambda item: item[1]["data_offsets"][0])
-    kept = [(names[old], entry) for old, entry in stored if old in names]
-    header: dict[str, Any] = {"__metadata__": shard.metadata} if shard.metadata else {}
+    stored = sorted(shard.tensors.items(), key=lambda item: item[1].start)
+    kept = [(names[old], tensor) for old, tensor in stored if old in names]
+    header: dict[str, Any] = {"__metadata__": shard.header.metadata} if shard.header.metadata else {}
     end = 0
-    for new, entry in kept:
-        start, end = end, end + _size(entry)
-        header[new] = {"dtype": entry["dtype"], "shape": entry["shape"], "data_offsets": [start, end]}
+    for new, tensor in kept:
+        start, end = end, end + tensor.size
+        header[new] = {"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # as safetensors does, so that the data is aligned
     with shard.path.open("rb") as source, path.open("wb") as sink:
         sink.write(struct.pack("<Q", len(text)) + text)
-        for _, entry in kept:
-            source.seek(shard.data_start + entry["data_offsets"][0])
-            _copy(source, sink, _size(entry))
+        for _, tensor in kept:
+            source.seek(shard.header.data_start + tensor.start)
+            _copy(source, sink, tensor.size)
 
 
 def _copy(source: BinaryIO, sink: BinaryIO, size: int) -> None:
@@ -106,8 +96,3 @@ def _copy(source: BinaryIO, sink: BinaryIO, size: int) -> None:
             raise UnreadableModel("the head's weights became shorter while they were copied")
         sink.write(chunk)
         size -= len(chunk)
-
-
-def _size(entry: Mapping[str, Any]) -> int:
-    start, end = entry["data_offsets"]
-    return int(end - start)

@@ -4,8 +4,8 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from toolkit.training.corpus import Example, examples
-from toolkit.training.tokenizer import MASK, SPECIAL_TOKENS, chat_text, save_tokenizer, train_tokenizer
+from tools.tiny.corpus import Example, examples
+from tools.tiny.tokenizer import MASK, SPECIAL_TOKENS, chat_text, save_tokenizer, train_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import Qwen3ForCausalLM
 
-from toolkit.training.head import DraftHead
+from tools.tiny.head import DraftHead
 
 
 def save_language_model(model: Qwen3ForCausalLM, folder: Path) -> None:

@@ -7,10 +7,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from toolkit.training.language_model import LanguageModelSize, next_token_loss, qwen3
-from toolkit.training.optimize import Schedule, fit
-from toolkit.training.texts import TextSettings, make_texts
-from toolkit.training.tiny import HeadSettings, LanguageModelSettings, Settings, make_all
+from tools.tiny.language_model import LanguageModelSize, next_token_loss, qwen3
+from tools.tiny.models import HeadSettings, LanguageModelSettings, Settings, make_all
+from tools.tiny.optimize import Schedule, fit
+from tools.tiny.texts import TextSettings, make_texts
 
 SIZE = LanguageModelSize(32, 64, 4, num_attention_heads=2, num_key_value_heads=1, head_dim=16)
 LANGUAGE_MODEL = LanguageModelSettings(SIZE, rows=2, schedule=Schedule(2, 1e-3))

@@ -8,14 +8,14 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
-from tests.unit.training.conftest import HIDDEN, MASK_TOKEN, TOKENS, VOCAB
-from toolkit.training.checkpoint import save_head
-from toolkit.training.eagle3 import Eagle3Head
-from toolkit.training.head import DraftHead, HeadConfig
-from toolkit.training.optimize import Schedule, fit
-from toolkit.training.peagle import PEagleHead
-from toolkit.training.positions import DraftPositions, sample_positions, visible
-from toolkit.training.targets import Observed
+from tests.tools.conftest import HIDDEN, MASK_TOKEN, TOKENS, VOCAB
+from tools.tiny.checkpoint import save_head
+from tools.tiny.eagle3 import Eagle3Head
+from tools.tiny.head import DraftHead, HeadConfig
+from tools.tiny.optimize import Schedule, fit
+from tools.tiny.peagle import PEagleHead
+from tools.tiny.positions import DraftPositions, sample_positions, visible
+from tools.tiny.targets import Observed
 
 
 @pytest.fixture

@@ -1,17 +1,104 @@
-"""Inference components: models that share the instances of one endpoint."""
+"""SageMaker with inference components: models that share the instances of one endpoint.
+
+The local platform has none. Here endpoint configurations may come without models, and components bring them.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
+from toolkit.platforms.local import configs
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
-from toolkit.platforms.local.host import Answer, ComponentSpec, Deployment, EndpointSpec, ModelHost, Request
+from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec, ModelHost, Placement, Request, Variant
 from toolkit.platforms.local.lifecycle import Life
 from toolkit.platforms.local.resources import Resources, Tags, page
+from toolkit.platforms.local.service import SageMaker
+
+NO_CONTAINER: Mapping[str, Any] = {}
+"""Of a variant whose models are brought by inference components."""
+
+
+@dataclass(frozen=True)
+class ComponentSpec:
+    """What an inference component shall be. `asked` is CreateInferenceComponent's request, with later changes."""
+
+    name: str
+    endpoint: str
+    variant: str
+    asked: Mapping[str, Any]
+    copies: int
+
+
+class ComponentHost(ModelHost, Protocol):
+    """Runs the models of components too."""
+
+    def component(self, spec: ComponentSpec) -> Deployment[ComponentSpec]:
+        """Containers that will serve an inference component. Raises ServiceError."""
+
+
+def is_for_components(spec: EndpointSpec) -> bool:
+    """Whether inference components bring the models."""
+    return not any(placement.container for variant in spec.variants for placement in variant.placements)
+
+
+class SageMakerWithComponents(SageMaker):
+    """The local platform's service, with inference components on endpoints without models."""
+
+    def __init__(self, region: Region, host: ComponentHost) -> None:
+        super().__init__(region, host)
+        self._components = Components(region, host, self.endpoints, self.models, self.tags)
+        self._delete_endpoint_without_components = self.operations["DeleteEndpoint"]
+        self.operations |= {**self._components.operations, "DeleteEndpoint": self._delete_endpoint_if_unused}
+
+    def must_be_possible(self, config: Request) -> None:
+        """Raise ServiceError for an endpoint configuration that AWS would refuse."""
+        with_model = [bool(configs.model_names(variant)) for variant in configs.variants(config)]
+        if all(with_model):
+            configs.must_be_possible(config)
+        elif any(with_model):
+            raise ServiceError("Either every variant has a ModelName, or none has, for inference components.")
+        elif problem := next(_problems(config), None):
+            raise ServiceError(problem)
+
+    def variant(self, asked: Mapping[str, Any], is_shadow: bool) -> Variant:
+        """A variant of an endpoint configuration; it has containers if it names models."""
+        if configs.model_names(asked):
+            return super().variant(asked, is_shadow)
+        return Variant(
+            name=asked["VariantName"],
+            asked=asked,
+            placements=tuple(Placement(name, NO_CONTAINER) for name in configs.instance_types(asked)),
+            weight=asked.get("InitialVariantWeight", 1.0),
+            count=asked.get("InitialInstanceCount", asked.get("ManagedInstanceScaling", {}).get("MinInstanceCount", 1)),
+            is_shadow=is_shadow,
+        )
+
+    def _delete_endpoint_if_unused(self, request: Request) -> Answer:
+        name = request["EndpointName"]
+        self.endpoints.settled(name)
+        if components := self._components.on(name):
+            raise ServiceError(f"Endpoint {name} still has inference components: {', '.join(components)}.")
+        return self._delete_endpoint_without_components(request)
+
+
+def _problems(config: Request) -> Iterator[str]:
+    """What AWS would refuse of an endpoint configuration without models."""
+    yield from configs.list_problems(config)
+    if "ExecutionRoleArn" not in config:
+        yield "An endpoint configuration for inference components, without ModelName, needs an ExecutionRoleArn."
+    for variant in configs.variants(config):
+        name, scaling = variant["VariantName"], variant.get("ManagedInstanceScaling", {})
+        if "InitialInstanceCount" not in variant and not scaling:
+            yield f"Variant {name} needs InitialInstanceCount, and InstanceType or InstancePools."
+        lowest = scaling.get("MinInstanceCount", 0)
+        if lowest > scaling.get("MaxInstanceCount", lowest):
+            yield f"MinInstanceCount of variant {name} is larger than MaxInstanceCount."
+        yield from configs.type_problems(variant)
+
 
 Component = Life[ComponentSpec, Deployment[ComponentSpec]]
 
@@ -19,7 +106,9 @@ Component = Life[ComponentSpec, Deployment[ComponentSpec]]
 class Components:
     """All inference components of one region. `operations` answer requests, from any thread."""
 
-    def __init__(self, region: Region, host: ModelHost, endpoints: Endpoints, models: Resources, tags: Tags) -> None:
+    def __init__(
+        self, region: Region, host: ComponentHost, endpoints: Endpoints, models: Resources, tags: Tags
+    ) -> None:
         self._region, self._host, self._tags = region, host, tags
         self._endpoints, self._models = endpoints, models
         self._by_name: dict[str, Component] = {}
@@ -115,7 +204,7 @@ class Components:
     def _variant(self, request: Request) -> str:
         """The variant that it goes to: the one asked for, or its base component's."""
         endpoint = self._endpoints.in_service(request["EndpointName"])
-        if not endpoint.is_for_components:
+        if not is_for_components(endpoint):
             raise ServiceError(
                 f"Endpoint {endpoint.endpoint} cannot have inference components: its variants have a ModelName."
             )

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from toolkit.training.positions import DraftPositions
-from toolkit.training.targets import Observed
+from tools.tiny.positions import DraftPositions
+from tools.tiny.targets import Observed
 
 AUX_HIDDEN_STATES = 3
 

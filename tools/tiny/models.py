@@ -1,12 +1,10 @@
-"""Makes the tiny models: `python -m toolkit.training.tiny --out recipes/tiny/models`.
+"""The tiny models: a target that knows structured text, and a drafter of each method; from a seed, on a CPU.
 
-A target that knows structured text, and a drafter for it of every method, from a seed, on a CPU, in minutes. A model
-whose `training.json` holds the same settings and texts is left as it is: the command carries on where it was stopped.
+A model whose `training.json` holds the same settings and texts is kept, so that a stopped run can be continued.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import time
@@ -20,19 +18,17 @@ import torch
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
-from toolkit.training.checkpoint import save_head, save_language_model
-from toolkit.training.corpus import held_out_open_ended, held_out_structured
-from toolkit.training.eagle3 import Eagle3Head
-from toolkit.training.head import DraftHead, HeadConfig
-from toolkit.training.language_model import LanguageModelSize, next_token_loss, qwen3
-from toolkit.training.optimize import Schedule, fit
-from toolkit.training.peagle import PEagleHead
-from toolkit.training.positions import sample_positions
-from toolkit.training.targets import observe
-from toolkit.training.texts import Texts, TextSettings, batches, make_texts
-from toolkit.training.tokenizer import MASK, SPECIAL_TOKENS, TURN_END, save_tokenizer
+from tools.tiny.checkpoint import save_head, save_language_model
+from tools.tiny.eagle3 import Eagle3Head
+from tools.tiny.head import DraftHead, HeadConfig
+from tools.tiny.language_model import LanguageModelSize, next_token_loss, qwen3
+from tools.tiny.optimize import Schedule, fit
+from tools.tiny.peagle import PEagleHead
+from tools.tiny.positions import sample_positions
+from tools.tiny.targets import observe
+from tools.tiny.texts import Texts, TextSettings, batches, make_texts
+from tools.tiny.tokenizer import MASK, SPECIAL_TOKENS, TURN_END, save_tokenizer
 
-THREADS = 2
 CONTEXT = 1024
 
 
@@ -144,14 +140,6 @@ def head_config(target: Qwen3ForCausalLM, settings: HeadSettings) -> HeadConfig:
     )
 
 
-def write_prompts(folder: Path) -> None:
-    """Writes the prompts to measure with, one JSON object a line."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, held_out in (("structured", held_out_structured()), ("open-ended", held_out_open_ended())):
-        lines = [json.dumps({"prompt": example.prompt}) for example in held_out]
-        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-
-
 def _fill(folder: Path, made_from: dict[str, object], make: Callable[[Path], dict[str, object]]) -> None:
     """Fills the folder all at once; `make` writes the model and returns what training.json shall tell of it."""
     record = folder / "training.json"
@@ -173,20 +161,4 @@ def _fill(folder: Path, made_from: dict[str, object], make: Callable[[Path], dic
 
 
 def _log(model: str, message: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {model}: {message}", flush=True)  # noqa: T201 (the command's output)
-
-
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description="Make the tiny target and its drafters.")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the models, recipes/tiny/models")
-    parser.add_argument("--prompts", type=Path, help="also write the prompts to measure with to this folder")
-    arguments = parser.parse_args()
-    torch.set_num_threads(THREADS)
-    if arguments.prompts:
-        write_prompts(arguments.prompts)
-    make_all(TINY, arguments.out)
-
-
-if __name__ == "__main__":
-    main()
+    print(f"{time.strftime('%H:%M:%S')} {model}: {message}", flush=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from toolkit.training.head import AUX_HIDDEN_STATES, DraftHead, HeadConfig
-from toolkit.training.positions import DraftPositions, visible
-from toolkit.training.targets import Observed
+from tools.tiny.head import AUX_HIDDEN_STATES, DraftHead, HeadConfig
+from tools.tiny.positions import DraftPositions, visible
+from tools.tiny.targets import Observed
 
 
 class PEagleHead(DraftHead):

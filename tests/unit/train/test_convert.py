@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from toolkit.cli.convert_command import check_head
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.recipe.load import catalogue_dir
 from toolkit.recipe.model_files import read_folder
-from toolkit.training.convert import Conversion, convert
+from toolkit.train.convert import Conversion, convert
 
 
 def write_target(folder: Path) -> Path:
@@ -234,6 +235,16 @@ def test_nothing_is_left_of_a_conversion_that_fails(tmp_path: Path) -> None:
     with pytest.raises(UnreadableModel, match=r"model\.safetensors is not a safetensors file: cut short"):
         convert(head, tmp_path / "new" / "out")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "header", [b"[" * 100_000, b'{"fc.weight":{"dtype":"F32","shape":[1],"data_offsets":["0","4"]}}']
+)
+def test_a_header_that_is_none_is_no_traceback(tmp_path: Path, header: bytes) -> None:
+    head = nemo(tmp_path / "head")
+    (head / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"1234")
+    with pytest.raises(UnreadableModel, match=r"model\.safetensors is not a safetensors file"):
+        convert(head, tmp_path / "out")
 
 
 @pytest.mark.parametrize(

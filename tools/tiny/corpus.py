@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from toolkit.training.words import ADJECTIVES, ADVERBS, NAMES, NOUNS, PLACES, VERBS
+from tools.tiny.words import ADJECTIVES, ADVERBS, NAMES, NOUNS, PLACES, VERBS
 
 OPEN_ENDED_SHARE = 0.3
 SHORT_SHARE = 0.7

@@ -1,9 +1,10 @@
 import json
 from pathlib import Path
 
-from toolkit.training.corpus import examples, held_out_open_ended, held_out_structured
+from tools.tiny.__main__ import write_prompts
+from tools.tiny.corpus import examples, held_out_open_ended, held_out_structured
 
-PROMPTS = Path(__file__).parents[3] / "recipes" / "tiny" / "prompts"
+PROMPTS = Path(__file__).parents[2] / "recipes" / "tiny" / "prompts"
 
 
 def test_a_seed_always_gives_the_same_texts() -> None:
@@ -40,7 +41,7 @@ def test_written_code_runs() -> None:
     compile(code.answer, "answer", "exec")
 
 
-def test_the_shipped_prompts_are_the_held_out_ones() -> None:
-    for name, held_out in (("structured", held_out_structured()), ("open-ended", held_out_open_ended())):
-        lines = (PROMPTS / f"{name}.jsonl").read_text().splitlines()
-        assert [json.loads(line)["prompt"] for line in lines] == [example.prompt for example in held_out]
+def test_the_shipped_prompts_are_the_held_out_ones(tmp_path: Path) -> None:
+    write_prompts(tmp_path)
+    for name in ("structured.jsonl", "open-ended.jsonl"):
+        assert (PROMPTS / name).read_bytes() == (tmp_path / name).read_bytes()

@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from toolkit.training.head import HeadConfig
-from toolkit.training.language_model import LanguageModelSize, qwen3
-from toolkit.training.targets import Observed, observe
+from tools.tiny.head import HeadConfig
+from tools.tiny.language_model import LanguageModelSize, qwen3
+from tools.tiny.targets import Observed, observe
 
 VOCAB, HIDDEN, TOKENS, MASK_TOKEN = 64, 32, 40, 3
 

@@ -9,8 +9,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from toolkit.training.corpus import examples
-from toolkit.training.tokenizer import chat_text, train_tokenizer
+from tools.tiny.corpus import examples
+from tools.tiny.tokenizer import chat_text, train_tokenizer
 
 TOKENIZER_TEXTS = 3000
 CHECKED_ROWS = 8

@@ -1,0 +1,25 @@
+"""The generated READMEs are those of the repository."""
+
+from __future__ import annotations
+
+from toolkit.recipe.load import catalogue_dir
+from tools import codes_readme, recipes_readme
+
+
+def test_the_table_of_recipes_is_the_generated_one() -> None:
+    committed = (catalogue_dir() / "README.md").read_text(encoding="utf-8")
+    assert committed == recipes_readme.readme(), "python -m tools.recipes_readme"
+
+
+def test_the_table_of_codes_is_the_generated_one() -> None:
+    assert codes_readme.FILE.read_text(encoding="utf-8") == codes_readme.readme(), "python -m tools.codes_readme"
+
+
+def test_a_row_of_the_table() -> None:
+    row = recipes_readme.table(["gpt-oss-20b/p-eagle"]).splitlines()[-1]
+    assert row.startswith("| [gpt-oss-20b/p-eagle](gpt-oss-20b/p-eagle.yaml) | p-eagle | 7 | ml.g7e.2xlarge | ")
+    assert row.endswith(" | 3.94 tokens a step (HumanEval, K=7) | 2026-03-13 | vLLM blog 2026-03-13 (P-EAGLE) |")
+
+
+def test_a_recipe_of_this_machine_costs_nothing() -> None:
+    assert " | this machine | 0 | " in recipes_readme.table(["tiny/p-eagle"])

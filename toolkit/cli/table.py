@@ -1,0 +1,67 @@
+"""Tables in plain text, laid out by rich."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from collections.abc import Sequence
+
+_GAP = 2
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], room: int | None = None) -> str:
+    """Columns under a head, at most `room` wide, by default the terminal's width; a log or a pipe has room for all.
+
+    Cells wrap between words. Where not even the longest words fit, each row becomes lines of `name  value`.
+    """
+    room = _terminal_width() if room is None else room
+    if widths := _widths([head, *rows], room):
+        return _columns([head, tuple("-" * width for width in widths), *rows], widths)
+    names = max(_measure(name)[1] for name in head)
+    widths = [names, max(room - names - _GAP, 1)]
+    return "\n\n".join(_columns(list(zip(head, row, strict=True)), widths) for row in rows)
+
+
+def _terminal_width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+
+
+def _widths(rows: Sequence[tuple[str, ...]], room: int) -> list[int]:
+    """The width of each column, empty where a word would have to be broken; what wants less room gets it first."""
+    measured = [_measure("\n".join(column)) for column in zip(*rows, strict=True)]
+    widths = [narrowest for narrowest, _ in measured]
+    spare = room - sum(widths) - _GAP * (len(widths) - 1)
+    if spare < 0:
+        return []
+    wanted = [widest - narrowest for narrowest, widest in measured]
+    by_wish = sorted(range(len(widths)), key=wanted.__getitem__)
+    for others, column in zip(range(len(widths) - 1, -1, -1), by_wish, strict=True):
+        given = min(wanted[column], spare // (others + 1))
+        widths[column] += given
+        spare -= given
+    return widths
+
+
+def _measure(text: str) -> tuple[int, int]:
+    """Terminal cells of its longest word and of its longest line, one at least."""
+    from rich.cells import cell_len
+
+    longest = [max(map(cell_len, parts), default=1) for parts in (text.split(), text.splitlines())]
+    return max(longest[0], 1), max(longest[1], 1)
+
+
+def _columns(rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> str:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    laid_out = Table(box=None, show_header=False, padding=(0, _GAP, 0, 0), pad_edge=False)
+    for width in widths:
+        laid_out.add_column(width=width, overflow="fold")
+    for row in rows:
+        laid_out.add_row(*map(Text, row))
+    written = io.StringIO()
+    console = Console(file=written, width=sum(widths) + _GAP * len(widths), color_system=None)
+    console.print(laid_out)
+    return "\n".join(line.rstrip() for line in written.getvalue().splitlines())

@@ -1,0 +1,238 @@
+"""One change of an endpoint at a time: whoever changes it holds a lease in a store that all share, and renews it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from toolkit.errors import PlatformError
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease, since and until when (seconds since 1970). `machine` is where `pid` means something."""
+
+    user: str
+    host: str
+    machine: str
+    pid: int
+    since: float
+    until: float
+
+    def __str__(self) -> str:
+        minutes = (time.time() - self.since) / 60
+        return f"{self.user} on {self.host} (process {self.pid}), since {minutes:.0f} minutes"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A lease as it is stored, which lasts for `seconds` without a renewal.
+
+    `holder` is a name where a program of another kind holds it, and None where what is stored is no lease.
+    """
+
+    version: str
+    holder: Holder | str | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How long a lease lasts in a store. A dead holder keeps others out for `seconds`; a live one renews meanwhile.
+
+    With `poll_seconds`, the pause between two looks at another's lease, no clock but our own counts, as in client-go's
+    leader election: a lease that nobody changes for its time is over. Without, it is over when its holder said.
+    """
+
+    seconds: float
+    renewal_seconds: float
+    poll_seconds: float | None
+
+
+class LeaseStore(Protocol):
+    """Where one lease is kept. Every write names the version that it replaces: of two at once, one is refused."""
+
+    @property
+    def key(self) -> str:
+        """Names this lease among those of all stores."""
+
+    @property
+    def rules(self) -> Rules:
+        """How long the lease lasts."""
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What a call raises that does not get through."""
+
+    def create(self, holder: Holder) -> str:
+        """The new lease's version; empty when there is one already."""
+
+    def read(self) -> Entry | None:
+        """The lease. Raises PlatformError when something of somebody else is in its place."""
+
+    def replace(self, holder: Holder, version: str) -> str:
+        """The new version; empty when `version` is not the present one."""
+
+    def delete(self, version: str) -> bool:
+        """Whether `version` was the present one."""
+
+
+@contextmanager
+def lease(
+    endpoint: str,
+    store: LeaseStore,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[None]:
+    """Hold the endpoint's lease. Raises PlatformError when somebody else holds it, and what the store raises.
+
+    That of a dead process of this machine ends at once, and so does one that this process could not give back.
+    """
+    claim = _Claim(endpoint, store, this_process(store.rules.seconds), clock, sleep)
+    with _alone_in_this_process(claim):
+        claim.acquire()
+        over = threading.Event()
+        renewing = threading.Thread(target=claim.renew_until, args=(over,), daemon=True)
+        renewing.start()
+        try:
+            yield
+        finally:
+            over.set()
+            renewing.join()
+            claim.release()
+
+
+def this_process(seconds: float) -> Holder:
+    """Us, for so long."""
+    now = time.time()
+    return Holder(getpass.getuser(), socket.gethostname(), _machine(), os.getpid(), now, now + seconds)
+
+
+def _machine() -> str:
+    """This machine since it was started, or this container. Host names do not tell: containers may share one."""
+    try:
+        started = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{started} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return f"{uuid.getnode():x}"
+
+
+@dataclass
+class _Claim:
+    """Ours on one lease. `version` is that of our last write; "" where its answer was lost."""
+
+    endpoint: str
+    store: LeaseStore
+    mine: Holder
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    version: str = ""
+
+    def acquire(self) -> None:
+        """Write the lease. Raises PlatformError when somebody holds it."""
+        for _ in range(_ATTEMPTS):
+            if version := self.store.create(self.mine):
+                self.version = version
+                return
+            found = self.store.read()
+            if found is None:  # it has just been given back
+                continue
+            if self._is_mine(found):  # the answer to an earlier try was lost
+                self.version = found.version
+                return
+            self._await_end(found)
+            if version := self.store.replace(self.mine, found.version):
+                self.version = version
+                return
+        raise self.refused("others, who were faster")
+
+    def renew_until(self, over: threading.Event) -> None:
+        """Keep it alive."""
+        while not over.wait(self.store.rules.renewal_seconds):
+            with suppress(*self.store.errors):  # there are more attempts before it ends
+                if version := self._own_version():
+                    self.version = ""
+                    until = time.time() + self.store.rules.seconds
+                    self.version = self.store.replace(replace(self.mine, until=until), version)
+
+    def release(self) -> None:
+        """Give it back, if it is still ours."""
+        with suppress(*self.store.errors):  # it ends by itself; the store may be gone
+            if self.version and self.store.delete(self.version):
+                return
+            if version := self._own_version():
+                self.store.delete(version)
+
+    def refused(self, who: object) -> PlatformError:
+        """The error for a lease that they hold."""
+        within = f"{self.store.rules.seconds:.0f} seconds"
+        hint = f"Wait until that is done. If it is dead already, its claim ends within {within}."
+        return PlatformError(f"{self.endpoint} is being changed by {who}", hint=hint)
+
+    def _await_end(self, found: Entry) -> None:
+        """Return when nobody holds that lease. Raises PlatformError when somebody does."""
+        if found.holder is None or _is_dead(found.holder, self.mine):
+            return
+        if self.store.rules.poll_seconds is None:
+            if isinstance(found.holder, str) or found.holder.until >= self.clock():
+                raise self.refused(found.holder)
+            return
+        since = self.clock()
+        while self.clock() - since <= found.seconds:
+            self.sleep(self.store.rules.poll_seconds)
+            now = self.store.read()
+            if now is None:
+                return
+            if now.version != found.version:
+                raise self.refused(now.holder)
+
+    def _own_version(self) -> str:
+        found = self.store.read()
+        return found.version if found and self._is_mine(found) else ""
+
+    def _is_mine(self, found: Entry) -> bool:
+        return isinstance(found.holder, Holder) and replace(found.holder, until=self.mine.until) == self.mine
+
+
+def _is_dead(theirs: Holder | str, mine: Holder) -> bool:
+    """Whether it was a process of this machine that is gone."""
+    if isinstance(theirs, str) or theirs.machine != mine.machine:
+        return False
+    if theirs.pid == mine.pid:
+        return True  # this process holds no other: see _alone_in_this_process
+    try:
+        os.kill(theirs.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+_held: dict[str, Holder] = {}
+_held_lock = threading.Lock()
+
+
+@contextmanager
+def _alone_in_this_process(claim: _Claim) -> Iterator[None]:
+    """Raise PlatformError when another thread holds that lease."""
+    key = claim.store.key
+    with _held_lock:
+        if key in _held:
+            raise claim.refused(_held[key])
+        _held[key] = claim.mine
+    try:
+        yield
+    finally:
+        del _held[key]

@@ -1,0 +1,68 @@
+"""Open the local platform: a daemon that outlives the command that started it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from toolkit.errors import EndpointNotFound
+from toolkit.home import containers_dir, home
+from toolkit.planning.resources import Account
+from toolkit.platforms.local.aws import ACCOUNT, REGION
+from toolkit.recipe.resolve import Recipe
+
+if TYPE_CHECKING:
+    from toolkit.platforms.local.platform import LocalPlatform
+
+
+class LocalSession:
+    """The daemon of this user's home. It has one scope."""
+
+    account_name = "an account"
+    unasked = ""
+    may_be_absent = False
+
+    def scope(self, recipe: Recipe) -> None:
+        """Nothing in a recipe says which daemon."""
+        return
+
+    def can_be_asked(self) -> bool:
+        """Always: where it does not run, nothing exists."""
+        return True
+
+    def open(self, scope: str | None = None) -> LocalPlatform:
+        """The platform, started when it does not run. Raises UsageError or PlatformError."""
+        from toolkit.platforms.local import daemon
+        from toolkit.platforms.local.platform import local_platform
+
+        return local_platform(daemon.start(home() / "local", containers_dir()))
+
+    def running(self, scope: str | None = None) -> LocalPlatform | None:
+        """The platform, None when it does not run."""
+        from toolkit.platforms.local import daemon
+
+        running = daemon.running(home() / "local")
+        if running is None:
+            return None
+        from toolkit.platforms.local.platform import local_platform
+
+        return local_platform(running)
+
+    def scopes_of(self, endpoint: str) -> Sequence[str | None]:
+        """The one scope, where the endpoint exists."""
+        platform = self.running()
+        try:
+            return [None] if platform and platform.address(endpoint) else []
+        except EndpointNotFound:
+            return []
+
+    def every_scope(self) -> Sequence[str | None]:
+        """The one scope."""
+        return [None]
+
+    def unread_account(self, scope: str | None) -> Account:
+        """The account that every daemon has."""
+        return Account(ACCOUNT, REGION)
+
+
+SESSION = LocalSession()

@@ -1,0 +1,1 @@
+"""P-EAGLE and EAGLE-3 heads: those that other trainers exported, converted for vLLM."""
