@@ -22,6 +22,8 @@ _BAND = 0.6
 _WARM_UP = {"max_tokens": 8}
 _NOTHING_TO_COMPARE = "the engine gave no token ids to compare"
 
+_SECONDS_PER_HOUR = 3600
+
 DEFAULT_PROMPTS: Mapping[str, Sequence[str]] = {
     "general": (
         "Write a Python function that returns the n-th Fibonacci number.",

@@ -19,7 +19,7 @@ from toolkit.home import containers_dir
 from toolkit.images.reference import parse
 from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.planning.resources import Account
-from toolkit.recipe.arguments import BAKED_DRAFTER_DIR, builds, image_of
+from toolkit.recipe.arguments import BAKED_DRAFTER_DIR, image_of
 from toolkit.recipe.content import digest, fragment, manifest
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection

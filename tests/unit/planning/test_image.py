@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aws_kinds import desired, wanted
 from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair, write_pair
 
 from toolkit.errors import StalePlanError, UsageError
-from toolkit.platforms.sagemaker.rules.desired import desired
-from toolkit.planning.image import base_image, image, render, spec_of
-from toolkit.planning.resources import Account
+from toolkit.planning.image import base_image, render, spec_of
+from toolkit.planning.resources import Account, Resource
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ContainerSection, RolloutSection
 
@@ -28,6 +28,11 @@ def recipe(tmp_path: Path) -> Recipe:
 
 def custom(recipe: Recipe, **section: object) -> Recipe:
     return replace(recipe, container=ContainerSection.model_validate(section))
+
+
+def images_of(recipe: Recipe, account: Account) -> list[Resource]:
+    """The image that is built for the recipe, after its repository."""
+    return wanted(recipe, "Repository", "Image", account=account)
 
 
 def test_the_whole_dockerfile(recipe: Recipe, golden: Callable[[str, object], None]) -> None:
@@ -45,22 +50,22 @@ def test_the_whole_dockerfile_with_a_fragment(
 
 
 def test_a_recipe_that_runs_an_image_as_it_is_builds_none(recipe: Recipe) -> None:
-    assert image(recipe, ACCOUNT) == []
+    assert images_of(recipe, ACCOUNT) == []
 
 
 def test_on_this_machine_the_image_has_a_local_name_and_no_repository_is_made(recipe: Recipe) -> None:
-    (built,) = image(recipe_with(custom(recipe, base=BASE), platform="local", run="container"), ACCOUNT)
+    (built,) = images_of(recipe_with(custom(recipe, base=BASE), platform="local", run="container"), ACCOUNT)
     assert built.request["Image"] == f"localhost/{built.name}"
     assert built.name == f"toolkit/{recipe.name}:{built.request['Tag']}"
 
 
 def test_on_this_machine_no_image_is_built_unless_it_runs_in_one(recipe: Recipe) -> None:
-    assert image(recipe_with(custom(recipe, base=BASE), platform="local"), ACCOUNT) == []
+    assert images_of(recipe_with(custom(recipe, base=BASE), platform="local"), ACCOUNT) == []
 
 
 def test_on_this_machine_the_base_has_to_be_named(recipe: Recipe) -> None:
     with pytest.raises(UsageError, match=r"container: \{base: "):
-        image(recipe_with(recipe, platform="local", run="container"), ACCOUNT)
+        images_of(recipe_with(recipe, platform="local", run="container"), ACCOUNT)
 
 
 def test_what_is_in_the_image(recipe: Recipe) -> None:
@@ -109,7 +114,7 @@ def test_a_base_by_tag_has_no_digest_to_say(recipe: Recipe) -> None:
 
 
 def test_no_image_with_a_tag_ever_expires(recipe: Recipe) -> None:
-    (made, _) = image(custom(recipe), ACCOUNT)
+    (made, _) = images_of(custom(recipe), ACCOUNT)
     (rule,) = json.loads(made.request["lifecyclePolicyText"])["rules"]
     assert rule["selection"]["tagStatus"] == "untagged"
 
@@ -127,7 +132,7 @@ def test_a_version_that_aws_has_no_image_of_takes_vllms_own(recipe: Recipe) -> N
 
 
 def test_the_saved_request_says_all_of_it(recipe: Recipe) -> None:
-    (_, built) = image(custom(recipe, wheels=["orjson==3.11.5"]), ACCOUNT)
+    (_, built) = images_of(custom(recipe, wheels=["orjson==3.11.5"]), ACCOUNT)
     saved = json.loads(json.dumps(built.request))
     assert spec_of(saved) == render(custom(recipe, wheels=["orjson==3.11.5"]), ACCOUNT)
 
@@ -158,13 +163,13 @@ def test_only_a_folder_can_be_baked(recipe: Recipe) -> None:
 
 
 def test_a_repository_of_ones_own_is_not_made(recipe: Recipe) -> None:
-    (built,) = image(custom(recipe, repository="team/images"), ACCOUNT)
+    (built,) = images_of(custom(recipe, repository="team/images"), ACCOUNT)
     assert built.kind == "Image"
     assert built.request["Repository"] == "team/images"
 
 
 def test_a_name_with_capitals_makes_a_legal_repository(recipe: Recipe) -> None:
-    (repository, _) = image(custom(replace(recipe, name="GPT-Oss")), ACCOUNT)
+    (repository, _) = images_of(custom(replace(recipe, name="GPT-Oss")), ACCOUNT)
     assert repository.name == "toolkit/gpt-oss"
 
 
@@ -188,7 +193,7 @@ def test_every_variant_of_an_experiment_has_an_image(tmp_path: Path) -> None:
 def test_a_file_that_has_changed_since_is_not_built_under_the_old_tag(tmp_path: Path) -> None:
     recipe = load(write_pair(tmp_path)).with_platform("sagemaker")
     versioned = replace(recipe, engine=replace(recipe.engine, version="0.30.0"))
-    (_, built) = image(custom(versioned, bake_drafter=True), ACCOUNT)
+    (_, built) = images_of(custom(versioned, bake_drafter=True), ACCOUNT)
     (tmp_path / "drafter" / "config.json").write_text("{}")
     with pytest.raises(StalePlanError, match="has changed since this was planned"):
         spec_of(built.request)

@@ -16,8 +16,8 @@ from toolkit.errors import UsageError
 from toolkit.planning.kubernetes import parts, resources
 from toolkit.planning.kubernetes_devices import accelerators
 from toolkit.planning.kubernetes_notes import notes
+from toolkit.planning.resources import Observed
 from toolkit.platforms.sagemaker.rules.price import price_now, price_per_hour
-from toolkit.planning.resources import Kind, Observed
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ContainerSection, KubernetesSection, ScalingSection
@@ -52,7 +52,7 @@ def ahead(recipe: Recipe) -> Recipe:
     return complete(recipe_with(recipe, engine=engine, kubernetes=KubernetesSection(**AHEAD)))
 
 
-def one(recipe: Recipe, kind: Kind) -> dict[str, Any]:
+def one(recipe: Recipe, kind: str) -> dict[str, Any]:
     """The recipe's only manifest of that kind."""
     (found,) = [item for item in resources(recipe) if item.kind == kind]
     return dict(found.request)

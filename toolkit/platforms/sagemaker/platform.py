@@ -21,29 +21,29 @@ from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
 from toolkit.planning.image import base_image
-from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import UNDER_WAY, Account, Observed, Resource
 from toolkit.platforms.lease import lease
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
-from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
-from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker import execute, images, observe, runtime, training
 from toolkit.platforms.sagemaker.build import build_image, pinned_base
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.listing import deployed
 from toolkit.platforms.sagemaker.metrics import read_metrics
 from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
-from toolkit.platforms.sagemaker.tokens import openai_access
-from toolkit.recipe.arguments import builds
+from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, filled_in, ids
+from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
+from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
+from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
+from toolkit.platforms.sagemaker.tokens import openai_access
+from toolkit.recipe.arguments import builds
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.resolve import Recipe
 

@@ -9,19 +9,18 @@ from typing import Any
 
 import botocore.session
 import pytest
+from aws_kinds import SCALING, halved, wanted
 from botocore.model import StringShape
 from botocore.validate import validate_parameters
 from pairs import recipe_with, write_hub_pair
 
-from toolkit.platforms.sagemaker.rules.autoscaling import autoscaling
 from toolkit.planning.names import tag_map
-from toolkit.planning.resources import Kind, Resource
+from toolkit.planning.resources import Resource
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ComponentSection, ScalingSection
 
 AWS = botocore.session.get_session().get_service_model("application-autoscaling")
-ONE = ("AllTraffic",)
-OPERATIONS: Mapping[Kind, str] = {"ScalableTarget": "RegisterScalableTarget", "ScalingPolicy": "PutScalingPolicy"}
+OPERATIONS: Mapping[str, str] = {"ScalableTarget": "RegisterScalableTarget", "ScalingPolicy": "PutScalingPolicy"}
 
 
 @pytest.fixture
@@ -37,21 +36,21 @@ def scaled(recipe: Recipe, component: bool = False, **scaling: Any) -> Recipe:
     )
 
 
-def named(resources: list[Resource]) -> list[tuple[Kind, str]]:
+def named(resources: list[Resource]) -> list[tuple[str, str]]:
     return [(item.kind, item.name) for item in resources]
 
 
 def policy(recipe: Recipe, number: int = 0) -> Mapping[str, Any]:
-    return [item for item in autoscaling(recipe, ONE) if item.kind == "ScalingPolicy"][number].request
+    return [item for item in wanted(recipe, *SCALING) if item.kind == "ScalingPolicy"][number].request
 
 
 @pytest.mark.parametrize("instances", [1, 3])
 def test_a_fixed_number_of_instances_is_not_scaled(recipe: Recipe, instances: int) -> None:
-    assert autoscaling(scaled(recipe, min_instances=instances, max_instances=instances), ONE) == []
+    assert wanted(scaled(recipe, min_instances=instances, max_instances=instances), *SCALING) == []
 
 
 def test_instances_of_a_variant(recipe: Recipe) -> None:
-    target, tracking = autoscaling(scaled(recipe), ONE)
+    target, tracking = wanted(scaled(recipe), *SCALING)
     variant = {
         "ServiceNamespace": "sagemaker",
         "ResourceId": "endpoint/hub/variant/AllTraffic",
@@ -77,7 +76,7 @@ def test_instances_of_a_variant(recipe: Recipe) -> None:
 
 
 def test_copies_of_an_inference_component(recipe: Recipe) -> None:
-    target, tracking = autoscaling(scaled(recipe, component=True), ONE)
+    target, tracking = wanted(scaled(recipe, component=True), *SCALING)
     assert target.name == "inference-component/hub"
     assert target.request["ScalableDimension"] == "sagemaker:inference-component:DesiredCopyCount"
     metric = tracking.request["TargetTrackingScalingPolicyConfiguration"]["PredefinedMetricSpecification"]
@@ -87,7 +86,7 @@ def test_copies_of_an_inference_component(recipe: Recipe) -> None:
 
 
 def test_the_variants_of_an_experiment_are_scaled_each_for_itself(recipe: Recipe) -> None:
-    assert named(autoscaling(scaled(recipe), ("speculative", "baseline"))) == [
+    assert named(wanted(halved(scaled(recipe)), *SCALING)) == [
         ("ScalableTarget", "endpoint/hub/variant/speculative"),
         ("ScalableTarget", "endpoint/hub/variant/baseline"),
         ("ScalingPolicy", "endpoint/hub/variant/speculative/concurrency"),
@@ -116,7 +115,7 @@ def test_an_engine_that_decodes_one_request_at_a_time(recipe: Recipe) -> None:
 
 def test_a_component_without_copies_is_woken_by_the_first_request_that_fails(recipe: Recipe) -> None:
     idle = scaled(recipe, component=True, min_instances=0)
-    assert named(autoscaling(idle, ONE)) == [
+    assert named(wanted(idle, *SCALING)) == [
         ("ScalableTarget", "inference-component/hub"),
         ("ScalingPolicy", "inference-component/hub/concurrency"),
         ("ScalingPolicy", "inference-component/hub/from-zero"),
@@ -138,13 +137,13 @@ def test_a_copy_has_time_to_start_before_the_next_is_added(recipe: Recipe) -> No
 
 
 def test_a_target_that_exists_gets_no_tags(recipe: Recipe) -> None:
-    target = autoscaling(scaled(recipe), ONE)[0]
+    target = wanted(scaled(recipe), *SCALING)[0]
     assert {**target.update, "Tags": target.request["Tags"]} == target.request
 
 
 @pytest.mark.parametrize("component", [False, True])
 def test_requests_are_such_as_aws_takes(recipe: Recipe, component: bool) -> None:
-    for item in autoscaling(scaled(recipe, component=component, min_instances=int(not component)), ONE):
+    for item in wanted(scaled(recipe, component=component, min_instances=int(not component)), *SCALING):
         request = {key: value for key, value in item.request.items() if key != "Alarm"}
         shape = AWS.operation_model(OPERATIONS[item.kind]).input_shape
         assert shape is not None

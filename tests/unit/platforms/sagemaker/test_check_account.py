@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair, write_pair, write_recipe
 
+from toolkit.checks.run import check
+from toolkit.errors import PlatformError, UsageError
+from toolkit.findings import Finding
+from toolkit.platforms.sagemaker.account import account_findings
 from toolkit.platforms.sagemaker.rules.checks.account import (
     AccountFacts,
     ExecutionRole,
@@ -18,9 +22,6 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     Unread,
     check_account,
 )
-from toolkit.checks.run import check
-from toolkit.errors import PlatformError, UsageError
-from toolkit.findings import Finding
 from toolkit.recipe.resolve import Recipe, load
 
 ME = "arn:aws:iam::123456789012:user/me"
@@ -296,22 +297,20 @@ def test_findings_on_the_account_stand_among_the_others_with_their_lines(tmp_pat
     recipe = write_hub_pair(tmp_path)
     quotas = (Quota("ml.g6.xlarge", 0, "L-1", 0),)
     found = {
-        finding.code: finding for finding in check(recipe, account=lambda _: replace(GOOD, quotas=quotas)).findings
+        finding.code: finding
+        for finding in check(recipe, account=lambda it: check_account(it, replace(GOOD, quotas=quotas))).findings
     }
     assert found["account.quota"].line == 11
     assert found["account.identity"].line is None
 
 
 def test_a_recipe_with_errors_of_its_own_is_not_looked_up(tmp_path: Path) -> None:
-    def look(recipe: Recipe) -> AccountFacts:
+    def look(recipe: Recipe) -> list[Finding]:
         raise AssertionError("nothing to look up")
 
     assert not check(write_recipe(tmp_path, HUB_RECIPE.replace("p-eagle", "peagle")), account=look)
 
 
 def test_a_local_recipe_needs_no_account(tmp_path: Path) -> None:
-    def look(recipe: Recipe) -> AccountFacts:
-        raise AssertionError("no account is needed")
-
-    (finding,) = check(write_pair(tmp_path), account=look).findings
+    (finding,) = check(write_pair(tmp_path), account=account_findings).findings
     assert (finding.code, finding.severity) == ("account.none", "info")

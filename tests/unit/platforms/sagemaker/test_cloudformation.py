@@ -12,6 +12,7 @@ from typing import Any
 
 import botocore.session
 import pytest
+from aws_kinds import desired, kind_of
 from botocore.model import ListShape, Shape, StringShape, StructureShape
 from cfnlint.api import lint
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
@@ -21,9 +22,9 @@ from pairs import recipe_with, write_hub_pair, write_pair, write_recipe
 
 from toolkit.errors import UsageError
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.platforms.sagemaker.rules.cloudformation import LACKING, NOT_IN_CLOUDFORMATION, STAGE_FIRST, TYPES, losses, template
-from toolkit.platforms.sagemaker.rules.desired import desired
-from toolkit.planning.resources import KINDS, Account, Kind, Resource
+from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.platforms.sagemaker.rules.cloudformation import NOT_IN_CLOUDFORMATION, STAGE_FIRST
 from toolkit.platforms.sagemaker.rules.jumpstart import ids
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.lock import lock_path, pinned, read_lock
@@ -52,7 +53,7 @@ def recipe(tmp_path: Path) -> Recipe:
 
 def of(recipe: Recipe, **changes: Any) -> dict[str, Any]:
     """The template of the recipe with those changes, unwatched unless they say otherwise."""
-    return template(desired([recipe_with(recipe, **{"observability": UNWATCHED, **changes})], ACCOUNT))
+    return RULES.template(desired([recipe_with(recipe, **{"observability": UNWATCHED, **changes})], ACCOUNT))
 
 
 def complaints(made: Mapping[str, Any], region: str = "us-west-2") -> list[str]:
@@ -60,13 +61,13 @@ def complaints(made: Mapping[str, Any], region: str = "us-west-2") -> list[str]:
     return [f"{match.rule.id}: {match.message}" for match in lint(json.dumps(made), regions=[region])]
 
 
-def resource(made: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
-    (found,) = [item for item in made["Resources"].values() if item["Type"] == TYPES[kind]]
+def resource(made: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    (found,) = [item for item in made["Resources"].values() if item["Type"] == kind_of(kind).resource_type]
     return found
 
 
-def id_of(made: Mapping[str, Any], kind: Kind) -> str:
-    (found,) = [key for key, item in made["Resources"].items() if item["Type"] == TYPES[kind]]
+def id_of(made: Mapping[str, Any], kind: str) -> str:
+    (found,) = [key for key, item in made["Resources"].items() if item["Type"] == kind_of(kind).resource_type]
     return found
 
 
@@ -92,7 +93,7 @@ def test_cfn_lint_finds_nothing_in_a_shipped_recipe(name: str) -> None:
     complete = pinned(shipped, read_lock(lock_path(shipped)))
     account = replace(ACCOUNT, jumpstart={name: {**gpt_oss(), "HubContentName": name} for name in ids(shipped)})
     resources = desired([complete, complete.baseline()], account)
-    assert complaints(template(resources)) == []
+    assert complaints(RULES.template(resources)) == []
 
 
 CHANGES: Mapping[str, Mapping[str, Any]] = {
@@ -123,15 +124,15 @@ def test_cfn_lint_finds_nothing_whatever_the_recipe_says(recipe: Recipe, changes
     assert complaints(of(recipe, **changes)) == []
 
 
-SAME_NAMES: tuple[Kind, ...] = ("Model", "EndpointConfig", "Endpoint", "InferenceComponent", "Alarm", "Dashboard")
+SAME_NAMES: tuple[str, ...] = ("Model", "EndpointConfig", "Endpoint", "InferenceComponent", "Alarm", "Dashboard")
 
 
 @changed
 def test_no_part_of_a_request_is_lost_in_silence(recipe: Recipe, changes: Mapping[str, Any]) -> None:
     resources = desired([recipe_with(recipe, **changes)], ACCOUNT)
-    made = template(resources)
+    made = RULES.template(resources)
     asked = [leaf for item in resources if item.kind in SAME_NAMES for leaf in leaves(item.request)]
-    types = [TYPES[kind] for kind in SAME_NAMES]
+    types = [kind_of(kind).resource_type for kind in SAME_NAMES]
     properties = [item["Properties"] for item in made["Resources"].values() if item["Type"] in types]
     told = made["Metadata"][NOT_IN_CLOUDFORMATION].values()
     answered = [leaf for part in (*properties, *told) for leaf in leaves(resolved(part, made))]
@@ -168,7 +169,7 @@ def resolved(value: Any, made: Mapping[str, Any]) -> Any:
 @pytest.mark.parametrize("region", ["us-east-1", "eu-central-1", "us-gov-west-1", "cn-north-1"])
 def test_cfn_lint_finds_nothing_in_other_regions(recipe: Recipe, region: str) -> None:
     resources = desired([recipe], Account(ACCOUNT.id, region))
-    assert complaints(template(resources), region) == []
+    assert complaints(RULES.template(resources), region) == []
 
 
 def test_cfn_lint_would_find_a_wrong_property(recipe: Recipe) -> None:
@@ -179,15 +180,15 @@ def test_cfn_lint_would_find_a_wrong_property(recipe: Recipe) -> None:
 
 def test_every_kind_is_a_resource_or_is_told_otherwise() -> None:
     told = {"Weights", "WeightsUse", "RolePolicy", "Repository", "Image"}
-    # What compiles, what is refused, and what is a cluster's.
-    elsewhere = {"TrainingJob", "Artifacts", *KINDS[KINDS.index("Namespace") :]}
-    assert told | TYPES.keys() | elsewhere == set(KINDS)
+    elsewhere = {"TrainingJob", "Artifacts"}  # what compiles, and what is refused
+    types = {kind.kind for kind in RULES.kinds if kind.resource_type}
+    assert told | types | elsewhere == {kind.kind for kind in RULES.kinds}
 
 
 # ---- what CloudFormation lacks ----
 
 
-OPERATIONS: Mapping[Kind, tuple[str, str]] = {
+OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Model": ("sagemaker", "CreateModel"),
     "EndpointConfig": ("sagemaker", "CreateEndpointConfig"),
     "Endpoint": ("sagemaker", "CreateEndpoint"),
@@ -203,12 +204,12 @@ NEVER_REQUESTED = ("Containers.", "Specifications.", "Specification.InstanceType
 
 
 @pytest.mark.parametrize("kind", OPERATIONS)
-def test_what_cloudformation_lacks_is_known(kind: Kind) -> None:
+def test_what_cloudformation_lacks_is_known(kind: str) -> None:
     service, operation = OPERATIONS[kind]
     shape = botocore.session.get_session().get_service_model(service).operation_model(operation).input_shape
-    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-west-2", TYPES[kind]).schema
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-west-2", kind_of(kind).resource_type).schema
     found = {field for field in difference(shape, schema, schema) if not field.startswith(NEVER_REQUESTED)}
-    assert found == LACKING.get(kind, frozenset())
+    assert found == kind_of(kind).lacking
 
 
 def difference(shape: Shape, node: Any, schema: Any, path: str = "") -> Iterator[str]:
@@ -235,7 +236,7 @@ def test_what_is_lost_stands_in_the_metadata_and_is_told(recipe: Recipe) -> None
     assert container["PrimaryContainer.AdditionalModelDataSources"][0]["ChannelName"] == "drafter"
     assert lost[id_of(made, "EndpointConfig")] == {"ProductionVariants.RoutingConfig.RoutingStrategy": "KV_AWARE"}
     assert "RoutingConfig" not in resource(made, "EndpointConfig")["Properties"]["ProductionVariants"][0]
-    told = losses(made)
+    told = RULES.template_losses(made)
     assert len(told) == 3
     assert told[0].startswith("CloudFormation has no PrimaryContainer.AdditionalModelDataSources for AWS::SageMaker::M")
     assert "`platform: {weights: hub}`" in told[0]
@@ -243,12 +244,12 @@ def test_what_is_lost_stands_in_the_metadata_and_is_told(recipe: Recipe) -> None
 
 def test_models_that_the_container_fetches_itself_need_no_second_data_source(recipe: Recipe) -> None:
     made = of(recipe, weights="hub")
-    assert not any("AdditionalModelDataSources" in line for line in losses(made))
+    assert not any("AdditionalModelDataSources" in line for line in RULES.template_losses(made))
 
 
 def without_channels(recipe: Recipe) -> str:
     """What the template's reader is told of the channels that it lacks."""
-    (line,) = [line for line in losses(of(recipe)) if "AdditionalModelDataSources" in line]
+    (line,) = [line for line in RULES.template_losses(of(recipe)) if "AdditionalModelDataSources" in line]
     return line.partition(": ")[2]
 
 
@@ -292,7 +293,7 @@ def test_the_model_of_a_made_role_waits_for_it(recipe: Recipe) -> None:
 
 def test_a_role_that_exists_is_named_by_its_arn(recipe: Recipe) -> None:
     role = "arn:aws:iam::123456789012:role/service/ours"
-    made = template(desired([recipe], replace(ACCOUNT, role=role)))
+    made = RULES.template(desired([recipe], replace(ACCOUNT, role=role)))
     assert resource(made, "Model")["Properties"]["ExecutionRoleArn"] == role
 
 
@@ -315,12 +316,12 @@ def test_the_endpoint_finds_its_log_group_made(recipe: Recipe) -> None:
     made = of(recipe, observability=ObservabilitySection())
     group = id_of(made, "LogGroup")
     assert resource(made, "Endpoint")["DependsOn"] == [group]
-    filters = [item for item in made["Resources"].values() if item["Type"] == TYPES["MetricFilter"]]
+    filters = [item for item in made["Resources"].values() if item["Type"] == kind_of("MetricFilter").resource_type]
     assert [item["Properties"]["LogGroupName"] for item in filters] == [{"Ref": group}] * 2
 
 
 @pytest.mark.parametrize(("component", "what"), [(None, "Endpoint"), (ComponentSection(), "InferenceComponent")])
-def test_scaling_waits_for_what_it_scales(recipe: Recipe, component: ComponentSection | None, what: Kind) -> None:
+def test_scaling_waits_for_what_it_scales(recipe: Recipe, component: ComponentSection | None, what: str) -> None:
     made = of(recipe, component=component, scaling=SCALED)
     assert resource(made, "ScalableTarget")["DependsOn"] == [id_of(made, what)]
     assert resource(made, "ScalingPolicy")["DependsOn"] == [id_of(made, "ScalableTarget")]
@@ -347,7 +348,7 @@ def test_logical_ids_are_stable_and_alphanumeric(recipe: Recipe) -> None:
 
 def test_names_that_differ_in_a_hyphen_get_ids_of_their_own() -> None:
     logs = [Resource("LogGroup", name, {"logGroupName": name}) for name in ("a-b", "a/b", "a_b")]
-    assert list(template(logs)["Resources"]) == ["LogGroupAB", "LogGroupABx2", "LogGroupABx3"]
+    assert list(RULES.template(logs)["Resources"]) == ["LogGroupAB", "LogGroupABx2", "LogGroupABx3"]
 
 
 # ---- what is no resource ----
@@ -359,7 +360,7 @@ def commands(made: Mapping[str, Any]) -> dict[str, str]:
 
 def staged(resources: Sequence[Resource]) -> str:
     """The command that stages the first weights."""
-    (command, *_) = [text for what, text in commands(template(resources)).items() if what.startswith("weights")]
+    (command, *_) = [text for what, text in commands(RULES.template(resources)).items() if what.startswith("weights")]
     return command
 
 

@@ -11,17 +11,21 @@ from typing import Any
 
 import botocore.session
 import pytest
+from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
 from pairs import recipe_with, write_recipe
 
 from toolkit.catalog.neuron import TRAINING_FAMILIES
+from toolkit.catalog.registry import platform_rules
 from toolkit.checks.run import check
 from toolkit.errors import NotCompiled, UsageError
-from toolkit.planning import compilation
-from toolkit.platforms.sagemaker.rules.desired import desired
+from toolkit.planning.artifacts import require_compiles_ahead
+from toolkit.planning.plan import Action
 from toolkit.planning.planner import make_plan
-from toolkit.planning.resources import KINDS, Existing, Observed, Resource
+from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.local.validation import problems
+from toolkit.platforms.sagemaker.rules import RULES, compilation
+from toolkit.platforms.sagemaker.rules.kinds.training_job import LONGEST_VALUE
 from toolkit.recipe.resolve import Recipe, load
 
 RECIPE = """\
@@ -54,7 +58,7 @@ def shown(resources: Sequence[Resource]) -> Any:
 
 
 def jobs(*recipes: Recipe) -> list[Any]:
-    return [item.request for item in compilation.desired(recipes, ACCOUNT) if item.kind == "TrainingJob"]
+    return [item.request for item in RULES.desired_compilation(recipes, ACCOUNT) if item.kind == "TrainingJob"]
 
 
 def violations(request: Any) -> list[str]:
@@ -64,7 +68,7 @@ def violations(request: Any) -> list[str]:
 
 
 def test_every_request_of_compiling_a_pair(recipe: Recipe, golden: Callable[[str, object], None]) -> None:
-    golden("compile-trn2", shown(compilation.desired([recipe], ACCOUNT)))
+    golden("compile-trn2", shown(RULES.desired_compilation([recipe], ACCOUNT)))
 
 
 def test_every_request_of_serving_it(recipe: Recipe, golden: Callable[[str, object], None]) -> None:
@@ -72,7 +76,7 @@ def test_every_request_of_serving_it(recipe: Recipe, golden: Callable[[str, obje
 
 
 def test_resources_stand_in_the_order_in_which_they_are_made(recipe: Recipe) -> None:
-    kinds = [item.kind for item in compilation.desired([recipe, recipe.baseline()], ACCOUNT)]
+    kinds = [item.kind for item in RULES.desired_compilation([recipe, recipe.baseline()], ACCOUNT)]
     assert kinds == sorted(kinds, key=KINDS.index)
 
 
@@ -94,7 +98,9 @@ def test_sagemaker_takes_the_request(tmp_path: Path, edit: str) -> None:
 def test_the_longest_name_fits_and_so_does_its_last_attempt(recipe: Recipe) -> None:
     (request,) = jobs(replace(recipe, name="a" * 44).baseline())
     assert violations({**request, "TrainingJobName": f"{request['TrainingJobName']}-99"}) == []
-    role = next(item for item in compilation.desired([replace(recipe, name="a" * 44)], ACCOUNT) if item.kind == "Role")
+    role = next(
+        item for item in RULES.desired_compilation([replace(recipe, name="a" * 44)], ACCOUNT) if item.kind == "Role"
+    )
     assert len(role.name) <= 64
 
 
@@ -104,7 +110,7 @@ def test_the_families_that_have_training_jobs_are_sagemakers() -> None:
 
 
 def test_the_longest_value_is_sagemakers() -> None:
-    assert SAGEMAKER.shape_for("TrainingEnvironmentValue").metadata["max"] == compilation.LONGEST_VALUE
+    assert SAGEMAKER.shape_for("TrainingEnvironmentValue").metadata["max"] == LONGEST_VALUE
 
 
 def test_the_program_finds_its_models_in_the_jobs_channels(recipe: Recipe) -> None:
@@ -138,7 +144,7 @@ def test_a_variable_that_is_too_long_for_a_job_is_refused(recipe: Recipe) -> Non
 
 
 def test_a_recipe_and_its_baseline_share_image_target_and_role(recipe: Recipe) -> None:
-    found = compilation.desired([recipe, recipe.baseline()], ACCOUNT)
+    found = RULES.desired_compilation([recipe, recipe.baseline()], ACCOUNT)
     numbers = {kind: sum(item.kind == kind for item in found) for kind in ("Image", "Role", "Weights", "TrainingJob")}
     assert numbers == {"Image": 1, "Role": 1, "Weights": 2, "TrainingJob": 2}
 
@@ -156,22 +162,28 @@ def test_an_endpoint_of_two_families_may_read_the_code_of_both(recipe: Recipe) -
 
 
 def job(recipe: Recipe) -> Resource:
-    return next(item for item in compilation.desired([recipe], ACCOUNT) if item.kind == "TrainingJob")
+    return next(item for item in RULES.desired_compilation([recipe], ACCOUNT) if item.kind == "TrainingJob")
 
 
 def known(job: Resource, complete: bool = False, jobs: Sequence[Any] = (), nearest: Any = None) -> Existing:
     return Existing("TrainingJob", job.name, True, (), {"Complete": complete, "Jobs": list(jobs), "Nearest": nearest})
 
 
+def decision(job: Resource, *existing: Existing) -> Action:
+    """The plan's action for a job, beside what exists."""
+    (action,) = make_plan("qwen.yaml", RULES, ["qwen"], [job], Observed(existing)).actions
+    return action
+
+
 def test_a_job_says_how_long_it_may_take(recipe: Recipe) -> None:
-    action = compilation.job_action(job(recipe), None)
+    action = decision(job(recipe))
     assert (action.verb, action.expected_seconds) == ("create", 69 * 60)
 
 
 def test_a_name_is_never_used_twice(recipe: Recipe) -> None:
     wanted = job(recipe)
     before = [[f"{wanted.name}-2", "Stopped", "MaxRuntimeExceeded"], [wanted.name, "Failed", "no room"]]
-    action = compilation.job_action(wanted, known(wanted, jobs=before))
+    action = decision(wanted, known(wanted, jobs=before))
     assert (action.name, action.verb) == (f"{wanted.name}-3", "create")
     assert action.request["TrainingJobName"] == action.name
     assert action.reason == f"does not exist: {wanted.name}-2 stopped: MaxRuntimeExceeded"
@@ -179,12 +191,12 @@ def test_a_name_is_never_used_twice(recipe: Recipe) -> None:
 
 def test_what_is_compiled_without_a_job_that_we_know_needs_none(recipe: Recipe) -> None:
     wanted = job(recipe)
-    assert compilation.job_action(wanted, known(wanted, complete=True)).verb == "reuse"
+    assert decision(wanted, known(wanted, complete=True)).verb == "reuse"
 
 
 def test_what_was_compiled_and_removed_is_compiled_again(recipe: Recipe) -> None:
     wanted = job(recipe)
-    action = compilation.job_action(wanted, known(wanted, jobs=[[wanted.name, "Completed", ""]]))
+    action = decision(wanted, known(wanted, jobs=[[wanted.name, "Completed", ""]]))
     assert (action.name, action.verb) == (f"{wanted.name}-2", "create")
     assert action.reason.endswith("compiled it, and it was removed since")
 
@@ -204,7 +216,7 @@ def test_at_start_the_container_gets_all_the_time_that_there_is(tmp_path: Path) 
 def refusal(*recipes: Recipe) -> str:
     """The hint of deploying the recipes where nothing was compiled."""
     names = [recipe.name for recipe in recipes]
-    made = make_plan("qwen.yaml", "sagemaker", names, desired(recipes, ACCOUNT), Observed(), price_per_hour=None)
+    made = make_plan("qwen.yaml", RULES, names, desired(recipes, ACCOUNT), Observed(), price_per_hour=None)
     with pytest.raises(NotCompiled) as raised:
         compilation.require_compiled(made)
     return raised.value.hint
@@ -234,7 +246,7 @@ def test_on_a_cluster_the_job_compiles(recipe: Recipe) -> None:
     cluster = recipe.with_platform("kubernetes")
     run = f"toolkit render {cluster.path} --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
     with pytest.raises(UsageError, match="a Job of the cluster") as raised:
-        compilation.require_compilable(cluster)
+        platform_rules("kubernetes").require_compilable(cluster)
     assert raised.value.hint == f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
 
 
@@ -250,10 +262,10 @@ def test_on_a_cluster_the_check_names_the_job(recipe: Recipe) -> None:
 def test_what_compiles_at_start_is_told_so_on_every_platform(recipe: Recipe, platform: str) -> None:
     at_start = replace(recipe, engine=replace(recipe.engine, compile_ahead=False)).with_platform(platform)
     with pytest.raises(UsageError, match="compiles when its containers start"):
-        compilation.require_compilable(at_start)
+        require_compiles_ahead(at_start)
 
 
 def test_an_engine_for_gpus_compiles_nothing(recipe: Recipe) -> None:
     gpu = replace(recipe, engine=replace(recipe.engine, name="vllm", version="0.30.0"))
     with pytest.raises(UsageError, match="vllm compiles nothing ahead"):
-        compilation.require_compilable(gpu)
+        require_compiles_ahead(gpu)

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
 from pairs import recipe_with, write_pair
 
-from toolkit.platforms.sagemaker.rules.desired import desired
-from toolkit.platforms.sagemaker.rules.hosting import arms
-from toolkit.planning.resources import KINDS, Account, Resource
+from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.recipe.arguments import engine_flags
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ComponentSection, RolloutSection

@@ -13,9 +13,9 @@ from jumpstart_entries import GPT_OSS, HEAD, LLAMA, LMI, REGISTRY, VLLM, WEIGHTS
 from pairs import write_recipe
 
 from toolkit.errors import UnreadableModel, UsageError
-from toolkit.platforms.sagemaker.rules.hosting import models
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.rules.jumpstart import DataSource, Preset, doubts, filled_in, parse
+from toolkit.platforms.sagemaker.rules.kinds.model import models
 from toolkit.recipe.resolve import Recipe, load
 
 RECIPE = f"""\

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_kinds import desired
 from fakes import ACCOUNT
 from pairs import write_pair
 
+from toolkit.catalog.registry import platform_rules
 from toolkit.errors import PlatformError
-from toolkit.platforms.sagemaker.rules.desired import desired
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
-from toolkit.planning.resources import Existing, Kind, Observed, Resource
+from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.recipe.resolve import load
 
 OTHER = "another-endpoint"
@@ -26,7 +27,7 @@ def resources(tmp_path: Path) -> tuple[Resource, ...]:
     return desired([load(write_pair(tmp_path))], ACCOUNT)
 
 
-def observed(resources: tuple[Resource, ...], *changes: Existing, without: tuple[Kind, ...] = ()) -> Observed:
+def observed(resources: tuple[Resource, ...], *changes: Existing, without: tuple[str, ...] = ()) -> Observed:
     """Everything desired is there and in service, but for `changes` (which replace or add) and `without`."""
     there = {(item.kind, item.name): existing(item) for item in resources if item.kind not in without}
     return Observed(tuple({**there, **{(item.kind, item.name): item for item in changes}}.values()))
@@ -45,10 +46,10 @@ def existing(item: Resource) -> Existing:
 
 
 def plan(resources: tuple[Resource, ...], state: Observed) -> Plan:
-    return make_plan("recipe.yaml", "local", ["tiny"], resources, state)
+    return make_plan("recipe.yaml", platform_rules("local"), ["tiny"], resources, state)
 
 
-def only(resources: tuple[Resource, ...], kind: Kind) -> Resource:
+def only(resources: tuple[Resource, ...], kind: str) -> Resource:
     (item,) = [item for item in resources if item.kind == kind]
     return item
 
@@ -117,7 +118,7 @@ def test_a_policy_for_other_weights(resources: tuple[Resource, ...]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Role", "Model", "EndpointConfig", "Endpoint"])
-def test_what_is_not_ours_is_never_touched(resources: tuple[Resource, ...], kind: Kind) -> None:
+def test_what_is_not_ours_is_never_touched(resources: tuple[Resource, ...], kind: str) -> None:
     foreign = replace(existing(only(resources, kind)), ours=False)
     with pytest.raises(PlatformError, match=f"{kind} .* was not made by the toolkit"):
         plan(resources, observed(resources, foreign))
@@ -125,7 +126,7 @@ def test_what_is_not_ours_is_never_touched(resources: tuple[Resource, ...], kind
 
 def test_what_is_not_ours_is_not_removed_either(resources: tuple[Resource, ...]) -> None:
     foreign = replace(existing(only(resources, "Endpoint")), ours=False)
-    made = make_plan("tiny", "local", ["tiny"], (), Observed((foreign,)))
+    made = make_plan("tiny", platform_rules("local"), ["tiny"], (), Observed((foreign,)))
     assert made.actions == ()
 
 
@@ -156,7 +157,7 @@ def test_old_weights_that_another_endpoint_uses_stay(resources: tuple[Resource, 
 
 
 def test_destroying_the_only_endpoint_removes_everything(resources: tuple[Resource, ...]) -> None:
-    made = make_plan("tiny", "local", ["tiny"], (), observed(resources))
+    made = make_plan("tiny", platform_rules("local"), ["tiny"], (), observed(resources))
     assert [action.kind for action in made.actions] == [
         "Endpoint",
         "EndpointConfig",
@@ -179,7 +180,7 @@ def test_destroying_one_of_two_leaves_what_both_use(resources: tuple[Resource, .
     shared = [
         replace(existing(item), endpoints=(OTHER, "tiny")) for item in resources if item.kind in ("Bucket", "Weights")
     ]
-    made = make_plan("tiny", "local", ["tiny"], (), observed(resources, *shared))
+    made = make_plan("tiny", platform_rules("local"), ["tiny"], (), observed(resources, *shared))
     assert {action.kind for action in made.actions}.isdisjoint({"Bucket", "Weights"})
     assert "WeightsUse" in {action.kind for action in made.actions}
 
@@ -229,7 +230,7 @@ def built(
     known = {"BaseBytes": catalogue} if catalogue else {}
     there = (Existing("Image", base, False, (), {"Bytes": observed}),) if observed else ()
     resource = Resource("Image", "toolkit/tiny:1", {**request, **known})
-    (action,) = make_plan("recipe.yaml", "sagemaker", ["tiny"], [resource], Observed(there)).actions
+    (action,) = make_plan("recipe.yaml", platform_rules("sagemaker"), ["tiny"], [resource], Observed(there)).actions
     return action
 
 

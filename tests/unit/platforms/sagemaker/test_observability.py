@@ -12,16 +12,17 @@ from typing import Any
 
 import botocore.session
 import pytest
+from aws_kinds import ALARMS, DASHBOARD, SCALING, differs, halved, kind_of, wanted
 from fakes import ACCOUNT
 from filter_patterns import extract
 from pairs import recipe_with, write_hub_pair
 
-from toolkit.planning import widgets
-from toolkit.platforms.sagemaker.rules.autoscaling import autoscaling
-from toolkit.platforms.sagemaker.rules.metrics import acceptance_floor, draft_line
-from toolkit.platforms.sagemaker.rules.observability import alarms, content, dashboard, differs, rollback_alarms
-from toolkit.planning.resources import Existing, Kind, Resource
+from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.local.validation import problems
+from toolkit.platforms.sagemaker.rules import widgets
+from toolkit.platforms.sagemaker.rules.kinds.alarm import rollback_alarms
+from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
+from toolkit.platforms.sagemaker.rules.metrics import acceptance_floor, draft_line
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import (
     ComponentSection,
@@ -65,17 +66,17 @@ def watched(recipe: Recipe, **observability: Any) -> Recipe:
     return replace(recipe, observability=ObservabilitySection(**observability))
 
 
-def alarm_names(recipe: Recipe, variants: tuple[str, ...] = ONE) -> list[str]:
-    return [item.name for item in alarms(recipe, variants) if item.kind == "Alarm"]
+def alarm_names(recipe: Recipe) -> list[str]:
+    return [item.name for item in wanted(recipe, "Alarm")]
 
 
 def alarm(recipe: Recipe, name: str) -> Mapping[str, Any]:
-    return next(item.request for item in alarms(recipe, ONE) if item.name == name)
+    return next(item.request for item in wanted(recipe, *ALARMS) if item.name == name)
 
 
-def board(recipe: Recipe, variants: tuple[str, ...] = ONE) -> list[dict[str, Any]]:
+def board(recipe: Recipe) -> list[dict[str, Any]]:
     """The dashboard's widgets."""
-    made = dashboard(recipe, ACCOUNT, variants)[-1]
+    (made,) = wanted(recipe, "Dashboard")
     return list(json.loads(made.request["DashboardBody"])["widgets"])
 
 
@@ -91,8 +92,8 @@ def titles(recipe: Recipe) -> set[str]:
 
 
 def test_on_aws_an_endpoint_is_watched(recipe: Recipe) -> None:
-    found = [*alarms(recipe, ONE), *dashboard(recipe, ACCOUNT, ONE)]
-    assert [(kind, name) for kind, name in dict.fromkeys((item.kind, item.name) for item in found)] == [
+    found = wanted(recipe, *ALARMS, "Dashboard")
+    assert [(item.kind, item.name) for item in found] == [
         ("LogGroup", "/aws/sagemaker/Endpoints/hub"),
         ("MetricFilter", "/aws/sagemaker/Endpoints/hub:toolkit-AcceptedTokens"),
         ("MetricFilter", "/aws/sagemaker/Endpoints/hub:toolkit-DraftedTokens"),
@@ -105,15 +106,15 @@ def test_on_aws_an_endpoint_is_watched(recipe: Recipe) -> None:
 
 def test_on_this_machine_it_is_not(recipe: Recipe) -> None:
     here = recipe.with_platform("local")
-    assert [*alarms(here, ONE), *dashboard(here, ACCOUNT, ONE), *rollback_alarms(here, ONE)] == []
+    assert [*wanted(here, *ALARMS, "Dashboard"), *rollback_alarms(here, ONE)] == []
 
 
 def test_a_dashboard_without_alarms(recipe: Recipe) -> None:
     quiet = watched(recipe, alarms=False)
-    assert [*alarms(quiet, ONE), *rollback_alarms(quiet, ONE)] == []
+    assert [*wanted(quiet, "Alarm"), *rollback_alarms(quiet, ONE)] == []
     assert "Alarms" not in titles(quiet)
     assert "No alarm on it: `observability.alarms` is false" in text(quiet)
-    assert [item.kind for item in dashboard(quiet, ACCOUNT, ONE)] == [
+    assert [item.kind for item in wanted(quiet, *DASHBOARD)] == [
         "LogGroup",
         "MetricFilter",
         "MetricFilter",
@@ -122,13 +123,13 @@ def test_a_dashboard_without_alarms(recipe: Recipe) -> None:
 
 
 def test_alarms_without_a_dashboard(recipe: Recipe) -> None:
-    assert dashboard(watched(recipe, dashboard=False), ACCOUNT, ONE) == []
+    assert wanted(watched(recipe, dashboard=False), "Dashboard") == []
     assert len(alarm_names(watched(recipe, dashboard=False))) == 3
 
 
 def test_an_inference_component_is_watched_by_its_own_metrics(recipe: Recipe) -> None:
     component = recipe_with(recipe, component=ComponentSection(endpoint="shared"))
-    assert alarms(component, ONE)[0].name == "/aws/sagemaker/InferenceComponents/hub"
+    assert wanted(component, *ALARMS)[0].name == "/aws/sagemaker/InferenceComponents/hub"
     assert alarm_names(component) == ["toolkit-hub-errors", "toolkit-hub-no-copy", "toolkit-hub-acceptance"]
     assert {"Name": "InferenceComponentName", "Value": "hub"} in alarm(component, "toolkit-hub-no-copy")["Dimensions"]
     shown = board(component)
@@ -144,15 +145,17 @@ def test_a_component_that_may_have_no_copies_is_not_in_alarm_without(recipe: Rec
 
 
 def test_the_variants_of_an_experiment_have_alarms_and_lines_of_their_own(recipe: Recipe) -> None:
-    assert alarm_names(recipe, BOTH) == [
+    assert alarm_names(halved(recipe)) == [
         "toolkit-hub-errors-speculative",
         "toolkit-hub-errors-baseline",
         "toolkit-hub-first-token-speculative",
         "toolkit-hub-first-token-baseline",
         "toolkit-hub-acceptance",
     ]
-    first_token = next(w for w in board(recipe, BOTH)[1:] if w["properties"]["title"].startswith("Time to first token"))
-    labels = [query["label"] for query in first_token["properties"]["data"]["queries"]]
+    first_token = next(
+        w for w in board(halved(recipe))[1:] if w["properties"]["title"].startswith("Time to first token")
+    )
+    labels = [query["label"] for query in first_token["data"]["queries"]]
     assert labels == ["speculative p50", "speculative p99", "baseline p50", "baseline p99"]
 
 
@@ -171,7 +174,7 @@ def test_requests_that_the_caller_got_wrong_are_no_errors(recipe: Recipe) -> Non
 
 
 def test_alarms_are_sent_to_the_topic_of_the_recipe(recipe: Recipe) -> None:
-    for item in alarms(watched(recipe, notify=TOPIC), ONE):
+    for item in wanted(watched(recipe, notify=TOPIC), *ALARMS):
         if item.kind == "Alarm":
             assert item.request["AlarmActions"] == item.request["OKActions"] == [TOPIC]
 
@@ -210,7 +213,7 @@ def varying(recipe: Recipe) -> list[Recipe]:
 @pytest.mark.parametrize("case", [0, 1, 2], ids=["by batch size", "by instance type", "no log stats"])
 def test_where_the_log_does_not_tell_the_engines_counters_remain(recipe: Recipe, case: int) -> None:
     unknown = varying(recipe)[case]
-    assert [item.kind for item in alarms(unknown, ONE)] == ["LogGroup", "Alarm", "Alarm"]
+    assert [item.kind for item in wanted(unknown, *ALARMS)] == ["LogGroup", "Alarm", "Alarm"]
     assert "No alarm on it: the engine's log does not tell" in text(unknown)
     assert "Acceptance length (PromQL)" in titles(unknown)
     assert "Acceptance length (engine's log)" not in titles(unknown)
@@ -218,7 +221,7 @@ def test_where_the_log_does_not_tell_the_engines_counters_remain(recipe: Recipe,
 
 def test_without_speculation_there_is_no_acceptance(recipe: Recipe) -> None:
     plain = recipe.baseline()
-    assert [item.kind for item in alarms(plain, ONE)] == ["LogGroup", "Alarm", "Alarm"]
+    assert [item.kind for item in wanted(plain, *ALARMS)] == ["LogGroup", "Alarm", "Alarm"]
     assert not any("cceptance" in title for title in titles(plain))
 
 
@@ -259,7 +262,7 @@ def test_other_lines_are_not_counted(line: str) -> None:
 
 
 def test_the_first_widget_says_whose_the_dashboard_is(recipe: Recipe) -> None:
-    made = dashboard(recipe, ACCOUNT, ONE)[-1]
+    (made,) = wanted(recipe, "Dashboard")
     assert widgets.owner(made.request["DashboardBody"]) == "hub"
 
 
@@ -321,13 +324,13 @@ def test_the_alarms_of_the_dashboard_are_those_that_are_made(recipe: Recipe) -> 
 
 
 def test_the_same_endpoint_elsewhere_has_another_dashboard(recipe: Recipe) -> None:
-    there = dashboard(recipe, replace(ACCOUNT, region="eu-west-1"), ONE)[-1]
+    (there,) = wanted(recipe, "Dashboard", account=replace(ACCOUNT, region="eu-west-1"))
     assert there.name == "toolkit-hub-eu-west-1"
 
 
 # ---- requests ----
 
-OPERATIONS: Mapping[Kind, tuple[str, str]] = {
+OPERATIONS: Mapping[str, tuple[str, str]] = {
     "MetricFilter": ("logs", "PutMetricFilter"),
     "Alarm": ("cloudwatch", "PutMetricAlarm"),
     "Dashboard": ("cloudwatch", "PutDashboard"),
@@ -338,7 +341,7 @@ OPERATIONS: Mapping[Kind, tuple[str, str]] = {
 def test_requests_are_such_as_aws_takes(recipe: Recipe, component: ComponentSection | None) -> None:
     made = recipe_with(recipe, component=component)
     session = botocore.session.get_session()
-    for item in [*alarms(made, ONE), *dashboard(made, ACCOUNT, ONE)]:
+    for item in wanted(made, *ALARMS, "Dashboard"):
         if item.kind != "LogGroup":
             service, operation = OPERATIONS[item.kind]
             shape = session.get_service_model(service).operation_model(operation).input_shape
@@ -352,12 +355,13 @@ def test_requests_are_such_as_aws_takes(recipe: Recipe, component: ComponentSect
 def everything(recipe: Recipe) -> list[Resource]:
     scaling = ScalingSection(min_instances=0, max_instances=2)
     component = recipe_with(recipe, component=ComponentSection(), scaling=scaling)
-    found = [*dashboard(recipe, ACCOUNT, ONE), *alarms(recipe, ONE), *autoscaling(component, ONE)]
-    return [item for item in found if item.kind != "LogGroup"]
+    return [*wanted(recipe, "MetricFilter", "Alarm", "Dashboard"), *wanted(component, *SCALING)]
 
 
 def holding(resource: Resource, held: Mapping[str, Any]) -> Existing:
-    return Existing(resource.kind, resource.name, True, ("hub",), {"Content": content(resource.kind, held)})
+    kind = kind_of(resource.kind)
+    assert isinstance(kind, ContentKind)
+    return kind.described(resource.name, "hub", held)
 
 
 def test_what_was_just_made_is_what_it_shall_be(recipe: Recipe) -> None:
@@ -400,6 +404,6 @@ def test_what_somebody_changed_is_found(recipe: Recipe, name: str, change: dict[
 def test_a_log_group_needs_our_tag_and_an_end_to_its_retention(
     recipe: Recipe, tagged: bool, days: int | None, changed: bool
 ) -> None:
-    group = alarms(recipe, ONE)[0]
+    (group,) = wanted(recipe, "LogGroup")
     state = {"Tagged": tagged, "RetentionInDays": days}
     assert differs(group, Existing("LogGroup", group.name, True, ("hub",), state)) is changed

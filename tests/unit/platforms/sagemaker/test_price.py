@@ -9,7 +9,14 @@ import pytest
 from pairs import recipe_with, write_hub_pair
 
 from toolkit.catalog import lookup
-from toolkit.platforms.sagemaker.rules.price import dollars_per_million_tokens, most_per_hour, price_of, price_per_hour, price_text
+from toolkit.catalog.registry import platform_rules
+from toolkit.endpoint.prove import dollars_per_million_tokens
+from toolkit.platforms.sagemaker.rules.price import (
+    most_per_hour,
+    price_of,
+    price_per_hour,
+    price_text,
+)
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import RolloutSection, ScalingSection
 
@@ -33,8 +40,9 @@ def test_one_instance(recipe: Recipe) -> None:
 
 
 def test_the_local_platform_costs_nothing(recipe: Recipe) -> None:
-    assert price_per_hour(recipe_with(recipe, platform="local")) == 0
-    assert price_text(recipe_with(recipe, platform="local")) == "0.00 $/h"
+    here = recipe_with(recipe, platform="local")
+    assert platform_rules("local").price_per_hour(here) == 0
+    assert platform_rules("local").price_text(here) == "0.00 $/h"
 
 
 def test_autoscaling_starts_at_the_fewest_and_may_cost_the_most(recipe: Recipe) -> None:

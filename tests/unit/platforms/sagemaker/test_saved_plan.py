@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from aws_kinds import desired
 from fakes import ACCOUNT
 from pairs import write_pair
 
+from toolkit.catalog.registry import platform_rules
 from toolkit.errors import UsageError
-from toolkit.platforms.sagemaker.rules.desired import desired
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed
@@ -22,7 +23,7 @@ OLD = Existing("Model", "tiny-<old>", True, ("tiny",), {})
 @pytest.fixture
 def made(tmp_path: Path) -> Plan:
     resources = desired([load(write_pair(tmp_path))], ACCOUNT)
-    return make_plan("recipe.yaml", "local", ["tiny"], resources, Observed((OLD,)))
+    return make_plan("recipe.yaml", platform_rules("local"), ["tiny"], resources, Observed((OLD,)))
 
 
 def test_a_saved_plan_reads_back_equal(made: Plan, tmp_path: Path) -> None:

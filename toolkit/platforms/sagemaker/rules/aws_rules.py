@@ -166,7 +166,7 @@ class AwsRules:
         return _WAIT_SECONDS
 
     def expected_seconds(self, recipe: Recipe) -> dict[str, float]:
-        """By stage of a container's start; nothing where the weights' size is not known, or they are on this machine."""
+        """By stage of a container's start; empty where nobody knows the weights' size, or they are on this machine."""
         size = recipe.weight_bytes
         if not size or not self.capabilities.instance_types:
             return {}

@@ -90,7 +90,9 @@ class _Template:
             return [self._linked(item, ids, own) for item in value]
         if not isinstance(value, Mapping):
             return value
-        return {key: self._reference(key, item, ids, own) or self._linked(item, ids, own) for key, item in value.items()}
+        return {
+            key: self._reference(key, item, ids, own) or self._linked(item, ids, own) for key, item in value.items()
+        }
 
     def _reference(self, field: str, value: Any, ids: _Ids, own: str) -> dict[str, Any] | None:
         kind = next((kind for kind in self.kinds.values() if field in kind.references), None)

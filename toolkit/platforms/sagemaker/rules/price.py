@@ -1,4 +1,4 @@
-"""What a recipe costs on SageMaker. Prices are the catalogue's: dated, on demand, US dollars, of the region that each names.
+"""What a recipe costs on SageMaker. Prices are the catalogue's: dated, on demand, US dollars, each with its region.
 
 A price that is not known is None, never 0: of a type that the catalogue has no price for, and of reserved capacity,
 which stands in no price list.

@@ -19,7 +19,9 @@ def resource_ids(name: str) -> list[str]:
 
 def scalable(resource_id: str) -> dict[str, Any]:
     """How Application Auto Scaling's requests name a target."""
-    dimension = "inference-component:DesiredCopyCount" if resource_id.startswith(COMPONENT) else "variant:DesiredInstanceCount"
+    dimension = (
+        "inference-component:DesiredCopyCount" if resource_id.startswith(COMPONENT) else "variant:DesiredInstanceCount"
+    )
     return {"ServiceNamespace": "sagemaker", "ResourceId": resource_id, "ScalableDimension": f"sagemaker:{dimension}"}
 
 

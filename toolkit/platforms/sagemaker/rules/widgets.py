@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolkit.planning import metrics
-from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
 from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.rules import metrics
+from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
 from toolkit.recipe.resolve import Recipe
 
 _OWNER = re.compile(r"^Endpoint `([^`]+)`, made by toolkit\b", re.MULTILINE)

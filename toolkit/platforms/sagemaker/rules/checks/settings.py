@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
-from toolkit.platforms.sagemaker.rules.checks.component import check_component
-from toolkit.platforms.sagemaker.rules.names import ML
-from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
 from toolkit.findings import Finding
+from toolkit.platforms.sagemaker.rules.checks.component import check_component
+from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
+from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.arguments import image_of, pulled
 from toolkit.recipe.lock import Lock, load_seconds
 from toolkit.recipe.resolve import Recipe

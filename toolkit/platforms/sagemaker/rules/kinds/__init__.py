@@ -24,7 +24,6 @@ from toolkit.platforms.sagemaker.rules.kinds.scaling import ScalableTargetKind, 
 from toolkit.platforms.sagemaker.rules.kinds.training_job import ArtifactsKind, TrainingJobKind
 from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsUseKind
 
-
 _KINDS: tuple[type[AwsKind], ...] = (
     BucketKind,
     RepositoryKind,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
@@ -29,7 +29,7 @@ class AlarmKind(ContentKind):
 
     kind = "Alarm"
     resource_type = "AWS::CloudWatch::Alarm"
-    references = {"AlarmName": None}
+    references: ClassVar[Mapping[str, str | None]] = {"AlarmName": None}
     content_keys = (
         "AlarmDescription",
         "ActionsEnabled",

@@ -139,9 +139,7 @@ def tagged(kind: str, name: str, owner: str | None, state: Mapping[str, Any]) ->
 def describe_component(look: Look, name: str) -> Mapping[str, Any] | None:
     """The inference component of that name, None without one."""
     sagemaker = look.clients.sagemaker
-    return unless_missing(
-        look.clients, lambda: sagemaker.describe_inference_component(InferenceComponentName=name)
-    )
+    return unless_missing(look.clients, lambda: sagemaker.describe_inference_component(InferenceComponentName=name))
 
 
 def sagemaker_tags(clients: Clients, arn: str) -> dict[str, str]:

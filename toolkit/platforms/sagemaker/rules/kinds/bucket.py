@@ -1,4 +1,4 @@
-"""The toolkit's bucket: one for all endpoints of an account and region, made with the first and removed with the last."""
+"""The toolkit's bucket: one for all endpoints of an account and region, removed with the last of them."""
 
 from __future__ import annotations
 

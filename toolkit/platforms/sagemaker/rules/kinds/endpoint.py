@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import UNDER_WAY, Existing, Observed, Resource
@@ -38,7 +38,7 @@ class EndpointKind(AwsKind):
 
     kind = "Endpoint"
     resource_type = "AWS::SageMaker::Endpoint"
-    references = {"EndpointName": "EndpointName"}
+    references: ClassVar[Mapping[str, str | None]] = {"EndpointName": "EndpointName"}
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         config = endpoint_config(deployment.recipe, deployment.account)

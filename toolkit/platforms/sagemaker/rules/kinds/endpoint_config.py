@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.catalog import lookup
 from toolkit.planning.names import content_name, is_content_name
@@ -42,7 +42,7 @@ class EndpointConfigKind(AwsKind):
             *(f"ShadowProductionVariants.{field}" for field in _VARIANT_FIELDS),
         }
     )
-    references = {"EndpointConfigName": "EndpointConfigName"}
+    references: ClassVar[Mapping[str, str | None]] = {"EndpointConfigName": "EndpointConfigName"}
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         return [endpoint_config(deployment.recipe, deployment.account)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import lookup
@@ -10,6 +11,7 @@ from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
 from toolkit.platforms.sagemaker.rules.arms import VARIANT, endpoint_name
+from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.rules.kinds.base import (
     AwsKind,
     Look,
@@ -18,7 +20,6 @@ from toolkit.platforms.sagemaker.rules.kinds.base import (
     sagemaker_tags,
     tagged,
 )
-from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.rules.kinds.endpoint_config import startup
 from toolkit.platforms.sagemaker.rules.kinds.model import model_of
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
@@ -64,7 +65,7 @@ class InferenceComponentKind(AwsKind):
         for name in look.endpoints:
             if found := look.once(describe_component, name):
                 arn = found["InferenceComponentArn"]
-                tags = unless_missing(look.clients, lambda arn=arn: sagemaker_tags(look.clients, arn))
+                tags = unless_missing(look.clients, partial(sagemaker_tags, look.clients, arn))
                 if tags is not None:
                     state = {
                         "EndpointName": found["EndpointName"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
@@ -25,12 +25,12 @@ _FILTER_PREFIX = "toolkit-"
 
 
 class LogGroupKind(ContentKind):
-    """Made before SageMaker makes it without an end to its retention. Ours by its name: an endpoint of ours writes to it."""
+    """Made before SageMaker makes it, which keeps it for ever. Ours by its name: an endpoint of ours writes to it."""
 
     kind = "LogGroup"
     is_kept = True
     resource_type = "AWS::Logs::LogGroup"
-    references = {"LogGroupName": None}
+    references: ClassVar[Mapping[str, str | None]] = {"LogGroupName": None}
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         recipe = deployment.recipe

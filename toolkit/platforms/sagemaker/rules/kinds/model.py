@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.planning.artifacts import variables
 from toolkit.planning.names import content_name, is_content_name
@@ -50,7 +50,7 @@ class ModelKind(AwsKind):
             "ModelDataSource.S3DataSource.ManifestEtag",
         )
     )
-    references = {"ModelName": "ModelName", "ModelNameOverride": "ModelName"}
+    references: ClassVar[Mapping[str, str | None]] = {"ModelName": "ModelName", "ModelNameOverride": "ModelName"}
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         return models(deployment.recipe, deployment.account)
@@ -100,7 +100,9 @@ def read_models(look: Look, endpoint: str) -> list[Existing]:
 def models(recipe: Recipe, account: Account) -> list[Resource]:
     """One Model for each container that differs: arms, and instance types with settings of their own."""
     made = [
-        model_of(arm.on(instance_type), account) for arm in arms(recipe) for instance_type in arm.platform.instance_types
+        model_of(arm.on(instance_type), account)
+        for arm in arms(recipe)
+        for instance_type in arm.platform.instance_types
     ]
     return list({model.name: model for model in made}.values())
 

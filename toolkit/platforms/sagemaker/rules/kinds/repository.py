@@ -42,8 +42,8 @@ class RepositoryKind(AwsKind):
         if not self.capabilities.outlasts:
             return ""
         return (
-            f"images in {existing.name}: none with a tag expires, about $0.10 per GB and month (us-east-1, unverified). "
-            f"Remove them: aws ecr delete-repository --force --repository-name {existing.name}"
+            f"images in {existing.name}: none with a tag expires, about $0.10 per GB and month (us-east-1, "
+            f"unverified). Remove them: aws ecr delete-repository --force --repository-name {existing.name}"
         )
 
     def observe(self, look: Look) -> Iterator[Existing]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
@@ -42,7 +43,7 @@ class RoleKind(AwsKind):
 
     kind = "Role"
     resource_type = "AWS::IAM::Role"
-    references = {"ExecutionRoleArn": "Arn"}
+    references: ClassVar[Mapping[str, str | None]] = {"ExecutionRoleArn": "Arn"}
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         return _of_kind(self.kind, _endpoint_role(deployment))
@@ -107,7 +108,7 @@ class RolePolicyKind(AwsKind):
         """Of roles that are ours, each for the recipe whose name it has."""
         for name in (*look.names, *_compilers(look)):
             if ENDPOINT_TAG in (look.once(_role_tags, name) or {}):
-                yield from unless_missing(look.clients, lambda name=name: _policies(look.clients, role_name(name))) or ()
+                yield from (unless_missing(look.clients, partial(_policies, look.clients, role_name(name))) or ())
 
     def create(self, work: Work, request: Any) -> None:
         work.clients.iam.put_role_policy(**request)

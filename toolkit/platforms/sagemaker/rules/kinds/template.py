@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from toolkit.planning.resources import Resource
 
@@ -23,7 +23,7 @@ class TemplateRule:
 
     resource_type: str = ""
     lacking: frozenset[str] = frozenset()
-    references: Mapping[str, str | None] = {}
+    references: ClassVar[Mapping[str, str | None]] = {}
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
         """The properties of the resource; `request` is without what CloudFormation lacks."""

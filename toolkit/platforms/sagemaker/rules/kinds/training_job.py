@@ -129,7 +129,7 @@ class ArtifactsKind(AwsKind):
         )
 
     def observe(self, look: Look) -> Iterator[Existing]:
-        """What models start with, which stays when their endpoint goes; and what is known of the code that is wanted."""
+        """What models start with, which stays when their endpoint goes; and what is known of what is wanted."""
         bucket = bucket_name(look.account)
         for name in look.names if look.endpoints else ():
             for model in look.once(read_models, name):
@@ -148,7 +148,6 @@ class ArtifactsKind(AwsKind):
 
 def compiled(recipe: Recipe, account: Account) -> list[Resource]:
     """What has to be compiled before the recipe's endpoint can be made."""
-    return []
     return [
         Resource(
             "Artifacts",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.resources import Existing, Observed, Resource
@@ -77,7 +78,7 @@ class WeightsKind(AwsKind):
         wanted = {item.name: item for item in look.wanted(self.kind)}
         for name, users in sorted((look.once(read_uses, bucket) or {}).items()):
             if name in wanted or set(users) & set(look.endpoints):
-                state = unless_missing(look.clients, lambda name=name: _state(look, bucket, name, wanted.get(name)))
+                state = unless_missing(look.clients, partial(_state, look, bucket, name, wanted.get(name)))
                 if state is not None:
                     yield Existing(self.kind, name, True, users, state)
 
