@@ -1,26 +1,28 @@
-"""Small manifests of an endpoint, labelled as planning/kubernetes_metadata.py labels them."""
+"""Small manifests of an endpoint, labelled as platforms/kubernetes/rules/metadata.py labels them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.planning.kubernetes_metadata import RESOURCES
-from toolkit.planning.resources import Kind, Resource
+from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
 
 NAME = "chat"
 _OURS = {"app.kubernetes.io/managed-by": "toolkit"}
 
 
 def manifest(
-    kind: Kind, name: str = NAME, namespace: str = "ml", instance: str | None = NAME, recipe: str = "aaaa", **body: Any
+    kind: str, name: str = NAME, namespace: str = "ml", instance: str | None = NAME, recipe: str = "aaaa", **body: Any
 ) -> Resource:
     """One resource; `instance` None is shared."""
     labels = {**_OURS, **({"app.kubernetes.io/instance": instance} if instance else {})}
     metadata: dict[str, Any] = {"name": name, "labels": labels, "annotations": {"toolkit/recipe": recipe}}
     if kind not in ("Namespace", "PersistentVolume"):
         metadata["namespace"] = namespace
-    return Resource(kind, name, {"apiVersion": RESOURCES[kind].version, "kind": kind, "metadata": metadata, **body})
+    return Resource(
+        kind, name, {"apiVersion": RULES_BY_KIND[kind].api.version, "kind": kind, "metadata": metadata, **body}
+    )
 
 
 def namespace(name: str = "ml") -> Resource:

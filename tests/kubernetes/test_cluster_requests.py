@@ -13,6 +13,7 @@ from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
 from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.metrics import Percentiles
+from toolkit.endpoint.refusal import ErrorAnswer
 from toolkit.errors import EndpointNotFound, InvocationError, PlatformError
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.metrics import parse, quantile
@@ -102,6 +103,29 @@ def test_the_right_to_ask_is_told_with_its_rule(standin: StandInCluster, serving
     with pytest.raises(InvocationError, match="forbidden") as error:
         serving.invoke(NAME, {})
     assert 'resources: ["services/proxy"]' in error.value.hint
+
+
+def test_on_the_openai_route_too(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+    standin.forbidden.add(("create", "services/proxy"))
+    with pytest.raises(InvocationError, match="forbidden") as error:
+        handle(serving).chat("hello", via="openai")
+    assert 'resources: ["services/proxy"]' in error.value.hint
+    assert "sagemaker:" not in str(error.value)
+
+
+def test_who_is_not_known_logs_in_again(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+    answer = ErrorAnswer(401, '{"kind": "Status", "message": "Unauthorized"}')
+    error = serving.openai_access(NAME).explain(NAME, answer)
+    assert str(error).startswith("chat: Unauthorized\n  Log in again; for EKS")
+
+
+def test_the_container_s_own_error_comes_through_the_openai_route(
+    standin: StandInCluster, serving: KubernetesPlatform
+) -> None:
+    with scripted(Reply(400, [b'{"error": {"message": "max_tokens is too large"}}'])) as container:
+        standin.backend = container.url
+        with pytest.raises(InvocationError, match="chat: answered 400: max_tokens is too large"):
+            handle(serving).chat("hello", via="openai")
 
 
 PAGE = """# HELP http_requests_total Total number of requests by method, status and handler.

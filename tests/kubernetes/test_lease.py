@@ -14,10 +14,10 @@ from standin_cluster import StandInCluster
 from standin_store import Key
 
 from toolkit.errors import PlatformError
-from toolkit.planning.kubernetes_metadata import OURS
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.platforms.kubernetes.rules.metadata import OURS
 from toolkit.platforms.lease import lease, this_process
 
 

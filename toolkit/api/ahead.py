@@ -13,11 +13,12 @@ from toolkit.apply.training import Trainer, wait_completed
 from toolkit.catalog.registry import platform_rules
 from toolkit.checks.run import require
 from toolkit.errors import UsageError
-from toolkit.planning import artifacts, kubernetes
+from toolkit.planning import artifacts
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed
 from toolkit.platforms import Platform, open_platform, open_readable, open_trainer
+from toolkit.platforms.kubernetes.rules import manifests
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
@@ -53,7 +54,7 @@ def render(recipe: RecipeLike, *, baseline: bool = False) -> dict[str, list[Mapp
     loaded = load(recipe).with_platform("kubernetes")
     require(loaded)
     complete = pinned(loaded, locked(loaded))
-    return kubernetes.parts([complete, complete.baseline()] if baseline and complete.speculation else [complete])
+    return manifests.parts([complete, complete.baseline()] if baseline and complete.speculation else [complete])
 
 
 def build(

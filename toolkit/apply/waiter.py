@@ -17,12 +17,7 @@ from toolkit.planning.resources import UNDER_WAY
 _LAST_LINES = 15
 # Where nobody starts a container again, its endpoint fails by itself this soon after it died.
 _GRACE_SECONDS = 10.0
-_QUIET_SECONDS = 900.0
-# 30 minutes: what users report of InsufficientInstanceCapacity. No log: aws/deep-learning-containers#6187.
-_QUIET = (
-    "SageMaker looks for a free instance (and gives up after about 30), or the image does not start on that type, "
-    "which leaves no log"
-)
+_SILENT_SECONDS = 900.0
 _PATIENCE_SECONDS = 300.0
 _ENDED = {
     "Failed": "failed",
@@ -33,10 +28,11 @@ _ENDED = {
 
 @dataclass(frozen=True)
 class EndpointStatus:
-    """Status of an endpoint in SageMaker's words, and the EndpointConfig that it runs.
+    """Status of an endpoint (InService, Creating, Updating, RollingBack, Failed, Deleting …), and what it runs.
 
-    `began` is when what is under way began, in seconds since 1970; 0 when nothing is, or nobody knows. `quiet` says why
-    its containers may have written nothing for long.
+    `began` is when what is under way began, in seconds since 1970; 0 when nothing is, or nobody knows. Two sentences of
+    the platform: `no_log_reason` says why containers may have written nothing for long, `hopeless` what becomes of an
+    endpoint with this status whose containers cannot start, and what the user can do.
     """
 
     name: str
@@ -44,7 +40,8 @@ class EndpointStatus:
     config: str
     failure_reason: str = ""
     began: float = 0.0
-    quiet: str = _QUIET
+    no_log_reason: str = ""
+    hopeless: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,7 @@ class _Watch:
         self.endpoint = endpoint
         self._platform, self._config, self._progress = platform, config, progress
         self._waiting_since = now
-        self._status, self._quiet = "", ""
+        self._status = EndpointStatus(endpoint, "", "")
         self._began = 0.0
         self._answered = now
         self._bookmarks: dict[str, str] = {}
@@ -182,7 +179,7 @@ class _Watch:
             self._say_once(f"goes on waiting: {error.message}")
             return False
         self._answered = now
-        self._status, self._began, self._quiet = status.status, status.began or self._began, status.quiet
+        self._status, self._began = status, status.began or self._began
         if status.status == "InService" and status.config == self._config:
             self._progress.say(f"{self.endpoint} is in service")
             return True
@@ -200,14 +197,16 @@ class _Watch:
     @property
     def stage(self) -> str:
         """What it does now."""
-        return "rolling back" if self._status == "RollingBack" else self._newest.start.stage
+        return "rolling back" if self._status.status == "RollingBack" else self._newest.start.stage
 
     def tell(self, now: float, expected: Mapping[str, float]) -> str:
         """What it does now and for how long, for the moving line."""
         start = self._newest.start
-        if not self._containers and now - self._waiting_since > _QUIET_SECONDS:
-            self._say_once(f"no container has written a line for {_QUIET_SECONDS / 60:.0f} minutes: {self._quiet}")
-        doing = self.stage if self._status == "RollingBack" else start.tell(now, expected.get(start.stage))
+        if not self._containers and now - self._waiting_since > _SILENT_SECONDS:
+            self._say_once(
+                f"no container has written a line for {_SILENT_SECONDS / 60:.0f} minutes: {self._status.no_log_reason}"
+            )
+        doing = self.stage if self._status.status == "RollingBack" else start.tell(now, expected.get(start.stage))
         return f"{self.endpoint}: {doing}"
 
     @property
@@ -248,12 +247,7 @@ class _Watch:
             self._certain, self._certain_since = certain, now
 
     def _hopeless(self, cause: Cause) -> EndpointFailed:
-        goes_on = "; the old configuration goes on serving" if self._status == "Updating" else ", and bills"
-        hint = (
-            f"{cause.hint}\n  It is still {self._status}{goes_on}: its container is started again until the time for "
-            "the health check is up, and before that SageMaker lets nobody change or delete it. `toolkit deploy` of "
-            f"the corrected recipe and `toolkit destroy {self.endpoint}` wait for it."
-        )
+        hint = f"{cause.hint}\n  {self._status.hopeless}"
         return self._error(f"{self.endpoint} cannot come up: {cause.line}", hint, cause)
 
     def _failed(self, ended: str, reason: str) -> EndpointFailed:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from toolkit.catalog import lookup
+from toolkit.catalog.registry import platform_rules
 from toolkit.recipe.resolve import Recipe
 
 ML = "ml."
@@ -15,5 +14,5 @@ def instance_of(recipe: Recipe, name: str) -> lookup.Instance | None:
     """The hardware of one of the recipe's types, None where it is not known. A cluster's types are named as EC2's."""
     if recipe.platform.name != "kubernetes":
         return lookup.instance(name)
-    found = lookup.instance(f"{ML}{name}")
-    return replace(found, name=name) if found else None
+    found: lookup.Instance | None = platform_rules("kubernetes").instance(name)
+    return found

@@ -33,8 +33,8 @@ def render(
 ) -> None:
     """Write a recipe as manifests for a cluster. Needs neither a cluster nor AWS, and starts nothing."""
     from toolkit.api import render as make
-    from toolkit.planning.kubernetes import APPLY
-    from toolkit.planning.kubernetes_yaml import files, text
+    from toolkit.platforms.kubernetes.rules.manifests import APPLY
+    from toolkit.platforms.kubernetes.rules.yaml import files, text
 
     parts = make(recipe, baseline=baseline)
     if out == "-":

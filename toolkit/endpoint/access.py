@@ -7,17 +7,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from toolkit.endpoint import refusal
+from toolkit.endpoint.refusal import ErrorAnswer
+from toolkit.errors import EndpointNotFound, InvocationError
+
 
 @dataclass(frozen=True)
 class OpenAIAccess:
     """Base URL of an endpoint's OpenAI route, and `token`, which gives a bearer token that is valid now.
 
-    `tls` None is the machine's own certificates.
+    `tls` None is the machine's own certificates. `explain` turns an answer with an error into an exception: by default
+    the container is the only one who may have sent it.
     """
 
     base_url: str
     token: Callable[[], str] = field(repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    explain: Callable[[str, ErrorAnswer], InvocationError | EndpointNotFound] = field(
+        default=refusal.of_container, repr=False
+    )
 
     @property
     def loopback(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -20,12 +19,6 @@ from toolkit.errors import EndpointNotFound, InvocationError
 
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 70.0  # SageMaker gives a container a minute for its first byte
-_BUSY = (429, 503)
-_DENIED = (401, 403)
-_MAY_NOT = "Ask for sagemaker:CallWithBearerToken on * and sagemaker:InvokeEndpoint in your IAM policy."
-# Both this and SageMaker's error codes on this route were seen on a real endpoint in 2026-08 by the authors of
-# stdapi-ai/stdapi.ai (tests/test_aws_sagemaker.py), not by us.
-_QUOTED = re.compile(r'Received (?:client|server) error \((\d+)\) from \S+ with message "(.*)"', re.DOTALL)
 
 
 def stream(
@@ -41,7 +34,7 @@ def stream(
             answer = client.send(_request(client, access, access.token(), body), stream=True)
             if answer.is_error:
                 answer.read()
-                raise _refusal(endpoint, answer)
+                raise _refusal(access, endpoint, answer)
             return answer
 
     with httpx.Client(**_settings(access)) as client:
@@ -64,7 +57,7 @@ async def stream_async(
             answer = await client.send(_request(client, access, token, body), stream=True)
             if answer.is_error:
                 await answer.aread()
-                raise _refusal(endpoint, answer)
+                raise _refusal(access, endpoint, answer)
             return answer
 
     async with httpx.AsyncClient(**_settings(access)) as client:
@@ -107,7 +100,7 @@ def _transport_errors(endpoint: str) -> Iterator[None]:
             f"{endpoint}: no answer within {_READ_SECONDS:.0f} s", hint="Ask for fewer tokens, or stream."
         ) from error
     except httpx.TransportError as error:
-        raise refusal.by_sagemaker(endpoint, f"{error}", transient=True) from error
+        raise refusal.unreachable(endpoint, error) from error
 
 
 @contextmanager
@@ -118,22 +111,6 @@ def _broken_stream(endpoint: str) -> Iterator[None]:
         raise InvocationError(f"{endpoint} broke off: {error}", hint="Ask again.") from error
 
 
-def _refusal(endpoint: str, answer: httpx.Response) -> InvocationError | EndpointNotFound:
-    """The container's error, which SageMaker quotes and the local platform passes on as it is; or SageMaker's own."""
-    message = refusal.message_in(answer.text)
-    if quoted := _QUOTED.match(message):
-        return refusal.by_container(endpoint, int(quoted[1]), quoted[2])
-    if not _is_sagemakers(answer):
-        return refusal.by_container(endpoint, answer.status_code, answer.text)
-    hint = _MAY_NOT if answer.status_code in _DENIED else ""
-    return refusal.by_sagemaker(endpoint, message, transient=answer.status_code in _BUSY, hint=hint)
-
-
-def _is_sagemakers(answer: httpx.Response) -> bool:
-    """Whether the error is SageMaker's own: its codes are words, vLLM's are numbers; InvokeEndpoint's have a header."""
-    if "x-amzn-errortype" in answer.headers or answer.status_code in _DENIED:
-        return True
-    try:
-        return isinstance(answer.json()["error"]["code"], str)
-    except (ValueError, KeyError, TypeError):
-        return False
+def _refusal(access: OpenAIAccess, endpoint: str, answer: httpx.Response) -> InvocationError | EndpointNotFound:
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    return access.explain(endpoint, refusal.ErrorAnswer(answer.status_code, answer.text, headers))

@@ -1,13 +1,23 @@
-"""A request that was refused: by the container of the model, or by SageMaker in front of it."""
+"""A request that got an error for an answer. What a platform in front of the container answers is the platform's."""
 
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from toolkit.errors import EndpointNotFound, InvocationError
+from toolkit.errors import InvocationError
 
-_NOT_FOUND = re.compile(r"(Endpoint|Inference [Cc]omponent) \S+ .*not found")
+ASKED_AGAIN = "Asked four times. See: toolkit status"
+
+
+@dataclass(frozen=True)
+class ErrorAnswer:
+    """An HTTP answer with an error; names of headers are in small letters."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def by_container(endpoint: str, status: int, text: str) -> InvocationError:
@@ -19,15 +29,14 @@ def by_container(endpoint: str, status: int, text: str) -> InvocationError:
     return InvocationError(f"{endpoint}: {answered}{message_in(text)}", hint=hint)
 
 
-def by_sagemaker(endpoint: str, message: str, *, transient: bool, hint: str = "") -> InvocationError | EndpointNotFound:
-    """SageMaker did not pass the request on. `transient` when it may yet, `hint` when there is a better one."""
-    if _NOT_FOUND.match(message):
-        return EndpointNotFound(f"there is no endpoint {endpoint} in service", hint="See: toolkit status")
-    if "has no capacity" in message:
-        hint = "It is scaled to zero. This request makes it scale up: ask again in some minutes."
-    elif transient:
-        hint = "Asked four times. See: toolkit status"
-    return InvocationError(f"{endpoint}: {message}", hint=hint, transient=transient)
+def of_container(endpoint: str, answer: ErrorAnswer) -> InvocationError:
+    """An error that the container answered with."""
+    return by_container(endpoint, answer.status, answer.text)
+
+
+def unreachable(endpoint: str, error: Exception) -> InvocationError:
+    """There was no connection, or it ended before there was an answer."""
+    return InvocationError(f"{endpoint}: {error}", hint=ASKED_AGAIN, transient=True)
 
 
 def message_in(text: str) -> str:

@@ -9,8 +9,6 @@ from typing import Any, Protocol
 from toolkit.recipe.content import digest
 from toolkit.recipe.resolve import Recipe
 
-Kind = str
-
 UNDER_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 """Statuses of an endpoint that will be in service, or failed, by itself."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import lookup, neuron
+from toolkit.catalog.registry import platform_rules
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
 from toolkit.recipe.schema import (
     ComponentSection,
@@ -169,18 +170,11 @@ class Recipe:
         settings = self.platform
         if "kubernetes" not in (platform, settings.name):
             return replace(self, platform=replace(settings, name=platform))
-        to_cluster = platform == "kubernetes"
-        prefix = "" if to_cluster else "ml."
-        names = {name: prefix + name.removeprefix("ml.") for name in (*settings.instance_types, *settings.overrides)}
-        moved = replace(
-            settings,
-            name=platform,
-            kubernetes=KubernetesSection() if to_cluster else None,
-            weights="hub" if to_cluster else "s3",
-            hub_token_secret=settings.hub_token_secret if to_cluster else None,
-            instance_types=tuple(names[name] for name in settings.instance_types),
-            overrides={names[name]: item for name, item in settings.overrides.items()},
-        )
+        cluster = platform_rules("kubernetes")
+        if platform == "kubernetes":
+            moved = cluster.settings_from(settings)
+        else:
+            moved = replace(cluster.portable(settings), name=platform)
         lines = {path: line for path, line in self.lines.items() if path != "platform.kubernetes"}
         return replace(self, platform=moved, lines=lines)
 

@@ -50,11 +50,17 @@ class PlatformTraits(Protocol):
 
     name: str
 
-    def settings_from(self, other: PlatformSettings) -> PlatformSettings:
-        """The settings of a recipe that was written for another platform, as far as they mean something here."""
+    def portable(self, settings: PlatformSettings) -> PlatformSettings:
+        """Settings of this platform as others read them: the catalogue's instance types, without its own section."""
+
+    def settings_from(self, portable: PlatformSettings) -> PlatformSettings:
+        """Settings for this platform, from the portable ones of another."""
 
     def instance(self, name: str) -> Instance | None:
         """The catalogue's hardware of an instance type, by its name here; None where it is not known."""
+
+    def instances(self) -> Sequence[Instance]:
+        """All known instance types that may serve here, by their names here."""
 
     def builds(self, recipe: Recipe) -> bool:
         """Whether an image is built for the recipe."""

@@ -13,6 +13,7 @@ from scripted_http import HANGS_UP, Reply, ScriptedServer, scripted
 from toolkit.endpoint import openai_route
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.errors import EndpointNotFound, InvocationError
+from toolkit.platforms.sagemaker.refusal import on_openai_route
 
 EVENTS = event_stream(answer_events([7, 8, 9], histogram=[0, 0, 2]))
 ANSWER = Reply(parts=(EVENTS[:50], EVENTS[50:]), headers={"Content-Type": "text/event-stream"})
@@ -39,7 +40,7 @@ def tokens() -> Callable[[], str]:
 
 
 def in_thread(server: ScriptedServer) -> bytes:
-    access = OpenAIAccess(f"{server.url}/endpoints/chat/openai/v1", tokens())
+    access = OpenAIAccess(f"{server.url}/endpoints/chat/openai/v1", tokens(), explain=on_openai_route)
     return b"".join(openai_route.stream(access, "chat", {"messages": []}, FakeClock().sleep))
 
 
@@ -47,7 +48,7 @@ def in_event_loop(server: ScriptedServer) -> bytes:
     async def no_sleep(seconds: float) -> None: ...
 
     async def parts() -> bytes:
-        access = OpenAIAccess(f"{server.url}/endpoints/chat/openai/v1", tokens())
+        access = OpenAIAccess(f"{server.url}/endpoints/chat/openai/v1", tokens(), explain=on_openai_route)
         stream = openai_route.stream_async(access, "chat", {"messages": []}, no_sleep)
         return b"".join([part async for part in stream])
 

@@ -55,9 +55,7 @@ class Deployer:
         self.record = Unwritten()
 
     def plan(self, resources: Sequence[Resource], endpoints: Sequence[str] = ENDPOINTS) -> Plan:
-        return make_plan(
-            "tiny", RULES, endpoints, resources, self.platform.observe(resources, endpoints)
-        )
+        return make_plan("tiny", RULES, endpoints, resources, self.platform.observe(resources, endpoints))
 
     def deploy(self, resources: Sequence[Resource], endpoints: Sequence[str] = ENDPOINTS) -> None:
         for endpoint in endpoints:

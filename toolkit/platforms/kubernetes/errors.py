@@ -13,9 +13,8 @@ from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
 from toolkit.errors import PlatformError, Unavailable
-from toolkit.planning.resources import Kind
 
-_LOG_IN = (
+LOG_IN = (
     "Log in again; for EKS: aws eks update-kubeconfig --name CLUSTER, with credentials that its access entries know."
 )
 # The words of Kubernetes' RBAC authorizer.
@@ -23,7 +22,7 @@ _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
-_MISSING_KINDS: Mapping[Kind, str] = {
+_MISSING_KINDS: Mapping[str, str] = {
     "ScaledObject": "This cluster has no KEDA: install it, or leave out platform.kubernetes.prometheus.",
     "ResourceClaimTemplate": "This cluster has no resource.k8s.io/v1: it needs Kubernetes 1.34, or write "
     "`neuron_devices: device-plugin`.",
@@ -43,7 +42,7 @@ def api_errors(doing: str) -> Iterator[None]:
         kind = Unavailable if error.status == 429 or error.status >= 500 else PlatformError
         raise kind(f"{doing}: {message_of(error)} ({error.status})", hint=_hint(error, doing)) from error
     except ConfigException as error:  # an exec plugin that fails, such as `aws eks get-token`
-        raise PlatformError(f"{doing}: {error}", hint=_LOG_IN) from error
+        raise PlatformError(f"{doing}: {error}", hint=LOG_IN) from error
     except HTTPError as error:
         hint = "Look at the VPN, the security group of the API server, and `kubectl cluster-info`."
         raise Unavailable(f"{doing}: the cluster does not answer: {error}", hint=hint) from error
@@ -70,7 +69,7 @@ def causes_of(error: ApiException) -> list[dict[str, str]]:
 
 def _hint(error: ApiException, doing: str) -> str:
     if error.status == 401:
-        return _LOG_IN
+        return LOG_IN
     if error.status == 403:
         return _allow(message_of(error))
     if error.status == 404:

@@ -9,21 +9,21 @@ from typing import Any
 from kubernetes.client import ApiException
 
 from toolkit.errors import PlatformError, WaitTimeout
-from toolkit.planning.resources import Kind, Resource
+from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.observe import apply, compared, conflicts
+from toolkit.platforms.kubernetes.rules.kinds import KINDS, RULES_BY_KIND
 
 # Pods get time to drain, and the objects that own them go after them.
 _DELETE_SECONDS = 900.0
 _PAUSE_SECONDS = 1.0
-_AUTOSCALERS: tuple[Kind, ...] = ("ScaledObject", "HorizontalPodAutoscaler")
 
 
-def put(cluster: Cluster, kind: Kind, namespace: str, manifest: Mapping[str, Any]) -> None:
+def put(cluster: Cluster, kind: str, namespace: str, manifest: Mapping[str, Any]) -> None:
     """Make it, or bring it to what the manifest says. What others made since the plan is refused."""
     there = cluster.find(path(kind, namespace, manifest["metadata"]["name"]))
-    if there and kind != "Namespace" and not is_ours(there):
+    if there and not RULES_BY_KIND[kind].may_be_foreign and not is_ours(there):
         raise PlatformError(
             f"{kind} {manifest['metadata']['name']} was made by somebody else since the plan",
             hint="Give the recipe another `name:`, or remove that object.",
@@ -42,7 +42,7 @@ def put(cluster: Cluster, kind: Kind, namespace: str, manifest: Mapping[str, Any
 
 def delete(
     cluster: Cluster,
-    kind: Kind,
+    kind: str,
     namespace: str,
     name: str,
     clock: Callable[[], float] = time.monotonic,
@@ -56,7 +56,7 @@ def delete(
 
 def replace(
     cluster: Cluster,
-    kind: Kind,
+    kind: str,
     namespace: str,
     manifest: Mapping[str, Any],
     clock: Callable[[], float] = time.monotonic,
@@ -77,18 +77,18 @@ def replace(
 
 def delete_autoscalers(
     cluster: Cluster,
-    kind: Kind,
+    kind: str,
     namespace: str,
     manifest: Mapping[str, Any],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Remove those of ours that would work against the manifest: two quarrel, and one undoes a number of pods."""
-    if kind not in _AUTOSCALERS and not (kind == "Deployment" and "replicas" in manifest["spec"]):
+    if not RULES_BY_KIND[kind].sets_replicas and not (kind == "Deployment" and "replicas" in manifest["spec"]):
         return
-    for other in (other for other in _AUTOSCALERS if other != kind):
+    for other in (rule for rule in KINDS if rule.sets_replicas and rule.kind != kind):
         try:
-            delete(cluster, other, namespace, manifest["metadata"]["name"], clock, sleep)
+            delete(cluster, other.kind, namespace, manifest["metadata"]["name"], clock, sleep)
         except ApiException as error:
             if error.status != 403:  # who may not see any has made none
                 raise
@@ -96,7 +96,7 @@ def delete_autoscalers(
 
 def wait_gone(
     cluster: Cluster,
-    kind: Kind,
+    kind: str,
     namespace: str,
     there: Mapping[str, Any],
     clock: Callable[[], float],
@@ -118,7 +118,7 @@ def wait_gone(
 
 def _delete(
     cluster: Cluster,
-    kind: Kind,
+    kind: str,
     namespace: str,
     there: Mapping[str, Any],
     clock: Callable[[], float],

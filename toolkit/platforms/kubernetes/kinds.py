@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.planning.kubernetes_metadata import OURS, RESOURCES, ApiResource
+from toolkit.platforms.kubernetes.rules.kinds import KINDS, ApiResource
+from toolkit.platforms.kubernetes.rules.metadata import OURS
 
 FIELD_MANAGER = "toolkit"
 
@@ -17,7 +18,7 @@ _OTHERS = {
     "ReplicaSet": ApiResource("apps/v1", "replicasets"),
     "Lease": ApiResource("coordination.k8s.io/v1", "leases"),
 }
-_RESOURCES = {str(kind): resource for kind, resource in [*RESOURCES.items(), *_OTHERS.items()]}
+_RESOURCES = {**{str(rule.kind): rule.api for rule in KINDS}, **_OTHERS}
 
 
 def path(kind: str, namespace: str, name: str = "") -> str:

@@ -8,10 +8,10 @@ from typing import Any
 from kubernetes.client import ApiException
 
 from toolkit.endpoint.listing import Deployed
-from toolkit.planning.kubernetes_metadata import OURS
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import path, selector
 from toolkit.platforms.kubernetes.rollout import seconds, status
+from toolkit.platforms.kubernetes.rules.metadata import OURS
 
 _TYPE = "node.kubernetes.io/instance-type"
 _ANY = "pods"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
 from toolkit.errors import PlatformError
-from toolkit.planning.kubernetes_pod import PORT
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
+from toolkit.platforms.kubernetes.rules.pod import PORT
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample

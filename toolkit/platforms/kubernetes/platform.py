@@ -95,6 +95,14 @@ class KubernetesPlatform:
             self._deployment(name)
         return name
 
+    def exists_settled(self, endpoint: str, progress: Progress) -> bool:
+        """Whether the endpoint exists. A cluster takes changes at any time."""
+        try:
+            self.address(endpoint)
+        except EndpointNotFound:
+            return False
+        return True
+
     def endpoints(self) -> list[Deployed]:
         """All that carry our label."""
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
@@ -111,7 +119,7 @@ class KubernetesPlatform:
     def openai_access(self, endpoint: str) -> OpenAIAccess:
         """See endpoint.handle.EndpointPlatform."""
         base = f"{self.cluster.url}{runtime.proxy(self.namespace, endpoint)}/v1"
-        return OpenAIAccess(base, self._token, self.cluster.tls())
+        return OpenAIAccess(base, self._token, self.cluster.tls(), runtime.on_openai_route)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         """See endpoint.handle.EndpointPlatform."""

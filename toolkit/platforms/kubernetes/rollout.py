@@ -34,7 +34,7 @@ def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointSt
         return EndpointStatus(name, "Deleting", running)
     if _is_complete(deployment):
         return EndpointStatus(name, "InService", running)
-    ours, quiet = _newest_pods(cluster, namespace, deployment), "kubectl describe tells what its pods wait for"
+    ours = _newest_pods(cluster, namespace, deployment)
     began = min((_created(pod) for pod in ours), default=applied(deployment))
     trouble = _trouble(cluster, namespace, deployment, ours)
     progressing = condition(deployment.get("status", {}), "Progressing")
@@ -43,9 +43,16 @@ def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointSt
         return EndpointStatus(name, "Failed", running, trouble.text if trouble else late)
     if trouble and trouble.certain:
         return EndpointStatus(name, "Failed", running, trouble.text)
-    first = revision(deployment) in ("", "1")
-    return EndpointStatus(
-        name, "Creating" if first else "Updating", running, began=began, quiet=trouble.text if trouble else quiet
+    stage = "Creating" if revision(deployment) in ("", "1") else "Updating"
+    reason = trouble.text if trouble else "kubectl describe shows what its pods wait for"
+    return EndpointStatus(name, stage, running, began=began, no_log_reason=reason, hopeless=_hopeless(name, stage))
+
+
+def _hopeless(name: str, stage: str) -> str:
+    meanwhile = ", and the old pods go on serving" if stage == "Updating" else ", and keeps its accelerators"
+    return (
+        f"It is still {stage}{meanwhile}: its containers are started again and again. `toolkit deploy` of the "
+        f"corrected recipe replaces them, `toolkit destroy {name}` removes it."
     )
 
 

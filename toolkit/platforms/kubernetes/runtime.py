@@ -12,10 +12,11 @@ from urllib3 import HTTPResponse
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from toolkit.endpoint import refusal
+from toolkit.endpoint.refusal import ErrorAnswer
 from toolkit.endpoint.retry import retried
 from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.kubernetes.cluster import Cluster
-from toolkit.platforms.kubernetes.errors import message_of, status_of
+from toolkit.platforms.kubernetes.errors import LOG_IN, message_of, status_of
 from toolkit.platforms.kubernetes.kinds import path
 
 _BUSY = (429, 502, 503, 504)
@@ -71,6 +72,13 @@ def _asked(
     return retried(send, sleep)
 
 
+def on_openai_route(endpoint: str, answer: ErrorAnswer) -> InvocationError | EndpointNotFound:
+    """An error of the API server, or one of the container that it passes on."""
+    error = ApiException(status=answer.status)
+    error.body = answer.text
+    return _refused(endpoint, error)
+
+
 def _refused(endpoint: str, error: ApiException) -> InvocationError | EndpointNotFound:
     """The API server's own refusal is a Status document; what is none, the container said."""
     if not status_of(error):
@@ -78,7 +86,9 @@ def _refused(endpoint: str, error: ApiException) -> InvocationError | EndpointNo
     if error.status == 404:
         return EndpointNotFound(f"there is no endpoint {endpoint}", hint="See: toolkit status --platform kubernetes")
     hint = ""
-    if error.status == 403:
+    if error.status == 401:
+        hint = LOG_IN
+    elif error.status == 403:
         hint = 'Ask for this rule: {apiGroups: [""], resources: ["services/proxy"], verbs: ["create", "get"]}'
     elif error.status in _BUSY:
         hint = "None of its pods is ready. See: toolkit status --platform kubernetes"

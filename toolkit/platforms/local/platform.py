@@ -9,7 +9,7 @@ from typing import Any
 from toolkit.apply.progress import Progress
 from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import PlatformError, UsageError
-from toolkit.planning.image import spec_of
+from toolkit.platforms.image import spec_of
 from toolkit.platforms.local import engine
 from toolkit.platforms.local.clients import session
 from toolkit.platforms.local.daemon import LocalDaemon

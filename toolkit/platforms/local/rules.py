@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.catalog import lookup
-from toolkit.planning.image import ImageStore
+from toolkit.platforms.image import ImageStore
 from toolkit.platforms.local.checks import check_local
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.capabilities import Capabilities

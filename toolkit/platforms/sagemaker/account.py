@@ -24,8 +24,8 @@ from botocore.exceptions import (
 
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
 from toolkit.findings import Finding
-from toolkit.planning.image import base_image
 from toolkit.planning.resources import Account
+from toolkit.platforms.image import base_image
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, hint_for
 from toolkit.platforms.sagemaker.images import is_missing_image

@@ -20,9 +20,9 @@ from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
-from toolkit.planning.image import base_image
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import UNDER_WAY, Account, Observed, Resource
+from toolkit.platforms.image import base_image
 from toolkit.platforms.lease import lease
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker import execute, images, observe, runtime, training
@@ -42,6 +42,7 @@ from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
+from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
 from toolkit.recipe.arguments import builds
 from toolkit.recipe.lock import OpenFiles
@@ -194,11 +195,10 @@ class SageMakerPlatform:
         answer = self._describe(name)
         config, status = answer["EndpointConfigName"], answer["EndpointStatus"]
         if not component or status != "InService":
-            return EndpointStatus(endpoint, status, config, answer.get("FailureReason", ""), _began(answer))
+            return endpoint_status(endpoint, status, config, answer.get("FailureReason", ""), _began(answer))
         described = self._describe_component(component)
-        return EndpointStatus(
-            endpoint, described["InferenceComponentStatus"], config, described.get("FailureReason", "")
-        )
+        status = described["InferenceComponentStatus"]
+        return endpoint_status(endpoint, status, config, described.get("FailureReason", ""))
 
     def address(self, name: str) -> str:
         """See platforms.Platform."""

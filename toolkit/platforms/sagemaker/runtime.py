@@ -24,6 +24,7 @@ from toolkit.endpoint import refusal
 from toolkit.endpoint.retry import retried
 from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.sagemaker.errors import hint_for
+from toolkit.platforms.sagemaker.refusal import by_sagemaker
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker_runtime import SageMakerRuntimeClient
@@ -93,13 +94,13 @@ def _asked(call: Callable[..., Any], endpoint: str, body: Mapping[str, Any], sle
 def _refused(endpoint: str, error: ClientError | BotoCoreError) -> InvocationError | EndpointNotFound:
     if not isinstance(error, ClientError):
         transient = isinstance(error, _NO_CONNECTION)
-        return refusal.by_sagemaker(endpoint, str(error), transient=transient, hint=hint_for(error))
+        return by_sagemaker(endpoint, str(error), transient=transient, hint=hint_for(error))
     code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
     if code == "ModelError":
         details: Mapping[str, Any] = error.response
         said = details.get("OriginalMessage") or message
         return refusal.by_container(endpoint, details.get("OriginalStatusCode", 0), said)
-    return refusal.by_sagemaker(endpoint, message, transient=code in _BUSY, hint=hint_for(error))
+    return by_sagemaker(endpoint, message, transient=code in _BUSY, hint=hint_for(error))
 
 
 def _broken_off(endpoint: str, error: Exception) -> InvocationError:

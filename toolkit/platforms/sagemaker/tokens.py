@@ -18,6 +18,7 @@ from botocore.exceptions import NoCredentialsError
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.platforms.sagemaker.refusal import on_openai_route
 
 # The control plane's name without a region, in every partition; the region is in the signature.
 _HOST = "sagemaker.amazonaws.com"
@@ -34,7 +35,7 @@ def openai_access(clients: Clients, endpoint: str) -> OpenAIAccess:
         if credentials is None:
             raise NoCredentialsError
     token = partial(bearer_token, credentials, runtime.region_name)
-    return OpenAIAccess(f"{runtime.endpoint_url}/endpoints/{path}/openai/v1", token)
+    return OpenAIAccess(f"{runtime.endpoint_url}/endpoints/{path}/openai/v1", token, explain=on_openai_route)
 
 
 def bearer_token(credentials: Credentials, region: str, lifetime: int = _LIFETIME_SECONDS) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolkit.catalog import lookup, registry
-from toolkit.planning.image import ECR, ImageStore
+from toolkit.platforms.image import ECR, ImageStore
 from toolkit.recipe.resolve import Recipe
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from toolkit.planning.image import base_image
 from toolkit.planning.notes import engine_notes
 from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.platforms.image import base_image
 from toolkit.platforms.sagemaker.rules import compilation, jumpstart
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import UsageError
 from toolkit.images.reference import parse
-from toolkit.planning.image import address, render, request_of
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
+from toolkit.platforms.image import address, render, request_of
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work

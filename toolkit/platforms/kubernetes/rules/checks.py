@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup, neuron
-from toolkit.checks.hardware import ML, instance_of
 from toolkit.findings import Finding
+from toolkit.platforms.kubernetes.rules import hardware
+from toolkit.platforms.kubernetes.rules.hardware import SAGEMAKER_PREFIX
 from toolkit.recipe.arguments import pulled
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
@@ -21,14 +22,8 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _GATED_OWNER = "meta-llama/"
 
 
-def check_kubernetes(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on a recipe for a cluster, and on a cluster's settings for SageMaker."""
-    if recipe.platform.name == "sagemaker" and "platform.kubernetes" in recipe.lines:
-        message = "settings of a cluster, and the platform is `sagemaker`"
-        hint = "Remove them, or set `name: kubernetes`."
-        yield Finding("kubernetes.elsewhere", message, "platform.kubernetes", hint=hint)
-    if recipe.platform.name != "kubernetes":
-        return
+def findings(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on a recipe for a cluster."""
     yield from _names(recipe)
     yield from _instance_types(recipe)
     yield from _families(recipe)
@@ -52,14 +47,16 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
     for index, name in enumerate(recipe.platform.instance_types):
-        path, instance = f"{_TYPES}.{index}", instance_of(recipe, name)
+        path, instance = f"{_TYPES}.{index}", hardware.instance(name)
         if name in recipe.platform.overrides:
             message = "a Deployment runs the same settings on every instance type"
             hint = "Write one type and its settings, or a recipe for each."
             yield Finding("kubernetes.overrides", message, path, hint=hint)
-        if name.startswith(ML):
+        if name.startswith(SAGEMAKER_PREFIX):
             message = f"{name} is SageMaker's name of a type, a cluster's nodes have EC2's"
-            yield Finding("kubernetes.instance-type", message, path, hint=f"Write {name.removeprefix(ML)}.")
+            yield Finding(
+                "kubernetes.instance-type", message, path, hint=f"Write {name.removeprefix(SAGEMAKER_PREFIX)}."
+            )
         elif instance is None:
             message = f"{name} is no instance type that we know"
             hint = "Take one that `toolkit fit RECIPE` lists, without its `ml.`."

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolkit.platforms.sagemaker.rules.autoscaling import target_requests
-from toolkit.planning.kubernetes_devices import claim_template
-from toolkit.planning.kubernetes_jobs import benchmark, compile_job
-from toolkit.planning.kubernetes_metadata import RESOURCES, manifest, section, selector, shared
-from toolkit.planning.kubernetes_pod import config_map, pod_template, rollout_seconds, volumes
-from toolkit.planning.resources import KINDS, Kind, Resource
+from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.rules.devices import claim_template
+from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
+from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, position
+from toolkit.platforms.kubernetes.rules.metadata import manifest, section, selector, shared
+from toolkit.platforms.kubernetes.rules.pod import config_map, pod_template, rollout_seconds, volumes
 from toolkit.recipe.resolve import Recipe
 
 PODS_METRIC = "vllm_num_requests_running"
@@ -24,15 +24,6 @@ APPLY = "kubectl apply --server-side --field-manager=toolkit"
 
 PARTS = ("base", "serve", "compile", "benchmark")
 """Sets of manifests, each applied as a whole: `base` is what `serve` and `compile` both need."""
-
-_BASE: tuple[Kind, ...] = (
-    "Namespace",
-    "ServiceAccount",
-    "ConfigMap",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "ResourceClaimTemplate",
-)
 
 
 def resources(recipe: Recipe) -> list[Resource]:
@@ -59,10 +50,10 @@ def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
     `compile` has a Job for each arm that compiles ahead, `benchmark` one that compares all arms.
     """
     serving = list({(item.kind, item.name): item for arm in arms for item in resources(arm)}.values())
-    serving.sort(key=lambda item: KINDS.index(item.kind))
+    serving.sort(key=lambda item: position(item.kind))
     made = {
-        "base": [item for item in serving if item.kind in _BASE],
-        "serve": [item for item in serving if item.kind not in _BASE],
+        "base": [item for item in serving if RULES_BY_KIND[item.kind].is_base],
+        "serve": [item for item in serving if not RULES_BY_KIND[item.kind].is_base],
         "compile": [job for arm in arms if (job := compile_job(arm))],
         "benchmark": benchmark(arms),
     }
@@ -101,8 +92,8 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     """By requests in work per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter."""
     if not scales(recipe):
         return None
-    target = {"apiVersion": RESOURCES["Deployment"].version, "kind": "Deployment", "name": recipe.name}
-    lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, target_requests(recipe)
+    target = {"apiVersion": RULES_BY_KIND["Deployment"].api.version, "kind": "Deployment", "name": recipe.name}
+    lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, recipe.target_requests
     down = {"stabilizationWindowSeconds": recipe.scaling.scale_in_seconds}
     behavior = {
         "scaleUp": {"stabilizationWindowSeconds": recipe.scaling.scale_out_seconds},

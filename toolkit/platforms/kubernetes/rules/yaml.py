@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import RoundTripRepresenter
 
-from toolkit.planning.kubernetes_metadata import INSTANCE
+from toolkit.platforms.kubernetes.rules.metadata import INSTANCE
 
 Manifest = Mapping[str, Any]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from toolkit.home import containers_dir
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.planning.kubernetes_metadata import BENCHMARK, manifest, pod_labels, section
-from toolkit.planning.kubernetes_pod import pod_template, rollout_seconds
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, manifest, pod_labels, section
+from toolkit.platforms.kubernetes.rules.pod import pod_template, rollout_seconds
 from toolkit.recipe.resolve import Recipe
 
 SPECULATIVE, BASELINE = "SD", "Base"

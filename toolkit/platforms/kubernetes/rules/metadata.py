@@ -4,37 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
-from toolkit.planning.resources import Kind, Resource
+from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import KubernetesSection
 
 Component = Literal["server", "compile", "benchmark"]
-
-
-class ApiResource(NamedTuple):
-    """Where a kind is in the Kubernetes API."""
-
-    version: str
-    plural: str
-    namespaced: bool = True
-
-
-RESOURCES: Mapping[Kind, ApiResource] = {
-    "Namespace": ApiResource("v1", "namespaces", namespaced=False),
-    "ServiceAccount": ApiResource("v1", "serviceaccounts"),
-    "ConfigMap": ApiResource("v1", "configmaps"),
-    "PersistentVolume": ApiResource("v1", "persistentvolumes", namespaced=False),
-    "PersistentVolumeClaim": ApiResource("v1", "persistentvolumeclaims"),
-    "ResourceClaimTemplate": ApiResource("resource.k8s.io/v1", "resourceclaimtemplates"),
-    "Service": ApiResource("v1", "services"),
-    "Deployment": ApiResource("apps/v1", "deployments"),
-    "HorizontalPodAutoscaler": ApiResource("autoscaling/v2", "horizontalpodautoscalers"),
-    "ScaledObject": ApiResource("keda.sh/v1alpha1", "scaledobjects"),
-    "Job": ApiResource("batch/v1", "jobs"),
-}
 
 INSTANCE = "app.kubernetes.io/instance"
 """The label with the endpoint's name."""
@@ -50,7 +28,7 @@ def section(recipe: Recipe) -> KubernetesSection:
     return recipe.platform.kubernetes or KubernetesSection()
 
 
-def manifest(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:
+def manifest(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:
     """A resource of this endpoint's own; `body` is the manifest but for its head, to which it may add labels.
 
     The digest of the recipe stands in an annotation, and so do the recipe's tags, which labels could not hold.
@@ -61,7 +39,7 @@ def manifest(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:
     return _resource(recipe, kind, name, {"labels": found, "annotations": annotations}, body)
 
 
-def shared(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:
+def shared(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:
     """A resource that other endpoints of the namespace use as well."""
     return _resource(recipe, kind, name, {"labels": dict(OURS)}, body)
 
@@ -81,8 +59,8 @@ def selector(recipe: Recipe) -> dict[str, str]:
     return {INSTANCE: recipe.name, COMPONENT: "server"}
 
 
-def _resource(recipe: Recipe, kind: Kind, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:
-    version, _, namespaced = RESOURCES[kind]
-    namespace = {"namespace": section(recipe).namespace} if namespaced else {}
-    head = {"apiVersion": version, "kind": kind, "metadata": {"name": name, **namespace, **metadata}}
+def _resource(recipe: Recipe, kind: str, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:
+    rule = RULES_BY_KIND[kind]
+    namespace = {"namespace": section(recipe).namespace} if rule.api.namespaced else {}
+    head = {"apiVersion": rule.api.version, "kind": kind, "metadata": {"name": name, **namespace, **metadata}}
     return Resource(kind, name, {**head, **body})

@@ -13,8 +13,8 @@ from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair, write_pair
 
 from toolkit.errors import StalePlanError, UsageError
-from toolkit.planning.image import base_image, render, spec_of
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.image import base_image, render, spec_of
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ContainerSection, RolloutSection
 

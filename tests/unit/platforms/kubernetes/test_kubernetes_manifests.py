@@ -13,11 +13,10 @@ import pytest
 from pairs import recipe_with
 
 from toolkit.errors import UsageError
-from toolkit.planning.kubernetes import parts, resources
-from toolkit.planning.kubernetes_devices import accelerators
-from toolkit.planning.kubernetes_notes import notes
-from toolkit.planning.resources import Observed
-from toolkit.platforms.sagemaker.rules.price import price_now, price_per_hour
+from toolkit.planning.resources import Account, Observed
+from toolkit.platforms.kubernetes.rules import RULES
+from toolkit.platforms.kubernetes.rules.devices import accelerators
+from toolkit.platforms.kubernetes.rules.manifests import parts, resources
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ContainerSection, KubernetesSection, ScalingSection
@@ -243,15 +242,15 @@ def test_an_engine_version_that_no_image_has(gpu: Recipe) -> None:
 
 
 def test_the_notes_say_what_the_cluster_needs_and_what_comes_first(trn2: Recipe) -> None:
-    told = "\n".join(notes(replace(ahead(trn2), scaling=SCALED)))
+    told = "\n".join(RULES.notes(replace(ahead(trn2), scaling=SCALED), Account("", "")))
     for words in ("DRA driver", "Mountpoint for Amazon S3", "vllm_num_requests_running", "8 more chips", "DIR/compile"):
         assert words in told
 
 
 def test_no_list_says_what_a_cluster_costs(gpu: Recipe) -> None:
-    assert price_per_hour(gpu) is None
-    assert price_now("kubernetes", Observed()) is None
-    assert list(notes(gpu))[-1].startswith("Price: ? $/h: the catalogue has SageMaker's prices")
+    assert RULES.price_per_hour(gpu) is None
+    assert RULES.price_now(Observed()) is None
+    assert list(RULES.notes(gpu, Account("", "")))[-1].startswith("Price: ? $/h: the catalogue has SageMaker's prices")
 
 
 def test_another_role_wants_other_pods(trn2: Recipe) -> None:
@@ -270,5 +269,5 @@ def test_a_benchmark_waits_as_long_as_its_endpoint_may_take_to_start(trn2: Recip
 
 
 def test_manifests_are_applied_as_the_toolkit_does_it(trn2: Recipe) -> None:
-    (first,) = [note for note in notes(ahead(trn2)) if "compiled code only" in note]
+    (first,) = [note for note in RULES.notes(ahead(trn2), Account("", "")) if "compiled code only" in note]
     assert "kubectl apply --server-side --field-manager=toolkit -k DIR/compile" in first

@@ -10,10 +10,10 @@ import math
 from typing import Any
 
 from toolkit.catalog import lookup, neuron
-from toolkit.checks.hardware import instance_of
-from toolkit.planning.kubernetes_metadata import manifest, section
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.rules.hardware import instance
+from toolkit.platforms.kubernetes.rules.metadata import manifest, section
 from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.neuron import chips, logical_cores, ranks
 
@@ -32,8 +32,8 @@ _SHARED_MEMORY_SHARE = 0.125
 
 
 def instances(recipe: Recipe) -> list[lookup.Instance]:
-    """The hardware of the recipe's instance types, of which checks/kubernetes.py lets only known ones pass."""
-    return [instance for name in recipe.platform.instance_types if (instance := instance_of(recipe, name))]
+    """The hardware of the recipe's instance types, which the checks have found known."""
+    return [found for name in recipe.platform.instance_types if (found := instance(name))]
 
 
 def accelerators(recipe: Recipe) -> int:

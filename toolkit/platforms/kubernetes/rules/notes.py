@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.planning.image import base_image
-from toolkit.planning.kubernetes import APPLY, PODS_METRIC, scales
-from toolkit.planning.kubernetes_devices import accelerators
-from toolkit.planning.kubernetes_metadata import section
-from toolkit.platforms.sagemaker.rules.price import price_text
-from toolkit.planning.resources import Account
+from toolkit.planning.notes import engine_notes
+from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.platforms.image import base_image
+from toolkit.platforms.kubernetes.rules.devices import accelerators
+from toolkit.platforms.kubernetes.rules.manifests import APPLY, PODS_METRIC, scales
+from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.recipe.resolve import Recipe
 
+PRICE = "? $/h: the catalogue has SageMaker's prices, and a cluster's instances are paid for as EC2's"
 
-def notes(recipe: Recipe) -> Iterator[str]:
+
+def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     """One sentence or line each."""
+    if account.id == NO_ACCOUNT:
+        yield "Made without a cluster, as if it were empty. It cannot be applied."
+    yield from engine_notes(recipe)
     yield f"No image is built: {base_image(recipe, Account('', ''))} runs as it is, with the toolkit's programs mounted"
     yield from _needs(recipe)
     if count := accelerators(recipe):
@@ -26,7 +31,7 @@ def notes(recipe: Recipe) -> Iterator[str]:
             f"Pods start with compiled code only. First: toolkit render {recipe.path} --out DIR && {APPLY} -k "
             "DIR/compile, and wait until its Job is complete"
         )
-    yield f"Price: {price_text(recipe)}"
+    yield f"Price: {PRICE}"
 
 
 def _needs(recipe: Recipe) -> Iterator[str]:

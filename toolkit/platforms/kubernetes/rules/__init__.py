@@ -1,0 +1,143 @@
+"""All that follows from a recipe for a cluster without asking one: manifests, checks, notes, and what a plan decides.
+
+Nothing here loads the Kubernetes client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from toolkit.apply.stages import expected_seconds
+from toolkit.catalog import lookup
+from toolkit.errors import UsageError
+from toolkit.findings import Finding
+from toolkit.planning.plan import Plan
+from toolkit.planning.resources import Account, Observed, Resource
+from toolkit.planning.rules import KindRule
+from toolkit.platforms.kubernetes.rules import hardware, manifests, notes
+from toolkit.platforms.kubernetes.rules.checks import findings
+from toolkit.platforms.kubernetes.rules.kinds import KINDS, position
+from toolkit.recipe.lock import Lock, download_seconds, load_seconds
+from toolkit.recipe.resolve import PlatformSettings, Recipe
+from toolkit.recipe.schema import KubernetesSection
+
+if TYPE_CHECKING:
+    from toolkit.platforms.rules import PlatformRules
+
+_WAIT_SECONDS = 7200.0
+# For the cluster to say that the deadline of a Deployment is over.
+_MARGIN_SECONDS = 600.0
+
+
+class KubernetesRules:
+    """What the rest of the toolkit asks of this platform."""
+
+    name = "kubernetes"
+    kinds: Sequence[KindRule] = KINDS
+
+    def portable(self, settings: PlatformSettings) -> PlatformSettings:
+        """A cluster's settings as others read them: with the catalogue's instance types, without its own section."""
+        renamed = _renamed(settings, hardware.SAGEMAKER_PREFIX)
+        return replace(renamed, kubernetes=None, weights="s3", hub_token_secret=None)
+
+    def settings_from(self, portable: PlatformSettings) -> PlatformSettings:
+        """Settings for a cluster, from those of another platform. Containers fetch the weights themselves."""
+        return replace(_renamed(portable, ""), name=self.name, kubernetes=KubernetesSection(), weights="hub")
+
+    def instance(self, name: str) -> lookup.Instance | None:
+        """The hardware of one of EC2's instance types, None where it is not known."""
+        return hardware.instance(name)
+
+    def instances(self) -> Sequence[lookup.Instance]:
+        """All known instance types, by EC2's names."""
+        return hardware.instances()
+
+    def builds(self, recipe: Recipe) -> bool:
+        """Never: public images run as they are, with the toolkit's programs mounted."""
+        return False
+
+    def images(self, recipe: Recipe) -> Sequence[lookup.Image]:
+        """The engine's own images."""
+        return lookup.images("upstream", recipe.engine.name)
+
+    def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+        """Findings on a recipe for a cluster."""
+        return findings(recipe)
+
+    def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
+        """All resources of the arms, in the order in which they are made."""
+        found = {(item.kind, item.name): item for arm in arms for item in manifests.resources(arm)}
+        return tuple(sorted(found.values(), key=lambda item: position(item.kind)))
+
+    def endpoint_name(self, recipe: Recipe) -> str:
+        """Name of the Deployment that serves the recipe."""
+        return recipe.name
+
+    def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
+        """What the reader of a plan should know besides its actions, a sentence or line each."""
+        return notes.notes(recipe, account)
+
+    def price_per_hour(self, recipe: Recipe) -> float | None:
+        """Not known: nodes are EC2's, and shared."""
+        return None
+
+    def price_now(self, observed: Observed) -> float | None:
+        """Not known: nodes are billed whether pods run on them or not."""
+        return None
+
+    def price_text(self, recipe: Recipe) -> str:
+        """Why there is no price."""
+        return notes.PRICE
+
+    def require(self, desired: Sequence[Resource], observed: Observed) -> None:
+        """Nothing: the server-side dry run has found what stands in the way."""
+
+    def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
+        """Nothing is kept of an older recipe."""
+        return set()
+
+    def require_startable(self, plan: Plan) -> None:
+        """Nothing: whether compiled code is in its bucket is not looked at, and the notes say how to make it."""
+
+    def rollback(self, recipe: str, address: str, observed: Observed) -> Plan:
+        """Raises UsageError, as nothing is kept of an older recipe."""
+        message = f"{address} is on Kubernetes, where nothing is kept of an older recipe"
+        raise UsageError(message, hint="Deploy the older recipe.")
+
+    def wait_seconds(self, plan: Plan) -> float:
+        """How long its endpoints may take: an update starts one pod after the other, each with the whole deadline."""
+        specs = [action.request["spec"] for action in plan.actions if action.kind == "Deployment" and action.request]
+        seconds: list[float] = [spec.get("progressDeadlineSeconds", 0) * spec.get("replicas", 1) for spec in specs]
+        return max(_WAIT_SECONDS, max(seconds, default=0.0) + _MARGIN_SECONDS)
+
+    def expected_seconds(self, recipe: Recipe) -> dict[str, float]:
+        """By stage of a container's start; nothing where the size of the weights is not known."""
+        size = recipe.weight_bytes
+        return expected_seconds(download_seconds(size), load_seconds(recipe, size)) if size else {}
+
+    def compile_command(self, recipe: Recipe) -> str:
+        """The command that compiles for Trainium ahead of the endpoint."""
+        return f"toolkit render {recipe.path} --part compile | {manifests.APPLY} -f -"
+
+    def require_compilable(self, recipe: Recipe) -> None:
+        """Raises UsageError: `toolkit compile` starts nothing on a cluster."""
+        hint = f"Run: {self.compile_command(recipe)}. For an endpoint of SageMaker add: --platform sagemaker"
+        raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)
+
+
+def _renamed(settings: PlatformSettings, prefix: str) -> PlatformSettings:
+    """The settings with instance types that begin with `prefix`, whatever they began with."""
+
+    def renamed(name: str) -> str:
+        return f"{prefix}{name.removeprefix(hardware.SAGEMAKER_PREFIX)}"
+
+    return replace(
+        settings,
+        instance_types=tuple(map(renamed, settings.instance_types)),
+        overrides={renamed(name): item for name, item in settings.overrides.items()},
+    )
+
+
+RULES: PlatformRules = KubernetesRules()

@@ -1,0 +1,114 @@
+"""The kinds of objects that are made on a cluster, in one table: where the API has them, and how plans decide on them.
+
+A new kind is a row here and a manifest in manifests.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from toolkit.errors import PlatformError
+from toolkit.planning.names import RECIPE_ANNOTATION
+from toolkit.planning.resources import Existing, Observed, Resource
+from toolkit.planning.rules import Decision, KindRule
+
+_MOST_PATHS = 3
+
+
+class ApiResource(NamedTuple):
+    """Where a kind is in the Kubernetes API."""
+
+    version: str
+    plural: str
+    namespaced: bool = True
+
+
+@dataclass(frozen=True)
+class ManifestRule(KindRule):
+    """One kind of object. It is decided by what the cluster says that applying the manifest would change.
+
+    `is_base`: `serve` and `compile` both need it. `is_rare`: few endpoints have one, and few users may list them.
+    `sets_replicas`: it sets a Deployment's number of pods, so that two of such kinds would work against each other.
+    """
+
+    kind: str = field()  # else the default of KindRule stands in for it
+    api: ApiResource
+    is_base: bool = False
+    is_rare: bool = False
+    sets_replicas: bool = False
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        """By the server-side dry run in `existing`. Raises PlatformError where others have set a field of ours."""
+        if existing is None:
+            return Decision("create", "does not exist")
+        state = existing.state
+        if state.get("Deleting"):
+            return Decision("replace", "is being deleted")
+        if conflicts := state.get("Conflicts"):
+            fields = ", ".join(f"{path} is set by {manager}" for manager, path in conflicts)
+            hint = (
+                "Leave that field to them in the recipe, or undo their change; or take the field over: kubectl apply "
+                "--server-side --force-conflicts --field-manager=toolkit -f MANIFEST."
+            )
+            raise PlatformError(f"{resource.kind} {resource.name}: {fields}", hint=hint)
+        if immutable := state.get("Immutable"):
+            return Decision("replace", f"{_paths(immutable)} cannot be changed")
+        if changes := state.get("Changes"):
+            return Decision("update", f"changes {_paths(changes)}")
+        return Decision("reuse", "exists as it shall be" if existing.ours else "exists, and is somebody else's")
+
+
+class NamespaceRule(ManifestRule):
+    """A namespace is used whoever made it, and never removed: others may have something in it."""
+
+    may_be_foreign = True
+    is_kept = True
+
+    def kept_note(self, existing: Existing) -> str:
+        """What else may be in it, and how to remove it."""
+        return (
+            f"namespace {existing.name}, in which others may have something, such as a Secret of yours. "
+            f"Remove it with all that is in it: kubectl delete namespace {existing.name}"
+        )
+
+
+class DeploymentRule(ManifestRule):
+    """A Deployment is the endpoint."""
+
+    def serves(self, request: Mapping[str, Any]) -> str:
+        """The digest of the recipe that it is made from."""
+        return str(request["metadata"]["annotations"][RECIPE_ANNOTATION])
+
+
+KINDS: Sequence[ManifestRule] = (
+    NamespaceRule("Namespace", ApiResource("v1", "namespaces", namespaced=False), is_base=True),
+    ManifestRule("ServiceAccount", ApiResource("v1", "serviceaccounts"), is_base=True),
+    ManifestRule("ConfigMap", ApiResource("v1", "configmaps"), is_base=True),
+    ManifestRule(
+        "PersistentVolume", ApiResource("v1", "persistentvolumes", namespaced=False), is_base=True, is_rare=True
+    ),
+    ManifestRule("PersistentVolumeClaim", ApiResource("v1", "persistentvolumeclaims"), is_base=True),
+    ManifestRule("ResourceClaimTemplate", ApiResource("resource.k8s.io/v1", "resourceclaimtemplates"), is_base=True),
+    ManifestRule("Service", ApiResource("v1", "services")),
+    DeploymentRule("Deployment", ApiResource("apps/v1", "deployments")),
+    ManifestRule(
+        "HorizontalPodAutoscaler", ApiResource("autoscaling/v2", "horizontalpodautoscalers"), sets_replicas=True
+    ),
+    ManifestRule("ScaledObject", ApiResource("keda.sh/v1alpha1", "scaledobjects"), is_rare=True, sets_replicas=True),
+    ManifestRule("Job", ApiResource("batch/v1", "jobs")),
+)
+"""In the order in which they are made."""
+
+RULES_BY_KIND: Mapping[str, ManifestRule] = {rule.kind: rule for rule in KINDS}
+
+
+def position(kind: str) -> int:
+    """Where a kind comes in the order in which they are made."""
+    return list(RULES_BY_KIND).index(kind)
+
+
+def _paths(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+    return ", ".join(paths[:_MOST_PATHS]) + more
