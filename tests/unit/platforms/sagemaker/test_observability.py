@@ -152,9 +152,8 @@ def test_the_variants_of_an_experiment_have_alarms_and_lines_of_their_own(recipe
         "toolkit-hub-first-token-baseline",
         "toolkit-hub-acceptance",
     ]
-    first_token = next(
-        w for w in board(halved(recipe))[1:] if w["properties"]["title"].startswith("Time to first token")
-    )
+    graphs = [widget["properties"] for widget in board(halved(recipe))[1:]]
+    first_token = next(graph for graph in graphs if graph["title"].startswith("Time to first token"))
     labels = [query["label"] for query in first_token["data"]["queries"]]
     assert labels == ["speculative p50", "speculative p99", "baseline p50", "baseline p99"]
 
