@@ -11,7 +11,6 @@ from toolkit.checks.run import require
 from toolkit.errors import UsageError
 from toolkit.planning.planner import make_plan
 from toolkit.platforms import open_platform, rules_of, session_of
-from toolkit.platforms.image import image, image_uri
 from toolkit.platforms.rules import Platform
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ContainerSection
@@ -38,16 +37,16 @@ def build(
         loaded = replace(loaded, container=section.model_copy(update={"builder": builder}))
     opened = _open(loaded)
     complete, account = complete_recipe(loaded, opened)
-    images = [item for arm in arms_of(complete, baseline=True) for item in image(arm, account)]
-    if not images:
+    resources = rules.desired_image(arms_of(complete, baseline=True), account)
+    if not resources:
         hint = "Write `container: custom`, or its settings, to have one built."
-        raise UsageError(f"{loaded.name} runs {image_uri(complete, account)} as it is: nothing is built", hint=hint)
-    resources = list({item.name: item for item in images}.values())
+        image = rules.image_uri(complete, account)
+        raise UsageError(f"{loaded.name} runs {image} as it is: nothing is built", hint=hint)
     # Nothing but these is asked for, so that nothing else is taken for superseded.
     plan = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
     with opened.lease(loaded.name):
         make(plan, opened, record_of(loaded.name), progress)
-    return opened.with_digest(image_uri(complete, account))
+    return opened.with_digest(rules.image_uri(complete, account))
 
 
 def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
@@ -59,9 +58,10 @@ def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
     loaded = load(recipe).with_platform(platform)
     opened = _open(loaded)
     complete, account = complete_recipe(loaded, opened)
-    if not image(complete, account):
+    rules = rules_of(loaded.platform.name)
+    if not rules.desired_image([complete], account):
         raise UsageError(f"{loaded.name} has no image of its own to scan", hint="AWS scans and patches its own.")
-    return opened.scan(image_uri(complete, account))
+    return opened.scan(rules.image_uri(complete, account))
 
 
 def _open(recipe: Recipe) -> Platform:

@@ -9,12 +9,12 @@ from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.training import Trainer, wait_completed
 from toolkit.checks.run import require
+from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed
 from toolkit.platforms import open_trainer, rules_of
 from toolkit.platforms.rules import Platform
-from toolkit.platforms.sagemaker.rules import compilation
 from toolkit.recipe.resolve import Recipe, load
 
 
@@ -59,24 +59,26 @@ def compile(
 def _compilable(recipe: RecipeLike, platform: str | None) -> Recipe:
     loaded = load(recipe).with_platform(platform)
     require(loaded)
-    compilation.require_compilable(loaded)
+    require_compiles_ahead(loaded)
+    rules_of(loaded.platform.name).require_compilable(loaded)
     return loaded
 
 
 def _plan(recipe: Recipe, account: Account, platform: Platform | None, baseline: bool) -> Plan:
     """What the recipe's endpoint has, and compiling does not need, stays as it is."""
-    resources = compilation.desired(arms_of(recipe, baseline), account)
+    rules = rules_of(recipe.platform.name)
+    resources = rules.desired_compilation(arms_of(recipe, baseline), account)
     wanted = {(item.kind, item.name) for item in resources}
     observed = platform.observe(resources, [recipe.name]) if platform else Observed()
     return make_plan(
         str(recipe.path.resolve()),
-        rules_of(recipe.platform.name),
+        rules,
         [recipe.name],
         resources,
         Observed(tuple(item for item in observed.existing if (item.kind, item.name) in wanted)),
         account=account,
         price_per_hour=None,
-        notes=tuple(compilation.job_notes(recipe)),
+        notes=tuple(rules.compilation_notes(recipe)),
     )
 
 

@@ -10,7 +10,7 @@ from toolkit.checks.run import require
 from toolkit.errors import UsageError
 from toolkit.platforms import rules_of
 from toolkit.platforms.kubernetes.rules import manifests
-from toolkit.platforms.sagemaker.rules import cloudformation
+from toolkit.platforms.sagemaker.rules import RULES as SAGEMAKER
 from toolkit.recipe.lock import pinned
 from toolkit.recipe.resolve import load
 
@@ -28,7 +28,7 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
         raise UsageError(message, hint=hint)
     require(loaded)
     complete, account = complete_recipe(loaded, open_for_plan(loaded))
-    return cloudformation.template(rules.desired(arms_of(complete, baseline), account))
+    return SAGEMAKER.template(rules.desired(arms_of(complete, baseline), account))
 
 
 def render(recipe: RecipeLike, *, baseline: bool = False) -> dict[str, list[Mapping[str, Any]]]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from toolkit.catalog.lookup import Instance
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
-from toolkit.recipe.jumpstart import chooses_instance
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.fit import fit, fits, sizable
@@ -32,7 +31,7 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     if problem:
         message = f"{problem.message}: what the drafter takes is left out"
         yield Finding("memory.unknown", message, "speculation.model", hint=problem.hint, severity="info")
-    if chooses_instance(recipe):
+    if recipe.leaves_instance_type_open:
         return
     try:
         for index, name in enumerate(recipe.platform.instance_types):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.catalog import registry
-from toolkit.recipe.jumpstart import Entries, ids
+from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:

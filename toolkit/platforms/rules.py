@@ -32,6 +32,21 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         """All resources of the arms, in the order in which they are made; what two arms share stands once."""
 
+    def desired_image(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
+        """The images that are built for the arms, with their repositories; none for what runs as it is."""
+
+    def image_uri(self, recipe: Recipe, account: Account) -> str:
+        """The image that the containers run. Raises UsageError where there is none."""
+
+    def require_compilable(self, recipe: Recipe) -> None:
+        """Raise UsageError for a recipe that `toolkit compile` compiles nothing for."""
+
+    def desired_compilation(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
+        """All that compiling for the arms takes; the first is the recipe."""
+
+    def compilation_notes(self, recipe: Recipe) -> Iterator[str]:
+        """What the reader of the plan of a compilation should know."""
+
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         """What the reader of a plan should know besides its actions, a sentence or line each."""
 

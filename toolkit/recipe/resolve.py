@@ -132,6 +132,20 @@ class Recipe:
         """The drafting method, `none` for a baseline."""
         return self.speculation.method if self.speculation else "none"
 
+    @property
+    def target_requests(self) -> int:
+        """Requests in flight per container that autoscaling aims at: the recipe's, or half of `engine.max_num_seqs`.
+
+        Above max_num_seqs requests wait. Another container takes minutes to start, and traffic may double meanwhile;
+        and what speculation gains shrinks as the batch grows.
+        """
+        return self.scaling.requests_per_instance or max(1, self.engine.max_num_seqs // 2)
+
+    @property
+    def leaves_instance_type_open(self) -> bool:
+        """Whether it names no instance type, and its target comes from where one is known to suit it."""
+        return self.target.kind == "jumpstart" and "platform.instance_types" not in self.lines
+
     def baseline(self) -> Recipe:
         """The same recipe without speculation, as `<name>-baseline`."""
         if self.speculation is None:
@@ -155,8 +169,8 @@ class Recipe:
             return self
         rules: PlatformTraits = registry.platform_rules(platform)
         settings = rules.settings_from(self.platform)
-        # What is not taken along was not written for this platform.
-        lines = {path: line for path, line in self.lines.items() if settings.kubernetes or path != _CLUSTER}
+        changes_names = self.platform.kubernetes or settings.kubernetes
+        lines = {path: line for path, line in self.lines.items() if not changes_names or path != _CLUSTER}
         return replace(self, platform=settings, lines=lines)
 
     def to_dict(self) -> dict[str, Any]:

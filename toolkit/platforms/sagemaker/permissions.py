@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from toolkit.checks.account import Permission
 from toolkit.engines.arguments import builds
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.planning.hosting import endpoint_name
-from toolkit.planning.image import repository
-from toolkit.planning.metrics import TRAINING_LOG_GROUP, log_groups
-from toolkit.planning.names import bucket_name, compiler, role_name
-from toolkit.planning.observability import alarm_prefix, dashboard_name
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, project_arn
 from toolkit.platforms.sagemaker.role import PRINCIPAL
-from toolkit.recipe.jumpstart import ids
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name
+from toolkit.platforms.sagemaker.rules.checks.account import Permission
+from toolkit.platforms.sagemaker.rules.jumpstart import ids
+from toolkit.platforms.sagemaker.rules.kinds.alarm import alarm_prefix
+from toolkit.platforms.sagemaker.rules.kinds.dashboard import dashboard_name
+from toolkit.platforms.sagemaker.rules.kinds.repository import repository_of
+from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
+from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, role_name
 from toolkit.recipe.resolve import Recipe
 
 SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
@@ -101,7 +102,7 @@ def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:
     kept = "DescribeImages ListImages BatchDeleteImage"
     pushing = "InitiateLayerUpload UploadLayerPart CompleteLayerUpload PutImage"
     reading = "BatchCheckLayerAvailability BatchGetImage GetDownloadUrlForLayer"
-    ours = _arns(account, "ecr", "repository/", repository(recipe))
+    ours = _arns(account, "ecr", "repository/", repository_of(recipe))
     yield _allowed("ecr", f"{making} {kept} {pushing} {reading}", *ours)
     if recipe.container and recipe.container.builder == "codebuild":
         yield _allowed("codebuild", "BatchGetProjects StartBuild BatchGetBuilds StopBuild", project_arn(account))
