@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from filter_patterns import extract
 
-from toolkit.planning.metrics import draft_line
+from toolkit.platforms.sagemaker.rules.metrics import draft_line
 
 metrics = pytest.importorskip("vllm.v1.spec_decode.metrics")
 

@@ -10,17 +10,18 @@ from toolkit.api.context import RecipeLike, complete_recipe, locked, place, reco
 from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.training import Trainer, wait_completed
+from toolkit.catalog.registry import platform_rules
 from toolkit.checks.run import require
 from toolkit.errors import UsageError
-from toolkit.planning import cloudformation, compilation
-from toolkit.planning.desired import desired
-from toolkit.planning.hosting import image_uri
-from toolkit.planning.image import image
+from toolkit.planning import artifacts
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed
 from toolkit.platforms import Platform, open_platform, open_readable, open_trainer
 from toolkit.platforms.kubernetes.rules import manifests
+from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
+from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.recipe.arguments import builds
 from toolkit.recipe.lock import pinned
 from toolkit.recipe.resolve import Recipe, load
@@ -41,7 +42,7 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
     require(loaded)
     complete, account = complete_recipe(loaded, open_readable(loaded.platform.name, loaded.platform.region))
     arms = [complete, complete.baseline()] if baseline and complete.speculation else [complete]
-    return cloudformation.template(desired(arms, account))
+    return RULES.template(RULES.desired(arms, account))
 
 
 def render(recipe: RecipeLike, *, baseline: bool = False) -> dict[str, list[Mapping[str, Any]]]:
@@ -76,14 +77,13 @@ def build(
         loaded = replace(loaded, container=section.model_copy(update={"builder": builder}))
     opened = open_platform(loaded.platform.name, place(loaded))
     complete, account = complete_recipe(loaded, opened)
-    resources = list(
-        {item.name: item for arm in (complete, complete.baseline()) for item in image(arm, account)}.values()
-    )
+    rules: AwsRules = platform_rules(loaded.platform.name)
+    resources = rules.desired_image((complete, complete.baseline()), account) if builds(complete) else ()
     if not resources:
         hint = "Write `container: custom`, or its settings, to have one built."
         raise UsageError(f"{loaded.name} runs {image_uri(complete, account)} as it is: nothing is built", hint=hint)
     # Nothing but these is asked for, so that nothing else is taken for superseded.
-    made = make_plan(str(loaded.path), loaded.platform.name, [loaded.name], resources, opened.observe(resources, ()))
+    made = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
     with opened.lease(loaded.name):
         make(made, opened, record_of(loaded.name), progress)
     return opened.with_digest(image_uri(complete, account))
@@ -98,7 +98,7 @@ def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
     loaded = load(recipe).with_platform(platform)
     opened = open_platform(loaded.platform.name, place(loaded))
     complete, account = complete_recipe(loaded, opened)
-    if not image(complete, account):
+    if not builds(complete):
         raise UsageError(f"{loaded.name} has no image of its own to scan", hint="AWS scans and patches its own.")
     return opened.scan(image_uri(complete, account))
 
@@ -144,25 +144,26 @@ def compile(
 def _compilable(recipe: RecipeLike, platform: str | None) -> Recipe:
     loaded = load(recipe).with_platform(platform)
     require(loaded)
-    compilation.require_compilable(loaded)
+    artifacts.require_compiles_ahead(loaded)
+    platform_rules(loaded.platform.name).require_compilable(loaded)
     return loaded
 
 
 def _compile_plan(recipe: Recipe, account: Account, platform: Platform | None, baseline: bool) -> Plan:
     """Of a recipe that is complete. What its endpoint has, and compiling does not need, is let be."""
     arms = [recipe, recipe.baseline()] if recipe.speculation and baseline else [recipe]
-    resources = compilation.desired(arms, account)
+    resources = RULES.desired_compilation(arms, account)
     wanted = {(item.kind, item.name) for item in resources}
     observed = platform.observe(resources, [recipe.name]) if platform else Observed()
     return make_plan(
         str(recipe.path.resolve()),
-        recipe.platform.name,
+        RULES,
         [recipe.name],
         resources,
         Observed(tuple(item for item in observed.existing if (item.kind, item.name) in wanted)),
         account=account,
         price_per_hour=None,
-        notes=tuple(compilation.job_notes(recipe)),
+        notes=tuple(RULES.compilation_notes(recipe)),
     )
 
 

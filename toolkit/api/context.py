@@ -11,7 +11,7 @@ from toolkit.home import home
 from toolkit.planning.record import Record
 from toolkit.planning.resources import Account
 from toolkit.platforms import Platform, account_of, jumpstart_entries, open_platform, open_readable, open_running
-from toolkit.recipe.jumpstart import filled_in
+from toolkit.platforms.sagemaker.rules.jumpstart import filled_in
 from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
 

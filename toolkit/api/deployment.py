@@ -22,18 +22,15 @@ from toolkit.apply.executor import complete, make, remove
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.stages import expected_seconds
 from toolkit.apply.waiter import wait_in_service, wait_settled
+from toolkit.catalog.registry import platform_rules
 from toolkit.checks.run import require
 from toolkit.endpoint.handle import Endpoint
 from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
-from toolkit.planning import compilation
-from toolkit.planning.desired import desired
-from toolkit.planning.hosting import endpoint_name
-from toolkit.planning.notes import notes
 from toolkit.planning.plan import Plan
-from toolkit.planning.planner import make_plan, rollback_plan
-from toolkit.planning.price import price_now, price_per_hour
+from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
 from toolkit.platforms import Platform, open_platform, open_readable
+from toolkit.platforms.rules import PlatformRules
 from toolkit.recipe.lock import download_seconds, load_seconds, pinned
 from toolkit.recipe.resolve import Recipe, load
 
@@ -134,11 +131,7 @@ def rollback(
         raise UsageError(
             f"{endpoint} is on Kubernetes, where nothing is kept of an older recipe", hint="Deploy the older recipe."
         )
-    if "/" in address:
-        raise UsageError(
-            f"{endpoint} is an inference component, which AWS does not roll back", hint="Deploy the older recipe."
-        )
-    made = rollback_plan(str(name), opened.name, endpoint, opened.observe((), [endpoint]))
+    made = platform_rules(opened.name).rollback(str(name), address, opened.observe((), [endpoint]))
     deployed = as_deployed(recipe) if recipe else None
     _apply(made, opened, deployed, wait, progress or default_progress())
     return found_handle(endpoint, opened, deployed)
@@ -147,8 +140,8 @@ def rollback(
 def _settled(platform: Platform, recipe: Recipe, progress: Progress) -> bool:
     """Whether the recipe's endpoint is there, once AWS takes changes of it: none while another one is under way."""
     if platform.name == "kubernetes":  # which takes them at any time
-        return exists(platform, endpoint_name(recipe))
-    return wait_settled(platform, endpoint_name(recipe), _WAIT_SECONDS, progress)
+        return exists(platform, recipe.name)
+    return wait_settled(platform, platform_rules(platform.name).endpoint_name(recipe), _WAIT_SECONDS, progress)
 
 
 def _plan(
@@ -156,26 +149,27 @@ def _plan(
 ) -> DeploymentPlan:
     """Of a recipe that is complete; with `is_new`, without a look at what making it tells of anyway."""
     arms = [recipe, recipe.baseline()] if recipe.speculation and baseline else [recipe]
-    resources = desired(arms, account)
+    rules: PlatformRules = platform_rules(recipe.platform.name)
+    resources = rules.desired(arms, account)
     names = [arm.name for arm in arms]
     observed = platform.observe(resources, () if is_new else names) if platform else Observed()
-    prices = [price_per_hour(arm) for arm in arms]
+    prices = [rules.price_per_hour(arm) for arm in arms]
     made = make_plan(
         str(recipe.path.resolve()),
-        recipe.platform.name,
+        rules,
         names,
         resources,
         observed,
         account=account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
-        price_before=price_now(recipe.platform.name, observed),
-        notes=tuple(notes(recipe, account)),
+        price_before=rules.price_now(observed),
+        notes=tuple(rules.notes(recipe, account)),
     )
     return DeploymentPlan(**{item.name: getattr(made, item.name) for item in fields(made)})
 
 
 def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:
-    compilation.require_compiled(made)
+    platform_rules(made.platform).require_startable(made)
     name = made.endpoints[0]
     record = record_of(name)
     if (last := record.last()) and last.step != "done":

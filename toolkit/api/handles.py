@@ -5,13 +5,13 @@ from __future__ import annotations
 from toolkit.api.context import RecipeLike, as_deployed, in_service, recipe_or_none, where
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
+from toolkit.catalog.registry import platform_rules
 from toolkit.checks.workloads import read_prompts
 from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.prove import DEFAULT_PROMPTS
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError, UsageError
 from toolkit.planning.plan import Plan
-from toolkit.planning.price import price_per_hour
 from toolkit.platforms import PLATFORMS, Platform, asks_aws, open_readable, regions
 from toolkit.recipe.neuron_arguments import reports_drafts
 from toolkit.recipe.resolve import Recipe
@@ -89,7 +89,7 @@ def _handle(address: str, baseline: str | None, platform: Platform, recipe: Reci
         workloads or DEFAULT_PROMPTS,
         expected,
         component or None,
-        price_per_hour(recipe) if recipe else None,
+        platform_rules(recipe.platform.name).price_per_hour(recipe) if recipe else None,
         recipe is None or reports_drafts(recipe),
     )
 

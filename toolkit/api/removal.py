@@ -8,8 +8,8 @@ from dataclasses import replace
 from toolkit.api.context import DEFAULT_PLATFORM, RecipeLike, recipe_or_none, record_of, where
 from toolkit.apply.executor import remove
 from toolkit.apply.progress import Progress, default_progress
+from toolkit.catalog.registry import platform_rules
 from toolkit.errors import ApplyError, EndpointNotFound, UsageError
-from toolkit.planning.hosting import endpoint_name
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Observed
@@ -25,10 +25,10 @@ def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
     opened = where(endpoint, recipe, platform, recipe.platform.region if recipe else None)
-    hosts = [endpoint_name(recipe)] if recipe else []
+    hosts = [platform_rules(recipe.platform.name).endpoint_name(recipe)] if recipe else []
     names = tuple(dict.fromkeys((endpoint, f"{endpoint}-baseline", *hosts)))
     if opened is None:
-        done = make_plan(str(name), platform or DEFAULT_PLATFORM, names, (), Observed())
+        done = make_plan(str(name), platform_rules(platform or DEFAULT_PLATFORM), names, (), Observed())
     else:
         done = destroy_on(opened, str(name), names, progress or default_progress())
     if not (done.actions or recipe or platform or asks_aws()):
@@ -44,7 +44,7 @@ def destroy_on(platform: Platform, name: str, endpoints: Sequence[str], progress
         with platform.lease(endpoints[0]):
             planned = _removal(name, platform, endpoints)  # what is there once nobody else changes it, bucket included
             remove(planned, platform, record_of(endpoints[0]), progress)
-        left = make_plan(name, platform.name, endpoints, (), platform.observe((), endpoints)).actions
+        left = make_plan(name, platform_rules(platform.name), endpoints, (), platform.observe((), endpoints)).actions
         if still := ", ".join(f"{action.kind} {action.name}" for action in left if action.kind != "Bucket"):
             raise ApplyError(f"still there: {still}", hint="Run the same command again.")
         planned = _without_buckets_that_stay(planned, left)
@@ -61,7 +61,7 @@ def _without_buckets_that_stay(planned: Plan, left: Sequence[Action]) -> Plan:
 
 def _removal(name: str, platform: Platform, endpoints: Sequence[str]) -> Plan:
     observed = platform.observe((), endpoints)
-    made = make_plan(name, platform.name, endpoints, (), observed)
+    made = make_plan(name, platform_rules(platform.name), endpoints, (), observed)
     there = observed.get("Endpoint", endpoints[0])
     # The bucket belongs to whatever is left.
     if there and there.ours and all(action.kind == "Bucket" for action in made.actions):

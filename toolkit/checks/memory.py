@@ -10,7 +10,6 @@ from toolkit.checks.hardware import ML, instance_of
 from toolkit.checks.head import HEAD_METHODS
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
-from toolkit.recipe.jumpstart import chooses_instance
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.fit import Fit, fit, fits, sizable
@@ -36,7 +35,7 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         yield Finding("memory.unknown", message, "speculation.model", hint=problem.hint, severity="info")
     if not recipe.on_neuron:
         yield from _kv_groups(recipe, models)
-    if chooses_instance(recipe):
+    if recipe.leaves_instance_type_open:
         return
     try:
         for index, name in enumerate(recipe.platform.instance_types):

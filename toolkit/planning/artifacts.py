@@ -12,11 +12,10 @@ from math import ceil
 from typing import Any
 
 from toolkit.catalog import neuron
-from toolkit.planning.image import fragment
+from toolkit.errors import UsageError
 from toolkit.planning.names import ARTIFACTS_PREFIX
-from toolkit.planning.resources import digest
-from toolkit.planning.weights import manifest, manifest_digest
 from toolkit.recipe.arguments import LONGEST_VALUE, engine_flags
+from toolkit.recipe.content import digest, fragment, manifest, manifest_digest
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 from toolkit.recipe.source import ModelSource
@@ -45,6 +44,15 @@ _NO_SPECULATIVE_SETTINGS = ("model", "num_speculative_tokens", "revision")
 def compiles_ahead(recipe: Recipe) -> bool:
     """Whether the recipe's engine starts with what was compiled before, and only with that."""
     return recipe.on_neuron and recipe.engine.compile_ahead
+
+
+def require_compiles_ahead(recipe: Recipe) -> None:
+    """Raise UsageError for a recipe without errors whose engine compiles nothing ahead."""
+    if not recipe.on_neuron:
+        raise UsageError(f"{recipe.engine.name} compiles nothing ahead", hint="Only engines for Trainium do.")
+    if not recipe.engine.compile_ahead:
+        hint = "Remove `engine: {compile: at-start}`."
+        raise UsageError(f"{recipe.name} compiles when its containers start", hint=hint)
 
 
 def parts(recipe: Recipe) -> dict[str, str]:

@@ -1,48 +1,11 @@
-"""What a plan's reader should know besides its actions."""
+"""What the reader of a plan should know of the engine, wherever it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from toolkit.catalog import neuron
-from toolkit.catalog.registry import platform_rules
-from toolkit.planning import compilation
-from toolkit.planning.hosting import image_uri
-from toolkit.planning.image import base_image
-from toolkit.planning.price import price_text
-from toolkit.planning.resources import NO_ACCOUNT, Account
-from toolkit.recipe import jumpstart
-from toolkit.recipe.arguments import builds
 from toolkit.recipe.resolve import Recipe
-
-
-def notes(recipe: Recipe, account: Account) -> Iterator[str]:
-    """One sentence or line each; for the local platform only what its image is built on."""
-    if recipe.platform.name == "local":
-        if builds(recipe):
-            yield f"The image is built on {base_image(recipe, account)}, and stays on this machine"
-        return
-    if recipe.platform.name == "kubernetes":
-        yield from platform_rules(recipe.platform.name).notes(recipe, account)
-        return
-    if account.id == NO_ACCOUNT:
-        yield (
-            f"Made without an AWS account, as if one held nothing: {NO_ACCOUNT} stands for its number, images are not "
-            "pinned. It cannot be applied."
-        )
-    yield from engine_notes(recipe)
-    yield from _jumpstart(recipe, account)
-    uri = image_uri(recipe, account)
-    if builds(recipe):
-        base = base_image(recipe, account)
-        moving = "" if "@" in base else ", whose digest could not be found: build again when it has moved"
-        yield f"The image is built on {base}{moving}"
-    else:
-        whose = "JumpStart" if recipe.target.kind == "jumpstart" else "AWS"
-        yield f"No image is built: {whose}'s own serves it, {account.digests.get(uri, uri)}"
-    yield from compilation.notes(recipe)
-    yield f"Price: {price_text(recipe)}"
 
 
 def engine_notes(recipe: Recipe) -> Iterator[str]:
@@ -59,15 +22,3 @@ def engine_notes(recipe: Recipe) -> Iterator[str]:
     without = [f"{item.engine} {item.version}" for item in newer if family in item.families]
     others = f"; newer ones do not: {', '.join(without)}" if without else ""
     yield f"Engine: {chosen}{about}; it is the newest that does {recipe.method} on {family}{others}"
-
-
-def _jumpstart(recipe: Recipe, account: Account) -> Iterator[str]:
-    """JumpStart's container on each instance type, with what the recipe drafts in it: its own word goes over theirs."""
-    for here in map(recipe.on, recipe.platform.instance_types):
-        if theirs := jumpstart.target_model(here, account.jumpstart):
-            speculation = here.speculation
-            tokens = speculation.num_speculative_tokens if speculation else None
-            own = jumpstart.Preset(here.method, tokens, "", read=True) if speculation else None
-            served = replace(theirs, preset=own)
-            yield str(served)
-            yield from jumpstart.doubts(served)

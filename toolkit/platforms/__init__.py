@@ -11,7 +11,7 @@ from toolkit.endpoint.listing import Deployed
 from toolkit.errors import UsageError
 from toolkit.home import containers_dir, home
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observer
-from toolkit.recipe.jumpstart import Entries, ids
+from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids
 from toolkit.recipe.resolve import Recipe
 
 PLATFORMS = ("local", "sagemaker", "kubernetes")

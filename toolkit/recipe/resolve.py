@@ -124,6 +124,20 @@ class Recipe:
         return self.speculation.method if self.speculation else "none"
 
     @property
+    def target_requests(self) -> int:
+        """Requests in flight per container that autoscaling aims at: the recipe's, or half of `engine.max_num_seqs`.
+
+        Above max_num_seqs requests wait. Another container takes minutes to start, and traffic may double meanwhile;
+        and what speculation gains shrinks as the batch grows.
+        """
+        return self.scaling.requests_per_instance or max(1, self.engine.max_num_seqs // 2)
+
+    @property
+    def leaves_instance_type_open(self) -> bool:
+        """Whether it names no instance type, and its target comes from where one is known to suit it."""
+        return self.target.kind == "jumpstart" and "platform.instance_types" not in self.lines
+
+    @property
     def on_neuron(self) -> bool:
         """Whether the engine is one for Trainium and Inferentia."""
         return self.engine.name in neuron.ENGINES

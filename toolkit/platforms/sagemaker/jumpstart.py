@@ -11,7 +11,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import aws_errors, is_missing
+from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import ListHubContentsRequestTypeDef

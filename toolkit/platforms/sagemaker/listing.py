@@ -9,10 +9,10 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from toolkit.endpoint.listing import Deployed
-from toolkit.planning.price import price_of_instances
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import is_missing
 from toolkit.platforms.sagemaker.observe import owned_endpoints
+from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
+from toolkit.platforms.sagemaker.rules.price import price_of_instances
 
 # boto3's clients may be used by several threads; more of them only meet AWS's throttling.
 _THREADS = 8

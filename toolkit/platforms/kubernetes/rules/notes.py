@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.planning.image import base_image
 from toolkit.planning.notes import engine_notes
 from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.platforms.image import base_image
 from toolkit.platforms.kubernetes.rules.devices import accelerators
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, PODS_METRIC, scales
 from toolkit.platforms.kubernetes.rules.metadata import section
