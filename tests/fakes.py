@@ -56,6 +56,7 @@ class Told:
 class MemoryPlatform:
     """AWS in memory. `interrupt_in(n)` presses Ctrl-C at the n-th moment from now: before, after or amid an action."""
 
+    name = "sagemaker"
     poll_seconds = 1.0
 
     def __init__(self) -> None:

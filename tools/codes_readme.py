@@ -13,7 +13,8 @@ _INTRODUCTION = """\
 
 Codes are stable: programs may rely on them; `toolkit check --explain CODE` tells one. An error stops a deployment,
 warnings and infos do not. "Since" is the oldest vLLM of which we know that it is so. Paths of sources are those of
-vLLM's package unless they begin with `toolkit`. It is made from `codes.json` by `python -m tools.codes_readme`.
+vLLM's package unless they begin with `toolkit`. It is made from the files
+`codes.json`, here and in the folders of engines, by `python -m tools.codes_readme`.
 """
 
 

@@ -14,12 +14,12 @@ from build_tools import Container, container, docker_engine, our_image, own_stor
 from standin_base import VENV, push_standin
 
 import toolkit
+from toolkit.engines.arguments import environment
 from toolkit.images.append import AppendBuilder
 from toolkit.images.buildah import BuildahBuilder
 from toolkit.images.builder import Builder
 from toolkit.images.docker import DockerBuilder
 from toolkit.images.registry import Registry
-from toolkit.recipe.arguments import environment
 
 MODELS = Path(toolkit.__file__).parent.parent / "recipes" / "tiny" / "models"
 PROMPT = "Write JSON records of the books 205 to 215."

@@ -12,6 +12,7 @@ from standin_cluster import StandInCluster
 
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, UsageError
+from toolkit.planning.resources import Account
 from toolkit.platforms import open_platform, open_readable
 from toolkit.platforms.kubernetes.session import kubernetes_platform
 
@@ -22,17 +23,18 @@ def write(path: Path, **changes: object) -> None:
 
 def test_the_place_is_context_and_namespace(kubeconfig: Path) -> None:
     platform = open_platform("kubernetes", "stand-in/ml")
-    assert platform.account().region == "stand-in/ml"
+    assert platform.account() == Account("", "", scope="stand-in/ml"), "it has no region"
+    assert platform.account().location == "stand-in/ml"
 
 
 def test_without_a_place_it_is_the_current_context_and_our_namespace(kubeconfig: Path) -> None:
-    assert open_platform("kubernetes").account().region == "stand-in/toolkit"
+    assert open_platform("kubernetes").account().location == "stand-in/toolkit"
 
 
 def test_a_context_may_be_an_arn(standin: StandInCluster, kubeconfig: Path) -> None:
     arn = "arn:aws:eks:us-west-2:123456789012:cluster/main"
     write(kubeconfig, contexts=[{"name": arn, "context": {"cluster": "stand-in", "user": "me"}}])
-    assert kubernetes_platform(f"{arn}/ml").account().region == f"{arn}/ml"
+    assert kubernetes_platform(f"{arn}/ml").account().location == f"{arn}/ml"
 
 
 def test_an_unknown_context_is_told_with_those_that_there_are(kubeconfig: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from filter_patterns import extract
 
-from toolkit.platforms.sagemaker.rules.metrics import draft_line
+from toolkit.engines.vllm.rules import RULES
 
 metrics = pytest.importorskip("vllm.v1.spec_decode.metrics")
 
@@ -21,6 +21,6 @@ def test_the_tokens_of_a_line(k: int) -> None:
     lines: list[str] = []
     log.log(lambda text, *values: lines.append(text % values))
     (line,) = lines
-    found = extract(draft_line(k), line)
+    found = extract(RULES.draft_line(k), line)
     assert found
     assert (found["accepted"], found["drafted"]) == (str(1 + k), str(3 * k))

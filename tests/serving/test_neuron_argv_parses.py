@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from toolkit.recipe.arguments import engine_flags, environment
+from toolkit.engines.arguments import engine_flags, environment
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import Recipe, load
 

@@ -12,6 +12,7 @@ from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.training import Trainer, wait_completed
 from toolkit.catalog.registry import platform_rules
 from toolkit.checks.run import require
+from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.planning import artifacts
 from toolkit.planning.plan import Plan
@@ -22,7 +23,6 @@ from toolkit.platforms.kubernetes.rules import manifests
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
-from toolkit.recipe.arguments import builds
 from toolkit.recipe.lock import pinned
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ContainerSection

@@ -13,7 +13,6 @@ from toolkit.endpoint.prove import DEFAULT_PROMPTS
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError, UsageError
 from toolkit.planning.plan import Plan
 from toolkit.platforms import PLATFORMS, Platform, asks_aws, open_readable, regions
-from toolkit.recipe.neuron_arguments import reports_drafts
 from toolkit.recipe.resolve import Recipe
 
 
@@ -90,7 +89,7 @@ def _handle(address: str, baseline: str | None, platform: Platform, recipe: Reci
         expected,
         component or None,
         platform_rules(recipe.platform.name).price_per_hour(recipe) if recipe else None,
-        recipe is None or reports_drafts(recipe),
+        recipe is None or recipe.engine.rules.reports_drafts(recipe),
     )
 
 

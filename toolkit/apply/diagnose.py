@@ -1,4 +1,4 @@
-"""From the words of AWS and the lines of a container to the cause, and the edit that mends it."""
+"""From the words of a platform and the lines of a container to the cause, and the edit that mends it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from toolkit.apply.causes import LOG, PING, REASONS, Known
-from toolkit.apply.stages import ANSWERING, STARTS, stage_of
+from toolkit.apply.causes import HealthCheck, Known, Words, words
+from toolkit.apply.stages import ANSWERING, stage_of
 from toolkit.errors import Cause
 
 _MOST_EVIDENCE = 5
 _LONGEST_LINE = 300
-_SAGEMAKER_PORT = "8080"
-
-_PREFIX = re.compile(r"^\(\w[^)]*\) (ERROR [\d-]+ [\d:]+ \[[^\]]*\] ?)?")
 _ERROR_LINE = re.compile(r"(\b[A-Z]\w*(Error|Exception)(: .+|$)|(?<!original )\berror: .+|\bValue error, .+)")
-# Every start warns of a low ulimit and quotes an OSError, and logs as an error what it then tries again. The lines of
-# code in a traceback name errors too.
-_NOISE = re.compile(
-    r"\b(INFO|WARNING|DEBUG) \d|^(INFO|WARNING|DEBUG)\b|retrying \d+ of \d+|Error retrieving file list|"
-    r"^(\(\w[^)]*\) ERROR .*\] )?\s+raise "
-)
-# The last process to die only says that another one knows the cause.
-_ECHO = re.compile(r"See (root cause above|stack trace for root cause)")
-_LISTENS = re.compile(r"(?:Starting vLLM (?:API )?server(?: \d+)? on|Uvicorn running on) https?://([\w.:\[\]]+):(\d+)")
-_PING_REFUSED = re.compile(r'"(?:GET|POST) /ping HTTP/[\d.]+" [345]\d\d')
 
 
 @dataclass(frozen=True)
@@ -37,51 +24,54 @@ class _Hit:
     at: int
 
 
-def diagnose(lines: Sequence[str], failure_reason: str = "") -> Cause | None:
-    """The cause that AWS's words name, else the one that the container's lines show; None when neither is known.
+def diagnose(lines: Sequence[str], failure_reason: str = "", platform: str | None = None) -> Cause | None:
+    """The cause that the platform's words name, else the one that the container's lines show; None for neither.
 
-    `failure_reason` is DescribeEndpoint's FailureReason or the message of a refused API call.
+    `failure_reason` is why the platform says that an endpoint failed, or the message of a refused request.
     """
-    refused = _find(REASONS, failure_reason.splitlines())
+    known = words(platform)
+    refused = _find(known.reasons, failure_reason.splitlines(), known)
     if refused:
-        return _cause(refused, fatal=refused.known.certain > 0)
-    hits = [hit for start in _starts(lines) if (hit := _find(LOG, _after_answering(start)))]
+        return _cause(refused, known, fatal=refused.known.certain > 0)
+    hits = [hit for start in _starts(lines, known) if (hit := _find(known.log, _after_answering(start, known), known))]
     if hits:
         newest = hits[-1]
         times = sum(hit.known.code == newest.known.code for hit in hits)
-        return _cause(newest, fatal=0 < newest.known.certain <= times)
-    return _unhealthy(lines, failure_reason) if PING.search(failure_reason) else None
+        return _cause(newest, known, fatal=0 < newest.known.certain <= times)
+    check = next((check for check in known.health_checks if check.failed.search(failure_reason)), None)
+    return _unhealthy(lines, failure_reason, known, check) if check else None
 
 
 def last_error(lines: Sequence[str]) -> str:
     """The last line that looks like an error of its own; empty when there is none."""
-    at = _last_error_at(lines)
-    return "" if at is None else _message(lines[at])
+    known = words()
+    at = _last_error_at(lines, known)
+    return "" if at is None else _message(lines[at], known)
 
 
-def _last_error_at(lines: Sequence[str]) -> int | None:
+def _last_error_at(lines: Sequence[str], known: Words) -> int | None:
     def is_one(line: str) -> bool:
-        return bool(_ERROR_LINE.search(line)) and not _NOISE.search(line) and not _ECHO.search(line)
+        return bool(_ERROR_LINE.search(line)) and not known.noise.search(line) and not known.echo.search(line)
 
     return next((at for at in reversed(range(len(lines))) if is_one(lines[at])), None)
 
 
-def _starts(lines: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The log cut where vLLM begins again."""
-    begins = [at for at, line in enumerate(lines) if STARTS.search(line)][1:]
+def _starts(lines: Sequence[str], known: Words) -> Iterator[Sequence[str]]:
+    """The log cut where the engine begins again."""
+    begins = [at for at, line in enumerate(lines) if known.starts.search(line)][1:]
     for first, end in zip([0, *begins], [*begins, len(lines)], strict=True):
         yield lines[first:end]
 
 
-def _after_answering(lines: Sequence[str]) -> Sequence[str]:
+def _after_answering(lines: Sequence[str], known: Words) -> Sequence[str]:
     """What may have ended a start: nothing that was written before it succeeded."""
-    up = next((at for at, line in enumerate(lines) if "Application startup complete" in line), 0)
+    up = next((at for at, line in enumerate(lines) if known.answers.search(line)), 0)
     return lines[up:]
 
 
-def _find(table: Sequence[Known], lines: Sequence[str]) -> _Hit | None:
+def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hit | None:
     """The first entry of the table whose words the lines have, at the first of them that looks like an error."""
-    candidates = [(at, line) for at, line in enumerate(lines) if not _NOISE.search(line)]
+    candidates = [(at, line) for at, line in enumerate(lines) if not all_words.noise.search(line)]
     for known in table:
         found = [at for at, line in candidates if known.words.search(line)]
         if found and _somewhere(known.beside, lines, True) and not _somewhere(known.without, lines, False):
@@ -93,72 +83,64 @@ def _somewhere(words: re.Pattern[str] | None, lines: Sequence[str], default: boo
     return default if words is None else any(words.search(line) for line in lines)
 
 
-def _cause(hit: _Hit, fatal: bool) -> Cause:
+def _cause(hit: _Hit, all_words: Words, fatal: bool) -> Cause:
     at = hit.at
-    if hit.known.code == "engine-died" and (error := _last_error_at(hit.lines)) is not None:
+    if hit.known.code in all_words.unknown_deaths and (error := _last_error_at(hit.lines, all_words)) is not None:
         at = error
-    return Cause(hit.known.code, _message(hit.lines[at]), hit.known.hint, _evidence(hit, at), fatal)
+    line = _message(hit.lines[at], all_words)
+    return Cause(hit.known.code, line, hit.known.hint, _evidence(hit, at, all_words), fatal)
 
 
-def _evidence(hit: _Hit, at: int) -> tuple[str, ...]:
+def _evidence(hit: _Hit, at: int, all_words: Words) -> tuple[str, ...]:
     """The lines that show it: what must stand beside it, what the line continues, the line itself, more like it."""
     known, lines = hit.known, hit.lines
     beside = [line for line in lines if known.beside and known.beside.search(line)][:1]
-    is_continuation = _PREFIX.sub("", lines[at])[:1].isspace()
+    is_continuation = all_words.prefix.sub("", lines[at])[:1].isspace()
     before = lines[max(0, at - is_continuation) : at] if at == hit.at else lines[max(0, at - 2) : at]
-    alike = [line for line in lines[at + 1 :] if known.words.search(line) and not _NOISE.search(line)]
-    chosen = dict.fromkeys(_without_prefix(line) for line in [*beside, *before, lines[at], *alike])
+    alike = [line for line in lines[at + 1 :] if known.words.search(line) and not all_words.noise.search(line)]
+    chosen = dict.fromkeys(_without_prefix(line, all_words) for line in [*beside, *before, lines[at], *alike])
     return tuple(chosen)[:_MOST_EVIDENCE]
 
 
-def _unhealthy(lines: Sequence[str], failure_reason: str) -> Cause | None:
+def _unhealthy(lines: Sequence[str], failure_reason: str, known: Words, check: HealthCheck) -> Cause | None:
     """What a failed health check says about a container that left no known cause."""
-    *_, newest = _starts(lines)
+    *_, newest = _starts(lines, known)
     if not newest:
-        hint = (
-            "The container left no log. Most often its image does not start on that instance type (its CUDA is newer "
-            "than the driver: take another engine.version or platform.instance_types); else platform.role may not "
-            "write logs (logs:CreateLogGroup, logs:CreateLogStream, logs:PutLogEvents), or network.subnets have no "
-            "way to them."
-        )
-        return Cause("no-log", _cut(failure_reason), hint, fatal=True)
-    if "ended with exit code" in failure_reason or last_error(newest):
+        return _unhealthy_cause("no-log", _cut(failure_reason), check, ())
+    if check.ended.search(failure_reason) or last_error(newest):
         return None
-    last = tuple(_without_prefix(line) for line in newest[-_MOST_EVIDENCE:])
+    last = tuple(_without_prefix(line, known) for line in newest[-_MOST_EVIDENCE:])
     if (stage := stage_of(newest)) != ANSWERING:
         line = f"it was still {stage} when the time for the health check was up"
-        hint = (
-            "Raise platform.health_check_timeout (SageMaker allows 3600 s), or take smaller weights or a faster disk."
-        )
-        return Cause("health-check-too-slow", line, hint, last, fatal=True)
-    return _not_reached(newest, last)
+        return _unhealthy_cause("health-check-too-slow", line, check, last)
+    return _not_reached(newest, last, known, check)
 
 
-def _not_reached(lines: Sequence[str], last: tuple[str, ...]) -> Cause:
+def _not_reached(lines: Sequence[str], last: tuple[str, ...], known: Words, check: HealthCheck) -> Cause:
     """Why nobody hears a server that is up."""
-    listening = [(match, line) for line in lines if (match := _LISTENS.search(line))]
-    host, port = (listening[-1][0][1], listening[-1][0][2]) if listening else ("", _SAGEMAKER_PORT)
-    shown = (_without_prefix(listening[-1][1]),) if listening else last
-    if port != _SAGEMAKER_PORT or host in ("127.0.0.1", "localhost"):
-        hint = "Remove `port` and `host` from engine.args: the container sets what SageMaker wants."
-        return Cause("wrong-port", f"it listens on {host}:{port}, SageMaker asks port 8080", hint, shown, fatal=True)
-    refused = tuple(match[0] for line in lines if (match := _PING_REFUSED.search(line)))
-    line = f"it answers with an error: {refused[-1]}" if refused else "it is up, and no answer to GET /ping got through"
-    hint = (
-        "SageMaker asks GET /ping on port 8080 and wants 200: take an image that `toolkit check RECIPE` knows, remove "
-        "`root-path` and `middleware` from engine.args, and let network.security_groups pass what the instance says."
-    )
-    return Cause("ping-unanswered", line, hint, refused[-_MOST_EVIDENCE:] or last, fatal=True)
+    listening = [(found, line) for line in lines for listens in known.listens if (found := listens.search(line))]
+    if listening:
+        match, line = listening[-1]
+        if match[2] != check.port or match[1] in ("127.0.0.1", "localhost"):
+            listens_on = check.lines["wrong-port"].format(address=f"{match[1]}:{match[2]}")
+            return _unhealthy_cause("wrong-port", listens_on, check, (_without_prefix(line, known),))
+    refused = tuple(found[0] for line in lines if (found := check.refused.search(line)))
+    line = f"it answers with an error: {refused[-1]}" if refused else check.lines["ping-unanswered"]
+    return _unhealthy_cause("ping-unanswered", line, check, refused[-_MOST_EVIDENCE:] or last)
 
 
-def _message(line: str) -> str:
+def _unhealthy_cause(code: str, line: str, check: HealthCheck, evidence: tuple[str, ...]) -> Cause:
+    return Cause(code, line, check.hints[code], evidence, fatal=True)
+
+
+def _message(line: str, known: Words) -> str:
     """The error without the logger's prefix, or the whole line where it does not look like an error."""
     match = _ERROR_LINE.search(line)
-    return _cut(match[0]) if match else _without_prefix(line)
+    return _cut(match[0]) if match else _without_prefix(line, known)
 
 
-def _without_prefix(line: str) -> str:
-    return _cut(_PREFIX.sub("", line).strip())
+def _without_prefix(line: str, known: Words) -> str:
+    return _cut(known.prefix.sub("", line).strip())
 
 
 def _cut(text: str) -> str:

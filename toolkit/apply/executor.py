@@ -17,6 +17,10 @@ from toolkit.planning.record import Record
 class Executor(Protocol):
     """The writing side of a platform."""
 
+    @property
+    def name(self) -> str:
+        """The platform's name in recipes."""
+
     def execute(self, action: Action, progress: Progress) -> None:
         """Do one action; doing it again does no harm. Raises PlatformError."""
 
@@ -57,7 +61,7 @@ def _execute(plan: Plan, actions: Sequence[Action], platform: Executor, record: 
             record.write(plan, action, "failed", error.message)
             done = f"{position} of {len(actions)} actions were done; recorded in {record.path}."
             on = f"The same command carries on; toolkit destroy {plan.endpoints[0]} removes what is there."
-            cause = diagnose((), error.message)
+            cause = diagnose((), error.message, platform.name)
             helps = error.hint or (cause.hint if cause else "")
             hint = f"{helps}\n  {done} {on}".strip()
             raise ApplyError(f"{action} failed: {error.message}", hint=hint) from error

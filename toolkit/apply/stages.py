@@ -1,16 +1,11 @@
-"""How far a container has come, read from what vLLM logs as it starts.
-
-The marks are those of vLLM 0.16 to 0.33, compared in their sources; the log lines of other engines move nothing.
-"""
+"""How far a container has come, read from what its engine logs as it starts, and its platform says of it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-STARTS = re.compile(r"non-default args: ")
-"""vLLM's server begins: a second such line in a log is a second start."""
+from toolkit.apply.causes import Words, words
 
 PROVISIONING = "waiting for an instance, weights and image"
 """Before the container's first line. SageMaker does not tell which of the three it is about; Kubernetes does."""
@@ -21,30 +16,19 @@ STARTING = "starting"
 LOADING = "loading the target"
 COMPILING = "compiling and capturing graphs"
 ANSWERING = "answering"
-_MARKS = (
-    # Kubernetes' events, as its platform puts them among the lines of a container.
-    (PROVISIONING, re.compile(r"^kubernetes: (FailedScheduling|FailedMount)")),
-    (PULLING, re.compile(r"^kubernetes: (Scheduled|Pulling|Pulled)")),
-    (STARTING, STARTS),
-    (LOADING, re.compile(r"Starting to load model |Loading model from scratch")),
-    ("loading the drafter", re.compile(r"Loading drafter model")),
-    (
-        COMPILING,
-        re.compile(r"Model loading took|for vLLM's torch\.compile|Capturing CUDA graphs|neuronx-cc|NEURON_CC_WRAPPER"),
-    ),
-    ("warming up", re.compile(r"Graph capturing finished|init engine \(profile")),
-    (ANSWERING, re.compile(r"Application startup complete|Uvicorn running on")),
-)
-STAGES = tuple(name for name, _ in _MARKS)
-"""All stages in their order."""
+_NAMES = {
+    "provisioning": PROVISIONING,
+    "pulling": PULLING,
+    "starting": STARTING,
+    "loading": LOADING,
+    "loading-drafter": "loading the drafter",
+    "compiling": COMPILING,
+    "warming-up": "warming up",
+    "answering": ANSWERING,
+}
+"""All stages in their order, by their names in causes.json."""
 
-# The last of a progress bar's states counts: they come in one line when they were written with \r.
-_COUNTS = (
-    (re.compile(r"Loading \S+ checkpoint shards: .*\| (\d+/\d+) \["), "shards"),
-    (re.compile(r"Capturing CUDA graphs.*\| (\d+/\d+) \["), "graphs"),
-    (re.compile(r"^kubernetes: (Failed(?:Scheduling|Mount): .{1,200})"), ""),
-)
-
+STAGES = tuple(_NAMES.values())
 
 # Of published logs: an instance and its image take three to six minutes, compiling and graphs one to three.
 _INSTANCE_SECONDS, _COMPILE_SECONDS = 270.0, 120.0
@@ -62,14 +46,16 @@ class Start:
     stage: str = PROVISIONING
     entered: float = 0.0
     count: str = ""
+    words: Words = field(default_factory=words, repr=False)
 
     def read(self, line: str, now: float) -> str:
         """Take in the next line, written at `now`; a sentence when a stage is over, else an empty text."""
-        for pattern, what in _COUNTS:
+        for pattern, what in self.words.counts:
             if found := pattern.search(line):
                 self.count = f"{found[1]} {what}".strip()
-        stage = next((name for name, mark in _MARKS if mark.search(line)), STARTING)
-        again = self.stage not in (PROVISIONING, PULLING, STARTING) and STARTS.search(line)
+        marked = [_NAMES[name] for name, mark in self.words.stages if mark.search(line)]
+        stage = min(marked, key=STAGES.index, default=STARTING)
+        again = self.stage not in (PROVISIONING, PULLING, STARTING) and self.words.starts.search(line)
         if not again and STAGES.index(stage) <= STAGES.index(self.stage):
             return ""
         took = f"{self.stage} took {minutes(now - self.entered)}" if now >= self.entered else ""

@@ -39,6 +39,10 @@ class Trainer(Protocol):
     """What waiting for jobs needs of a platform."""
 
     @property
+    def name(self) -> str:
+        """The platform's name in recipes."""
+
+    @property
     def poll_seconds(self) -> float:
         """The pause between two looks at a job."""
 
@@ -111,7 +115,7 @@ class _Watch:
 
     def _failed(self, job: TrainingJob) -> TrainingJobFailed:
         ended = "failed" if job.status == "Failed" else f"was stopped ({job.stage})"
-        cause = diagnose(self._lines, job.reason)
+        cause = diagnose(self._lines, job.reason, self._platform.name)
         why = cause.line if cause else job.reason or last_error(self._lines) or "no reason is given"
         hint = cause.hint if cause else "The toolkit does not know this cause."
         whole = f"aws logs tail /aws/sagemaker/TrainingJobs --since 1d --log-stream-name-prefix {job.name}/"

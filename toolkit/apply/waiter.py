@@ -57,6 +57,10 @@ class Waitable(Protocol):
     """What waiting needs of a platform."""
 
     @property
+    def name(self) -> str:
+        """The platform's name in recipes."""
+
+    @property
     def poll_seconds(self) -> float:
         """The pause between two looks at an endpoint."""
 
@@ -241,7 +245,7 @@ class _Watch:
             self._progress.say(f"{self.endpoint}: {said}")
 
     def _diagnose(self, now: float) -> None:
-        causes = (diagnose(container.lines) for container in self._containers.values())
+        causes = (diagnose(container.lines, platform=self._platform.name) for container in self._containers.values())
         certain = next((cause for cause in causes if cause and cause.fatal), None)
         if certain and not self._certain:
             self._certain, self._certain_since = certain, now
@@ -252,7 +256,7 @@ class _Watch:
 
     def _failed(self, ended: str, reason: str) -> EndpointFailed:
         lines = self._newest.lines
-        cause = diagnose(lines, reason) or self._certain
+        cause = diagnose(lines, reason, self._platform.name) or self._certain
         if cause and (self._is_readable or cause.code != "no-log"):
             return self._error(f"{self.endpoint} {ended}: {cause.line}", cause.hint, cause)
         why = last_error(lines) or reason or "no reason is given"

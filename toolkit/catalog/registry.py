@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from toolkit.catalog.lookup import Instance
 from toolkit.errors import UsageError
 
 _FOLDER = Path(__file__).parent
@@ -25,11 +26,13 @@ _T = TypeVar("_T")
 class PlatformEntry:
     """Where a platform's objects are, as `module:attribute`.
 
-    `rules` is its pure part (a PlatformRules), `session` what opens it (a PlatformSession).
+    `rules` is its pure part (a PlatformRules), `session` what opens it (a PlatformSession). `causes` are JSON files
+    with its causes of failure (apply/causes.py), in the package's folder or by absolute paths.
     """
 
     rules: str
     session: str
+    causes: tuple[str, ...] = ()
 
 
 def platforms() -> tuple[str, ...]:
@@ -47,9 +50,29 @@ def platform_session(name: str) -> Any:
     return _load(_platform(name).session)
 
 
+def platform_causes(name: str) -> tuple[Path, ...]:
+    """JSON files with a platform's causes of failure. Raises UsageError for an unknown name."""
+    return tuple(_FOLDER.parent / path for path in _platform(name).causes)
+
+
 def engines() -> tuple[str, ...]:
-    """Names of all engines that a recipe may write."""
+    """Names of all engines that a recipe may write, the default first."""
     return tuple(_engines())
+
+
+def default_engine() -> str:
+    """The engine of a recipe that names none."""
+    return next(iter(_engines()))
+
+
+def engine_summary() -> str:
+    """What the catalogue's engines are for, in a line."""
+    return "; ".join(facts["summary"] for facts in _engine_files())
+
+
+def engine_for(instance: Instance) -> str | None:
+    """The first engine that runs on that hardware."""
+    return next((name for name in _engines() if engine_rules(name).runs_on(instance)), None)
 
 
 def engine_rules(name: str) -> Any:
@@ -70,15 +93,21 @@ def register_engine(name: str, rules: str) -> None:
 @cache
 def _platforms() -> dict[str, PlatformEntry]:
     data = json.loads((_FOLDER / "platforms.json").read_text(encoding="utf-8"))
-    return {name: PlatformEntry(facts["rules"], facts["session"]) for name, facts in data.items()}
+    return {
+        name: PlatformEntry(facts["rules"], facts["session"], tuple(facts["causes"])) for name, facts in data.items()
+    }
 
 
 @cache
 def _engines() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for path in sorted((_FOLDER / "engines").glob("*.json"), reverse=True):
-        found |= json.loads(path.read_text(encoding="utf-8"))["engines"]
-    return found
+    return {name: rules for facts in _engine_files() for name, rules in facts["engines"].items()}
+
+
+@cache
+def _engine_files() -> tuple[dict[str, Any], ...]:
+    """What the catalogue says of engines, the default's file first."""
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((_FOLDER / "engines").glob("*.json"))]
+    return tuple(sorted(files, key=lambda facts: not facts["is_default"]))
 
 
 def _platform(name: str) -> PlatformEntry:

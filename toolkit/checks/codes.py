@@ -1,4 +1,4 @@
-"""What each code of a finding means: codes.json, and the explanation of one code."""
+"""What each code of a finding means: codes.json here and in the engines' folders, and the explanation of one code."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
+import toolkit.engines
 from toolkit.errors import UsageError
 
 _FOLDER = Path(__file__).parent
@@ -41,9 +42,10 @@ class Code:
 
 @cache
 def codes() -> dict[str, Code]:
-    """Every code by name, in the order of the checks."""
-    data = json.loads((_FOLDER / "codes.json").read_text(encoding="utf-8"))
-    return {name: Code(name, **fields) for name, fields in data.items()}
+    """Every code by name, in the order of the checks; those of single engines come last."""
+    files = [_FOLDER / "codes.json", *sorted(Path(toolkit.engines.__file__).parent.glob("*/codes.json"))]
+    data = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    return {name: Code(name, **fields) for table in data for name, fields in table.items()}
 
 
 def explain(code: str) -> Code:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolkit.catalog import lookup
+from toolkit.engines.arguments import builds, image_of
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.images.reference import parse
-from toolkit.recipe.arguments import builds, image_of
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 
@@ -29,10 +29,10 @@ def check_container(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _image(recipe: Recipe) -> Iterator[Finding]:
-    """An image to run, or to build on. Of an unknown engine for Trainium check_neuron tells."""
+    """An image to run, or to build on. Of a version that is not known the engine tells."""
     engine = recipe.engine
     named = (recipe.container is not None and recipe.container.base) or recipe.target.kind == "jumpstart"
-    if image_of(recipe) or named or (recipe.on_neuron and engine.generation is None):
+    if image_of(recipe) or named or not engine.rules.knows(engine.version):
         return
     bases = [image.version for image in lookup.images("upstream", engine.name)]
     cluster = recipe.platform.name == "kubernetes"  # which runs these as they are
@@ -44,7 +44,7 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
     if cluster:
         other = " Or name an image that has it: `container: {base: registry/repository:tag}`."
     elif recipe.platform.name == "sagemaker" and engine.version in bases:
-        other = " Or write `container: custom`: it is built on vLLM's own."
+        other = " Or write `container: custom`: it is built on the engine's own."
     yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{other}")
 
 

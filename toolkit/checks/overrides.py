@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from toolkit.checks.container import check_container
-from toolkit.checks.engine import check_engine, check_target
-from toolkit.checks.neuron import check_neuron
-from toolkit.checks.neuron_models import check_neuron_models
 from toolkit.checks.pair import check_pair
 from toolkit.checks.quality import check_quality
+from toolkit.checks.target import check_target
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
@@ -33,13 +31,11 @@ def check_overrides(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 
 def _findings(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_container(recipe)
-    yield from check_engine(recipe)
-    yield from check_neuron(recipe)
+    yield from recipe.engine.rules.check(recipe, models)
     if models:
         yield from check_target(recipe, models.target)
-        yield from check_neuron_models(recipe, models)
         yield from check_pair(recipe, models)
-        yield from check_quality(recipe, models.target)
+        yield from check_quality(recipe)
 
 
 def _path(path: str, recipe: Recipe, name: str, here: str) -> str:

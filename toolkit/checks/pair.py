@@ -1,22 +1,22 @@
 """Does the drafter belong to the target? What would otherwise fail half an hour later, or never get a token accepted.
 
-Formats and messages: vLLM 0.33.0, config/speculative.py and v1/spec_decode/llm_base_proposer.py. Of facts that are
-curated from what was published, what is missing is not held against a model.
+What an engine reads of a drafter's files is checked by the engine. Of facts that are curated from what was published,
+what is missing is not held against a model.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from toolkit.catalog import lookup
-from toolkit.checks.head import HEAD_METHODS, check_head
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Engine, Recipe
+from toolkit.recipe.resolve import Recipe
 
+# Heads take the tokens of the target; the engine checks their format.
+_HEAD_METHODS = ("p-eagle", "eagle3")
 _MASK_METHODS = ("p-eagle", "pard", "dflash")
 _DRAFTER = "speculation.model"
 _K = "speculation.num_speculative_tokens"
@@ -28,19 +28,20 @@ def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on the pair; nothing for a baseline."""
     if recipe.speculation is None or models.drafter is None:
         return
-    method, target, drafter = recipe.speculation.method, models.target, models.drafter
-    if method in HEAD_METHODS:
-        yield from check_head(recipe, target, drafter)
-    elif drafter.vocab_size != target.vocab_size:
+    target, drafter = models.target, models.drafter
+    if recipe.method not in _HEAD_METHODS:
+        yield from _vocabulary(target, drafter)
+    yield from _trained_for(recipe, models)
+    yield from _depth(recipe, drafter)
+    yield from _precision(recipe, drafter)
+
+
+def _vocabulary(target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
+    if drafter.vocab_size != target.vocab_size:
         message = f"the draft model's vocabulary has {drafter.vocab_size} tokens, the target's {target.vocab_size}"
         yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a draft model of the same family.")
     else:
         yield from _tokenizers(target, drafter)
-    if method in _MASK_METHODS and not recipe.on_neuron:
-        yield from _mask_token(recipe.engine, drafter)
-    yield from _trained_for(recipe, models)
-    yield from _depth(recipe, drafter)
-    yield from _precision(recipe, drafter)
 
 
 def _tokenizers(target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
@@ -59,25 +60,6 @@ def _tokenizers(target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
         message = "the two models were trained with different chat templates; requests are put in the target's"
         hint = "Measure the acceptance length before you rely on this pair."
         yield Finding("pair.chat-template", message, _DRAFTER, hint=hint, severity="info")
-
-
-def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:
-    keys = lookup.mask_token_keys(engine.name, engine.version)
-    if "speculators_config" in drafter.config:
-        keys = ("mask_token_id", *keys)  # vLLM hands it on as `pard_token` (configs/speculators/algos.py)
-    found = {key: token for key in keys if (token := _dotted(drafter.config, key)) is not None}
-    if not found:
-        if drafter.partial:
-            return
-        message = "the drafter's config.json names no mask token, without which it cannot draft in parallel"
-        # These two are read by every version.
-        hint = "Add `pard_token` and `ptd_token_id`: the id that the drafter was trained with."
-        yield Finding("pair.mask-token", message, _DRAFTER, hint=hint)
-        return
-    key, token = next(iter(found.items()))
-    if not 0 <= token < drafter.vocab_size:
-        message = f"mask token {token} (`{key}`) is outside the vocabulary of {drafter.vocab_size}"
-        yield Finding("pair.mask-token", message, _DRAFTER, hint="Correct it in the drafter's config.json.")
 
 
 def _trained_for(recipe: Recipe, models: Lock) -> Iterator[Finding]:
@@ -125,10 +107,3 @@ def _precision(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
 
 def _same_model(model: str) -> str:
     return _PRECISION.sub("", model.lower())
-
-
-def _dotted(config: Mapping[str, Any], key: str) -> int | None:
-    value: Any = config
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value if isinstance(value, int) else None

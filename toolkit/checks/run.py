@@ -11,15 +11,12 @@ from dataclasses import replace
 
 from toolkit.catalog.registry import platform_rules
 from toolkit.checks.container import check_container
-from toolkit.checks.engine import check_engine, check_target
 from toolkit.checks.memory import check_memory
-from toolkit.checks.neuron import check_neuron
-from toolkit.checks.neuron_hardware import check_neuron_hardware
-from toolkit.checks.neuron_models import check_neuron_models
 from toolkit.checks.overrides import check_overrides
 from toolkit.checks.pair import check_pair
 from toolkit.checks.quality import check_quality
 from toolkit.checks.tags import check_tags
+from toolkit.checks.target import check_target
 from toolkit.checks.workloads import check_workloads
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding, Report
@@ -58,19 +55,17 @@ def require(recipe: Recipe) -> Report:
 def _findings(recipe: Recipe) -> Iterator[Finding]:
     yield from check_container(recipe)
     yield from check_workloads(recipe)
-    yield from check_engine(recipe)
-    yield from check_neuron(recipe)
     models, findings = _models(recipe)
     yield from findings
+    yield from recipe.engine.rules.check(recipe, models)
     yield from check_tags(recipe)
     yield from platform_rules(recipe.platform.name).check(recipe, models)
-    yield from check_neuron_hardware(recipe, models)
+    yield from recipe.engine.rules.check_hardware(recipe, models)
     yield from check_overrides(recipe, models)
     if models:
         yield from check_target(recipe, models.target)
-        yield from check_neuron_models(recipe, models)
         yield from check_pair(recipe, models)
-        yield from check_quality(recipe, models.target)
+        yield from check_quality(recipe)
         yield from check_memory(recipe, models)
 
 

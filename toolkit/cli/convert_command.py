@@ -62,8 +62,10 @@ def check_head(target: ModelFacts, head: ModelFacts, method: str) -> tuple[Findi
             "name": "convert",
             "target": {"model": "./target"},
             "speculation": {"method": method, "model": "./head", "num_speculative_tokens": 1},
-            "engine": {"name": "vllm", "version": "0.32.0"},
+            "engine": {"version": "0.32.0"},
             "platform": {"name": "local"},
         }
     )
-    return tuple(check_pair(resolve(LoadedRecipe(file, Path("recipe.yaml"), {})), Lock(target, head)))
+    recipe, models = resolve(LoadedRecipe(file, Path("recipe.yaml"), {})), Lock(target, head)
+    found = (*recipe.engine.rules.check(recipe, models), *check_pair(recipe, models))
+    return tuple(finding for finding in found if finding.code.startswith("pair."))

@@ -148,7 +148,7 @@ def metrics(
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Show what an endpoint did lately, from CloudWatch: requests, errors, latencies, and how much was accepted."""
+    """Show what an endpoint did lately: requests, errors, latencies, and how much was accepted."""
     from toolkit import api
 
     found = api.connect(name, platform=platform).metrics(minutes)

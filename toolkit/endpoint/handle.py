@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
 
 Route = Literal["invocations", "openai"]
-"""How a request gets to the container: InvokeEndpointWithResponseStream, or the endpoint's OpenAI route."""
+"""How a request gets to the container: by the platform's own API, or by the endpoint's OpenAI route."""
 
 
 class EndpointPlatform(Waitable, Invoker, Protocol):
@@ -73,7 +73,7 @@ class Endpoint:
     def stream(self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Any) -> Stream:
         """The answer piece by piece: iterate for text, then ask `.result` for times and acceptance.
 
-        What SageMaker could not pass on, throttled or with no container free, is sent up to four times. `via="openai"`
+        What did not get to a container, throttled or with none free, is sent up to four times. `via="openai"`
         opens a connection of its own, and TTFT counts that.
         """
         body = chat_body(prompt, options)
@@ -118,7 +118,7 @@ class Endpoint:
         return client
 
     def status(self) -> EndpointStatus:
-        """What SageMaker says of it now."""
+        """Its status now, and what it runs."""
         return self.platform.status(self.address)
 
     def wait(self, timeout: float = 3600, progress: Progress | None = None) -> Endpoint:
@@ -133,7 +133,7 @@ class Endpoint:
         return (line.text for line in read_log(self.platform, self.address, follow, since))
 
     def metrics(self, minutes: int = 60) -> Metrics:
-        """What it did in the last `minutes`, from CloudWatch. Raises PlatformError; the local platform has none."""
+        """What it did in the last `minutes`, as far as its platform measures that. Raises PlatformError."""
         return self.platform.metrics(self.address, minutes)
 
     def prove(self, requests: int | None = None, max_tokens: int = 256) -> Proof:

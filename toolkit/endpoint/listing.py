@@ -10,7 +10,8 @@ from typing import Any
 class Deployed:
     """An endpoint that the toolkit made. `created` is seconds since 1970, `instances` pairs of type and number.
 
-    `price_per_hour` is in US dollars, None where a price is not known; `status` is in SageMaker's words.
+    `price_per_hour` is in US dollars, None where a price is not known; `status` is one of
+    apply.waiter.EndpointStatus; `region` is that of AWS, or the `context/namespace` of a cluster.
     """
 
     name: str

@@ -19,7 +19,7 @@ from toolkit.images.spec import ContextFile
 
 SITE_PACKAGES = "/opt/toolkit/site-packages"
 
-# The C library of the AWS and vLLM images is newer than 2.28; a wheel for an older one runs on a newer one.
+# The C library of the base images is newer than 2.28; a wheel for an older one runs on a newer one.
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 16, -1)] + ["manylinux2014_x86_64"]
 _PIN = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?==[\w.!+]+", re.ASCII)
 _OTHER_BUILDERS = "or build with docker, buildah or codebuild, which run commands"

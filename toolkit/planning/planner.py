@@ -52,7 +52,7 @@ def make_plan(
         observed.fingerprint(),
         price_before,
         account.id if account else "",
-        account.region if account else "",
+        account.location if account else "",
         (*(note for note in kept if note), *observed.unseen),
         tuple(notes),
     )

@@ -22,7 +22,8 @@ class Account:
 
     `role` is the ARN of an execution role that exists, None when one is to be made; `digests` gives
     `repository@sha256:…` for each image URI that the registry could be asked for; `jumpstart` has the hub's entries of
-    the JumpStart models in question, by id.
+    the JumpStart models in question, by id. A platform without accounts has a `scope` instead, such as a cluster's
+    `context/namespace`, and no region.
     """
 
     id: str
@@ -30,6 +31,12 @@ class Account:
     role: str | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     jumpstart: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    scope: str = ""
+
+    @property
+    def location(self) -> str:
+        """Where the platform is opened again to apply a saved plan: the region, or the scope."""
+        return self.scope or self.region
 
     @property
     def partition(self) -> str:

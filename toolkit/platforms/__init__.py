@@ -112,7 +112,7 @@ def account_of(name: str, region: str | None = None) -> Account:
     if name == "sagemaker":
         return Account(NO_ACCOUNT, region or _SOME_REGION)
     if name == "kubernetes":
-        return Account(NO_ACCOUNT, region or "")
+        return Account(NO_ACCOUNT, "", scope=region or "")
     from toolkit.platforms.local.aws import ACCOUNT, REGION
 
     return Account(ACCOUNT, REGION)

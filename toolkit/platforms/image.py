@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import lookup
+from toolkit.engines.arguments import BAKED_DRAFTER_DIR, image_of
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.home import containers_dir
 from toolkit.images.reference import parse
 from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.planning.resources import Account
-from toolkit.recipe.arguments import BAKED_DRAFTER_DIR, image_of
 from toolkit.recipe.content import digest, fragment, manifest
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
@@ -59,18 +59,19 @@ def address(image: lookup.Image, account: Account) -> str:
     accounts = lookup.registries()
     if account.region not in accounts:
         raise UsageError(
-            f"AWS has no vLLM images in {account.region}, as far as is known (image_uri_config of its SDK)",
+            f"AWS has no {image.engine} images in {account.region}, as far as is known (image_uri_config of its SDK)",
             hint=f"Set platform.region to one of: {', '.join(accounts)}.",
         )
     return f"{accounts[account.region]}.dkr.ecr.{account.region}.{account.domain}/{place}"
 
 
 def base_image(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str:
-    """What the image is built on, by digest where that is known: the recipe's, AWS's, or vLLM's own."""
+    """What the image is built on, by digest where that is known: the recipe's, AWS's, or the engine's own."""
     section, image = _section(recipe), image_of(recipe)
     if section.base is None and not store.has_accelerators:
-        message = "`run: container` needs a base image that runs on this machine, and AWS's and vLLM's need a GPU"
-        raise UsageError(message, hint="Name one with vLLM for CPUs: `container: {base: registry/repository:tag}`.")
+        message = "`run: container` needs a base image that runs on this machine, and those of the catalogue need a GPU"
+        hint = f"Name one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
+        raise UsageError(message, hint=hint)
     if section.base is None and image is None:
         message = f"no base image with {recipe.engine.name} {recipe.engine.version} is known"
         raise UsageError(message, hint="Name one as `container.base`.")

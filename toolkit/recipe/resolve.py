@@ -9,9 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import lookup, neuron
-from toolkit.catalog.registry import platform_rules
+from toolkit.catalog import registry
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
+from toolkit.recipe.rules import EngineRules
 from toolkit.recipe.schema import (
     ComponentSection,
     ContainerSection,
@@ -60,9 +60,10 @@ class Engine:
     compile_ahead: bool = True
 
     @property
-    def generation(self) -> neuron.Generation | None:
-        """The generation of the Neuron SDK that an engine for Trainium is of."""
-        return neuron.generation(self.name, self.version)
+    def rules(self) -> EngineRules:
+        """What differs between engines."""
+        rules: EngineRules = registry.engine_rules(self.name)
+        return rules
 
 
 @dataclass(frozen=True)
@@ -137,11 +138,6 @@ class Recipe:
         """Whether it names no instance type, and its target comes from where one is known to suit it."""
         return self.target.kind == "jumpstart" and "platform.instance_types" not in self.lines
 
-    @property
-    def on_neuron(self) -> bool:
-        """Whether the engine is one for Trainium and Inferentia."""
-        return self.engine.name in neuron.ENGINES
-
     def baseline(self) -> Recipe:
         """The same recipe without speculation, as `<name>-baseline`."""
         if self.speculation is None:
@@ -170,11 +166,18 @@ class Recipe:
         settings = self.platform
         if "kubernetes" not in (platform, settings.name):
             return replace(self, platform=replace(settings, name=platform))
-        cluster = platform_rules("kubernetes")
-        if platform == "kubernetes":
-            moved = cluster.settings_from(settings)
-        else:
-            moved = replace(cluster.portable(settings), name=platform)
+        to_cluster = platform == "kubernetes"
+        prefix = "" if to_cluster else "ml."
+        names = {name: prefix + name.removeprefix("ml.") for name in (*settings.instance_types, *settings.overrides)}
+        moved = replace(
+            settings,
+            name=platform,
+            kubernetes=KubernetesSection() if to_cluster else None,
+            weights="hub" if to_cluster else "s3",
+            hub_token_secret=settings.hub_token_secret if to_cluster else None,
+            instance_types=tuple(names[name] for name in settings.instance_types),
+            overrides={names[name]: item for name, item in settings.overrides.items()},
+        )
         lines = {path: line for path, line in self.lines.items() if path != "platform.kubernetes"}
         return replace(self, platform=moved, lines=lines)
 
@@ -200,7 +203,7 @@ class Recipe:
                 "max_num_batched_tokens": self.engine.max_num_batched_tokens,
                 "args": dict(self.engine.args),
                 "env": dict(self.engine.env),
-                **({"compile_ahead": self.engine.compile_ahead} if self.on_neuron else {}),
+                **({"compile_ahead": self.engine.compile_ahead} if self.engine.rules.compiles(self) else {}),
             },
             "container": self.container.model_dump() if self.container else "aws-dlc",
             "platform": {
@@ -252,7 +255,7 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
     engine = _engine(file)
     speculation = None
     if file.speculation.model is not None:
-        tokens = file.speculation.num_speculative_tokens or _default_tokens(engine, file.speculation.method)
+        tokens = file.speculation.num_speculative_tokens or engine.rules.default_tokens(engine, file.speculation.method)
         drafter = model_source(file.speculation.model, folder, file.speculation.revision)
         schedule = tuple(file.speculation.num_speculative_tokens_per_batch_size)
         size = file.speculation.draft_tensor_parallel_size
@@ -299,41 +302,19 @@ def _platform(file: RecipeFile) -> PlatformSettings:
 
 
 def _engine(file: RecipeFile) -> Engine:
-    """The engine that is written; on Trainium, where it leaves that open, the newest that does it on that hardware.
-
-    Where none does, it is the newest of that engine, and a check says why it cannot be.
-    """
-    written = file.engine
-    if written.name == "vllm":
-        facts = lookup.engine(written.name)
-        name: str = written.name
-        version = written.version or ""
-        requests: int = facts.default_max_num_seqs
-        tokens: int | None = facts.default_max_num_batched_tokens
-    else:
-        first = file.platform.instance_types[0]
-        family = neuron.family(first if isinstance(first, str) else first.type)
-        chosen = neuron.newest(written.name, file.speculation.method, family) or neuron.generations(written.name)[0]
-        name = chosen.engine if written.name == neuron.ANY_ENGINE else written.name
-        version, requests = written.version or chosen.version, neuron.facts().default_max_num_seqs
-        tokens = None
+    written, first = file.engine, file.platform.instance_types[0]
+    rules: EngineRules = registry.engine_rules(written.name)
+    chosen = rules.settle(written, file.speculation.method, first if isinstance(first, str) else first.type)
     return Engine(
-        name=name,
-        version=version,
+        name=chosen.name,
+        version=chosen.version,
         max_model_len=written.max_model_len,
-        max_num_seqs=written.max_num_seqs or requests,
-        max_num_batched_tokens=written.max_num_batched_tokens or tokens,
+        max_num_seqs=written.max_num_seqs or chosen.max_num_seqs,
+        max_num_batched_tokens=written.max_num_batched_tokens or chosen.max_num_batched_tokens,
         args=_dashed(written.args),
         env=written.env,
         compile_ahead=written.compile == "ahead",
     )
-
-
-def _default_tokens(engine: Engine, method: str) -> int:
-    """K of the generation; where a generation does not do the method, which a check tells, vLLM's."""
-    if engine.generation and method in engine.generation.methods:
-        return engine.generation.methods[method].default_num_speculative_tokens
-    return lookup.engine("vllm").methods[method].default_num_speculative_tokens
 
 
 def _with_tokens(speculation: Speculation | None, tokens: int | None) -> Speculation | None:

@@ -6,6 +6,8 @@ Engines implement EngineRules (toolkit/engines), the pure parts of platforms Pla
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -14,35 +16,126 @@ if TYPE_CHECKING:
     from toolkit.recipe.lock import Lock
     from toolkit.recipe.resolve import Engine, PlatformSettings, Recipe
     from toolkit.recipe.schema import EngineSection
+    from toolkit.sizing.fit import Fit, Pair
+    from toolkit.sizing.settings import Settings
+
+
+@dataclass(frozen=True)
+class EngineDefaults:
+    """What an engine is where a recipe leaves it open. `max_num_batched_tokens` None is the engine's own."""
+
+    name: str
+    version: str
+    max_num_seqs: int
+    max_num_batched_tokens: int | None
+
+
+@dataclass(frozen=True)
+class MetricNames:
+    """What an engine calls its metrics on its Prometheus page. Histograms without `_bucket`."""
+
+    time_to_first_token: str
+    time_per_output_token: str
+    inter_token_latency: str
+    request_latency: str
+    generated_tokens: str
+    prompt_tokens: str
+    running_requests: str
+    waiting_requests: str
+    kv_cache_usage: str
+    drafts: str
+    drafted_tokens: str
+    accepted_tokens: str
+    accepted_by_position: str
+
+    @property
+    def prefix(self) -> str:
+        """What all of them begin with, up to the colon."""
+        return self.running_requests.partition(":")[0] + ":"
+
+    @property
+    def of_pods(self) -> str:
+        """The metric that a pod autoscaler reads without KEDA: an adapter for Prometheus gives it this name."""
+        return self.running_requests.replace(":", "_")
 
 
 class EngineRules(Protocol):
-    """All that differs between engines. `recipe` is always one that runs on this engine."""
+    """All that differs between engines. `recipe` is always one that runs on this engine.
+
+    Attributes:
+        needs_version: a recipe has to write the engine's version.
+        has_cpu_build: there is a build for CPUs, which the local platform can start.
+        explains_hardware: its own check says why it does not run on an instance type, and where it cannot be sized.
+        variable_prefix: what the variables begin with that the container's entrypoint turns into flags.
+        own_flags: flags that the toolkit writes itself, and the recipe's key that each comes from.
+        causes: JSON files with its causes of failure and the stages of its log (apply/causes.py).
+    """
 
     name: str
+    needs_version: bool
+    has_cpu_build: bool
+    explains_hardware: bool
     variable_prefix: str
-    """What the variables begin with that the container's entrypoint turns into flags: `SM_VLLM_`."""
+    own_flags: Mapping[str, str]
+    metrics: MetricNames
+    causes: Sequence[Path]
 
-    def settle(self, written: EngineSection, method: str, instance_type: str) -> Engine:
-        """The engine's settings with name, version and limits filled in."""
+    def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
+        """Name, version and limits, where the recipe does not say them."""
 
     def default_tokens(self, engine: Engine, method: str) -> int:
         """K where the recipe does not say it."""
 
+    def knows(self, version: str) -> bool:
+        """Whether anything is known of that version; of others its own check tells."""
+
+    def runs_on(self, instance: Instance) -> bool:
+        """Whether its images run on that hardware."""
+
+    def accelerators(self, recipe: Recipe, instance: Instance | None) -> int:
+        """How many accelerators of an instance one copy of the engine takes."""
+
     def compiles(self, recipe: Recipe) -> bool:
         """Whether it compiles for its accelerators, ahead of its start or at it."""
 
-    def flags(self, recipe: Recipe, drafter: str) -> dict[str, Any]:
-        """Flags besides those of every engine; `drafter` is where the engine finds the drafter, empty without one."""
+    def compiled_parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
+        """All that the compiled code depends on; `image`, `target` and `drafter` tell those apart."""
+
+    def compile_seconds(self, recipe: Recipe) -> int:
+        """How long compiling is thought to take; 0 where that is not known."""
+
+    def flags(self, recipe: Recipe) -> dict[str, Any]:
+        """All flags besides `engine.args`, and those of them that the engine's own change."""
 
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         """Environment besides `engine.env`; `flags` are the texts of all flags."""
 
+    def cache_variables(self, folder: str) -> dict[str, str]:
+        """Environment that keeps in `folder` what the engine finds out when it first starts."""
+
     def reports_drafts(self, recipe: Recipe) -> bool:
         """Whether it tells how many tokens it drafted and accepted."""
 
+    def draft_line(self, k: int) -> str:
+        """CloudWatch's pattern of its log line on speculation, with the fields `accepted` and `drafted`."""
+
+    def takes_schedule(self, version: str) -> bool:
+        """Whether that version takes a K by batch size."""
+
+    def settings(self, recipe: Recipe | None, models: Lock) -> Settings:
+        """What decides about memory; the engine's defaults without a recipe. Raises ToolkitError for a bad flag."""
+
+    def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
+        """How the pair fits the instance; `empty` is a fit that does not, to be filled in."""
+
+    def notes(self, recipe: Recipe) -> Iterator[str]:
+        """What a plan's reader should know of the choice of engine."""
+
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Findings on what this engine makes of the recipe and, where they are known, of its models."""
+
+    def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+        """Findings on the recipe's instance types."""
 
 
 class PlatformTraits(Protocol):
@@ -50,11 +143,8 @@ class PlatformTraits(Protocol):
 
     name: str
 
-    def portable(self, settings: PlatformSettings) -> PlatformSettings:
-        """Settings of this platform as others read them: the catalogue's instance types, without its own section."""
-
-    def settings_from(self, portable: PlatformSettings) -> PlatformSettings:
-        """Settings for this platform, from the portable ones of another."""
+    def settings_from(self, other: PlatformSettings) -> PlatformSettings:
+        """The settings of a recipe that was written for another platform, as far as they mean something here."""
 
     def instance(self, name: str) -> Instance | None:
         """The catalogue's hardware of an instance type, by its name here; None where it is not known."""

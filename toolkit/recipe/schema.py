@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
@@ -16,6 +17,9 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
+
+from toolkit.catalog import registry
 
 PositiveInt = Annotated[StrictInt, Field(gt=0)]
 NonEmptyStr = Annotated[StrictStr, StringConstraints(min_length=1)]
@@ -26,7 +30,7 @@ FlagValue = Scalar | list[Scalar] | dict[str, Any]
 RecipeName = Annotated[
     StrictStr, StringConstraints(pattern=r"^[a-zA-Z0-9](-?[a-zA-Z0-9])*$", min_length=1, max_length=44)
 ]
-# vLLM's three numbers; images for Trainium add two or three of the plugin's.
+# Three numbers; images for Trainium add two or three of the plugin's.
 Version = Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+(\.[0-9]+){0,3}$")]
 # A hub id, a folder, s3://bucket/prefix/ or jumpstart:<id>; other schemes are typing errors.
 ModelName = Annotated[
@@ -38,6 +42,21 @@ EnvironmentName = Annotated[StrictStr, StringConstraints(pattern=r"^[a-zA-Z_][a-
 _MODEL = "Hugging Face id, s3://bucket/prefix/, jumpstart:<id>, or a folder relative to the recipe (`./…`)"
 _REVISION = "commit, branch or tag on the hub; default: the commit in the lock"
 BatchSizeRange = tuple[PositiveInt, PositiveInt, Annotated[StrictInt, Field(ge=0)]]
+
+
+def _known_engine(name: object) -> object:
+    if name not in (known := registry.engines()):
+        expected = ", ".join(f"'{item}'" for item in known)
+        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
+    return name
+
+
+def _engine_enum(schema: dict[str, Any]) -> None:
+    schema |= {"default": registry.default_engine(), "enum": list(registry.engines())}
+
+
+EngineName = Annotated[StrictStr, BeforeValidator(_known_engine), Field(json_schema_extra=_engine_enum)]
+"""An engine of the registry, also of one that was registered after this module was loaded."""
 
 
 class Section(BaseModel):
@@ -86,9 +105,7 @@ class SpeculationSection(Section):
 class EngineSection(Section):
     """The inference engine and its limits."""
 
-    name: Literal["vllm", "neuron", "vllm-neuron", "nxd-inference"] = Field(
-        "vllm", description="`vllm` on GPUs; on Trainium `neuron` takes the newest of the two that can do the method"
-    )
+    name: EngineName = Field(default_factory=registry.default_engine, description=registry.engine_summary())
     version: Version | None = Field(
         None, description="engine version, three numbers; default on Trainium: the newest that can do the method"
     )
@@ -113,8 +130,8 @@ class EngineSection(Section):
 
     @model_validator(mode="after")
     def _version_is_known(self) -> EngineSection:
-        if self.name == "vllm" and not self.version:
-            raise ValueError("engine `vllm` needs a version: add `version: <three numbers>`")
+        if not self.version and registry.engine_rules(self.name).needs_version:
+            raise ValueError(f"engine `{self.name}` needs a version: add `version: <three numbers>`")
         return self
 
     @field_validator("args")
@@ -130,7 +147,7 @@ class ContainerSection(Section):
     """An image of one's own: the toolkit's layer on a base. `container: custom` is this with all defaults."""
 
     base: Annotated[StrictStr, StringConstraints(pattern=r"^[\w.:/@-]+$", min_length=1)] | None = Field(
-        None, description="image with tag or digest; default: AWS's of that engine version, else vllm/vllm-openai"
+        None, description="image with tag or digest; default: AWS's of that engine version, else the engine's own"
     )
     python: Annotated[StrictStr, StringConstraints(pattern=r"^3\.[0-9]+$")] | None = Field(
         None, description="Python of the base, for `wheels`; default: the catalogue's of AWS's image, 3.12 of a `base`"

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from toolkit.catalog import neuron
+from toolkit.catalog import registry
 from toolkit.catalog.lookup import Instance
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import EngineRules
 from toolkit.sizing import kv_cache, weights
 from toolkit.sizing.kv_cache import KVCache
-from toolkit.sizing.neuron import core_load, is_neuron, logical_cores
-from toolkit.sizing.settings import Settings, settings_of
+from toolkit.sizing.settings import Settings
 from toolkit.sizing.shape import Shape, shape_of
-from toolkit.sizing.workspace import GIB, workspace
+
+GIB = 1024**3
 
 # Of the stated memory, what CUDA reports: 94.97 of 96 GiB (RTX PRO 6000), 79.19 of 80 (H100), 44.42 of 44.7 (L40S), in
 # published vLLM logs.
@@ -60,7 +61,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class _Pair:
+class Pair:
     """The models with their shapes and settings: what does not depend on the instance."""
 
     models: Lock
@@ -70,6 +71,7 @@ class _Pair:
 
     @property
     def max_model_len(self) -> int:
+        """The longest request. Raises ToolkitError where neither the settings nor the target say it."""
         length = self.settings.max_model_len or self.target.max_position_embeddings
         if not length:
             source = self.models.target.source
@@ -78,7 +80,12 @@ class _Pair:
 
     @property
     def dtype(self) -> str:
+        """The type that the target is served in."""
         return weights.serving_dtype(self.target, self.settings.dtype)
+
+
+Workspace = Callable[[Pair, int, bool], int]
+"""Bytes that an engine takes besides weights and KV cache on one of so many accelerators, or (True) on a CPU."""
 
 
 def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
@@ -87,17 +94,16 @@ def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
     The recipe's settings are those for that type. Raises ToolkitError where a config or flag is not understood.
     """
     here = recipe.on(instance.name) if recipe else None
-    pair = _Pair(
+    rules: EngineRules = registry.engine_rules(here.engine.name if here else registry.default_engine())
+    pair = Pair(
         models,
         shape_of(models.target),
         shape_of(models.drafter) if models.drafter else None,
-        settings_of(here, models),
+        rules.settings(here, models),
     )
     price = instance.price.usd_per_hour if instance.price else None
     empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=price)
-    if here and here.on_neuron:
-        return _fit_neuron(pair, here, instance, empty)
-    return _fit(pair, instance, empty)
+    return rules.fit(here, pair, instance, empty)
 
 
 def sizable(models: Lock) -> tuple[Lock, ToolkitError | None]:
@@ -141,9 +147,8 @@ def cache_of(
     )
 
 
-def _fit(pair: _Pair, instance: Instance, empty: Fit) -> Fit:
-    if is_neuron(instance):
-        return replace(empty, reason=f"{instance.accelerator} needs an engine of its own: engine: {{name: neuron}}")
+def fit_by_size(pair: Pair, instance: Instance, empty: Fit, workspace: Workspace) -> Fit:
+    """The plan with the smallest tensor parallelism that holds the pair on GPUs, or on the host's memory."""
     wanted = pair.settings.tensor_parallel or 1
     if wanted > max(1, instance.accelerator_count):
         return replace(empty, reason=f"tensor-parallel-size {wanted} needs as many accelerators")
@@ -153,67 +158,10 @@ def _fit(pair: _Pair, instance: Instance, empty: Fit) -> Fit:
         if found:
             problems.append(f"tensor parallelism {size}: {found[0]}")
             continue
-        last = _fit_size(pair, instance, empty, size)
+        last = _fit_size(pair, instance, empty, size, workspace)
         if last.fits:
             return last
     return replace(last, reason="; ".join(filter(None, (last.reason, *problems[:1]))))
-
-
-def _fit_neuron(pair: _Pair, recipe: Recipe, instance: Instance, empty: Fit) -> Fit:
-    """The plan of an engine for Trainium, by the smallest tensor parallelism that holds it."""
-    engine, generation, family = recipe.engine, recipe.engine.generation, neuron.family(instance.name)
-    if not is_neuron(instance):
-        return replace(empty, reason=f"{engine.name} runs on Trainium and Inferentia only")
-    if generation and family not in generation.families:
-        return replace(empty, reason=f"{generation} does not run on {family}")
-    cores, wanted = logical_cores(instance, engine.env), pair.settings.tensor_parallel
-    if wanted and wanted > cores:
-        return replace(empty, reason=f"tensor-parallel-size {wanted} needs as many logical cores, there are {cores}")
-    powers = (2**power for power in range(cores.bit_length()))
-    sizes = (wanted,) if wanted else tuple(size for size in powers if pair.target.heads % size == 0)
-    # NxD Inference makes its KV cache for all requests at full length, and so does vllm-neuron for DFlash.
-    static = engine.name == "nxd-inference" or recipe.method == "dflash"
-    plans = (_fit_cores(pair, instance, replace(empty, tensor_parallel=size), cores, static) for size in sizes)
-    last = empty
-    for last in plans:
-        if last.fits:
-            break
-    return last
-
-
-def _fit_cores(pair: _Pair, instance: Instance, empty: Fit, cores: int, static: bool) -> Fit:
-    """The plan with weights and KV cache split over as many logical cores as `empty` says."""
-    load = core_load(pair.models, pair.settings, instance, cores, empty.tensor_parallel)
-    length, requests = pair.max_model_len, pair.settings.max_num_seqs if static else 1
-    plan = replace(
-        empty,
-        weights_gib=load.target / GIB,
-        drafter_gib=load.drafter / GIB,
-        kv_gib=max(0, load.left) / GIB,
-        max_model_len=length,
-    )
-    if load.left < 0:
-        reason = (
-            f"weights take {(load.target + load.drafter) / GIB:.1f} GiB of each of {plan.tensor_parallel} logical "
-            f"cores, which has {load.memory / GIB:.1f} (an estimate)"
-        )
-        return replace(plan, reason=reason)
-    longest = load.left // (requests * load.kv_per_token)
-    plan = replace(plan, largest_context=min(longest, max(length, pair.target.max_position_embeddings)))
-    if longest < length:
-        reason = (
-            f"{requests} x {length:,} tokens need {requests * length * load.kv_per_token / GIB:.1f} GiB of KV cache on "
-            f"each of {plan.tensor_parallel} logical cores, {plan.kv_gib:.1f} are left (an estimate)"
-        )
-        return replace(plan, reason=reason)
-    concurrency = load.left / (length * load.kv_per_token)
-    return replace(
-        plan,
-        fits=True,
-        kv_tokens=load.left // load.kv_per_token,
-        max_concurrency=concurrency,
-        largest_concurrency=min(int(concurrency), pair.settings.max_num_seqs),
-    )
 
 
 def _sizes(settings: Settings, instance: Instance) -> tuple[int, ...]:
@@ -222,7 +170,7 @@ def _sizes(settings: Settings, instance: Instance) -> tuple[int, ...]:
     return tuple(size for size in _TENSOR_PARALLEL_SIZES if size <= max(1, instance.accelerator_count))
 
 
-def _problems(pair: _Pair, size: int) -> Iterator[str]:
+def _problems(pair: Pair, size: int) -> Iterator[str]:
     """Why the models cannot be split over `size` accelerators."""
     for role, shape in (("target", pair.target), ("drafter", pair.drafter)):
         if shape:
@@ -264,20 +212,13 @@ def _block_problems(shape: Shape, tensor_parallel: int, expert_parallel: bool) -
             )
 
 
-def _fit_size(pair: _Pair, instance: Instance, empty: Fit, size: int) -> Fit:
+def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int, workspace: Workspace) -> Fit:
     """The plan with tensor parallelism `size`: what is left for KV cache, and what that holds."""
     on_cpu = instance.accelerator_count == 0
     settings, models, length = pair.settings, pair.models, pair.max_model_len
     target = weights.rank_bytes(models.target, size, pair.dtype)
     drafter = weights.rank_bytes(models.drafter, size, pair.dtype) if models.drafter else 0
-    space = workspace(
-        pair.target,
-        pair.drafter,
-        settings,
-        dtype_bytes=weights.DTYPE_BYTES[pair.dtype],
-        tensor_parallel=size,
-        on_cpu=on_cpu,
-    ).total
+    space = workspace(pair, size, on_cpu)
     free = _visible_bytes(instance) - target - drafter - space
     asked = settings.kv_cache_memory_bytes  # vLLM takes it whatever the utilization is
     left = asked or free - int(_visible_bytes(instance) * (1 - settings.memory_utilization))

@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from toolkit.catalog import lookup
-from toolkit.errors import ToolkitError
-from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.kv_cache import GROUP_FACTOR
-
-_ENGINE = "vllm"
-
-# Read in vLLM's config/cache.py and v1/kv_cache_interface.py: 0.90 in 0.18.1 (0.19 was not looked at); windows kept the
-# tokens of one step until 0.25.0, and since 0.26.0 those of both that asynchronous scheduling runs at a time.
-_MEMORY_UTILIZATION, _OLD_MEMORY_UTILIZATION, _MEMORY_UTILIZATION_SINCE = 0.92, 0.90, "0.20.0"
-_STEPS_IN_FLIGHT_SINCE = "0.26.0"
 
 
 @dataclass(frozen=True)
@@ -34,7 +21,7 @@ class Settings:
     dtype: str = "auto"
     kv_cache_dtype: str = "auto"
     block_size: int | None = None
-    memory_utilization: float = _MEMORY_UTILIZATION
+    memory_utilization: float = 0.92
     kv_cache_memory_bytes: int | None = None
     tensor_parallel: int | None = None
     enforce_eager: bool = False
@@ -42,75 +29,3 @@ class Settings:
     steps_in_flight: int = 2
     expert_parallel: bool = False
     kv_group_factor: float = GROUP_FACTOR
-
-
-def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
-    """The recipe's settings; for a lock alone (`recipe` None) the engine's defaults.
-
-    Raises ToolkitError for a flag whose value is not of its type.
-    """
-    if recipe is None:
-        facts = lookup.engine(_ENGINE)
-        most = max(method.default_num_speculative_tokens for method in facts.methods.values())
-        tokens = most if models.drafter else 0
-        return Settings(None, facts.default_max_num_seqs, facts.default_max_num_batched_tokens, tokens)
-    engine, flags = recipe.engine, recipe.engine.args
-    return Settings(
-        max_model_len=engine.max_model_len,
-        max_num_seqs=engine.max_num_seqs,
-        max_num_batched_tokens=engine.max_num_batched_tokens or lookup.engine(_ENGINE).default_max_num_batched_tokens,
-        num_speculative_tokens=recipe.speculation.num_speculative_tokens if recipe.speculation else 0,
-        dtype=str(flags.get("dtype", "auto")),
-        kv_cache_dtype=str(flags.get("kv-cache-dtype", "auto")),
-        block_size=_whole(flags, "block-size"),
-        memory_utilization=_share(flags, "gpu-memory-utilization", engine.version),
-        kv_cache_memory_bytes=_whole(flags, "kv-cache-memory-bytes"),
-        tensor_parallel=_whole(flags, "tensor-parallel-size"),
-        enforce_eager=_is_on(flags, "enforce-eager", False),
-        hybrid_kv_cache=not _is_on(flags, "disable-hybrid-kv-cache-manager", False),
-        steps_in_flight=_steps_in_flight(flags, engine.version),
-        expert_parallel=_is_on(flags, "enable-expert-parallel", False),
-        kv_group_factor=_group_factor(recipe),
-    )
-
-
-def _group_factor(recipe: Recipe) -> float:
-    """Engines for Trainium have no groups of layers."""
-    found = None if recipe.on_neuron else lookup.kv_group_factor(recipe.engine.name, recipe.engine.version)
-    return found or GROUP_FACTOR
-
-
-def _whole(flags: Mapping[str, Any], flag: str) -> int | None:
-    value = flags.get(flag)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    if isinstance(value, str) and value.isdigit():
-        return int(value)
-    raise ToolkitError(f"engine.args.{flag}: {value!r} is not a whole number", hint="Write it out in digits.")
-
-
-def _share(flags: Mapping[str, Any], flag: str, version: str) -> float:
-    default = _MEMORY_UTILIZATION if _is_since(version, _MEMORY_UTILIZATION_SINCE) else _OLD_MEMORY_UTILIZATION
-    value = flags.get(flag, default)
-    try:
-        share = float(value)
-    except (TypeError, ValueError):
-        share = 0.0
-    if not 0 < share <= 1:
-        raise ToolkitError(f"engine.args.{flag}: {value!r} is not a share", hint="Write a number above 0, at most 1.")
-    return share
-
-
-def _steps_in_flight(flags: Mapping[str, Any], version: str) -> int:
-    return 2 if _is_since(version, _STEPS_IN_FLIGHT_SINCE) and _is_on(flags, "async-scheduling", True) else 1
-
-
-def _is_since(version: str, since: str) -> bool:
-    return not lookup.older(version, since)
-
-
-def _is_on(flags: Mapping[str, Any], flag: str, default: bool) -> bool:
-    """Whether a flag is on, by itself or by its `no-` form."""
-    if flags.get(f"no-{flag}") in (True, "true"):
-        return False
-    return flags[flag] in (True, "true") if flag in flags else default

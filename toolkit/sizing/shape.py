@@ -141,7 +141,7 @@ def _kinds(model: str, config: Mapping[str, Any], count: int) -> tuple[Attention
         if unknown:
             raise ToolkitError(
                 f"{model}: layers of type `{unknown[0]}` are not in the memory model",
-                hint="It knows full, sliding and chunked attention. Deploy once and read vLLM's log.",
+                hint="It knows full, sliding and chunked attention. Deploy once and read the engine's log.",
             )
         return tuple(_KINDS[kind] for kind in types[:count])
     full: AttentionKind = "full"

@@ -6,14 +6,17 @@ shortened; the others are put together from the words of their sources.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from toolkit.apply.causes import LOG, REASONS
+from toolkit.apply.causes import words
 from toolkit.apply.diagnose import diagnose, last_error
+from toolkit.catalog import registry
 from toolkit.errors import Cause
+from toolkit.images.command import TOO_FEW_IDS, TOO_FEW_IDS_HINT
 
 LOGS = Path(__file__).parents[2] / "golden" / "logs"
 PING = (
@@ -170,7 +173,11 @@ REFUSALS = {
         "User: arn:aws:iam::123456789012:user/me is not authorized to perform: sagemaker:CreateModel on resource: "
         "arn:aws:sagemaker:us-west-2:123456789012:model/m (AccessDeniedException)"
     ],
-}  # sources: toolkit/apply/causes.py; `subnets` and `download-timeout` are unverified there
+}  # sources: causes.json of the platforms; `subnets` and `download-timeout` are unverified there
+# What Kubernetes says begins with a reason: `ErrImagePull: …`. The messages of AWS's API may too.
+OF_KUBERNETES = re.compile(
+    r"(ErrImagePull|ImagePullBackOff|Unschedulable|Failed\w+|CreateContainerConfigError|OOMKilled|Unhealthy): "
+)
 
 
 def read(log: str) -> list[str]:
@@ -197,7 +204,7 @@ def test_the_evidence_is_in_the_log(code: str) -> None:
 
 
 def test_every_known_cause_has_its_log_and_every_log_its_cause() -> None:
-    assert {known.code for known in LOG} == set(DEAD)
+    assert {known.code for known in words().log} == set(DEAD)
     assert {path.stem for path in LOGS.glob("*.txt")} == {*DEAD, *HEALTHY, *UNHEALTHY}
 
 
@@ -215,22 +222,36 @@ def test_other_podmans_name_the_program_that_is_missing(line: str) -> None:
     assert cause.code == "no-iptables"
 
 
+def test_a_start_and_a_build_know_the_same_words_of_missing_ids() -> None:
+    (known,) = [known for known in words("local").log if known.code == "no-subuids"]
+    assert known.words.pattern == f"(?:{TOO_FEW_IDS.pattern})"
+    assert known.hint == TOO_FEW_IDS_HINT
+
+
+@pytest.mark.parametrize("platform", registry.platforms())
+def test_a_platform_has_no_words_of_another(platform: str) -> None:
+    of = {"sagemaker": "service-failure", "kubernetes": "no-node"}
+    shared = {"local": "sagemaker"}.get(platform, platform)
+    codes = {known.code for known in words(platform).reasons}
+    assert {name for name, code in of.items() if code in codes} == {shared}
+
+
 @pytest.mark.parametrize("log", HEALTHY)
 def test_a_healthy_start_has_no_cause(log: str) -> None:
     """Warnings of a low ulimit that quote an OSError, retries logged as errors, requests that were refused."""
     assert diagnose(read(log)) is None
 
 
-@pytest.mark.parametrize(("code", "words"), [(code, words) for code, each in REFUSALS.items() for words in each])
-def test_awss_words_tell_why(code: str, words: str) -> None:
-    cause = diagnose((), words)
+@pytest.mark.parametrize(("code", "said"), [(code, said) for code, each in REFUSALS.items() for said in each])
+def test_the_platforms_words_tell_why(code: str, said: str) -> None:
+    cause = diagnose((), said, "kubernetes" if OF_KUBERNETES.match(said) else "sagemaker")
     assert cause
-    assert (cause.code, cause.evidence[0][:40]) == (code, words[:40])
+    assert (cause.code, cause.evidence[0][:40]) == (code, said[:40])
     assert cause.hint
 
 
 def test_every_refusal_is_tried() -> None:
-    assert {known.code for known in REASONS} == set(REFUSALS)
+    assert {known.code for known in words().reasons} == set(REFUSALS)
 
 
 def test_what_aws_refused_counts_more_than_what_an_older_container_wrote() -> None:

@@ -17,6 +17,8 @@ from toolkit.planning.record import Record
 class Scripted:
     """A platform that does what it was told to when it comes to one action."""
 
+    name = "sagemaker"
+
     def __init__(self, at: str = "", error: BaseException | None = None) -> None:
         self.done: list[str] = []
         self._at = at

@@ -19,6 +19,7 @@ DONE: Look = ("Completed", "Completed")
 class Jobs:
     """Each job goes through its looks, one a second, and writes its lines at the second of them."""
 
+    name = "sagemaker"
     poll_seconds = 60.0
 
     def __init__(self, clock: FakeClock, reason: str = "", log: Sequence[str] = (), **looks: Sequence[Look]) -> None:

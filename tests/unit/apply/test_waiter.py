@@ -24,6 +24,7 @@ class Scripted:
     `logs` are written one list a look.
     """
 
+    name = "sagemaker"
     poll_seconds = 2.0
 
     def __init__(

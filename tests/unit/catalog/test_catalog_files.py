@@ -11,8 +11,9 @@ import pytest
 
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import FOLDER, version_key
+from toolkit.engines.vllm import facts
 
-FILES = sorted(path.name for path in FOLDER.glob("*.json"))
+FILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.json"))
 DATED = [name for name in FILES if name != "platforms.json"]  # whose entries say their date in their source
 ENTRIES = {"heads.json": "heads", "images.json": "images", "instances.json": "instances"}
 
@@ -93,27 +94,27 @@ def test_images_ask_for_an_ami_that_sagemaker_has() -> None:
 
 
 def test_every_fact_of_an_engine_names_its_source() -> None:
-    data = read("engines.json")
-    assert set(data["vllm"]) == set(data["sources"])
+    data = read("engines/vllm.json")
+    assert set(data["facts"]) == set(data["sources"])
 
 
 @pytest.mark.parametrize("head", lookup.heads(), ids=lambda head: head.repo)
 def test_a_head_drafts_by_a_method_of_the_engine_with_flags_that_it_takes(head: lookup.Head) -> None:
-    method = lookup.engine("vllm").methods[head.method]
+    method = facts.facts().methods[head.method]
     assert head.source
     assert head.context in ("", "short", "long")
     assert not head.min_engine or version_key(head.min_engine) >= version_key(method.since)
     assert head.card_k is None or head.trained_depth is None or head.card_k <= head.trained_depth
-    assert [flag for flag in head.card_flags if not lookup.flag_known("vllm", "0.30.0", flag)] == []
+    assert [flag for flag in head.card_flags if not facts.flag_known("0.30.0", flag)] == []
     for measured in head.acceptance:
         assert 1 <= measured.acceptance_length <= measured.k + 1
         assert measured.date
         assert measured.source
 
 
-@pytest.mark.parametrize(("name", "kinds"), [("vllm_flags", ["flags"]), ("vllm_models", ["targets", "drafters"])])
+@pytest.mark.parametrize(("name", "kinds"), [("flags", ["flags"]), ("models", ["targets", "drafters"])])
 def test_versions_of_flags_and_models_are_in_order(name: str, kinds: list[str]) -> None:
-    data = read(f"{name}.json")
+    data = read(f"engines/vllm/{name}.json")
     assert data["versions"] == sorted(data["versions"], key=version_key)
     for kind in kinds:
         assert list(data[kind]) == sorted(data[kind])
@@ -123,5 +124,5 @@ def test_versions_of_flags_and_models_are_in_order(name: str, kinds: list[str]) 
 
 
 def test_what_takes_heads_is_also_a_known_target() -> None:
-    data = read("vllm_models.json")
+    data = read("engines/vllm/models.json")
     assert set(data["eagle3_targets"]) <= set(data["targets"])

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from toolkit.catalog import lookup
+from toolkit.engines.vllm import facts
 
 KEYS = ("dflash_config.mask_token_id", "mask_token_id", "dspark_noise_token_id", "pard_token", "ptd_token_id")
 
@@ -19,9 +20,9 @@ def test_versions_are_compared_by_number_and_pre_releases_come_first() -> None:
 
 
 def test_a_range_of_versions_ends_before_its_end() -> None:
-    versions = lookup.Versions("0.17.0", "0.28.0")
+    versions = facts.Versions("0.17.0", "0.28.0")
     assert [v in versions for v in ("0.16.0", "0.17.0", "0.27.1", "0.28.0")] == [False, True, True, False]
-    assert "9.0.0" in lookup.Versions("0.17.0", None)
+    assert "9.0.0" in facts.Versions("0.17.0", None)
 
 
 def test_an_instance_is_found_by_name() -> None:
@@ -93,13 +94,13 @@ def test_the_local_platform_has_its_one_image() -> None:
     ],
 )
 def test_flags_come_and_go_with_versions(version: str, flag: str, known: bool | None) -> None:
-    assert lookup.flag_known("vllm", version, flag) is known
+    assert facts.flag_known(version, flag) is known
 
 
 def test_all_flags_of_a_version() -> None:
-    assert "speculative-config" in lookup.flags("vllm", "0.30.0")
-    assert "swap-space" not in lookup.flags("vllm", "0.30.0")
-    assert lookup.flags("vllm", "99.0.0") == ()
+    assert "speculative-config" in facts.flags("0.30.0")
+    assert "swap-space" not in facts.flags("0.30.0")
+    assert facts.flags("99.0.0") == ()
 
 
 @pytest.mark.parametrize(
@@ -114,26 +115,26 @@ def test_all_flags_of_a_version() -> None:
     ],
 )
 def test_targets_take_heads_from_some_version_on(version: str, architecture: str, supported: bool | None) -> None:
-    assert lookup.supports_eagle3("vllm", version, architecture) is supported
+    assert facts.supports_eagle3(version, architecture) is supported
 
 
 def test_drafters_are_registered_from_some_version_on() -> None:
-    registered = [lookup.drafter_known("vllm", version, "PeagleQwen3ForCausalLM") for version in ("0.23.0", "0.24.0")]
+    registered = [facts.drafter_known(version, "PeagleQwen3ForCausalLM") for version in ("0.23.0", "0.24.0")]
     assert registered == [False, True]
-    assert lookup.drafter_known("vllm", "99.0.0", "PeagleQwen3ForCausalLM") is None
+    assert facts.drafter_known("99.0.0", "PeagleQwen3ForCausalLM") is None
 
 
 def test_the_mask_token_is_looked_for_under_more_keys_in_later_versions() -> None:
-    assert lookup.mask_token_keys("vllm", "0.15.0") == ()
-    assert lookup.mask_token_keys("vllm", "0.19.1") == ("pard_token", "ptd_token_id")
-    assert lookup.mask_token_keys("vllm", "0.27.1") == ("dflash_config.mask_token_id", "pard_token", "ptd_token_id")
-    assert lookup.mask_token_keys("vllm", "0.33.0") == KEYS
+    assert facts.mask_token_keys("0.15.0") == ()
+    assert facts.mask_token_keys("0.19.1") == ("pard_token", "ptd_token_id")
+    assert facts.mask_token_keys("0.27.1") == ("dflash_config.mask_token_id", "pard_token", "ptd_token_id")
+    assert facts.mask_token_keys("0.33.0") == KEYS
 
 
 def test_facts_that_changed_with_a_version() -> None:
-    factors = [lookup.kv_group_factor("vllm", version) for version in ("0.15.0", "0.17.1", "0.18.0", "0.33.0")]
+    factors = [facts.kv_group_factor(version) for version in ("0.15.0", "0.17.1", "0.18.0", "0.33.0")]
     assert factors == [None, 1.25, 1.5, 1.5]
-    subtracts = [lookup.subtracts_draft_slots("vllm", version) for version in ("0.16.0", "0.17.0", "0.27.1", "0.28.0")]
+    subtracts = [facts.subtracts_draft_slots(version) for version in ("0.16.0", "0.17.0", "0.27.1", "0.28.0")]
     assert subtracts == [False, True, True, False]
 
 

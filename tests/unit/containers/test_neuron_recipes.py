@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from neuron_machine import NXD_INFERENCE, VLLM_NEURON, Machine
 
+from toolkit.engines.arguments import engine_flags, environment
 from toolkit.planning import artifacts
-from toolkit.recipe.arguments import engine_flags, environment
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import Recipe, load
 
-RECIPES = [(name, load(name)) for name in catalogue() if load(name).on_neuron]
+RECIPES = [(name, load(name)) for name in catalogue() if load(name).engine.rules.compiles(load(name))]
 ARMS = [
     pytest.param(arm, id=f"{name}, {arm.method}") for name, recipe in RECIPES for arm in (recipe, recipe.baseline())
 ]

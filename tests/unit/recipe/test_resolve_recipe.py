@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pairs import RECIPE, write_recipe
 
-from toolkit.recipe.arguments import builds
+from toolkit.engines.arguments import builds
 from toolkit.recipe.resolve import Recipe, load
 
 SHORT = """\

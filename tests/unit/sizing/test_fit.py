@@ -11,11 +11,11 @@ from models import FP8, GPT_OSS_20B, GPT_OSS_120B, GPT_OSS_HEAD, LLAMA_8B, QWEN3
 from pairs import RECIPE, write_pair
 
 from toolkit.catalog.lookup import Instance, Price
+from toolkit.engines.vllm.settings import settings_of
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.sizing.fit import cache_of, divisibility, fit, fits
-from toolkit.sizing.settings import settings_of
 from toolkit.sizing.shape import shape_of
 
 PAIR = Lock(facts(GPT_OSS_20B), facts(GPT_OSS_HEAD))
@@ -34,8 +34,8 @@ def instance(
         vcpus=8,
         host_memory_gib=host_gib,
         local_nvme_gb=0,
-        neuron_cores=0,
-        neuron_cores_logical=0,
+        neuron_cores=8 * count if "Trainium" in accelerator else 0,
+        neuron_cores_logical=4 * count if "Trainium" in accelerator else 0,
         hostable=True,
         regions=(),
         price=Price(price, "us-east-1", "2026-11-01", "a test", "good") if price else None,

@@ -1,4 +1,4 @@
-"""What an endpoint's containers tell of themselves: vLLM's Prometheus page, of all pods, through the API server."""
+"""What an endpoint's containers report: the engine's Prometheus page, of all pods, through the API server."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from toolkit.catalog import registry
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
 from toolkit.errors import PlatformError
 from toolkit.platforms.kubernetes.cluster import Cluster
@@ -16,11 +17,12 @@ from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
 from toolkit.platforms.kubernetes.rules.pod import PORT
+from toolkit.recipe.rules import MetricNames
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
 
-# The instrumentator of vLLM's server: handler, method and the class of the status, such as 2xx.
+# The instrumentator of the engine's server: handler, method and the class of the status, such as 2xx.
 _REQUESTS = "http_requests_total"
 _LARGEST_COUNT = 2**63
 _ASKED = re.compile(r"^/(invocations|v1/.*)$")
@@ -36,6 +38,7 @@ def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes
         page = cluster.open("GET", f"{path('Pod', namespace, pod)}:{PORT}/proxy/metrics").data
         for sample in parse(page, f"pod {pod}"):
             samples[sample.name].append(sample)
+    names = _names(samples)
     notes = [f"Counted since the start of {len(ready)} containers, not over {minutes} minutes: Prometheus keeps those"]
     asked = [sample for sample in samples[_REQUESTS] if _ASKED.match(sample.labels.get("handler", ""))]
     return Metrics(
@@ -44,8 +47,8 @@ def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes
         invocations=_count(asked, ""),
         client_errors=_count(asked, "4"),
         server_errors=_count(asked, "5"),
-        model_latency=_percentiles(samples, "vllm:e2e_request_latency_seconds"),
-        engine=_engine(samples),
+        model_latency=_percentiles(samples, names.request_latency),
+        engine=_engine(samples, names),
         notes=tuple(notes),
     )
 
@@ -77,12 +80,18 @@ def quantile(share: float, buckets: Mapping[float, float]) -> float | None:
     return lower
 
 
-def _engine(samples: Samples) -> EngineMetrics:
-    steps, accepted = (_sum(samples, f"vllm:spec_decode_num_{name}_total") for name in ("drafts", "accepted_tokens"))
-    drafted = _sum(samples, "vllm:spec_decode_num_draft_tokens_total")
+def _names(samples: Samples) -> MetricNames:
+    """Those of the engine whose page it is; the default's for an empty one."""
+    known: list[MetricNames] = [registry.engine_rules(name).metrics for name in registry.engines()]
+    return next((names for names in known if names.running_requests in samples), known[0])
+
+
+def _engine(samples: Samples, names: MetricNames) -> EngineMetrics:
+    steps, accepted = _sum(samples, names.drafts), _sum(samples, names.accepted_tokens)
+    drafted = _sum(samples, names.drafted_tokens)
     return EngineMetrics(
-        ttft=_percentiles(samples, "vllm:time_to_first_token_seconds"),
-        itl=_percentiles(samples, "vllm:inter_token_latency_seconds"),
+        ttft=_percentiles(samples, names.time_to_first_token),
+        itl=_percentiles(samples, names.inter_token_latency),
         acceptance_length=1 + accepted / steps if steps else None,
         acceptance_rate=accepted / drafted if drafted else None,
     )

@@ -44,8 +44,8 @@ class KubernetesPlatform:
     pause_between_arms: float = 0.0
 
     def account(self, recipe: Recipe | None = None) -> Account:
-        """No account, and as its region the `context/namespace` that a saved plan is applied to."""
-        return Account("", f"{self.cluster.context}/{self.namespace}")
+        """No account and no region: only the `context/namespace`."""
+        return Account("", "", scope=f"{self.cluster.context}/{self.namespace}")
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         """See planning.resources.Observer."""

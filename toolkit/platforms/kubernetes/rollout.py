@@ -203,7 +203,7 @@ def _trouble(cluster: Cluster, namespace: str, deployment: Document, of: Sequenc
     found = worst((pod, _told_of(cluster, namespace, pod)) for pod in of)
     if found and found.is_crash and not found.certain:
         with suppress(ApiException):  # who may deploy need not be one who may read logs
-            cause = diagnose([line.text for line in _logs(cluster, namespace, of, {})])
+            cause = diagnose([line.text for line in _logs(cluster, namespace, of, {})], platform="kubernetes")
             return Trouble(found.text, cause is not None and cause.fatal)
     return found
 

@@ -54,7 +54,7 @@ class KubernetesSession:
 
     def unread_account(self, scope: str | None) -> Account:
         """A cluster that holds nothing."""
-        return Account(NO_ACCOUNT, scope or "")
+        return Account(NO_ACCOUNT, "", scope=scope or "")
 
 
 SESSION = KubernetesSession()

@@ -21,8 +21,8 @@ def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         if is_set:
             yield Finding("local.not-here", f"the local platform has {what}", path, hint="Remove it to run here.")
     if recipe.platform.run == "container" and (recipe.container is None or recipe.container.base is None):
-        message = "`run: container` needs a base image that runs on this machine, and AWS's and vLLM's need a GPU"
-        hint = "Name one with vLLM for CPUs: `container: {base: registry/repository:tag}`."
+        message = "`run: container` needs a base image that runs on this machine, and those of the catalogue need a GPU"
+        hint = f"Name one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
         yield Finding("local.base", message, "platform.run", hint=hint)
     drafter = recipe.speculation.drafter if recipe.speculation else None
     for path, source in (("target.model", recipe.target), ("speculation.model", drafter)):

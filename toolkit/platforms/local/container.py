@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.catalog import neuron
+from toolkit.catalog import registry
 from toolkit.home import cache
 from toolkit.platforms.local import folders, keeper
 from toolkit.platforms.local.aws import ACCOUNT, REGION
@@ -39,7 +39,7 @@ _PORTS = range(20000, 32768)
 def entrypoint(image: str, containers: Path) -> Path | None:
     """The program that runs in that image, or None when this machine cannot run it."""
     found = _IMAGE.fullmatch(image)
-    if found is None or not found["tag"].endswith("-cpu") or found["repository"] in neuron.ENGINES:
+    if found is None or not found["tag"].endswith("-cpu") or not _runs_here(found["repository"]):
         return None
     program = containers / found["repository"] / "serve"
     return program if program.is_file() else None
@@ -50,8 +50,13 @@ def runnable_images(containers: Path) -> list[str]:
     return sorted(
         f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/{program.parent.name}:<version>-cpu"
         for program in containers.glob("*/serve")
-        if program.parent.name not in neuron.ENGINES
+        if _runs_here(program.parent.name)
     )
+
+
+def _runs_here(repository: str) -> bool:
+    """Whether images of that repository have an engine that runs on a CPU."""
+    return repository in registry.engines() and registry.engine_rules(repository).has_cpu_build
 
 
 @dataclass(frozen=True)
@@ -163,18 +168,20 @@ def free_port(candidates: range = _PORTS) -> int:
 def _environment(variables: Mapping[str, str], folder: Path, port: int) -> dict[str, str]:
     """The container's whole environment: the image's, CreateModel's, SageMaker's own. Nothing of the user's account.
 
-    vLLM's cache outlives it: what vLLM finds out about a model's class takes it 8 s a model, and is in there.
+    The cache of the engine outlives it.
     """
     opt_ml = str(folder / "opt" / "ml")
+    engines = [registry.engine_rules(name) for name in registry.engines() if _runs_here(name)]
+    caches = [variable for engine in engines for variable in engine.cache_variables(str(cache())).items()]
     return {
         **{name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
         "HOME": str(folder / "root"),
         "TMPDIR": str(folders.temporary_folder(folder)),
         "PYTHONUNBUFFERED": "1",
-        "VLLM_CACHE_ROOT": str(cache() / "vllm"),
+        **dict(caches),
         **{name: _OPT_ML.sub(lambda _: opt_ml, value) for name, value in variables.items()},
         "AWS_REGION": REGION,
         "SAGEMAKER_BASE_DIR": opt_ml,
         "SAGEMAKER_BIND_TO_PORT": str(port),
-        "SM_VLLM_HOST": "127.0.0.1",
+        **{f"{engine.variable_prefix}HOST": "127.0.0.1" for engine in engines},
     }

@@ -22,6 +22,7 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
+from toolkit.engines.arguments import builds, image_of
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
 from toolkit.findings import Finding
 from toolkit.planning.resources import Account
@@ -46,11 +47,10 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
 )
 from toolkit.platforms.sagemaker.rules.jumpstart import filled_in, ids
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
-from toolkit.recipe.arguments import builds, image_of
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
-    from types_boto3_iam.type_defs import ContextEntryTypeDef
+    from types_boto3_iam.type_defs import ContextEntryTypeDef, EvaluationResultTypeDef
 
 # Nobody needs a permission to ask who they are: any refusal is one of the credentials.
 _NOT_LOGGED_IN = (
@@ -201,11 +201,14 @@ def _refused(clients: Clients, source: str, permission: Permission, region: str)
     return tuple(action for action in permission.actions if action in refused)
 
 
-def _is_refused(result: Mapping[str, Any]) -> bool:
+def _is_refused(result: EvaluationResultTypeDef) -> bool:
     """On any of the resources. A policy with conditions on what we do not know has the benefit of the doubt."""
-    each = [(item["EvalResourceDecision"], item) for item in result.get("ResourceSpecificResults", [])]
-    decisions = each or [(result["EvalDecision"], result)]
-    return any(decision != "allowed" and not item.get("MissingContextValues") for decision, item in decisions)
+    each = [
+        (item["EvalResourceDecision"], item.get("MissingContextValues"))
+        for item in result.get("ResourceSpecificResults", [])
+    ]
+    decisions = each or [(result["EvalDecision"], result.get("MissingContextValues"))]
+    return any(decision != "allowed" and not missing for decision, missing in decisions)
 
 
 def _quotas(reading: Reading, recipe: Recipe, account: Account) -> Iterator[Quota]:

@@ -15,6 +15,7 @@ from toolkit.version import __version__
 if TYPE_CHECKING:
     from types_boto3_application_autoscaling import ApplicationAutoScalingClient
     from types_boto3_cloudwatch import CloudWatchClient
+    from types_boto3_codebuild import CodeBuildClient
     from types_boto3_ecr import ECRClient
     from types_boto3_iam import IAMClient
     from types_boto3_logs import CloudWatchLogsClient
@@ -105,8 +106,8 @@ class Clients:
         return self.session.client("ecr", config=self._config)
 
     @cached_property
-    def codebuild(self) -> Any:
-        """Builds of images. Not typed: three calls are not worth another package."""
+    def codebuild(self) -> CodeBuildClient:
+        """Builds of images."""
         return self.session.client("codebuild", config=self._config)
 
     @cached_property

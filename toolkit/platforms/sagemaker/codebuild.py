@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from botocore.exceptions import ClientError
 
@@ -28,6 +28,9 @@ from toolkit.platforms.sagemaker.images import ECR_HOST
 from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.recipe.content import digest
+
+if TYPE_CHECKING:
+    from types_boto3_codebuild.type_defs import BuildPhaseTypeDef, BuildTypeDef
 
 # A build takes minutes, its log is to be read as it comes, and a look costs two calls of an account that has others.
 _POLL_SECONDS = 5.0
@@ -112,7 +115,7 @@ class CodeBuildBuilder:
             token = digest([token, identity])
         return identity
 
-    def _follow(self, identity: str, tail: _Tail) -> Mapping[str, Any]:
+    def _follow(self, identity: str, tail: _Tail) -> BuildTypeDef:
         """The build when it has ended and its log has been read to the end."""
         while True:
             build = self._look(identity)
@@ -124,15 +127,19 @@ class CodeBuildBuilder:
         tail.read(build)
         return build
 
-    def _look(self, identity: str) -> Mapping[str, Any]:
+    def _look(self, identity: str) -> BuildTypeDef:
         (build,) = self._clients.codebuild.batch_get_builds(ids=[identity])["builds"]
-        return dict(build)
+        return build
 
     def _stop(self, identity: str, log: Log) -> None:
         try:
             self._clients.codebuild.stop_build(id=identity)
         except ClientError as error:
             log(f"the build {identity} could not be stopped, and may go on: {error}")
+
+
+class _Token(TypedDict, total=False):
+    nextToken: str
 
 
 @dataclass
@@ -142,11 +149,11 @@ class _Tail:
     clients: Clients
     log: Log
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
-    _token: dict[str, Any] = field(default_factory=dict)
+    _token: _Token = field(default_factory=_Token)
     _phase: str = ""
     _is_closed: bool = False
 
-    def read(self, build: Mapping[str, Any]) -> None:
+    def read(self, build: BuildTypeDef) -> None:
         """Take what is new, to the last page; before there is a log, the name of the phase."""
         place = build.get("logs", {})
         if build["currentPhase"] != self._phase:
@@ -188,7 +195,7 @@ def _variables(spec: ImageSpec, target: Reference) -> dict[str, str]:
     return found
 
 
-def _failure(build: Mapping[str, Any], lines: tuple[str, ...], spec: ImageSpec, target: Reference) -> BuildError:
+def _failure(build: BuildTypeDef, lines: tuple[str, ...], spec: ImageSpec, target: Reference) -> BuildError:
     """Why a build ended without an image: the phase, the step, the last lines, and what to do."""
     status, phase = build["buildStatus"], _failed_phase(build)
     said = [item.get("message", "") for item in phase.get("contexts", [])]
@@ -208,12 +215,13 @@ def _failure(build: Mapping[str, Any], lines: tuple[str, ...], spec: ImageSpec, 
     return BuildError("\n  | ".join((error.message, *ended.lines[-_SHOWN_LINES:])), hint=hint)
 
 
-def _failed_phase(build: Mapping[str, Any]) -> Mapping[str, Any]:
+def _failed_phase(build: BuildTypeDef) -> BuildPhaseTypeDef:
     went_well = (None, "SUCCEEDED", "IN_PROGRESS")
-    return next((item for item in build.get("phases", []) if item.get("phaseStatus") not in went_well), {})
+    none: BuildPhaseTypeDef = {}
+    return next((item for item in build.get("phases", []) if item.get("phaseStatus") not in went_well), none)
 
 
-def _role_hint(build: Mapping[str, Any]) -> str:
+def _role_hint(build: BuildTypeDef) -> str:
     role = build.get("serviceRole", f"the role of the project {PROJECT}").rpartition("/")[2]
     return (
         f"The build runs under {role}: let it pull the base and push to the repository. As the toolkit makes it, it "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
@@ -22,6 +22,10 @@ from toolkit.platforms.sagemaker.rules.aws_errors import is_denied
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.version import __version__
 
+if TYPE_CHECKING:
+    from types_boto3_codebuild.type_defs import CreateProjectInputTypeDef, ProjectEnvironmentTypeDef
+    from types_boto3_iam.type_defs import TagTypeDef
+
 PROJECT = "toolkit-image-build"
 LOG_GROUP = f"/aws/codebuild/{PROJECT}"
 SOURCES = "image-build/"
@@ -29,10 +33,10 @@ SOURCES = "image-build/"
 
 _PRINCIPAL = "codebuild.amazonaws.com"
 _POLICY = "image-build"
-_TAG: Any = {"Key": VERSION_TAG, "Value": __version__}
+_TAG: TagTypeDef = {"Key": VERSION_TAG, "Value": __version__}
 # Curated by AWS, with Docker 28.5 (aws-codebuild-docker-images); that CodeBuild runs this very state is unverified.
 _IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
-_COMPUTE = "BUILD_GENERAL1_LARGE"  # AWS's vLLM images take more disk than the smaller ones have to spare
+_COMPUTE: Final = "BUILD_GENERAL1_LARGE"  # AWS's vLLM images take more disk than the smaller ones have to spare
 _TIMEOUT_MINUTES = 60
 _PULL = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
 _PUSH = ["ecr:InitiateLayerUpload", "ecr:UploadLayerPart", "ecr:CompleteLayerUpload", "ecr:PutImage"]
@@ -146,7 +150,13 @@ def _statements(account: Account) -> list[dict[str, Any]]:
     ]
 
 
-def _project(account: Account) -> dict[str, Any]:
+def _project(account: Account) -> CreateProjectInputTypeDef:
+    environment: ProjectEnvironmentTypeDef = {
+        "type": "LINUX_CONTAINER",
+        "image": _IMAGE,
+        "computeType": _COMPUTE,
+        "privilegedMode": True,  # there is no Docker engine without
+    }
     return {
         "name": PROJECT,
         "description": "Builds container images for endpoints (toolkit build)",
@@ -157,12 +167,7 @@ def _project(account: Account) -> dict[str, Any]:
             "buildspec": buildspec(),
         },
         "artifacts": {"type": "NO_ARTIFACTS"},
-        "environment": {
-            "type": "LINUX_CONTAINER",
-            "image": _IMAGE,
-            "computeType": _COMPUTE,
-            "privilegedMode": True,  # there is no Docker engine without
-        },
+        "environment": environment,
         "serviceRole": f"arn:{account.partition}:iam::{account.id}:role/{_role_name(account)}",
         "timeoutInMinutes": _TIMEOUT_MINUTES,
         "logsConfig": {"cloudWatchLogs": {"status": "ENABLED", "groupName": LOG_GROUP}},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Any
+from typing import TypedDict, Unpack
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -14,6 +14,11 @@ from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 
 _CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
+
+
+class _Condition(TypedDict, total=False):
+    IfMatch: str
+    IfNoneMatch: str
 
 
 class BucketLease:
@@ -60,7 +65,7 @@ class BucketLease:
             raise
         return True
 
-    def _put(self, holder: Holder, **condition: Any) -> str:
+    def _put(self, holder: Holder, **condition: Unpack[_Condition]) -> str:
         body = json.dumps(asdict(holder)).encode()
         # The bucket's name can be guessed: weights shall not go to one that somebody else made.
         owner = self._clients.account_id

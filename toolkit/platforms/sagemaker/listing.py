@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
@@ -13,6 +12,9 @@ from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.observe import owned_endpoints
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.price import price_of_instances
+
+if TYPE_CHECKING:
+    from types_boto3_sagemaker.type_defs import DescribeEndpointConfigOutputTypeDef, DescribeEndpointOutputTypeDef
 
 # boto3's clients may be used by several threads; more of them only meet AWS's throttling.
 _THREADS = 8
@@ -28,10 +30,8 @@ def deployed(clients: Clients, platform: str) -> list[Deployed]:
 
 def _deployed(clients: Clients, platform: str, name: str) -> Deployed | None:
     try:
-        endpoint: Mapping[str, Any] = clients.sagemaker.describe_endpoint(EndpointName=name)
-        config: Mapping[str, Any] = clients.sagemaker.describe_endpoint_config(
-            EndpointConfigName=endpoint["EndpointConfigName"]
-        )
+        endpoint = clients.sagemaker.describe_endpoint(EndpointName=name)
+        config = clients.sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
     except ClientError as error:
         if is_missing(error):
             return None
@@ -50,7 +50,9 @@ def _deployed(clients: Clients, platform: str, name: str) -> Deployed | None:
     )
 
 
-def _instances(endpoint: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+def _instances(
+    endpoint: DescribeEndpointOutputTypeDef, config: DescribeEndpointConfigOutputTypeDef
+) -> tuple[tuple[str, int], ...]:
     """Type (the first of a variant's pools) and number, which is the one that autoscaling has come to."""
     summaries = [*endpoint.get("ProductionVariants", []), *endpoint.get("ShadowProductionVariants", [])]
     now = {item["VariantName"]: item.get("CurrentInstanceCount") for item in summaries}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from toolkit.catalog import registry
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.clients import Clients
@@ -138,7 +139,8 @@ def _model_latency(worst: Mapping[str, float]) -> Percentiles | None:
 def _engine(clients: Clients, endpoint: str, seconds: int, now: float) -> tuple[EngineMetrics, tuple[str, ...]]:
     """The engine's own metrics, and why there are none: they are an extra, whose lack is no failure."""
     try:
-        engine = read_engine_metrics(clients, endpoint, seconds, now)
+        names = registry.engine_rules(registry.default_engine()).metrics  # all of our engines have them
+        engine = read_engine_metrics(clients, endpoint, seconds, now, names)
     except PlatformError as error:
         return EngineMetrics(), (f"The engine's own metrics could not be read. {error.message}",)
     if engine == EngineMetrics():

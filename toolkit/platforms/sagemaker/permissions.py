@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from toolkit.engines.arguments import builds
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, project_arn
@@ -23,7 +24,6 @@ from toolkit.platforms.sagemaker.rules.kinds.dashboard import dashboard_name
 from toolkit.platforms.sagemaker.rules.kinds.repository import repository_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, role_name
-from toolkit.recipe.arguments import builds
 from toolkit.recipe.resolve import Recipe
 
 SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"

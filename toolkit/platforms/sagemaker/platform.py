@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
@@ -19,6 +18,7 @@ from toolkit.catalog import registry
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Metrics
+from toolkit.engines.arguments import builds
 from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import UNDER_WAY, Account, Observed, Resource
@@ -44,9 +44,12 @@ from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
-from toolkit.recipe.arguments import builds
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.resolve import Recipe
+
+if TYPE_CHECKING:
+    from types_boto3_logs.type_defs import DescribeLogStreamsRequestPaginateTypeDef
+    from types_boto3_sagemaker.type_defs import DescribeEndpointOutputTypeDef, DescribeInferenceComponentOutputTypeDef
 
 _DELETE_TIMEOUT_SECONDS = 600.0
 # CloudWatch Logs counts in whole milliseconds, SageMaker in finer ones.
@@ -208,8 +211,8 @@ class SageMakerPlatform:
             return f"{self._describe_component(name)['EndpointName']}/{name}"
         with aws_errors(f"listing the components of {name}"):
             # Two are enough to know that there is more than one.
-            request: Any = {"EndpointNameEquals": name, "MaxResults": 2}
-            components = self.clients.sagemaker.list_inference_components(**request)["InferenceComponents"]
+            listed = self.clients.sagemaker.list_inference_components(EndpointNameEquals=name, MaxResults=2)
+        components = listed["InferenceComponents"]
         return f"{name}/{components[0]['InferenceComponentName']}" if len(components) == 1 else name
 
     def logs(
@@ -232,7 +235,7 @@ class SageMakerPlatform:
     def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
         """See apply.training.Trainer."""
         with aws_errors(f"reading the log of {name}"):
-            for stream, _ in self._streams(TRAINING_LOG_GROUP, logStreamNamePrefix=f"{name}/"):
+            for stream, _ in self._streams(TRAINING_LOG_GROUP, f"{name}/"):
                 yield from self._lines(TRAINING_LOG_GROUP, stream, bookmarks)
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,18 +255,21 @@ class SageMakerPlatform:
         variants = self._describe(endpoint.partition("/")[0]).get("ProductionVariants", [])
         return read_metrics(self.clients, endpoint, [variant["VariantName"] for variant in variants], minutes)
 
-    def _describe(self, endpoint: str) -> Mapping[str, Any]:
+    def _describe(self, endpoint: str) -> DescribeEndpointOutputTypeDef:
         with _found(endpoint):
             return self.clients.sagemaker.describe_endpoint(EndpointName=endpoint)
 
-    def _describe_component(self, name: str) -> Mapping[str, Any]:
+    def _describe_component(self, name: str) -> DescribeInferenceComponentOutputTypeDef:
         with _found(name):
             return self.clients.sagemaker.describe_inference_component(InferenceComponentName=name)
 
-    def _streams(self, group: str, **only: Any) -> list[tuple[str, float]]:
+    def _streams(self, group: str, prefix: str = "") -> list[tuple[str, float]]:
         """Streams of a log group with the second at which each began, oldest first; none when there is no group yet."""
         try:
-            pages = self.clients.logs.get_paginator("describe_log_streams").paginate(logGroupName=group, **only)
+            request: DescribeLogStreamsRequestPaginateTypeDef = {"logGroupName": group}
+            if prefix:
+                request["logStreamNamePrefix"] = prefix
+            pages = self.clients.logs.get_paginator("describe_log_streams").paginate(**request)
             streams = [
                 (item["logStreamName"], item["creationTime"] / 1000) for page in pages for item in page["logStreams"]
             ]
@@ -306,10 +312,10 @@ def _found(name: str) -> Iterator[None]:
             raise
 
 
-def _began(answer: Mapping[str, Any]) -> float:
+def _began(answer: DescribeEndpointOutputTypeDef) -> float:
     """When what is under way began; 0 when nothing is. Weights and counts change without a PendingDeploymentSummary."""
     if answer["EndpointStatus"] not in UNDER_WAY:
         return 0.0
     pending = answer.get("PendingDeploymentSummary", {})
-    began: datetime = pending.get("StartTime", answer["LastModifiedTime"])
+    began = pending.get("StartTime", answer["LastModifiedTime"])
     return began.timestamp()

@@ -21,12 +21,13 @@ from toolkit.endpoint.metrics import EngineMetrics, Percentiles
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.recipe.rules import MetricNames
 
 _TIMEOUT_SECONDS = 30.0  # CloudWatch itself gives up after 20
 _LONGEST_TEXT = 300
 
 
-def read_engine_metrics(clients: Clients, endpoint: str, seconds: int, now: float) -> EngineMetrics:
+def read_engine_metrics(clients: Clients, endpoint: str, seconds: int, now: float, names: MetricNames) -> EngineMetrics:
     """Of an endpoint, or `endpoint/component`, over the `seconds` before `now`. Raises PlatformError."""
     name, _, component = endpoint.partition("/")
     labels = f'"aws.sagemaker.endpoint.name"="{name}"'
@@ -35,27 +36,31 @@ def read_engine_metrics(clients: Clients, endpoint: str, seconds: int, now: floa
     window = f"[{seconds}s]"
 
     def count(metric: str) -> float:
-        forms = (f'sum(increase({{"{spelt}",{labels}}}{window}))' for spelt in (f"vllm:{metric}", f"vllm_{metric}"))
+        forms = (f'sum(increase({{"{spelt}",{labels}}}{window}))' for spelt in (metric, _underscored(metric)))
         return _value(clients, " or ".join(forms), now) or 0.0
 
     def percentile(metric: str, share: float) -> float | None:
-        one = f'sum(rate({{"vllm:{metric}",{labels}}}{window}))'
-        other = f'sum by (le) (rate({{"vllm_{metric}_bucket",{labels}}}{window}))'
+        one = f'sum(rate({{"{metric}",{labels}}}{window}))'
+        other = f'sum by (le) (rate({{"{_underscored(metric)}_bucket",{labels}}}{window}))'
         return _value(clients, f"histogram_quantile({share}, {one}) or histogram_quantile({share}, {other})", now)
 
     def percentiles(metric: str) -> Percentiles | None:
         p50, p99 = percentile(metric, 0.5), percentile(metric, 0.99)
         return None if p50 is None or p99 is None else Percentiles(p50, p99)
 
-    tokens, steps = count("generation_tokens_total"), count("spec_decode_num_drafts_total")
-    accepted, drafted = count("spec_decode_num_accepted_tokens_total"), count("spec_decode_num_draft_tokens_total")
+    tokens, steps = count(names.generated_tokens), count(names.drafts)
+    accepted, drafted = count(names.accepted_tokens), count(names.drafted_tokens)
     return EngineMetrics(
-        ttft=percentiles("time_to_first_token_seconds"),
-        itl=percentiles("inter_token_latency_seconds"),
+        ttft=percentiles(names.time_to_first_token),
+        itl=percentiles(names.inter_token_latency),
         output_tokens_per_second=tokens / seconds if tokens else None,
         acceptance_length=1 + accepted / steps if steps else None,
         acceptance_rate=accepted / drafted if drafted else None,
     )
+
+
+def _underscored(metric: str) -> str:
+    return metric.replace(":", "_", 1)
 
 
 def _value(clients: Clients, expression: str, now: float) -> float | None:

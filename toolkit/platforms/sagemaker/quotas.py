@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from types_boto3_service_quotas.type_defs import ServiceQuotaTypeDef
 
 # A quota that was never changed is only in the second (API reference of ListServiceQuotas).
-_LISTS: tuple[Any, ...] = ("list_service_quotas", "list_aws_default_service_quotas")
+_LISTS: Final = (
+    "list_service_quotas",
+    "list_aws_default_service_quotas",
+)
 _LISTING = "servicequotas:ListServiceQuotas and servicequotas:ListAWSDefaultServiceQuotas"
 _COUNTING = "sagemaker:ListEndpoints, sagemaker:DescribeEndpoint and sagemaker:DescribeEndpointConfig"
 # Counting takes two calls for each endpoint.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError, WaiterError
@@ -17,6 +17,7 @@ from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, is_missing
 
 if TYPE_CHECKING:
     from types_boto3_ecr import ECRClient
+    from types_boto3_ecr.type_defs import DescribeImageScanFindingsResponseTypeDef, ImageIdentifierTypeDef
 
 SEVERITIES = ("CRITICAL", "HIGH", "MEDIUM", "LOW", "INFORMATIONAL", "UNDEFINED")
 """ECR's words for how bad a finding of its scan is, the worst first."""
@@ -26,9 +27,9 @@ _MOST_DELETED = 100  # in one call, by the service model of ECR
 
 def image_digest(clients: Clients, repository: str, tag: str) -> str | None:
     """The digest of an image of the account's registry, None when it is not there."""
-    image: Any = {"repositoryName": repository, "imageIds": [{"imageTag": tag}]}
     try:
-        return clients.ecr.describe_images(**image)["imageDetails"][0]["imageDigest"]
+        found = clients.ecr.describe_images(repositoryName=repository, imageIds=[{"imageTag": tag}])
+        return found["imageDetails"][0]["imageDigest"]
     except ClientError as error:
         if is_missing(error):
             return None
@@ -44,8 +45,8 @@ def remove_staged(clients: Clients, repository: str, tag: str, log: Callable[[st
         tags = [item["imageTag"] for page in pages for item in page["imageIds"]]
         ours = [name for name in tags if name.startswith(f"{tag}{STAGED}")]
         if ours:
-            found: Any = [{"imageTag": name} for name in ours[:_MOST_DELETED]]
-            clients.ecr.batch_delete_image(repositoryName=repository, imageIds=found)
+            images: list[ImageIdentifierTypeDef] = [{"imageTag": name} for name in ours[:_MOST_DELETED]]
+            clients.ecr.batch_delete_image(repositoryName=repository, imageIds=images)
     except ClientError as error:
         if not is_denied(error):
             raise
@@ -57,17 +58,17 @@ def scan_findings(clients: Clients, repository: str, tag: str) -> dict[str, int]
 
     Raises PlatformError when it failed, or does not know the image's system.
     """
-    image: Any = {"repositoryName": repository, "imageId": {"imageTag": tag}}
+    image: ImageIdentifierTypeDef = {"imageTag": tag}
     with aws_errors(f"scanning {repository}:{tag}"):
         try:
-            clients.ecr.get_waiter("image_scan_complete").wait(**image)
+            clients.ecr.get_waiter("image_scan_complete").wait(repositoryName=repository, imageId=image)
         except WaiterError as error:
-            last: Any = error.last_response
+            last = cast("DescribeImageScanFindingsResponseTypeDef", error.last_response)
             status = last.get("imageScanStatus", {})
             why = status.get("description") or status.get("status") or str(error)
             raise PlatformError(f"ECR's scan of {repository}:{tag} gave no result: {why}") from error
-        found: Any = clients.ecr.describe_image_scan_findings(**image)["imageScanFindings"]
-    counts: dict[str, int] = found.get("findingSeverityCounts", {})
+        found = clients.ecr.describe_image_scan_findings(repositoryName=repository, imageId=image)
+    counts = found["imageScanFindings"].get("findingSeverityCounts", {})
     return {severity: counts[severity] for severity in SEVERITIES if severity in counts}
 
 

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.eventstream import ParserError
 from botocore.exceptions import (
@@ -28,6 +28,8 @@ from toolkit.platforms.sagemaker.refusal import by_sagemaker
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker_runtime import SageMakerRuntimeClient
+
+T = TypeVar("T")
 
 _BUSY = (
     "ThrottlingException",
@@ -75,14 +77,14 @@ def stream(
         raise _broken_off(endpoint, error) from error
 
 
-def _asked(call: Callable[..., Any], endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]) -> Any:
+def _asked(call: Callable[..., T], endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]) -> T:
     """The head of the answer; the body is still to be read."""
     name, _, component = endpoint.partition("/")
     request = {"EndpointName": name, "Body": json.dumps(body).encode(), "ContentType": "application/json"}
     if component:
         request["InferenceComponentName"] = component
 
-    def send() -> Any:
+    def send() -> T:
         try:
             return call(**request)
         except (ClientError, BotoCoreError) as error:

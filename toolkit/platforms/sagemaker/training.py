@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from toolkit.apply.training import TrainingJob
 from toolkit.platforms.sagemaker.clients import Clients
 
 
 def status(clients: Clients, name: str) -> TrainingJob:
     """How far a job is."""
-    answer: Mapping[str, Any] = clients.sagemaker.describe_training_job(TrainingJobName=name)
+    answer = clients.sagemaker.describe_training_job(TrainingJobName=name)
     created = answer["CreationTime"].timestamp()
     changes = answer.get("SecondaryStatusTransitions", [])
     return TrainingJob(

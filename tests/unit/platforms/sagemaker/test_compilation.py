@@ -15,8 +15,8 @@ from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
 from pairs import recipe_with, write_recipe
 
-from toolkit.catalog.neuron import TRAINING_FAMILIES
 from toolkit.catalog.registry import platform_rules
+from toolkit.catalog.trainium import TRAINING_FAMILIES
 from toolkit.checks.run import check
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.planning.artifacts import require_compiles_ahead

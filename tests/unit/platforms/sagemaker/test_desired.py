@@ -13,9 +13,9 @@ from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
 from pairs import recipe_with, write_pair
 
+from toolkit.engines.arguments import engine_flags
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules.arms import arms
-from toolkit.recipe.arguments import engine_flags
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ComponentSection, RolloutSection
 from toolkit.recipe.source import ModelSource

@@ -17,12 +17,13 @@ from fakes import ACCOUNT
 from filter_patterns import extract
 from pairs import recipe_with, write_hub_pair
 
+from toolkit.engines.vllm.rules import RULES
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules import widgets
 from toolkit.platforms.sagemaker.rules.kinds.alarm import rollback_alarms
 from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
-from toolkit.platforms.sagemaker.rules.metrics import acceptance_floor, draft_line
+from toolkit.platforms.sagemaker.rules.metrics import acceptance_floor
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import (
     ComponentSection,
@@ -228,20 +229,20 @@ def test_without_speculation_there_is_no_acceptance(recipe: Recipe) -> None:
 
 
 def test_tokens_are_counted_from_the_engines_log() -> None:
-    found = extract(draft_line(4), LINE)
+    found = extract(RULES.draft_line(4), LINE)
     assert found
     assert (found["accepted"], found["drafted"]) == ("139", "428")
 
 
 def test_the_acceptance_length_from_tokens_is_the_engines_own() -> None:
-    found = extract(draft_line(4), LINE)
+    found = extract(RULES.draft_line(4), LINE)
     assert found
     assert round(1 + 4 * float(found["accepted"]) / float(found["drafted"]), 2) == 2.3
 
 
 @pytest.mark.parametrize("prefix", ["", "[sagemaker logs] ", "2026-11-21T09:12:53Z vllm "])
 def test_whatever_stands_before_it(prefix: str) -> None:
-    assert extract(draft_line(4), prefix + LINE.split("] ", 1)[1])
+    assert extract(RULES.draft_line(4), prefix + LINE.split("] ", 1)[1])
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_whatever_stands_before_it(prefix: str) -> None:
     ids=["another line", "another K"],
 )
 def test_other_lines_are_not_counted(line: str) -> None:
-    assert extract(draft_line(4), line) is None
+    assert extract(RULES.draft_line(4), line) is None
 
 
 # ---- the dashboard ----

@@ -5,9 +5,9 @@ Nothing here loads the Kubernetes client.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolkit.apply.stages import expected_seconds
 from toolkit.catalog import lookup
@@ -36,15 +36,26 @@ class KubernetesRules:
 
     name = "kubernetes"
     kinds: Sequence[KindRule] = KINDS
+    exports_templates = False
 
-    def portable(self, settings: PlatformSettings) -> PlatformSettings:
-        """A cluster's settings as others read them: with the catalogue's instance types, without its own section."""
-        renamed = _renamed(settings, hardware.SAGEMAKER_PREFIX)
-        return replace(renamed, kubernetes=None, weights="s3", hub_token_secret=None)
+    def settled(self, written: PlatformSettings) -> PlatformSettings:
+        """The settings with a cluster's defaults: containers fetch the weights themselves."""
+        return replace(written, kubernetes=written.kubernetes or KubernetesSection(), weights=written.weights or "hub")
 
-    def settings_from(self, portable: PlatformSettings) -> PlatformSettings:
-        """Settings for a cluster, from those of another platform. Containers fetch the weights themselves."""
-        return replace(_renamed(portable, ""), name=self.name, kubernetes=KubernetesSection(), weights="hub")
+    def settings_from(self, other: PlatformSettings) -> PlatformSettings:
+        """The settings of a recipe that was written for AWS: nodes have EC2's names of instance types."""
+        return replace(
+            other,
+            name=self.name,
+            kubernetes=KubernetesSection(),
+            weights="hub",
+            instance_types=tuple(map(hardware.ec2_name, other.instance_types)),
+            overrides={hardware.ec2_name(name): item for name, item in other.overrides.items()},
+        )
+
+    def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
+        """The recipe as it is: JumpStart's models run on SageMaker only."""
+        return recipe
 
     def instance(self, name: str) -> lookup.Instance | None:
         """The hardware of one of EC2's instance types, None where it is not known."""
@@ -125,19 +136,6 @@ class KubernetesRules:
         """Raises UsageError: `toolkit compile` starts nothing on a cluster."""
         hint = f"Run: {self.compile_command(recipe)}. For an endpoint of SageMaker add: --platform sagemaker"
         raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)
-
-
-def _renamed(settings: PlatformSettings, prefix: str) -> PlatformSettings:
-    """The settings with instance types that begin with `prefix`, whatever they began with."""
-
-    def renamed(name: str) -> str:
-        return f"{prefix}{name.removeprefix(hardware.SAGEMAKER_PREFIX)}"
-
-    return replace(
-        settings,
-        instance_types=tuple(map(renamed, settings.instance_types)),
-        overrides={renamed(name): item for name, item in settings.overrides.items()},
-    )
 
 
 RULES: PlatformRules = KubernetesRules()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from toolkit.catalog import lookup, neuron
+from toolkit.catalog import lookup, registry
+from toolkit.catalog.trainium import family
+from toolkit.engines.arguments import pulled
 from toolkit.findings import Finding
 from toolkit.platforms.kubernetes.rules import hardware
 from toolkit.platforms.kubernetes.rules.hardware import SAGEMAKER_PREFIX
-from toolkit.recipe.arguments import pulled
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
-from toolkit.sizing.neuron import is_neuron
 
 _TYPES = "platform.instance_types"
 # Kubernetes, object names: RFC 1035 labels for Services, and RFC 1123 subdomains for Secrets.
@@ -46,6 +46,7 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
+    rules = recipe.engine.rules
     for index, name in enumerate(recipe.platform.instance_types):
         path, instance = f"{_TYPES}.{index}", hardware.instance(name)
         if name in recipe.platform.overrides:
@@ -61,16 +62,16 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             message = f"{name} is no instance type that we know"
             hint = "Take one that `toolkit fit RECIPE` lists, without its `ml.`."
             yield Finding("kubernetes.instance-type", message, path, hint=hint)
-        elif not recipe.on_neuron and not instance.compute_capability and not _own_image(recipe):
+        elif not (rules.explains_hardware or rules.runs_on(instance) or _own_image(recipe)):
             yield _no_gpu(recipe, instance, path)
 
 
 def _families(recipe: Recipe) -> Iterator[Finding]:
     """Pods and their Job land on any of the types, with one claim, one lowest driver and one compiled code."""
-    first, *others = map(neuron.family, recipe.platform.instance_types)
-    for index, family in enumerate(others, start=1):
-        if recipe.on_neuron and family != first:
-            message = f"pods land on any type, and their claim, driver and compiled code are for {first}, not {family}"
+    first, *others = map(family, recipe.platform.instance_types)
+    for index, other in enumerate(others, start=1):
+        if recipe.engine.rules.compiles(recipe) and other != first:
+            message = f"pods land on any type, and their claim, driver and compiled code are for {first}, not {other}"
             yield Finding("kubernetes.families", message, f"{_TYPES}.{index}", hint="Write a recipe for each family.")
 
 
@@ -81,7 +82,8 @@ def _own_image(recipe: Recipe) -> bool:
 def _no_gpu(recipe: Recipe, instance: lookup.Instance, path: str) -> Finding:
     on = instance.accelerator or "CPUs"
     message = f"{recipe.engine.name}'s image runs on NVIDIA GPUs, {instance.name} has {on}"
-    hint = "Write `engine: {name: neuron}`, or choose" if is_neuron(instance) else "Choose"
+    other = registry.engine_for(instance)
+    hint = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
     return Finding("kubernetes.accelerator", message, path, hint=f"{hint} a type with GPUs.")
 
 
@@ -142,7 +144,7 @@ def _gated(source: ModelSource) -> bool:
 
 def _artifacts(recipe: Recipe) -> Iterator[Finding]:
     bucket = recipe.platform.kubernetes and recipe.platform.kubernetes.artifacts_bucket
-    if recipe.on_neuron and recipe.engine.compile_ahead and not bucket:
+    if recipe.engine.rules.compiles(recipe) and recipe.engine.compile_ahead and not bucket:
         message = "what is compiled ahead has to lie in a bucket that the pods mount"
         hint = "Name one: `kubernetes: {artifacts_bucket: …}`; or write `compile: at-start`."
         yield Finding("kubernetes.artifacts", message, "platform.kubernetes.artifacts_bucket", hint=hint)
@@ -157,7 +159,8 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
         recipe.platform.kubernetes and recipe.platform.kubernetes.prometheus
     ):
         message = "the autoscaler asks the cluster for a metric of the pods, which takes an adapter for Prometheus"
-        hint = "Install one that gives `vllm_num_requests_running`, or KEDA and platform.kubernetes.prometheus."
+        metric = recipe.engine.rules.metrics.of_pods
+        hint = f"Install one that gives `{metric}`, or KEDA and platform.kubernetes.prometheus."
         yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")
     wanted, most = scaling.requests_per_instance, recipe.engine.max_num_seqs
     if wanted and wanted > most and scaling.max_instances > scaling.min_instances:

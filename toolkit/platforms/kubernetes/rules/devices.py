@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from toolkit.catalog import lookup, neuron
+from toolkit.catalog import lookup
+from toolkit.catalog.trainium import DEVICE_GROUPS, logical_cores
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.hardware import instance
 from toolkit.platforms.kubernetes.rules.metadata import manifest, section
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.neuron import chips, logical_cores, ranks
 
 CLAIM = "neurons"
 """Name of the pod's claim on Trainium chips, and of the request in it."""
@@ -36,14 +36,20 @@ def instances(recipe: Recipe) -> list[lookup.Instance]:
     return [found for name in recipe.platform.instance_types if (found := instance(name))]
 
 
+def on_trainium(recipe: Recipe) -> bool:
+    """Whether the nodes have Trainium or Inferentia chips."""
+    return bool(instances(recipe)[0].neuron_cores)
+
+
 def accelerators(recipe: Recipe) -> int:
     """GPUs or Trainium chips of one pod; 0 on instances that have none."""
     first = instances(recipe)[0]
-    cores = ranks(recipe.engine.args)
+    if not first.accelerator_count:
+        return 0
+    needed = recipe.engine.rules.accelerators(recipe, first)
     if not first.neuron_cores:
-        return cores if first.accelerator_count else 0
-    needed = chips(first, recipe.engine.env, cores)
-    return min(next((size for size in neuron.DEVICE_GROUPS if size >= needed), needed), first.accelerator_count)
+        return needed
+    return min(next((size for size in DEVICE_GROUPS if size >= needed), needed), first.accelerator_count)
 
 
 def claim_template(recipe: Recipe) -> Resource | None:
@@ -64,7 +70,7 @@ def claim_template(recipe: Recipe) -> Resource | None:
         "selectors": [{"cel": {"expression": types}}],
     }
     devices: dict[str, Any] = {"requests": [{"name": CLAIM, "exactly": exactly}]}
-    if count in neuron.DEVICE_GROUPS[1:]:
+    if count in DEVICE_GROUPS[1:]:
         devices["constraints"] = [
             {"requests": [CLAIM], "matchAttribute": f"resource.aws.com/devicegroup{count}_id"},
         ]
@@ -91,7 +97,7 @@ def container_resources(recipe: Recipe) -> dict[str, Any]:
     limits = {"memory": memory}
     if _dra(recipe):
         return {"requests": requests, "limits": limits, "claims": [{"name": CLAIM}]}
-    device = {NEURON if recipe.on_neuron else GPU: str(count)} if count else {}
+    device = {NEURON if on_trainium(recipe) else GPU: str(count)} if count else {}
     return {"requests": {**requests, **device}, "limits": {**limits, **device}}
 
 
@@ -109,13 +115,13 @@ def placement(recipe: Recipe) -> dict[str, Any]:
         terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
         found = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
     if accelerators(recipe):
-        key = NEURON if recipe.on_neuron else GPU
+        key = NEURON if on_trainium(recipe) else GPU
         found["tolerations"] = [{"key": key, "operator": "Exists", "effect": "NoSchedule"}]
     return found
 
 
 def _dra(recipe: Recipe) -> bool:
-    return recipe.on_neuron and section(recipe).neuron_devices == "dra"
+    return on_trainium(recipe) and section(recipe).neuron_devices == "dra"
 
 
 def _grouped(recipe: Recipe) -> int | None:

@@ -10,6 +10,11 @@ from toolkit.catalog import lookup
 SAGEMAKER_PREFIX = "ml."
 
 
+def ec2_name(name: str) -> str:
+    """EC2's name of an instance type, which a cluster's nodes have."""
+    return name.removeprefix(SAGEMAKER_PREFIX)
+
+
 def instance(name: str) -> lookup.Instance | None:
     """The hardware of an instance type, None where it is not known."""
     found = lookup.instance(f"{SAGEMAKER_PREFIX}{name}")
@@ -18,4 +23,4 @@ def instance(name: str) -> lookup.Instance | None:
 
 def instances() -> Sequence[lookup.Instance]:
     """All instance types of the catalogue: a node may be any of them."""
-    return tuple(replace(item, name=item.name.removeprefix(SAGEMAKER_PREFIX)) for item in lookup.instances())
+    return tuple(replace(item, name=ec2_name(item.name)) for item in lookup.instances())

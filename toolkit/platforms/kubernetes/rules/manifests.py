@@ -16,9 +16,6 @@ from toolkit.platforms.kubernetes.rules.metadata import manifest, section, selec
 from toolkit.platforms.kubernetes.rules.pod import config_map, pod_template, rollout_seconds, volumes
 from toolkit.recipe.resolve import Recipe
 
-PODS_METRIC = "vllm_num_requests_running"
-"""What the autoscaler reads without KEDA: vLLM's gauge by a name that an adapter for Prometheus gives it."""
-
 APPLY = "kubectl apply --server-side --field-manager=toolkit"
 """As `deploy` does it: by another way kubectl's fields would be another owner's, which `deploy` refuses to change."""
 
@@ -101,7 +98,10 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     }
     prometheus = section(recipe).prometheus
     if prometheus is None:
-        metric = {"metric": {"name": PODS_METRIC}, "target": {"type": "AverageValue", "averageValue": str(wanted)}}
+        metric = {
+            "metric": {"name": recipe.engine.rules.metrics.of_pods},
+            "target": {"type": "AverageValue", "averageValue": str(wanted)},
+        }
         spec: dict[str, Any] = {
             "scaleTargetRef": target,
             "minReplicas": lowest,
@@ -110,7 +110,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
             "behavior": behavior,
         }
         return manifest(recipe, "HorizontalPodAutoscaler", recipe.name, spec=spec)
-    query = f'sum(vllm:num_requests_running{{model_name="{recipe.name}"}})'
+    query = f'sum({recipe.engine.rules.metrics.running_requests}{{model_name="{recipe.name}"}})'
     trigger = {"serverAddress": prometheus, "query": query, "threshold": str(wanted)}
     spec = {
         "scaleTargetRef": target,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.planning.notes import engine_notes
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image
-from toolkit.platforms.kubernetes.rules.devices import accelerators
-from toolkit.platforms.kubernetes.rules.manifests import APPLY, PODS_METRIC, scales
+from toolkit.platforms.kubernetes.rules.devices import accelerators, on_trainium
+from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.recipe.resolve import Recipe
 
@@ -20,11 +19,11 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     """One sentence or line each."""
     if account.id == NO_ACCOUNT:
         yield "Made without a cluster, as if it were empty. It cannot be applied."
-    yield from engine_notes(recipe)
+    yield from recipe.engine.rules.notes(recipe)
     yield f"No image is built: {base_image(recipe, Account('', ''))} runs as it is, with the toolkit's programs mounted"
     yield from _needs(recipe)
     if count := accelerators(recipe):
-        what = f"{count} more {'chips' if recipe.on_neuron else 'GPUs'}" if count > 1 else "one more accelerator"
+        what = f"{count} more {'chips' if on_trainium(recipe) else 'GPUs'}" if count > 1 else "one more accelerator"
         yield f"An update starts the new pod beside the old one: it needs {what}, and waits while there are none"
     if compiles_ahead(recipe):
         yield (
@@ -35,10 +34,10 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
 
 
 def _needs(recipe: Recipe) -> Iterator[str]:
-    settings = section(recipe)
-    if recipe.on_neuron and settings.neuron_devices == "dra":
+    settings, metrics = section(recipe), recipe.engine.rules.metrics
+    if on_trainium(recipe) and settings.neuron_devices == "dra":
         yield "The cluster needs Kubernetes 1.34 and Neuron's DRA driver, on nodes without Neuron's device plugin"
-    elif recipe.on_neuron:
+    elif on_trainium(recipe):
         yield (
             "The cluster needs Neuron's device plugin; for several chips of a node also its scheduler extension, which "
             "picks connected ones"
@@ -52,6 +51,6 @@ def _needs(recipe: Recipe) -> Iterator[str]:
         yield "Autoscaling needs KEDA, and a Prometheus that scrapes the pods"
     elif scales(recipe):
         yield (
-            f"Autoscaling needs the pods' metric {PODS_METRIC}: with Prometheus and its adapter, a rule that gives "
-            "vllm:num_requests_running this name"
+            f"Autoscaling needs the pods' metric {metrics.of_pods}: with Prometheus and its adapter, a rule that gives "
+            f"{metrics.running_requests} this name"
         )

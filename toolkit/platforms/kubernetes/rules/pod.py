@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from toolkit.engines.arguments import environment
 from toolkit.planning import artifacts
 from toolkit.planning.names import ARTIFACTS_PREFIX, content_name
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_image, programs
 from toolkit.platforms.kubernetes.rules.devices import claims, container_resources, placement, shared_memory
 from toolkit.platforms.kubernetes.rules.metadata import Component, manifest, pod_labels, section, shared
-from toolkit.recipe.arguments import environment
 from toolkit.recipe.resolve import Recipe
 
 CONTAINER = "engine"
@@ -37,7 +37,7 @@ _PRE_STOP_SECONDS, _GRACE_SECONDS = 10, 70
 
 def start_seconds(recipe: Recipe) -> int:
     """How long a container may take until it has answered its first request."""
-    if recipe.on_neuron and not recipe.engine.compile_ahead:
+    if recipe.engine.rules.compiles(recipe) and not recipe.engine.compile_ahead:
         return AT_START_SECONDS
     return recipe.platform.health_check_timeout or _START_SECONDS
 
@@ -93,14 +93,14 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         "env": _environment(recipe),
         "resources": container_resources(recipe),
         "volumeMounts": _mounts(recipe, read_only=serves),
-        # Public images of vLLM and Neuron run as root, who has no more rights here than another user.
+        # Public images of engines run as root, who has no more rights here than another user.
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         **(_serving(recipe) if serves else {}),
     }
     spec = {
         "serviceAccountName": recipe.name,
         "automountServiceAccountToken": False,  # a role's token (IRSA) is mounted all the same
-        "enableServiceLinks": False,  # they are variables such as VLLM_PORT, which the engine would take for its own
+        "enableServiceLinks": False,  # variables such as <NAME>_PORT, which an engine may take for its own
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         **placement(recipe),
         **claims(recipe),
@@ -118,7 +118,7 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
 
 def _environment(recipe: Recipe) -> list[dict[str, Any]]:
     """As the entrypoint reads it. Weights and caches go to the pod's disk; the hub's token stays in its Secret."""
-    ours = {"HF_HOME": f"{_CACHE}/huggingface", "VLLM_CACHE_ROOT": f"{_CACHE}/vllm"}
+    ours = {"HF_HOME": f"{_CACHE}/huggingface", **recipe.engine.rules.cache_variables(_CACHE)}
     compiled = artifacts.variables(recipe, f"{_ARTIFACTS}/{artifacts.key(recipe)}")
     # Kubernetes reads $(NAME) in a value, and $$ as $.
     plain = {name: value.replace("$", "$$") for name, value in {**ours, **environment(recipe), **compiled}.items()}
@@ -156,7 +156,7 @@ def _serving(recipe: Recipe) -> dict[str, Any]:
     """Port, probes and end.
 
     /ping is 503 until a generation has worked, and again while the pod drains: no requests for it then. Whether it
-    lives is asked only in between, of vLLM's own /health, which fails when the engine has died.
+    lives is asked only in between, of the engine's own /health, which fails when the engine has died.
     """
     ping = {"httpGet": {"path": "/ping", "port": "http"}, "periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 5}
     health = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 30, "timeoutSeconds": 10}

@@ -70,10 +70,14 @@ class AwsRules:
         return lookup.instance(name)
 
     def builds(self, recipe: Recipe) -> bool:
-        """Whether an image is built for the recipe: SageMaker cannot start a Neuron image as it is."""
-        if not self.capabilities.instance_types:
+        """Whether an image is built for the recipe.
+
+        Where programs run without a container, that is what they do if not asked otherwise. SageMaker cannot start the
+        image of an engine that compiles as it is: it always gets the toolkit's entrypoint.
+        """
+        if self.capabilities.runs_programs:
             return recipe.platform.run == "container"
-        return recipe.on_neuron or recipe.container is not None
+        return recipe.engine.rules.compiles(recipe) or recipe.container is not None
 
     def images(self, recipe: Recipe) -> list[lookup.Image]:
         """The platform's own, then those that one is built on."""

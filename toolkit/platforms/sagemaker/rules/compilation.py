@@ -42,7 +42,7 @@ def notes(recipe: Recipe) -> Iterator[str]:
     if artifacts.compiles_ahead(recipe):
         twin = "; for its baseline too with `--baseline`" if recipe.speculation else ""
         yield f"Its containers start with compiled code only: `toolkit compile {recipe.path}` makes it, {takes}{twin}"
-    elif recipe.on_neuron:
+    elif recipe.engine.rules.compiles(recipe):
         yield f"Every container compiles when it starts, {takes}: SageMaker gives it 60 min for that at most"
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.catalog import lookup
+from toolkit.engines.arguments import environment
+from toolkit.engines.vllm.facts import facts
 from toolkit.errors import UnreadableModel, UsageError
-from toolkit.recipe.arguments import environment
 from toolkit.recipe.resolve import Recipe, Speculation
 from toolkit.recipe.source import ModelSource
 
@@ -353,7 +354,7 @@ def _preset(model: JumpStartModel) -> Preset | None:
         return Preset("draft-model", None, variable, read)
     config = json.loads(model.environment[variable])
     told = (config.get("method"), bool(config.get("parallel_drafting")))
-    methods = lookup.engine("vllm").methods.items()
+    methods = facts().methods.items()
     method = next((name for name, facts in methods if (facts.engine_method, facts.parallel_drafting) == told), "")
     return Preset(method, config.get("num_speculative_tokens"), variable, read)
 

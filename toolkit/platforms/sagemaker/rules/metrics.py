@@ -2,9 +2,9 @@
 
 * SageMaker's own metrics: CloudWatch, by endpoint and variant, or by inference component (SageMaker AI developer guide,
   "Amazon SageMaker AI metrics in Amazon CloudWatch" and "Metric name mapping: legacy to OTel").
-* Those of the engine: detailed observability brings what vLLM shows on /metrics to CloudWatch, where PromQL alone finds
-  it. Names as in the guide's "OpenTelemetry metrics reference" (`vllm:…`; its page on PromQL writes `vllm_…`),
-  histograms native. The reference says that it is not complete, and lacks `vllm:spec_decode_…`.
+* Those of the engine: detailed observability brings what it shows on /metrics to CloudWatch, where PromQL alone finds
+  it. Names as in the guide's "OpenTelemetry metrics reference" (with a colon; its page on PromQL writes `_`), native
+  histograms. The reference says that it is not complete, and lacks those of speculative decoding.
 * Accepted and drafted tokens also stand in the engine's log, from which metric filters count them.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from toolkit.recipe.neuron_arguments import reports_drafts
 from toolkit.recipe.resolve import Recipe
 
 INVOCATIONS = "AWS/SageMaker"
@@ -75,26 +74,11 @@ def draft_length(recipe: Recipe) -> int | None:
     """K where every draft of the recipe has that many tokens and the engine's log counts them, None elsewhere."""
     if recipe.speculation is None or recipe.speculation.schedule or recipe.engine.args.get("disable-log-stats"):
         return None
-    if not reports_drafts(recipe):
+    if not recipe.engine.rules.reports_drafts(recipe):
         return None
     on_types = [recipe.on(name).speculation for name in recipe.platform.instance_types]
     lengths = {speculation.num_speculative_tokens for speculation in on_types if speculation}
     return lengths.pop() if len(lengths) == 1 else None
-
-
-def draft_line(k: int) -> str:
-    """The pattern of vLLM's log line on speculation, fields counted from its end: what stands before them varies.
-
-    `… Mean acceptance length: 2.32, …, Accepted: 141 tokens, Drafted: 204 tokens, Per-position acceptance rate: 0.897,
-    0.676, 0.500, Avg Draft acceptance rate: 69.1%` (vllm/v1/spec_decode/metrics.py of 0.32; logs of 0.2x read alike).
-    Fields end at spaces, so that `2.32,` is no number to CloudWatch; the two counts of tokens are.
-    """
-    positions = ", ".join(f"p{position}" for position in range(1, k + 1))
-    return (
-        '[..., a="Accepted:", accepted, t="tokens,", d="Drafted:", drafted, u="tokens,", '
-        f'v="Per-position", w="acceptance", x="rate:", {positions}, '
-        'y="Avg", z="Draft", r="acceptance", s="rate:", share]'
-    )
 
 
 def acceptance_length(k: int) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from toolkit.engines.arguments import CONFIG_CHANNEL, CONFIG_NAME, DRAFTER_CHANNEL, baked, config_file, pulled
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
-from toolkit.recipe.arguments import CONFIG_CHANNEL, CONFIG_NAME, DRAFTER_CHANNEL, baked, config_file, pulled
 from toolkit.recipe.content import WeightsFile, manifest, manifest_digest
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from toolkit.planning.notes import engine_notes
+from toolkit.engines.arguments import builds
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image
 from toolkit.platforms.sagemaker.rules import compilation, jumpstart
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.price import price_text
-from toolkit.recipe.arguments import builds
 from toolkit.recipe.resolve import Recipe
 
 
@@ -28,7 +27,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
             f"Made without an AWS account, as if one held nothing: {NO_ACCOUNT} stands for its number, images are not "
             "pinned. It cannot be applied."
         )
-    yield from engine_notes(recipe)
+    yield from recipe.engine.rules.notes(recipe)
     yield from _jumpstart(recipe, account)
     uri = image_uri(recipe, account)
     if builds(recipe):

@@ -15,32 +15,12 @@ from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.rules import metrics
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import MetricNames
 
 _OWNER = re.compile(r"^Endpoint `([^`]+)`, made by toolkit\b", re.MULTILINE)
 # A row has 24 columns.
 _TEXT_HEIGHT, _WIDTH, _HEIGHT = 5, 8, 6
 Row = list[Any]
-
-# Time per output token is a request's own: what vLLM calls inter-token latency is one per step, which gives several.
-_ENGINE: Mapping[str, Mapping[str, str]] = {
-    "Time to first token, s (PromQL)": {
-        "p50": "histogram_quantile(0.5, sum(rate(vllm:time_to_first_token_seconds{of}[5m])))",
-        "p99": "histogram_quantile(0.99, sum(rate(vllm:time_to_first_token_seconds{of}[5m])))",
-    },
-    "Time per output token, s (PromQL)": {
-        "p50": "histogram_quantile(0.5, sum(rate(vllm:request_time_per_output_token_seconds{of}[5m])))",
-        "p99": "histogram_quantile(0.99, sum(rate(vllm:request_time_per_output_token_seconds{of}[5m])))",
-    },
-    "Tokens per second (PromQL)": {
-        "output": "sum(rate(vllm:generation_tokens_total{of}[5m]))",
-        "prompt": "sum(rate(vllm:prompt_tokens_total{of}[5m]))",
-    },
-    "Requests in the engine (PromQL)": {
-        "running": "sum(vllm:num_requests_running{of})",
-        "waiting": "sum(vllm:num_requests_waiting{of})",
-    },
-    "KV cache in use, % (PromQL)": {"fullest": "100 * max(vllm:kv_cache_usage_perc{of})"},
-}
 
 
 def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequence[str]) -> dict[str, Any]:
@@ -88,7 +68,8 @@ def _text(recipe: Recipe, region: str, alarms: bool) -> str:
         "",
         *_acceptance_text(recipe, alarms),
         "Graphs marked PromQL need SageMaker's detailed observability, which is on. They were not tried on a live "
-        "account: where one stays empty, look for `vllm:` in CloudWatch's Query Studio.",
+        "account: where one stays empty, look for "
+        f"`{recipe.engine.rules.metrics.prefix}` in CloudWatch's Query Studio.",
     ]
     return "\n".join(lines)
 
@@ -144,7 +125,7 @@ def _requests(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict
 
 
 def _engine(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict[str, Any]]:
-    """What vLLM measures."""
+    """What the engine measures."""
     prefixes = {variant: f"{variant} " if len(variants) > 1 else "" for variant in variants}
     return [
         _chart(
@@ -156,30 +137,55 @@ def _engine(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict[s
                 for label, query in queries.items()
             ],
         )
-        for title, queries in _ENGINE.items()
+        for title, queries in _engine_queries(recipe.engine.rules.metrics).items()
     ]
+
+
+def _engine_queries(names: MetricNames) -> Mapping[str, Mapping[str, str]]:
+    """By a graph's title, its lines in PromQL with `{of}` for the selector."""
+
+    def rate(metric: str) -> str:
+        return f"sum(rate({metric}{{of}}[5m]))"
+
+    def quantiles(metric: str) -> Mapping[str, str]:
+        return {
+            "p50": f"histogram_quantile(0.5, {rate(metric)})",
+            "p99": f"histogram_quantile(0.99, {rate(metric)})",
+        }
+
+    return {
+        "Time to first token, s (PromQL)": quantiles(names.time_to_first_token),
+        "Time per output token, s (PromQL)": quantiles(names.time_per_output_token),
+        "Tokens per second (PromQL)": {"output": rate(names.generated_tokens), "prompt": rate(names.prompt_tokens)},
+        "Requests in the engine (PromQL)": {
+            "running": f"sum({names.running_requests}{{of}})",
+            "waiting": f"sum({names.waiting_requests}{{of}})",
+        },
+        "KV cache in use, % (PromQL)": {"fullest": f"100 * max({names.kv_cache_usage}{{of}})"},
+    }
 
 
 def _speculation(recipe: Recipe, region: str) -> list[dict[str, Any]]:
     """Acceptance from the log, where that tells, and from the engine's counters: whichever variant drafts has them."""
-    labels = metrics.labels(recipe)
+    labels, names = metrics.labels(recipe), recipe.engine.rules.metrics
 
     def rate(counter: str) -> str:
-        return f"sum(rate(vllm:spec_decode_num_{counter}_total{labels}[5m]))"
+        return f"sum(rate({counter}{labels}[5m]))"
 
-    by_position = rate("accepted_tokens_per_pos").replace("sum(", "sum by (position) (", 1)
+    accepted, drafts = rate(names.accepted_tokens), rate(names.drafts)
+    by_position = rate(names.accepted_by_position).replace("sum(", "sum by (position) (", 1)
     return [
         *_acceptance_from_the_log(recipe, region),
-        _chart("Acceptance length (PromQL)", region, [("length", f"1 + {rate('accepted_tokens')} / {rate('drafts')}")]),
+        _chart("Acceptance length (PromQL)", region, [("length", f"1 + {accepted} / {drafts}")]),
         _chart(
             "Acceptance rate, % (PromQL)",
             region,
-            [("rate", f"100 * {rate('accepted_tokens')} / {rate('draft_tokens')}")],
+            [("rate", f"100 * {accepted} / {rate(names.drafted_tokens)}")],
         ),
         _chart(
             "Acceptance rate by position, % (PromQL)",
             region,
-            [("", f"100 * {by_position} / on () group_left () {rate('drafts')}")],
+            [("", f"100 * {by_position} / on () group_left () {drafts}")],
         ),
     ]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from toolkit.catalog import lookup, neuron
+from toolkit.catalog import lookup
+from toolkit.catalog.trainium import family
 from toolkit.findings import Finding
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ComponentSection
@@ -60,7 +61,7 @@ def _types(recipe: Recipe) -> Iterator[Finding]:
             message = f"copies on {name} run with the settings of {other}: a component has one model"
             hint = "Give all types the same settings, or leave only one."
             yield Finding("sagemaker.component-types", message, f"{_TYPES}.{index}", hint=hint)
-        elif recipe.on_neuron and neuron.family(name) != neuron.family(first.platform.instance_types[0]):
+        elif recipe.engine.rules.compiles(recipe) and family(name) != family(first.platform.instance_types[0]):
             message = f"the one model of a component is compiled for {first.platform.instance_types[0]}, not for {name}"
             hint = "Write a recipe for each family."
             yield Finding("sagemaker.component-types", message, f"{_TYPES}.{index}", hint=hint)
@@ -69,11 +70,11 @@ def _types(recipe: Recipe) -> Iterator[Finding]:
 def _room(recipe: Recipe, component: ComponentSection, instance: lookup.Instance, path: str) -> Iterator[Finding]:
     """A copy must fit an instance, and the engine the accelerators that its copy gets.
 
-    What SageMaker counts on Trainium is not known, of which check_neuron_hardware warns.
+    What SageMaker counts on Trainium is not known, of which the engine's check warns.
     """
     needed = recipe.engine.args.get("tensor-parallel-size", 1)
     given = component.accelerators or needed
-    if isinstance(needed, int) and isinstance(given, int) and not recipe.on_neuron:
+    if isinstance(needed, int) and isinstance(given, int) and not instance.neuron_cores:
         if given < needed:
             message = f"tensor-parallel-size {needed} needs as many accelerators, a copy gets {given}"
             hint = f"Set it to {needed}, or remove it."

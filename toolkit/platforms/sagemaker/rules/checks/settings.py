@@ -5,16 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, registry
 from toolkit.catalog.lookup import Instance
+from toolkit.engines.arguments import image_of, pulled
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.checks.component import check_component
 from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
-from toolkit.platforms.sagemaker.rules.names import ML
-from toolkit.recipe.arguments import image_of, pulled
+from toolkit.recipe.hardware import ML
 from toolkit.recipe.lock import Lock, load_seconds
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.neuron import is_neuron
 
 _TYPES = "platform.instance_types"
 _TIMEOUT = "platform.health_check_timeout"
@@ -67,7 +66,7 @@ def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 
 def _cannot_host(instance: Instance, path: str) -> Finding:
     on_kubernetes = f"Take {instance.name.removeprefix(ML)} on a cluster: `name: kubernetes`; or see"
-    hint = f"{on_kubernetes if is_neuron(instance) else 'See'}: toolkit fit RECIPE"
+    hint = f"{on_kubernetes if instance.neuron_cores else 'See'}: toolkit fit RECIPE"
     return Finding("sagemaker.instance-type", f"{instance.name} cannot host endpoints", path, hint=hint)
 
 
@@ -83,14 +82,14 @@ def _unknown(name: str, path: str) -> Finding:
 
 
 def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
-    """vLLM's images are for NVIDIA GPUs. Engines for Trainium have checks of their own."""
-    if recipe.on_neuron:
+    if recipe.engine.rules.explains_hardware:
         return
-    if not instance.compute_capability:
+    if not recipe.engine.rules.runs_on(instance):
         on = instance.accelerator or "CPUs"
         message = f"{recipe.engine.name} images of this platform run on NVIDIA GPUs, {instance.name} has {on}"
-        neuron = "Write `engine: {name: neuron}`, or choose" if is_neuron(instance) else "Choose"
-        yield Finding("sagemaker.accelerator", message, path, hint=f"{neuron} one of: toolkit fit RECIPE")
+        other = registry.engine_for(instance)
+        choose = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
+        yield Finding("sagemaker.accelerator", message, path, hint=f"{choose} one of: toolkit fit RECIPE")
         return
     image = image_of(recipe)  # of JumpStart's models it is not ours that serves
     if image is None or image.ami not in AMI_DRIVERS or recipe.target.kind == "jumpstart":

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.catalog import lookup
+from toolkit.engines.arguments import image_of
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
@@ -16,7 +17,6 @@ from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, ow
 from toolkit.platforms.sagemaker.rules.kinds.model import PAGES, model_of, network
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, tags
-from toolkit.recipe.arguments import image_of
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from toolkit.engines.arguments import builds, image_of
 from toolkit.errors import UsageError
 from toolkit.images.reference import parse
 from toolkit.planning.resources import Account, Existing, Observed, Resource
@@ -14,7 +15,6 @@ from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.kinds.repository import repository_of
-from toolkit.recipe.arguments import builds, image_of
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 

@@ -25,7 +25,6 @@ from toolkit.platforms.sagemaker.rules.kinds.model import model_of
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import tags
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.neuron import chips, ranks
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -135,9 +134,7 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
 
 def _accelerators(recipe: Recipe) -> int:
     """What a copy takes: GPUs, or Trainium chips, which is what SageMaker counts as far as is known (unverified)."""
-    needed = ranks(recipe.engine.args)
-    instance = lookup.instance(recipe.platform.instance_types[0])
-    return chips(instance, recipe.engine.env, needed) if recipe.on_neuron and instance else needed
+    return recipe.engine.rules.accelerators(recipe, lookup.instance(recipe.platform.instance_types[0]))
 
 
 def _status(clients: Clients, name: str) -> tuple[str, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from toolkit.engines.arguments import CHANNELS_DIR, CONFIG_CHANNEL, DRAFTER_CHANNEL, environment
 from toolkit.planning.artifacts import variables
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
@@ -17,7 +18,6 @@ from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data
 from toolkit.platforms.sagemaker.rules.names import tags
-from toolkit.recipe.arguments import CHANNELS_DIR, CONFIG_CHANNEL, DRAFTER_CHANNEL, environment
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:

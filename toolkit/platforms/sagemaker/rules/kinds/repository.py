@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from toolkit.engines.arguments import builds
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.rules.aws_errors import code_of, is_denied, is_missing
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.rules.names import tags
-from toolkit.recipe.arguments import builds
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 

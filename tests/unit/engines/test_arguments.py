@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pairs import RECIPE, write_recipe
 
-from toolkit.recipe.arguments import draft_slots, environment
+from toolkit.engines.arguments import environment
+from toolkit.engines.vllm.speculation import draft_slots
 from toolkit.recipe.resolve import load
 
 DRAFTER = "/opt/ml/additional-model-data-sources/drafter"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from toolkit.catalog import lookup, neuron
+from toolkit.catalog import lookup, trainium
+from toolkit.engines.neuron import generations as neuron
+from toolkit.recipe.resolve import Engine
 
 
 def chosen(method: str, family: str, engine: str = neuron.ANY_ENGINE) -> str:
@@ -65,12 +69,14 @@ def test_every_generation_has_an_image() -> None:
 
 
 def test_an_unknown_version_is_of_no_generation() -> None:
-    assert neuron.generation("vllm-neuron", "0.9.1") is None
+    engine = Engine("vllm-neuron", "0.9.1", None, 4, None, {}, {})
+    assert neuron.generation_of(engine) is None
+    assert neuron.generation_of(replace(engine, name="nxd-inference")) is not None
 
 
 @pytest.mark.parametrize("instance_type", ["ml.trn2.48xlarge", "trn2.3xlarge"])
 def test_the_family_of_an_instance_type(instance_type: str) -> None:
-    assert neuron.family(instance_type) == "trn2"
+    assert trainium.family(instance_type) == "trn2"
 
 
 @pytest.mark.parametrize(

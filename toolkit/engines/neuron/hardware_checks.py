@@ -8,15 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from toolkit.catalog import neuron
 from toolkit.catalog.lookup import Instance
-from toolkit.checks.hardware import instance_of
+from toolkit.catalog.trainium import (
+    DEVICE_GROUPS,
+    LOGICAL_CORES_VARIABLES,
+    TRAINING_FAMILIES,
+    chips,
+    family,
+    logical_cores,
+)
+from toolkit.engines.neuron.generations import (
+    ANY_ENGINE,
+    Generation,
+    driver_at_least,
+    facts,
+    generation_of,
+    newest,
+)
+from toolkit.engines.vllm.flags import PARALLEL_FLAGS, ranks
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.hardware import instance_of
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.neuron import PARALLEL_FLAGS, chips, is_neuron, logical_cores, ranks
 from toolkit.sizing.shape import shape_of
 
 _TYPES, _ENGINE = "platform.instance_types", "engine"
@@ -25,8 +40,8 @@ _METHODS = ("eagle3", "dflash", "draft-model")
 
 
 def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    """Findings on each instance type of an engine for Trainium; nothing for another engine."""
-    if not recipe.on_neuron or recipe.platform.name == "local":
+    """Findings on each instance type."""
+    if recipe.platform.name == "local":
         return
     found: dict[Finding, None] = {}
     for index, name in enumerate(recipe.platform.instance_types):
@@ -36,13 +51,13 @@ def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Findi
 
 
 def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str) -> Iterator[Finding]:
-    if not is_neuron(instance):
+    if not instance.neuron_cores:
         message = f"{recipe.engine.name} runs on Trainium and Inferentia, {instance.name} has {_accelerator(instance)}"
         hint = "Choose a type such as trn2.48xlarge, or `engine: {name: vllm}` with its version."
         yield Finding("neuron.hardware", message, path, hint=hint)
         return
-    if generation := recipe.engine.generation:
-        yield from _generation(recipe, generation, neuron.family(instance.name), path)
+    if generation := generation_of(recipe.engine):
+        yield from _generation(recipe, generation, family(instance.name), path)
     yield from _tensor_parallel(recipe, models, instance)
     if recipe.platform.name == "sagemaker":
         yield from _sagemaker(recipe, instance, path)
@@ -52,40 +67,40 @@ def _accelerator(instance: Instance) -> str:
     return instance.accelerator or "none of them"
 
 
-def _generation(recipe: Recipe, generation: neuron.Generation, family: str, path: str) -> Iterator[Finding]:
+def _generation(recipe: Recipe, generation: Generation, on: str, path: str) -> Iterator[Finding]:
     """The generation on that family, and the method with both."""
-    other = neuron.newest(neuron.ANY_ENGINE, recipe.method, family)
-    if family not in generation.families:
-        message = f"{generation} does not run on {family}"
+    other = newest(ANY_ENGINE, recipe.method, on)
+    if on not in generation.families:
+        message = f"{generation} does not run on {on}"
         runs = " or ".join(generation.families)
-        here = f"use {other}: `engine: {{name: neuron}}`." if other else f"choose another method. {_nearest(family)}"
+        here = f"use {other}: `engine: {{name: neuron}}`." if other else f"choose another method. {_nearest(on)}"
         hint = f"Take {runs}; or {here}"
         yield Finding("neuron.hardware", message, path, hint=hint)
     if recipe.method not in ("none", *generation.methods):
         message = f"{generation} does not draft with `{recipe.method}`"
-        hint = _drafts_elsewhere(recipe.method, other) if other else f"Nothing on {family} does. {_nearest(family)}"
+        hint = _drafts_elsewhere(recipe.method, other) if other else f"Nothing on {on} does. {_nearest(on)}"
         if recipe.method == "p-eagle":
             hint += " An experiment outside of vLLM runs such heads on Trainium2: github.com/aws-neuron/nkipy."
         yield Finding("neuron.method", message, "speculation.method", hint=hint)
 
 
-def _drafts_elsewhere(method: str, generation: neuron.Generation) -> str:
+def _drafts_elsewhere(method: str, generation: Generation) -> str:
     hint = f"Use {generation}: `engine: {{name: {generation.engine}, version: {generation.version}}}`"
     if method != "draft-model":
         return f"{hint}."
     return f"{hint}, {generation.note}. Or take an EAGLE-3 head: `method: eagle3`."
 
 
-def _nearest(family: str) -> str:
+def _nearest(on: str) -> str:
     """What drafts on that family instead."""
-    able = [(method, neuron.newest(neuron.ANY_ENGINE, method, family)) for method in _METHODS]
+    able = [(method, newest(ANY_ENGINE, method, on)) for method in _METHODS]
     known = [f"`{method}` ({generation.engine} {generation.version})" for method, generation in able if generation]
     return f"Nearest: {', '.join(known)}." if known else "Set `method: none`."
 
 
 def _tensor_parallel(recipe: Recipe, models: Lock | None, instance: Instance) -> Iterator[Finding]:
     cores = logical_cores(instance, recipe.engine.env)
-    for name in neuron.LOGICAL_CORES_VARIABLES:
+    for name in LOGICAL_CORES_VARIABLES:
         if name in recipe.engine.env and instance.neuron_cores == instance.neuron_cores_logical:
             message = f"the cores of {instance.name} are not grouped"
             yield Finding("neuron.logical-cores", message, f"engine.env.{name}", hint="Remove it.", severity="warning")
@@ -116,12 +131,8 @@ def _grouping(recipe: Recipe, instance: Instance, size: int, cores: int) -> Iter
         yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
     needed = ranks(recipe.engine.args)
     taken = chips(instance, recipe.engine.env, needed)
-    if (
-        recipe.platform.kubernetes
-        and recipe.platform.kubernetes.neuron_devices == "dra"
-        and taken not in neuron.DEVICE_GROUPS
-    ):
-        group = next((group for group in neuron.DEVICE_GROUPS if group > taken), taken)
+    if recipe.platform.kubernetes and recipe.platform.kubernetes.neuron_devices == "dra" and taken not in DEVICE_GROUPS:
+        group = next((group for group in DEVICE_GROUPS if group > taken), taken)
         message = f"{needed} logical cores are on {taken} chips, and the DRA driver groups {group}: the others idle"
         hint = f"Use {group * cores // instance.accelerator_count} of them, or `neuron_devices: device-plugin`."
         yield Finding("neuron.device-group", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
@@ -156,15 +167,15 @@ def _heads_of(recipe: Recipe, role: str, model: ModelFacts, size: int) -> Iterat
 
 
 def _sagemaker(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
-    host, family = neuron.facts().sagemaker_driver, neuron.family(instance.name)
-    if recipe.engine.compile_ahead and family not in neuron.TRAINING_FAMILIES:
+    host, on, generation = facts().sagemaker_driver, family(instance.name), generation_of(recipe.engine)
+    if recipe.engine.compile_ahead and on not in TRAINING_FAMILIES:
         message = f"a training job compiles ahead, and SageMaker has none on {instance.name}"
         hint = "Write `compile: at-start`; SageMaker gives a container 60 min for that at most."
         yield Finding("neuron.compile-ahead", message, f"{_ENGINE}.compile", hint=hint)
-    lowest = recipe.engine.generation.drivers.get(family) if recipe.engine.generation else None
-    if lowest and not neuron.driver_at_least(host, lowest):
+    lowest = generation.drivers.get(on) if generation else None
+    if lowest and not driver_at_least(host, lowest):
         message = (
-            f"unverified: {recipe.engine.generation} needs Neuron driver {lowest} on {family}, and the only one that "
+            f"unverified: {generation} needs Neuron driver {lowest} on {on}, and the only one that "
             f"SageMaker documents for its hosts is {host}"
         )
         hint = "The container's first log line says which one it found. Kubernetes is the safe place until then."

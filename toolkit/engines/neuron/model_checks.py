@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from toolkit.catalog import neuron
-from toolkit.checks.neuron import neuron_config
+from toolkit.engines.arguments import pulled
+from toolkit.engines.neuron.checks import neuron_config
+from toolkit.engines.neuron.flags import is_fork, neuron_flags
+from toolkit.engines.neuron.generations import facts, generation_of
+from toolkit.engines.vllm.head import HEAD_METHODS, check_head
 from toolkit.findings import Finding, Severity
-from toolkit.recipe.arguments import pulled
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.neuron_arguments import is_fork, neuron_flags
 from toolkit.recipe.resolve import Recipe
 
 _SAMPLING, _ENGINE = "override-generation-config", "engine"
@@ -19,19 +20,19 @@ _LONGEST_START_MINUTES = 60
 
 
 def check_neuron_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Findings on the models of an engine for Trainium; nothing for another engine."""
-    if not recipe.on_neuron:
-        return
+    """Findings on the models."""
     yield from _target(recipe, models.target)
     if models.drafter:
         yield from _block_size(recipe, models.drafter)
     yield from _tied(recipe, models)
     yield from _sampling(recipe, models.target)
     yield from _compiling(recipe, models)
+    if models.drafter and recipe.method in HEAD_METHODS:
+        yield from check_head(recipe, models.target, models.drafter)
 
 
 def _target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    generation = recipe.engine.generation
+    generation = generation_of(recipe.engine)
     method = generation.methods.get(recipe.method) if generation else None
     architectures = target.config.get("architectures")
     if method is None or not method.targets or not isinstance(architectures, list) or not architectures:
@@ -60,8 +61,8 @@ def _tied(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     if recipe.engine.name != "nxd-inference":
         return
     drafter = (recipe.speculation.drafter, models.drafter) if recipe.speculation else (None, None)
-    for path, (source, facts) in (("target.model", (recipe.target, models.target)), ("speculation.model", drafter)):
-        if source and facts and pulled(recipe, source) and facts.text_config.get("tie_word_embeddings") is True:
+    for path, (source, model) in (("target.model", (recipe.target, models.target)), ("speculation.model", drafter)):
+        if source and model and pulled(recipe, source) and model.text_config.get("tie_word_embeddings") is True:
             message = f"{source} ties its embeddings: by its hub id it may end with `Cannot copy out of meta tensor`"
             hint = "On SageMaker set `weights: s3`, which gives the engine a folder."
             severity: Severity = "info" if is_fork(recipe) else "warning"
@@ -84,7 +85,7 @@ def _greedy(recipe: Recipe) -> bool:
     """Whether only greedy answers are served: the fork's default under speculation, else what the flags say."""
     if is_fork(recipe):
         return recipe.speculation is not None and "on_device_sampling_config" not in neuron_config(recipe)
-    config = neuron_flags(recipe, "").get("additional-config")
+    config = neuron_flags(recipe).get("additional-config")
     below = config.get("neuron_config") if isinstance(config, Mapping) else None
     sampling = below.get("on_device_sampling_config") if isinstance(below, Mapping) else None
     return isinstance(sampling, Mapping) and sampling.get("all_greedy") is True
@@ -93,8 +94,8 @@ def _greedy(recipe: Recipe) -> bool:
 def _compiling(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     if recipe.engine.compile_ahead or recipe.platform.name != "sagemaker":
         return
-    size = sum(facts.weight_bytes or 0 for facts in (models.target, models.drafter) if facts) / 1e9
-    minutes = max(1, round(size * neuron.facts().compile_minutes_per_gb))
+    size = sum(model.weight_bytes or 0 for model in (models.target, models.drafter) if model) / 1e9
+    minutes = max(1, round(size * facts().compile_minutes_per_gb))
     message = (
         f"compiling at the start takes about {minutes} min (an estimate, from the size of the weights), and SageMaker "
         f"waits {_LONGEST_START_MINUTES} min at the most"

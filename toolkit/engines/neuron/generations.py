@@ -12,21 +12,13 @@ from functools import cache
 from typing import Any
 
 from toolkit.catalog.lookup import FOLDER
+from toolkit.recipe.resolve import Engine
 
 ENGINES = ("vllm-neuron", "nxd-inference")
 """The engines for Trainium, the newer one first."""
 
 ANY_ENGINE = "neuron"
 """What a recipe writes to have one of them chosen."""
-
-TRAINING_FAMILIES = ("trn1", "trn1n", "trn2")
-"""Families that SageMaker runs training jobs on, which compile ahead (botocore 1.44.5: TrainingInstanceType)."""
-
-DEVICE_GROUPS = (1, 4, 8, 16)
-"""Chips that are connected with one another, as Neuron's DRA driver groups them (awsdocs-neuron, deploy/eks/dra)."""
-
-LOGICAL_CORES_VARIABLES = ("NEURON_LOGICAL_NC_CONFIG", "NEURON_RT_VIRTUAL_CORE_SIZE")
-"""How many physical cores make a logical one, on Trainium2 and newer: 2, or 1; by its newer and its older name."""
 
 
 @dataclass(frozen=True)
@@ -92,19 +84,16 @@ def generations(engine: str = ANY_ENGINE) -> tuple[Generation, ...]:
     return tuple(item for item in found if engine in (ANY_ENGINE, item.engine))
 
 
-def generation(engine: str, version: str) -> Generation | None:
-    """The generation of that engine and version."""
-    return next((found for found in generations() if (found.engine, found.version) == (engine, version)), None)
+def generation_of(engine: Engine) -> Generation | None:
+    """The generation of a recipe's engine; None where nothing is known of its version."""
+    return next(
+        (found for found in generations() if (found.engine, found.version) == (engine.name, engine.version)), None
+    )
 
 
 def newest(engine: str, method: str, family: str) -> Generation | None:
     """The newest generation that drafts so on that family; `engine` may be ANY_ENGINE."""
     return next((found for found in generations(engine) if found.serves(method, family)), None)
-
-
-def family(instance_type: str) -> str:
-    """The instance family of a type, with or without SageMaker's `ml.`: `trn2` of `ml.trn2.48xlarge`."""
-    return instance_type.removeprefix("ml.").partition(".")[0]
 
 
 def driver_at_least(driver: str, lowest: str) -> bool:
@@ -122,5 +111,5 @@ def _generation(fields: Mapping[str, Any]) -> Generation:
 
 @cache
 def _read() -> dict[str, Any]:
-    data: dict[str, Any] = json.loads((FOLDER / "neuron.json").read_text(encoding="utf-8"))
+    data: dict[str, Any] = json.loads((FOLDER / "engines" / "neuron.json").read_text(encoding="utf-8"))
     return data

@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.catalog import lookup, neuron
+from toolkit.catalog import lookup
+from toolkit.catalog.trainium import family
+from toolkit.engines.arguments import drafter_path
+from toolkit.engines.neuron.generations import generation_of
+from toolkit.engines.vllm.flags import limits
 from toolkit.recipe.resolve import Engine, Recipe, Speculation
 
 # The fork of vLLM V0. From here on a plugin of vLLM V1 reads its settings from --additional-config.
@@ -42,11 +46,9 @@ def reports_drafts(recipe: Recipe) -> bool:
     return not is_fork(recipe)
 
 
-def neuron_flags(recipe: Recipe, drafter: str) -> dict[str, Any]:
-    """Flags that a generation needs besides those of every engine; `drafter` is where it finds the drafter.
-
-    Where the recipe's engine.args set the same, they count.
-    """
+def neuron_flags(recipe: Recipe) -> dict[str, Any]:
+    """All flags besides engine.args. Where those set what a generation needs, they count."""
+    drafter = drafter_path(recipe)
     if is_fork(recipe):
         flags = _fork(recipe, drafter)
     elif recipe.engine.name == "nxd-inference":
@@ -56,13 +58,13 @@ def neuron_flags(recipe: Recipe, drafter: str) -> dict[str, Any]:
     args = recipe.engine.args
     written = {flag: args[flag] for flag in flags.keys() & args.keys()}
     together = {flag: _merged(flags[flag], args[flag]) for flag in CONFIG_FLAGS if isinstance(written.get(flag), dict)}
-    return {**flags, **written, **together}
+    return {**limits(recipe), **flags, **written, **together}
 
 
 def neuron_variables(recipe: Recipe) -> dict[str, str]:
     """Environment that a generation needs, where engine.env does not set it, and the driver that the host must have."""
-    generation = recipe.engine.generation
-    lowest = generation.drivers.get(neuron.family(recipe.platform.instance_types[0])) if generation else None
+    generation = generation_of(recipe.engine)
+    lowest = generation.drivers.get(family(recipe.platform.instance_types[0])) if generation else None
     needed = {"TOOLKIT_NEURON_DRIVER": lowest} if lowest else {}
     if is_fork(recipe):
         needed |= {"VLLM_USE_V1": "0", "VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference"}

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolkit.sizing.fit import GIB
 from toolkit.sizing.settings import Settings
 from toolkit.sizing.shape import Shape
-
-GIB = 1024**3
 
 SAMPLER_BYTES_PER_LOGIT = 36
 """Sampling with top-k and top-p holds sorted copies, indices and probabilities of max_num_seqs x vocabulary logits.

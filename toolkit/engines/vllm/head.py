@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
+from toolkit.engines.vllm.facts import drafter_known, facts
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.resolve import Engine, Recipe
@@ -20,7 +21,7 @@ _AUX_LAYERS = "auxiliary layers x hidden size of the target"
 
 
 def check_head(recipe: Recipe, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
-    """Findings on a head; `recipe` says how it is to be used. What differs by vLLM's version is vLLM's alone."""
+    """Findings on a head's format, which is that of all engines that are built on vLLM."""
     tensors = head.tensors or {}
     if prefixed := [name for name in tensors if name.startswith("model.")]:
         message = f"{len(prefixed)} tensors start with `model.` (`{prefixed[0]}`); vLLM adds that itself and finds none"
@@ -29,12 +30,17 @@ def check_head(recipe: Recipe, target: ModelFacts, head: ModelFacts) -> Iterator
     yield from _hidden_size(target, head)
     yield from _aux_layers(target, head)
     yield from _vocabulary(target, head)
-    if not recipe.on_neuron:
-        yield from _architecture(recipe.engine, head)
-        yield from _full_map(recipe.engine, target, head)
-        yield from _positions(recipe.engine, target, head)
     if recipe.method == "p-eagle":
         yield from _mask_hidden(target, head)
+
+
+def check_head_version(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+    """Findings on a head that depend on vLLM's version; none where its tensors are named wrongly."""
+    if any(name.startswith("model.") for name in head.tensors or {}):
+        return
+    yield from _architecture(engine, head)
+    yield from _full_map(engine, target, head)
+    yield from _positions(engine, target, head)
 
 
 def _architecture(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
@@ -45,7 +51,7 @@ def _architecture(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
     if not isinstance(named, str):
         return
     architecture = named if named.startswith("Eagle3") or named.endswith("Eagle3") else f"Eagle3{named}"
-    if lookup.drafter_known(engine.name, engine.version, architecture) is False:
+    if drafter_known(engine.version, architecture) is False:
         message = f"{engine.name} {engine.version} has no drafter `{architecture}` (config.json names `{named}`)"
         hint = _convert(head, "Set `architectures` to [LlamaForCausalLMEagle3]")
         yield Finding("pair.architecture", message, _DRAFTER, hint=hint)
@@ -54,9 +60,9 @@ def _architecture(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
 def _speculators(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
     if head.config.get("speculators_model_type") != "peagle":
         return
-    facts = lookup.engine(engine.name)
+    known = facts()
     qwen3 = head.text_config.get("model_type") == "qwen3"
-    since = facts.speculators_qwen3_arch_since if qwen3 else facts.speculators_peagle_since
+    since = known.speculators_qwen3_arch_since if qwen3 else known.speculators_peagle_since
     if lookup.older(engine.version, since):
         message = f"{engine.name} reads P-EAGLE heads of this speculators format from {since} on"
         yield Finding("pair.speculators-format", message, "engine.version", hint=f"Set `version: {since}` or newer.")
@@ -115,7 +121,7 @@ def _vocabulary(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
 
 
 def _full_map(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
-    drafted, refused_from = _drafted(head), lookup.engine(engine.name).full_vocabulary_map_until
+    drafted, refused_from = _drafted(head), facts().full_vocabulary_map_until
     if head.tensors is None or "d2t" not in head.tensors or lookup.older(engine.version, refused_from):
         return
     if drafted == head.vocab_size == target.vocab_size:
@@ -132,7 +138,7 @@ def _drafted(head: ModelFacts) -> Any:
 def _positions(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     positions = head.text_config.get("max_position_embeddings")
     length = engine.max_model_len or target.text_config.get("max_position_embeddings")
-    fixed = lookup.engine(engine.name).max_position_crash_until
+    fixed = facts().max_position_crash_until
     if not isinstance(positions, int) or not isinstance(length, int) or positions >= length:
         return
     if lookup.older(engine.version, fixed):

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolkit.catalog import neuron
-from toolkit.checks.engine import check_flags
+from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES
+from toolkit.engines.arguments import engine_flags
+from toolkit.engines.flag_checks import check_flags
+from toolkit.engines.neuron.flags import CONFIG_FLAGS, dflash_blocks, is_fork
+from toolkit.engines.neuron.generations import generation_of, generations
+from toolkit.engines.vllm.checks import unknown_flag
+from toolkit.engines.vllm.flags import PARALLEL_FLAGS
 from toolkit.findings import Finding, Severity
-from toolkit.recipe.arguments import engine_flags
-from toolkit.recipe.neuron_arguments import CONFIG_FLAGS, dflash_blocks, is_fork
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.neuron import PARALLEL_FLAGS
 
 _LENGTH, _REQUESTS = "engine.max_model_len", "engine.max_num_seqs"
 _COMPILE_JOB = "toolkit render RECIPE --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
@@ -39,10 +41,10 @@ _CLASHES: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 
 def check_neuron(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on an engine for Trainium; nothing for another one."""
-    if not recipe.on_neuron:
-        return
-    yield from check_flags(recipe)
+    """Findings on the settings."""
+    # vLLM's own command line, whose version is the first three numbers; a plugin may add to it
+    version = ".".join(recipe.engine.version.split(".")[:3])
+    yield from check_flags(recipe, lambda flag: unknown_flag(recipe, flag, version, "warning"))
     yield from _form(recipe)
     yield from _version(recipe)
     yield from _shapes(recipe)
@@ -84,16 +86,16 @@ def _form(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _version(recipe: Recipe) -> Iterator[Finding]:
-    engine = recipe.engine
-    if engine.generation is None:
-        known = " or ".join(found.version for found in neuron.generations(engine.name))
+    engine, generation = recipe.engine, generation_of(recipe.engine)
+    if generation is None:
+        known = " or ".join(found.version for found in generations(engine.name))
         message = f"nothing is known of {engine.name} {engine.version}: neither its methods nor its flags"
         hint = f"Remove `version`, or write {known}."
         own = recipe.container is not None and recipe.container.base is not None
         severity: Severity = "warning" if own else "error"
         yield Finding("neuron.version", message, "engine.version", hint=hint, severity=severity)
-    elif engine.generation.note:
-        message = f"{engine.generation}: {engine.generation.note}"
+    elif generation.note:
+        message = f"{generation}: {generation.note}"
         yield Finding("neuron.support", message, "engine.version", severity="info")
 
 
@@ -231,7 +233,7 @@ def _batches(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _logical_cores(recipe: Recipe) -> Iterator[Finding]:
-    for name in neuron.LOGICAL_CORES_VARIABLES:
+    for name in LOGICAL_CORES_VARIABLES:
         value = recipe.engine.env.get(name)
         if value not in (None, "1", "2"):
             message = f"a logical core is 1 or 2 physical ones, not {value!r}"

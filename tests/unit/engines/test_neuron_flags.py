@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from pairs import recipe_with
 
-from toolkit.catalog import neuron
-from toolkit.recipe.arguments import engine_flags, environment
+from toolkit.engines.arguments import engine_flags, environment
+from toolkit.engines.neuron import generations as neuron
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import InstanceType
 
 Golden = Callable[[str, object], None]
-SHIPPED = [name for name in catalogue() if load(name).on_neuron]
+SHIPPED = [name for name in catalogue() if load(name).engine.rules.compiles(load(name))]
 SPECULATION = {"draft-model": "org/drafter", "eagle3": "org/eagle3", "dflash": "org/dflash"}
 
 

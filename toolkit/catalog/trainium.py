@@ -1,0 +1,33 @@
+"""Trainium and Inferentia as hardware: families of instances, chips, and the cores that are grouped to logical ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from toolkit.catalog.lookup import Instance
+
+TRAINING_FAMILIES = ("trn1", "trn1n", "trn2")
+"""Families that SageMaker runs training jobs on, which compile ahead (botocore 1.44.5: TrainingInstanceType)."""
+
+DEVICE_GROUPS = (1, 4, 8, 16)
+"""Chips that are connected with one another, as Neuron's DRA driver groups them (awsdocs-neuron, deploy/eks/dra)."""
+
+LOGICAL_CORES_VARIABLES = ("NEURON_LOGICAL_NC_CONFIG", "NEURON_RT_VIRTUAL_CORE_SIZE")
+"""How many physical cores make a logical one, on Trainium2 and newer: 2, or 1; by its newer and its older name."""
+
+
+def family(instance_type: str) -> str:
+    """The instance family of a type, with or without SageMaker's `ml.`: `trn2` of `ml.trn2.48xlarge`."""
+    return instance_type.removeprefix("ml.").partition(".")[0]
+
+
+def logical_cores(instance: Instance, env: Mapping[str, str]) -> int:
+    """Logical cores of an instance with the engine's environment; tensor parallelism counts them."""
+    grouped = next((env[name] for name in LOGICAL_CORES_VARIABLES if name in env), "2")
+    return instance.neuron_cores if grouped == "1" else instance.neuron_cores_logical
+
+
+def chips(instance: Instance, env: Mapping[str, str], cores: int) -> int:
+    """Chips that hold that many logical cores."""
+    return math.ceil(cores * instance.accelerator_count / logical_cores(instance, env))

@@ -1,0 +1,108 @@
+"""What the container is told: the recipe as flags of the engine, and those as environment in SageMaker's form."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit.catalog import lookup
+from toolkit.catalog.registry import platform_rules
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.source import ModelSource
+
+# A drafter is an AdditionalModelDataSources channel, which SageMaker mounts here. The name must not contain "eagle":
+# vLLM guesses the method from a path that does.
+DRAFTER_CHANNEL = "drafter"
+CHANNELS_DIR = "/opt/ml/additional-model-data-sources"
+"""Where the container of an endpoint finds its channels."""
+
+DRAFTER_DIR = f"{CHANNELS_DIR}/{DRAFTER_CHANNEL}"
+BAKED_DRAFTER_DIR = "/opt/toolkit/drafter"
+"""Where a drafter lies that is a part of the image."""
+
+CONFIG_CHANNEL = "config"
+CONFIG_NAME = "engine.json"  # JSON is YAML, which the engine reads
+
+# botocore 1.44.5, service model of SageMaker: EnvironmentValue.
+LONGEST_VALUE = 1024
+# supervisord expands `%`, and takes ` ;` or ` #` for the beginning of a comment
+# (model-hosting-container-standards 0.1.16 writes the command into its configuration).
+_NOT_FOR_SUPERVISORD = re.compile(r"%|\s[;#]")
+
+
+def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
+    """The container's environment: `engine.env`, and every flag as a variable that its entrypoint turns back into one.
+
+    Flags whose values are longer than `longest` are in a file.
+    """
+    too_long = config_file(recipe, longest)
+    flags = {flag: _text(value) for flag, value in engine_flags(recipe).items() if flag not in too_long}
+    if too_long:
+        flags["config"] = f"{CHANNELS_DIR}/{CONFIG_CHANNEL}/{CONFIG_NAME}"
+    variables = {variable(recipe, flag): value for flag, value in flags.items()}
+    own = recipe.engine.rules.variables(recipe, flags)
+    return dict(sorted({**recipe.engine.env, **own, **variables}.items()))
+
+
+def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
+    """Flags whose values are too long for SageMaker's environment: they travel with the model data, as a file."""
+    if recipe.platform.name != "sagemaker":
+        return {}
+    return {flag: value for flag, value in engine_flags(recipe).items() if len(_text(value)) > longest}
+
+
+def variable(recipe: Recipe, flag: str) -> str:
+    """The variable of a flag."""
+    return f"{recipe.engine.rules.variable_prefix}{flag.upper().replace('-', '_')}"
+
+
+def supervised(image: lookup.Image, value: str) -> bool:
+    """Whether a flag's value gets through the supervisor of the image unharmed."""
+    if _NOT_FOR_SUPERVISORD.search(value):
+        return False
+    return image.supervisor_quoting == "fixed" or not any(mark in value for mark in "{\"' ")
+
+
+def pulled(recipe: Recipe, source: ModelSource) -> bool:
+    """Whether the container itself fetches that model from the hub."""
+    return recipe.platform.weights == "hub" and source.kind == "hub"
+
+
+def builds(recipe: Recipe) -> bool:
+    """Whether an image is built for the recipe, as its platform says."""
+    found: bool = platform_rules(recipe.platform.name).builds(recipe)
+    return found
+
+
+def baked(recipe: Recipe) -> bool:
+    """Whether the drafter is a part of the image."""
+    return builds(recipe) and recipe.container is not None and recipe.container.bake_drafter
+
+
+def engine_flags(recipe: Recipe) -> dict[str, Any]:
+    """Flags of the engine by name, without the leading dashes."""
+    return {**recipe.engine.args, **recipe.engine.rules.flags(recipe)}
+
+
+def drafter_path(recipe: Recipe) -> str:
+    """Where the engine finds the drafter: in the image, by its hub id, or in its channel; empty without one."""
+    if recipe.speculation is None:
+        return ""
+    if baked(recipe):
+        return BAKED_DRAFTER_DIR
+    drafter = recipe.speculation.drafter
+    return drafter.written if pulled(recipe, drafter) else DRAFTER_DIR
+
+
+def image_of(recipe: Recipe) -> lookup.Image | None:
+    """The catalogue's image for the recipe's engine on its platform, or for its container to be built on; or None."""
+    images: Sequence[lookup.Image] = platform_rules(recipe.platform.name).images(recipe)
+    return next((image for image in images if image.version == recipe.engine.version), None)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"))

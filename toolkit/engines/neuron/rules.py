@@ -1,0 +1,121 @@
+"""The engines for Trainium and Inferentia, as other rooms ask of them. All are built on vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from toolkit.catalog.lookup import Instance
+from toolkit.catalog.trainium import chips, family
+from toolkit.engines.neuron.artifacts import compiled_parts
+from toolkit.engines.neuron.checks import check_neuron
+from toolkit.engines.neuron.flags import is_fork, neuron_flags, neuron_variables
+from toolkit.engines.neuron.generations import ANY_ENGINE, facts, generation_of, generations, newest
+from toolkit.engines.neuron.hardware_checks import check_neuron_hardware
+from toolkit.engines.neuron.model_checks import check_neuron_models
+from toolkit.engines.neuron.sizing import fit_on_cores
+from toolkit.engines.vllm import rules as vllm
+from toolkit.engines.vllm.flags import ranks
+from toolkit.findings import Finding
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Engine, Recipe
+from toolkit.recipe.rules import EngineDefaults
+from toolkit.recipe.schema import EngineSection
+from toolkit.sizing.fit import Fit, Pair
+
+
+class Neuron(vllm.Vllm):
+    """An engine by its name; `neuron` has the generation choose between the two."""
+
+    needs_version = False
+    has_cpu_build = False
+    explains_hardware = True
+    causes: Sequence[Path] = (Path(__file__).with_name("causes.json"), *vllm.Vllm.causes)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
+        """The newest generation that does the method on that hardware, where the recipe leaves it open.
+
+        Where none does, it is the newest of that engine, and a check says why it cannot be.
+        """
+        chosen = newest(self.name, method, family(instance_type)) or generations(self.name)[0]
+        name = chosen.engine if self.name == ANY_ENGINE else self.name
+        return EngineDefaults(name, written.version or chosen.version, facts().default_max_num_seqs, None)
+
+    def default_tokens(self, engine: Engine, method: str) -> int:
+        """K of the generation; where a generation does not do the method, which a check tells, vLLM's."""
+        generation = generation_of(engine)
+        if generation and method in generation.methods:
+            return generation.methods[method].default_num_speculative_tokens
+        return super().default_tokens(engine, method)
+
+    def knows(self, version: str) -> bool:
+        return any(found.version == version for found in generations(self.name))
+
+    def runs_on(self, instance: Instance) -> bool:
+        return bool(instance.neuron_cores)
+
+    def accelerators(self, recipe: Recipe, instance: Instance | None) -> int:
+        """Chips; their logical cores where the instance is not known, or has none."""
+        cores = ranks(recipe.engine.args)
+        return chips(instance, recipe.engine.env, cores) if instance and instance.neuron_cores else cores
+
+    def compiles(self, recipe: Recipe) -> bool:
+        return True
+
+    def compiled_parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
+        return compiled_parts(recipe, image, target, drafter)
+
+    def compile_seconds(self, recipe: Recipe) -> int:
+        """By the size of the weights: an estimate."""
+        gigabytes = (recipe.weight_bytes or 0) / 1e9
+        return 60 * ceil(facts().compile_minutes_per_gb * gigabytes)
+
+    def flags(self, recipe: Recipe) -> dict[str, Any]:
+        return neuron_flags(recipe)
+
+    def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
+        return neuron_variables(recipe)
+
+    def reports_drafts(self, recipe: Recipe) -> bool:
+        """VLLM V0 counts its own drafting only, not Neuron's."""
+        return not is_fork(recipe)
+
+    def takes_schedule(self, version: str) -> bool:
+        return False
+
+    def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
+        assert recipe is not None  # no default engine
+        return fit_on_cores(recipe, pair, instance, empty)
+
+    def notes(self, recipe: Recipe) -> Iterator[str]:
+        """Which generation of the Neuron SDK serves, and why no newer one does."""
+        chosen, on = generation_of(recipe.engine), family(recipe.platform.instance_types[0])
+        best = newest(ANY_ENGINE, recipe.method, on)
+        if chosen is None or best is None:
+            return
+        about = f", {chosen.note}" if chosen.note else ""
+        if chosen != best:
+            yield f"Engine: {chosen}{about}; the recipe says so, and {best} does {recipe.method} on {on} too"
+            return
+        newer = generations()[: generations().index(chosen)]
+        without = [f"{item.engine} {item.version}" for item in newer if on in item.families]
+        others = f"; newer ones do not: {', '.join(without)}" if without else ""
+        yield f"Engine: {chosen}{about}; it is the newest that does {recipe.method} on {on}{others}"
+
+    def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+        yield from check_neuron(recipe)
+        if models:
+            yield from check_neuron_models(recipe, models)
+
+    def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+        yield from check_neuron_hardware(recipe, models)
+
+
+ANY = Neuron(ANY_ENGINE)
+VLLM_NEURON = Neuron("vllm-neuron")
+NXD_INFERENCE = Neuron("nxd-inference")

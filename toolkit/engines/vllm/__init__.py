@@ -1,0 +1,1 @@
+"""vLLM on GPUs, and on CPUs on this machine: `rules.RULES` answers for it."""

@@ -1,0 +1,159 @@
+"""What is true of vLLM, by version: its settings, flags, models and drafting methods.
+
+No logic but choosing: each function finds one fact. What no source states is empty or None.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from toolkit.catalog.lookup import FOLDER, version_key
+
+_FOLDER = FOLDER / "engines"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class DraftingMethod:
+    """How an engine is told to draft with a recipe's `speculation.method`.
+
+    `parallel_drafting`: whether `parallel_drafting: true` has to be written; dflash always drafts so and is not told.
+    """
+
+    engine_method: str
+    parallel_drafting: bool
+    since: str
+    default_num_speculative_tokens: int
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Engine versions from `since` up to, but without, `until` (`None`: to this day)."""
+
+    since: str
+    until: str | None
+
+    def __contains__(self, version: str) -> bool:
+        key = version_key(version)
+        return version_key(self.since) <= key and (self.until is None or key < version_key(self.until))
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What is true of vLLM across its versions. Sources stand in catalog/engines/vllm.json.
+
+    Fields:
+        mask_token_keys_since: by first version, the config.json keys that the engine tries in that order.
+        kv_group_factor_since: by first version: layers of two attention types share a group size when the larger
+            count is below this factor times the smaller.
+        token_budget_subtraction: versions that take the draft slots of `max_num_seqs` requests off the token budget
+            of every step; later ones charge each scheduled request for its own.
+        max_position_crash_until: first version that serves a head whose `max_position_embeddings` is below
+            `max_model_len`.
+        full_vocabulary_map_until: first version that refuses a head which drafts from the whole vocabulary and stores
+            a `d2t` all the same.
+        parallel_drafting_runner: the only model runner that P-EAGLE and PARD run on.
+        multimodal_parallel_since: first version that lets P-EAGLE and PARD draft for a multimodal target (text only).
+        batch_size_schedule_since: first version with `num_speculative_tokens_per_batch_size`.
+        rejected_sampling_params: request parameters that are refused while speculation is on.
+    """
+
+    methods: Mapping[str, DraftingMethod]
+    mask_token_keys_since: Mapping[str, tuple[str, ...]]
+    kv_group_factor_since: Mapping[str, float]
+    token_budget_subtraction: Versions
+    max_position_crash_until: str
+    full_vocabulary_map_until: str
+    parallel_drafting_runner: str
+    multimodal_parallel_since: str
+    speculators_peagle_since: str
+    speculators_qwen3_arch_since: str
+    batch_size_schedule_since: str
+    per_request_metrics_since: str
+    rejected_sampling_params: tuple[str, ...]
+    default_max_num_seqs: int
+    default_max_num_batched_tokens: int
+
+
+@cache
+def facts() -> EngineFacts:
+    """What is true of all versions."""
+    facts = _read("vllm.json")["facts"]
+    keys = {since: tuple(keys) for since, keys in facts.pop("mask_token_keys").items()}
+    return EngineFacts(
+        methods={method: DraftingMethod(**fields) for method, fields in facts.pop("methods").items()},
+        mask_token_keys_since=keys,
+        kv_group_factor_since=facts.pop("kv_group_factor"),
+        token_budget_subtraction=Versions(**facts.pop("token_budget_subtraction")),
+        rejected_sampling_params=tuple(facts.pop("rejected_sampling_params")),
+        **facts,
+    )
+
+
+def mask_token_keys(version: str) -> tuple[str, ...]:
+    """Keys of a drafter's config.json in which that version looks for the mask token, in its order."""
+    return _at(facts().mask_token_keys_since, version) or ()
+
+
+def kv_group_factor(version: str) -> float | None:
+    """The factor of `EngineFacts.kv_group_factor_since`; `None` for a version before the first one known."""
+    return _at(facts().kv_group_factor_since, version)
+
+
+def subtracts_draft_slots(version: str) -> bool:
+    """Whether that version takes draft slots off the token budget of every step, whoever is scheduled."""
+    return version in facts().token_budget_subtraction
+
+
+def flag_known(version: str, flag: str) -> bool | None:
+    """Whether that version's server takes `--flag` (no leading dashes; `_` is `-`). `None`: version not in the data."""
+    return _listed(_listing("vllm/flags.json"), "flags", version, flag.replace("_", "-"))
+
+
+def flags(version: str) -> tuple[str, ...]:
+    """Every flag of that version's server, without leading dashes; none if the version is not in the data."""
+    listing = _listing("vllm/flags.json")
+    return tuple(flag for flag in listing["flags"] if _listed(listing, "flags", version, flag))
+
+
+def supports_eagle3(version: str, architecture: str) -> bool | None:
+    """Whether that version drafts with EAGLE-3 and P-EAGLE heads for a target of `architecture`.
+
+    `architecture` is the class name in config.json. `None`: version or architecture not in the data.
+    """
+    listing = _listing("vllm/models.json")
+    if not _listed(listing, "targets", version, architecture):
+        return None
+    return _listed(listing, "eagle3_targets", version, architecture)
+
+
+def drafter_known(version: str, architecture: str) -> bool | None:
+    """Whether `architecture` is in that version's registry of drafters. `None`: version not in the data."""
+    return _listed(_listing("vllm/models.json"), "drafters", version, architecture)
+
+
+def _at(changes: Mapping[str, _T], version: str) -> _T | None:
+    """The last of `changes`, which are in the order of versions, that `version` has."""
+    found = [value for since, value in changes.items() if version_key(since) <= version_key(version)]
+    return found[-1] if found else None
+
+
+def _listed(listing: Mapping[str, Any], kind: str, version: str, name: str) -> bool | None:
+    if version not in listing["versions"]:
+        return None
+    return name in listing[kind] and version in Versions(*listing[kind][name])
+
+
+@cache
+def _listing(filename: str) -> dict[str, Any]:
+    """Names with the versions that have them. Read once: unlike the others it is kept as it is."""
+    return _read(filename)
+
+
+def _read(filename: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((_FOLDER / filename).read_text(encoding="utf-8"))
+    return found

@@ -1,0 +1,121 @@
+"""Will this version of vLLM serve this target, and draft for it with this drafter?
+
+Formats and messages: vLLM 0.33.0, config/speculative.py and v1/spec_decode/llm_base_proposer.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from toolkit.catalog import lookup
+from toolkit.engines.vllm.facts import facts, kv_group_factor, mask_token_keys, supports_eagle3
+from toolkit.engines.vllm.head import HEAD_METHODS, check_head, check_head_version
+from toolkit.errors import ToolkitError
+from toolkit.findings import Finding
+from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Engine, Recipe
+from toolkit.sizing.shape import shape_of
+
+_DRAFTER = "speculation.model"
+_GENERATION = "engine.args.override-generation-config"
+_READS_HIDDEN_STATES = (*HEAD_METHODS, "dflash")
+_MASK_METHODS = ("p-eagle", "pard", "dflash")
+
+
+def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """Findings on target and drafter."""
+    yield from _target_architecture(recipe, models.target)
+    if recipe.speculation is None:
+        return
+    if models.drafter:
+        if recipe.method in HEAD_METHODS:
+            yield from check_head(recipe, models.target, models.drafter)
+            yield from check_head_version(recipe.engine, models.target, models.drafter)
+        if recipe.method in _MASK_METHODS:
+            yield from _mask_token(recipe.engine, models.drafter)
+        yield from _kv_groups(recipe, models)
+    yield from _sampling(recipe, models.target)
+
+
+def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    engine, architectures = recipe.engine, target.config.get("architectures")
+    if recipe.method not in _READS_HIDDEN_STATES or not isinstance(architectures, list) or not architectures:
+        return
+    named = str(architectures[0])
+    if supports_eagle3(engine.version, named) is False:
+        message = f"{engine.name} {engine.version} cannot give the hidden states of a `{named}` to a head"
+        hint = "Take a newer engine, or `method: draft-model`."
+        yield Finding("engine.target-architecture", message, "target.model", hint=hint)
+    since = facts().multimodal_parallel_since
+    parallel = facts().methods[recipe.method].parallel_drafting
+    if parallel and "vision_config" in target.config and lookup.older(engine.version, since):
+        message = f"{engine.name} {engine.version} drafts in parallel for text-only targets"
+        yield Finding("engine.multimodal", message, "engine.version", hint=f"Set `version: {since}` or newer.")
+
+
+def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:
+    keys = mask_token_keys(engine.version)
+    if "speculators_config" in drafter.config:
+        keys = ("mask_token_id", *keys)  # vLLM hands it on as `pard_token` (configs/speculators/algos.py)
+    found = {key: token for key in keys if (token := _dotted(drafter.config, key)) is not None}
+    if not found:
+        if drafter.partial:
+            return
+        message = "the drafter's config.json names no mask token, without which it cannot draft in parallel"
+        # These two are read by every version.
+        hint = "Add `pard_token` and `ptd_token_id`: the id that the drafter was trained with."
+        yield Finding("pair.mask-token", message, _DRAFTER, hint=hint)
+        return
+    key, token = next(iter(found.items()))
+    if not 0 <= token < drafter.vocab_size:
+        message = f"mask token {token} (`{key}`) is outside the vocabulary of {drafter.vocab_size}"
+        yield Finding("pair.mask-token", message, _DRAFTER, hint="Correct it in the drafter's config.json.")
+
+
+def _kv_groups(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """vLLM deals layers that are alike out to groups of one size, and wants all of the drafter's in the same group."""
+    if models.drafter is None or recipe.method not in HEAD_METHODS:
+        return
+    try:
+        target, head = shape_of(models.target), shape_of(models.drafter)
+    except ToolkitError:  # the check of memory says so
+        return
+    kinds = Counter(target.cached_layers + head.cached_layers)
+    if len(kinds) == 1 or len(head.cached_layers) == 1:
+        return
+    least, most = min(kinds.values()), max(kinds.values())
+    factor = kv_group_factor(recipe.engine.version) or 1.0
+    size = most if most < least * factor else least
+    spread = [layer for layer in head.cached_layers if kinds[layer] > size]
+    if spread:
+        message = (
+            f"the target has layers of {len(kinds)} kinds, in KV groups of {size}; the {kinds[spread[0]]} "
+            f"{spread[0].kind} ones, those of the head included, do not stay together"
+        )
+        hint = "Take a newer engine, or a head with one layer."
+        yield Finding("engine.kv-groups", message, "engine.version", hint=hint)
+
+
+def _sampling(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    overriding = recipe.engine.args.get("override-generation-config")
+    defaults = {**target.generation_config, **(overriding if isinstance(overriding, dict) else {})}
+    path = _GENERATION if isinstance(overriding, dict) else "target.model"
+    refused = [name for name in facts().rejected_sampling_params if defaults.get(name)]
+    if refused:
+        message = f"`{refused[0]}` is a default of every request, and requests with it are refused under speculation"
+        hint = f"Set `{refused[0]}` to 0 in engine.args `override-generation-config`."
+        yield Finding("quality.refused-sampling", message, path, hint=hint)
+    temperature = defaults.get("temperature")
+    if path == _GENERATION and isinstance(temperature, int | float) and temperature > 1:
+        message = f"at temperature {temperature} the target's choice is hard to draft: acceptance falls"
+        yield Finding("quality.temperature", message, path, hint="Use 1.0 or less.", severity="warning")
+
+
+def _dotted(config: Mapping[str, Any], key: str) -> int | None:
+    value: Any = config
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value if isinstance(value, int) else None

@@ -1,0 +1,150 @@
+"""vLLM, as other rooms ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from toolkit.catalog import lookup, registry
+from toolkit.catalog.lookup import Instance
+from toolkit.engines.vllm.checks import check_engine
+from toolkit.engines.vllm.facts import facts
+from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
+from toolkit.engines.vllm.model_checks import check_models
+from toolkit.engines.vllm.settings import settings_of
+from toolkit.engines.vllm.workspace import workspace
+from toolkit.findings import Finding
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Engine, Recipe
+from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
+from toolkit.recipe.schema import EngineSection
+from toolkit.sizing import weights
+from toolkit.sizing.fit import Fit, Pair, fit_by_size
+from toolkit.sizing.settings import Settings
+
+METRICS = MetricNames(
+    time_to_first_token="vllm:time_to_first_token_seconds",
+    # A request's own: what vLLM calls inter-token latency is one per step, which gives several tokens.
+    time_per_output_token="vllm:request_time_per_output_token_seconds",
+    inter_token_latency="vllm:inter_token_latency_seconds",
+    request_latency="vllm:e2e_request_latency_seconds",
+    generated_tokens="vllm:generation_tokens_total",
+    prompt_tokens="vllm:prompt_tokens_total",
+    running_requests="vllm:num_requests_running",
+    waiting_requests="vllm:num_requests_waiting",
+    kv_cache_usage="vllm:kv_cache_usage_perc",
+    drafts="vllm:spec_decode_num_drafts_total",
+    drafted_tokens="vllm:spec_decode_num_draft_tokens_total",
+    accepted_tokens="vllm:spec_decode_num_accepted_tokens_total",
+    accepted_by_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
+)
+
+
+class Vllm(EngineRules):
+    """vLLM, and what the engines that are built on it take from it."""
+
+    name = "vllm"
+    needs_version = True
+    has_cpu_build = True
+    explains_hardware = False
+    variable_prefix = PREFIX
+    own_flags = OWN_FLAGS
+    metrics = METRICS
+    causes: Sequence[Path] = (Path(__file__).with_name("causes.json"),)
+
+    def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
+        """The version is always the recipe's."""
+        known = facts()
+        return EngineDefaults(
+            self.name, written.version or "", known.default_max_num_seqs, known.default_max_num_batched_tokens
+        )
+
+    def default_tokens(self, engine: Engine, method: str) -> int:
+        return facts().methods[method].default_num_speculative_tokens
+
+    def knows(self, version: str) -> bool:
+        return True
+
+    def runs_on(self, instance: Instance) -> bool:
+        """Its images of AWS, and its own, are for NVIDIA GPUs."""
+        return bool(instance.compute_capability)
+
+    def accelerators(self, recipe: Recipe, instance: Instance | None) -> int:
+        return ranks(recipe.engine.args)
+
+    def compiles(self, recipe: Recipe) -> bool:
+        """What vLLM compiles for GPUs takes a minute or two, and is not kept."""
+        return False
+
+    def compiled_parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
+        return {}
+
+    def compile_seconds(self, recipe: Recipe) -> int:
+        return 0
+
+    def flags(self, recipe: Recipe) -> dict[str, Any]:
+        return vllm_flags(recipe)
+
+    def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
+        return vllm_variables(recipe, flags)
+
+    def cache_variables(self, folder: str) -> dict[str, str]:
+        """What vLLM finds out about a model's class takes it 8 s a model."""
+        return {"VLLM_CACHE_ROOT": f"{folder}/vllm"}
+
+    def reports_drafts(self, recipe: Recipe) -> bool:
+        return True
+
+    def draft_line(self, k: int) -> str:
+        """Fields are counted from the line's end: what stands before them varies.
+
+        `… Mean acceptance length: 2.32, …, Accepted: 141 tokens, Drafted: 204 tokens, Per-position acceptance rate:
+        0.897, 0.676, 0.500, Avg Draft acceptance rate: 69.1%` (vllm/v1/spec_decode/metrics.py of 0.32; logs of 0.2x
+        read alike). Fields end at spaces, so that `2.32,` is no number to CloudWatch; the two counts of tokens are.
+        """
+        positions = ", ".join(f"p{position}" for position in range(1, k + 1))
+        return (
+            '[..., a="Accepted:", accepted, t="tokens,", d="Drafted:", drafted, u="tokens,", '
+            f'v="Per-position", w="acceptance", x="rate:", {positions}, '
+            'y="Avg", z="Draft", r="acceptance", s="rate:", share]'
+        )
+
+    def takes_schedule(self, version: str) -> bool:
+        return not lookup.older(version, facts().batch_size_schedule_since)
+
+    def settings(self, recipe: Recipe | None, models: Lock) -> Settings:
+        return settings_of(recipe, models)
+
+    def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
+        if instance.neuron_cores:
+            needed = f"engine: {{name: {registry.engine_for(instance)}}}"
+            return replace(empty, reason=f"{instance.accelerator} needs an engine of its own: {needed}")
+        return fit_by_size(pair, instance, empty, _workspace_bytes)
+
+    def notes(self, recipe: Recipe) -> Iterator[str]:
+        yield from ()
+
+    def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+        yield from check_engine(recipe)
+        if models:
+            yield from check_models(recipe, models)
+
+    def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+        """The platform's check says on which hardware its images run."""
+        yield from ()
+
+
+def _workspace_bytes(pair: Pair, tensor_parallel: int, on_cpu: bool) -> int:
+    return workspace(
+        pair.target,
+        pair.drafter,
+        pair.settings,
+        dtype_bytes=weights.DTYPE_BYTES[pair.dtype],
+        tensor_parallel=tensor_parallel,
+        on_cpu=on_cpu,
+    ).total
+
+
+RULES = Vllm()
