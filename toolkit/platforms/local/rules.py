@@ -14,6 +14,7 @@ LOCAL_REGISTRY = "localhost"
 LOCAL = Capabilities(
     enhanced_metrics=False,
     instance_types=False,
+    runs_programs=True,
     deployment_guardrails=False,
     compiles=False,
     monitors=False,

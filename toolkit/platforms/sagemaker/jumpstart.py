@@ -21,7 +21,7 @@ PUBLIC_HUB = "SageMakerPublicHub"
 
 
 def read_jumpstart(clients: Clients, model_id: str) -> dict[str, Any]:
-    """The newest entry of a JumpStart model in the region of `clients`, JSON all through, for `recipe.jumpstart.parse`.
+    """The newest entry of a JumpStart model in the region of `clients`, JSON all through, for `rules.jumpstart.parse`.
 
     Raises UsageError when the hub has no such model, UnreadableModel when its document is not JSON, or PlatformError.
     """

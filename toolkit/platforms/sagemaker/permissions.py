@@ -1,7 +1,7 @@
 """What the caller must be allowed to do: every action that plan, deploy, prove, logs and destroy take, and on what.
 
 The one list of them; a test holds it against the calls that are really made. What SageMaker's execution role must be
-allowed to do is another matter: planning/permissions.py. Left out are ecr:BatchGetImage and ecr:DescribeRepositories,
+allowed to do is another matter: rules/kinds/role.py. Left out are ecr:BatchGetImage and ecr:DescribeRepositories,
 without which images are not pinned, and not told when an endpoint goes; what makes CodeBuild's project, which only the
 first build in an account does; and rights on KMS keys: the key's own policy may give them, which IAM's simulator does
 not see.

@@ -89,8 +89,12 @@ class AwsRules:
         return tuple(instance for instance in lookup.instances() if instance.hostable)
 
     def builds(self, recipe: Recipe) -> bool:
-        """Whether an image is built for the recipe: SageMaker cannot start that of an engine that compiles as it is."""
-        if not self.capabilities.instance_types:
+        """Whether an image is built for the recipe.
+
+        Where programs run without a container, that is what they do if not asked otherwise. SageMaker cannot start the
+        image of an engine that compiles as it is: it always gets the toolkit's entrypoint.
+        """
+        if self.capabilities.runs_programs:
             return recipe.platform.run == "container"
         return recipe.engine.rules.compiles(recipe) or recipe.container is not None
 

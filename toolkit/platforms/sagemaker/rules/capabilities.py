@@ -16,6 +16,7 @@ class Capabilities:
     Fields:
         enhanced_metrics: SageMaker reads the container's metrics, and measures each instance.
         instance_types: types differ: in price, disk, driver (AMI), capacity, and an endpoint may try several.
+        runs_programs: the container's program is started as it is, unless the recipe asks for a container.
         deployment_guardrails: an update may go in steps, and be undone by alarms.
         compiles: training jobs compile ahead, on Trainium.
         monitors: alarms and a dashboard are made unless the recipe says otherwise.
@@ -27,6 +28,7 @@ class Capabilities:
 
     enhanced_metrics: bool
     instance_types: bool
+    runs_programs: bool
     deployment_guardrails: bool
     compiles: bool
     monitors: bool
@@ -39,6 +41,7 @@ class Capabilities:
 SAGEMAKER = Capabilities(
     enhanced_metrics=True,
     instance_types=True,
+    runs_programs=False,
     deployment_guardrails=True,
     compiles=True,
     monitors=True,

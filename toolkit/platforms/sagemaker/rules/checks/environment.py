@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import builds, engine_flags, environment, image_of, supervised
+from toolkit.engines.arguments import builds, engine_flags, environment, image_of, supervised, variable
 from toolkit.findings import Finding
 from toolkit.recipe.resolve import Recipe
 
@@ -13,7 +13,6 @@ from toolkit.recipe.resolve import Recipe
 _MAX_ENTRIES = 100
 _MAX_VALUE_CHARACTERS = 1024
 _MAX_BYTES = 32 * 1024
-_FLAG_VARIABLE = "SM_VLLM_"
 
 
 def check_environment(recipe: Recipe) -> Iterator[Finding]:
@@ -39,7 +38,7 @@ def check_quoting(recipe: Recipe) -> Iterator[Finding]:
         return
     if image is None or image.supervisor_quoting == "unknown":
         return
-    values = {flag: variables.get(f"{_FLAG_VARIABLE}{flag.upper().replace('-', '_')}") for flag in engine_flags(recipe)}
+    values = {flag: variables.get(variable(recipe, flag)) for flag in engine_flags(recipe)}
     broken = [flag for flag, value in values.items() if value is not None and not supervised(image, value)]
     if not broken:
         return

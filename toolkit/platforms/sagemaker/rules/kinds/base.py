@@ -97,6 +97,8 @@ class AwsKind(TemplateRule, KindRule):
 
     def observe(self, look: Look) -> Iterator[Existing]:
         """Those that exist. Reads only."""
+        if not (look.endpoints or look.wanted(self.kind)):
+            return
         for name in look.names:
             users = look.components(name)
             for item in self.observe_endpoint(look, name):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
-from toolkit.engines.arguments import CHANNELS_DIR, CONFIG_CHANNEL, config_file, environment, pulled
+from toolkit.engines.arguments import CHANNELS_DIR, CONFIG_CHANNEL, config_file, environment, pulled, variable
 from toolkit.errors import UsageError
 from toolkit.planning import artifacts
 from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
@@ -237,7 +237,7 @@ def _channels(data: Sequence[ModelData]) -> dict[str, Any]:
 
 def _environment(recipe: Recipe) -> dict[str, str]:
     """As an endpoint's container has it, but for where its files are. Raises UsageError for what does not fit."""
-    model = {} if pulled(recipe, recipe.target) else {"SM_VLLM_MODEL": f"{_INPUT_DIR}/{_TARGET_CHANNEL}"}
+    model = {} if pulled(recipe, recipe.target) else {variable(recipe, "model"): f"{_INPUT_DIR}/{_TARGET_CHANNEL}"}
     there = {name: _in_job(value) for name, value in environment(recipe, LONGEST_VALUE).items()}
     found = {**there, **model, **artifacts.variables(recipe, _OUTPUT_DIR, LONGEST_VALUE)}
     for name, value in found.items():
