@@ -7,9 +7,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis_backend
 import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
+
+hypothesis_backend.set_up()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
