@@ -1,7 +1,7 @@
 """Hypothesis draws the same examples whatever else is loaded.
 
-Its own backend takes one value in twenty from the constants of all modules of ours that happen to be loaded, so that the
-examples of a test depend on which tests are collected beside it.
+Its own backend takes one value in twenty from the constants of all modules of ours that happen to be loaded, so that
+the examples of a test depend on which tests are collected beside it.
 """
 
 from __future__ import annotations

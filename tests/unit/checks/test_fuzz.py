@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pairs import HUB_RECIPE, RECIPE, write_hub_pair, write_pair
+from pairs import HUB_RECIPE, RECIPE, edit_config, write_hub_pair, write_pair
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -34,8 +34,8 @@ REQUIRED = (
     "speculation.method",
     "platform.name",
 )
-# Plain text, and what files are broken with: YAML's own signs, quotes, control characters, surrogates, an emoji.
-TEXT = st.text("abZ09 _-./:,&*!?|>%@#'\"\\{}[]\t\n\r\0\x7f\x85\u2028\ufeffé€\ud83d\ude00😀", max_size=8)
+# Plain text, and what files are broken with: YAML's own signs, quotes, control characters, an emoji.
+TEXT = st.text("abZ09 _-./:,&*!?|>%@#'\"\\{}[]\t\n\r\0\x7f\x85\u2028\ufeffé€😀", max_size=8)
 SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | TEXT
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3))
 NUMBERS = st.sampled_from([0, 1, -1, 2**31, 2**63, 2**64 - 1, 7, 10**18])
@@ -65,7 +65,7 @@ def reported(recipe: Path) -> Report:
 def is_recipe(text: str) -> bool:
     """Whether it is YAML, and a mapping that has what a recipe needs."""
     try:
-        found = YAML(typ="safe", pure=True).load(text)
+        found = YAML(pure=True).load(text)
     except (YAMLError, ValueError, RecursionError):
         return False
     needed = set(REQUIRED) - {"speculation.method"}  # `speculation: null` serves the target alone
@@ -91,8 +91,8 @@ def test_a_mangled_recipe(data: st.DataObject) -> None:
         recipe.write_bytes(mangled.encode("utf-8", "surrogatepass"))
         try:
             report = reported(recipe)
-        except RecipeNotFound as refused:
-            assert str(recipe) in refused.message
+        except RecipeNotFound:
+            assert not is_recipe(mangled) or "!!" in mangled  # a scalar with a tag of Python's is refused
         else:
             assert is_recipe(mangled) or not report.ok
 
@@ -131,6 +131,14 @@ def test_an_emoji_as_json_writes_it_gets_a_report(tmp_path: Path, line: str) -> 
     """As two halves, which YAML does not join."""
     found = {finding.path.rpartition(".")[2] for finding in with_value(tmp_path, line, r'"\ud83d\ude00"').errors}
     assert found <= {line.partition(":")[0]}
+
+
+@IN_TRACEBACK
+@pytest.mark.parametrize("model", ["target", "drafter"])
+def test_half_an_emoji_in_a_config(tmp_path: Path, model: str) -> None:
+    recipe = write_pair(tmp_path)
+    edit_config(tmp_path / model, architectures=["\ud83d"], dtype="\ud83d")
+    assert not reported(recipe).ok
 
 
 @IN_TRACEBACK
@@ -290,5 +298,5 @@ def broken_file(root: Path, name: str, content: bytes) -> Report:
 def test_a_recipe_that_is_none(tmp_path: Path, text: str) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(text)
-    with pytest.raises(RecipeNotFound, match="not YAML|nested too deeply"):
+    with pytest.raises(RecipeNotFound, match=r"not YAML|nested too deeply"):
         check(recipe)
