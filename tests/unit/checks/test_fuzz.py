@@ -134,10 +134,9 @@ def test_an_emoji_as_json_writes_it_gets_a_report(tmp_path: Path, line: str) -> 
 
 
 @IN_TRACEBACK
-@pytest.mark.parametrize("model", ["target", "drafter"])
-def test_half_an_emoji_in_a_config(tmp_path: Path, model: str) -> None:
+def test_half_an_emoji_in_a_config(tmp_path: Path) -> None:
     recipe = write_pair(tmp_path)
-    edit_config(tmp_path / model, architectures=["\ud83d"], dtype="\ud83d")
+    edit_config(tmp_path / "drafter", architectures=["\ud83d"])
     assert not reported(recipe).ok
 
 
