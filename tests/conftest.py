@@ -11,12 +11,26 @@ import hypothesis_backend
 import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
+IMAGES = Path(__file__).parent / "images"
 
 hypothesis_backend.set_up()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew instead of comparing")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With xdist one process runs all tests of a file, all tests of images, or what else shares something costly.
+
+    A real vLLM takes its time on a slow day, and what starts it waits by itself no longer than it should.
+    """
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("images" if IMAGES in item.path.parents else str(item.path)))
+        if item.get_closest_marker("serving") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(1200))
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ import pytest
 from toolkit.home import cache
 from toolkit.platforms.local.container import free_port
 
-pytestmark = [pytest.mark.serving, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.serving
 
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "recipes" / "tiny" / "models"

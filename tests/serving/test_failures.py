@@ -17,7 +17,7 @@ from toolkit.endpoint.handle import Endpoint
 from toolkit.errors import EndpointFailed, InvocationError
 from toolkit.platforms.local.folders import endpoint_folder, endpoints_folder
 
-pytestmark = pytest.mark.serving
+pytestmark = [pytest.mark.serving, pytest.mark.xdist_group("endpoint")]
 PROMPT = "Write JSON records of the books 205 to 215."
 
 
