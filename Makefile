@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TORCH := torch==2.13.0+cpu
 # A start of vLLM keeps one core busy. What takes longest begins first.
-TWO_AT_A_TIME := -n 2 --dist loadgroup --no-loadscope-reorder
+TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-exhaustive lint types imports unit serving benchmark models notebooks format clean
 

@@ -12,7 +12,7 @@ import pytest
 from toolkit.endpoint.handle import Endpoint
 from toolkit.platforms.local.platform import LocalPlatform
 
-pytestmark = [pytest.mark.serving, pytest.mark.xdist_group("endpoint")]
+pytestmark = pytest.mark.serving
 REQUEST: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Write JSON records of the books 205 to 215."}],
     "temperature": 0,

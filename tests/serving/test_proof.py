@@ -18,7 +18,7 @@ from toolkit.recipe.arguments import engine_flags
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
 
-pytestmark = [pytest.mark.serving, pytest.mark.xdist_group("endpoint")]
+pytestmark = pytest.mark.serving
 
 
 def test_p_eagle_is_on_lossless_and_accepted(endpoint: Endpoint) -> None:

@@ -14,7 +14,6 @@ from toolkit.endpoint.handle import Endpoint
 
 pytestmark = [
     pytest.mark.serving,
-    pytest.mark.xdist_group("endpoint"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
@@ -23,4 +22,4 @@ def test_the_quickstart_runs_to_its_end(endpoint: Endpoint) -> None:
     notebook = run("01_quickstart")
 
     assert "✔ the output is the target" in output(notebook, "prove(")
-    assert toolkit.endpoints(platform="local") == []
+    assert "tiny-p-eagle" not in [found.name for found in toolkit.endpoints(platform="local")]
