@@ -9,14 +9,16 @@ from typing import Any
 
 from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
+from toolkit.catalog.registry import platform_rules
 from toolkit.errors import EndpointNotFound, PlatformError
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Action
-from toolkit.planning.resources import KINDS, Account, Existing, Kind, Observed, Resource
+from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.recipe.resolve import Recipe
 
 ACCOUNT = Account("123456789012", "us-west-2")
-Key = tuple[Kind, str]
+_KINDS = [kind.kind for kind in platform_rules("sagemaker").kinds]
+Key = tuple[str, str]
 
 
 class FakeClock:
@@ -127,7 +129,7 @@ class MemoryPlatform:
         else:
             self.resources[key] = dict(action.request)
 
-    def _require_what_it_refers_to(self, kind: Kind, request: Mapping[str, Any]) -> None:
+    def _require_what_it_refers_to(self, kind: str, request: Mapping[str, Any]) -> None:
         required: dict[str, Callable[[], Key]] = {
             "WeightsUse": lambda: ("Bucket", request["Bucket"]),
             "Weights": lambda: ("Bucket", request["Bucket"]),
@@ -172,7 +174,7 @@ class MemoryPlatform:
             state["Prefixes"] = [item["S3DataSource"]["S3Uri"].split("/", 3)[3] for item in sources]
         return Existing(kind, name, True, self._users(kind, name), state)
 
-    def _users(self, kind: Kind, name: str) -> tuple[str, ...]:
+    def _users(self, kind: str, name: str) -> tuple[str, ...]:
         if kind == "WeightsUse":
             return (name.partition("/")[2],)
         if kind in ("Bucket", "Weights"):
@@ -194,7 +196,7 @@ class MemoryPlatform:
 
 def by_kind(resources: Mapping[Key, Any]) -> list[Key]:
     """Keys in the order in which resources are made."""
-    return sorted(resources, key=lambda key: (KINDS.index(key[0]), key[1]))
+    return sorted(resources, key=lambda key: (_KINDS.index(key[0]), key[1]))
 
 
 def event_stream(events: Sequence[Mapping[str, Any]], end: bytes = b"data: [DONE]\n\n") -> bytes:

@@ -13,11 +13,11 @@ from jumpstart_entries import GPT_OSS, gpt_oss
 from pairs import HUB_RECIPE, write_recipe
 from standin import ACCOUNT, StandIn
 
-from toolkit.checks.account import AccountFacts, Quota, check_account
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.account import account_facts, examine
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE
+from toolkit.platforms.sagemaker.rules.checks.account import AccountFacts, Quota, check_account
 from toolkit.recipe.resolve import Recipe, load
 
 CREATE = HUB_RECIPE.replace("name: sagemaker,", "name: sagemaker, role: create,")

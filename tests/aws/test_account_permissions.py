@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from aws_kinds import desired
 from pairs import HUB_RECIPE, write_pair, write_recipe
 from standin import ACCOUNT, Call, StandIn
 from standin_account import iam_action
@@ -13,13 +14,13 @@ from standin_account import iam_action
 from toolkit.apply.executor import complete, make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
-from toolkit.planning.desired import desired
 from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.permissions import permissions
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
+from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.recipe.resolve import Recipe, load
 
 CREATE = HUB_RECIPE.replace("name: sagemaker,", "name: sagemaker, role: create,").replace("org/", "./")
@@ -82,7 +83,7 @@ def live(standin: StandIn, recipe: Recipe, root: Path) -> None:
     names = [arm.name for arm in arms]
     account = platform.account(recipe)
     resources = desired(arms, account)
-    made = make_plan("", "sagemaker", names, resources, platform.observe(resources, names), account=account)
+    made = make_plan("", RULES, names, resources, platform.observe(resources, names), account=account)
     with platform.lease(recipe.name):
         make(made, platform, record, progress)
         wait_in_service(platform, made.configs, progress, 60)
@@ -90,7 +91,7 @@ def live(standin: StandIn, recipe: Recipe, root: Path) -> None:
         remove(made, platform, record, progress)
     assert len(platform.endpoints()) == len(names)
     list(platform.logs(recipe.name))
-    removed = make_plan("", "sagemaker", names, (), platform.observe((), names))
+    removed = make_plan("", RULES, names, (), platform.observe((), names))
     with platform.lease(recipe.name):
         remove(removed, platform, record, progress)
 

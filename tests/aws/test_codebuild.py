@@ -24,8 +24,8 @@ from toolkit.images.auth import anonymous
 from toolkit.images.buildspec import buildspec
 from toolkit.images.manifest import OCI, SCHEMA_2
 from toolkit.images.registry import Registry
-from toolkit.planning.image import image
 from toolkit.planning.resources import Account
+from toolkit.platforms.image import image
 from toolkit.platforms.sagemaker.build import build_image
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild import CodeBuildBuilder

@@ -12,10 +12,10 @@ from standin import ACCOUNT, Crash, StandIn, crash_at
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
-from toolkit.planning.names import bucket_name
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.observe import observe
+from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.platforms.sagemaker.staging import delete_prefix, stage_weights
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.source import ModelSource

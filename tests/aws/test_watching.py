@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_kinds import KINDS, SCALING, differs, kind_of, wanted
 from botocore.stub import Stubber
+from fakes import Told
 from pairs import recipe_with, write_hub_pair
 from standin import ACCOUNT, StandIn
 
-from toolkit.planning.autoscaling import autoscaling
-from toolkit.planning.observability import alarms, dashboard, differs
-from toolkit.planning.resources import KINDS, Account, Existing, Resource
-from toolkit.platforms.sagemaker import watching
+from toolkit.planning.resources import Account, Existing, Resource
+from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ComponentSection, Evidence, ScalingSection
 
 HERE = Account(ACCOUNT, "us-west-2")
-ONE = ("AllTraffic",)
+WATCHING = ("LogGroup", "MetricFilter", "Alarm", "Dashboard")
 GROUP = "/aws/sagemaker/Endpoints/hub"
 
 
@@ -39,17 +40,23 @@ def recipe(tmp_path: Path) -> Recipe:
 
 
 def watchers(recipe: Recipe) -> list[Resource]:
-    found = [*alarms(recipe, ONE), *dashboard(recipe, HERE, ONE)]
-    return list({(item.kind, item.name): item for item in found}.values())
+    return wanted(recipe, *WATCHING, account=HERE)
 
 
 def make(clients: Clients, resources: Sequence[Resource]) -> None:
+    work = Work(clients, Told(), open_files, lambda request, progress: None)
     for item in resources:
-        watching.create(clients, item.kind, item.request)
+        kind_of(item.kind).create(work, item.request)
+
+
+def remove(clients: Clients, item: Resource) -> None:
+    kind_of(item.kind).delete(clients, item.name, {})
 
 
 def seen(clients: Clients, endpoint: str = "hub") -> dict[str, Existing]:
-    return {item.name: item for item in watching.observe(clients, endpoint)}
+    look = Look(clients, HERE, (), (endpoint,), lambda request: False, lambda image: None)
+    found = [item for kind in (*WATCHING, *SCALING) for item in kind_of(kind).observe_endpoint(look, endpoint)]
+    return {item.name: item for item in found}
 
 
 def test_what_was_made_is_found_again_as_it_shall_be(clients: Clients, recipe: Recipe) -> None:
@@ -87,7 +94,7 @@ def test_removing_leaves_nothing(standin: StandIn, clients: Clients, recipe: Rec
     wanted = watchers(recipe)
     make(clients, wanted)
     for item in sorted(wanted, key=lambda item: -KINDS.index(item.kind)):
-        watching.delete(clients, item.kind, item.name)
+        remove(clients, item)
     assert standin.leftovers() == []
 
 
@@ -154,7 +161,7 @@ def scaled(recipe: Recipe) -> dict[str, Resource]:
     component = recipe_with(
         recipe, component=ComponentSection(), scaling=ScalingSection(min_instances=0, max_instances=2)
     )
-    return {item.name.removeprefix("inference-component/hub"): item for item in autoscaling(component, ONE)}
+    return {item.name.removeprefix("inference-component/hub"): item for item in wanted(component, *SCALING)}
 
 
 def described(item: Resource) -> dict[str, Any]:
@@ -236,6 +243,6 @@ def test_removing_a_waking_policy_removes_its_alarm(
     scaling.add_response("delete_scaling_policy", {}, {**target, "PolicyName": "from-zero"})
     scaling.add_response("deregister_scalable_target", {}, target)
     for name in ("/from-zero", ""):
-        watching.delete(clients, scaled[name].kind, scaled[name].name)
+        remove(clients, scaled[name])
     scaling.assert_no_pending_responses()
     assert standin.leftovers() == []

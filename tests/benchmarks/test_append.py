@@ -26,7 +26,7 @@ from toolkit.images.layer import write_layer
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ContextFile
-from toolkit.planning.image import programs
+from toolkit.platforms.image import programs
 
 RUNS = 5
 BASE_BYTES = 200_000_000

@@ -25,7 +25,7 @@ from toolkit.home import containers_dir
 from toolkit.images.auth import Credentials
 from toolkit.images.builder import Builder
 from toolkit.images.spec import ContextFile, ImageSpec
-from toolkit.planning.image import programs
+from toolkit.platforms.image import programs
 
 PACKAGES = {
     "buildah": "buildah",

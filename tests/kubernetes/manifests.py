@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.planning.resources import Kind, Resource
+from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
 
 NAME = "chat"
@@ -13,7 +13,7 @@ _OURS = {"app.kubernetes.io/managed-by": "toolkit"}
 
 
 def manifest(
-    kind: Kind, name: str = NAME, namespace: str = "ml", instance: str | None = NAME, recipe: str = "aaaa", **body: Any
+    kind: str, name: str = NAME, namespace: str = "ml", instance: str | None = NAME, recipe: str = "aaaa", **body: Any
 ) -> Resource:
     """One resource; `instance` None is shared."""
     labels = {**_OURS, **({"app.kubernetes.io/instance": instance} if instance else {})}

@@ -15,7 +15,7 @@ from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
-from toolkit.planning.resources import Kind, Resource
+from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
@@ -77,7 +77,7 @@ def test_a_field_that_kubectl_set_is_refused_with_its_name(either: KubernetesPla
     assert "--force-conflicts --field-manager=toolkit" in error.value.hint
 
 
-def scaled(platform: KubernetesPlatform, kind: Kind = "HorizontalPodAutoscaler") -> list[Resource]:
+def scaled(platform: KubernetesPlatform, kind: str = "HorizontalPodAutoscaler") -> list[Resource]:
     """The endpoint with an autoscaler, which sets the number of pods."""
     target = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME}, "maxReplicas": 4}
     spec = target if kind == "HorizontalPodAutoscaler" else {"scaleTargetRef": {"name": NAME}}
@@ -144,7 +144,7 @@ def test_an_autoscaler_goes_before_it_could_undo_the_number_of_pods(
     [("HorizontalPodAutoscaler", "ScaledObject"), ("ScaledObject", "HorizontalPodAutoscaler")],
 )
 def test_one_autoscaler_goes_before_another_comes(
-    standin: StandInCluster, platform: KubernetesPlatform, before: Kind, after: Kind
+    standin: StandInCluster, platform: KubernetesPlatform, before: str, after: str
 ) -> None:
     deploy(platform, scaled(platform, before))
     (made,) = [action for action in plan(platform, scaled(platform, after)).changes if action.verb == "create"]

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.progress import Progress
+from toolkit.catalog import registry
 from toolkit.errors import ApplyError, PlatformError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.record import Record
-from toolkit.planning.resources import IN_SERVICE
 
 
 class Executor(Protocol):
@@ -30,12 +30,12 @@ class Executor(Protocol):
 
 def make(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
     """Create, update and replace, in the plan's order, up to the endpoint. Raises ApplyError: it says how to go on."""
-    _execute(plan, [action for action in _made(plan) if action.kind not in IN_SERVICE], platform, record, progress)
+    _execute(plan, _made(plan, needs_service=False), platform, record, progress)
 
 
 def complete(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
     """The same for what can only be made once the endpoint is in service."""
-    _execute(plan, [action for action in _made(plan) if action.kind in IN_SERVICE], platform, record, progress)
+    _execute(plan, _made(plan, needs_service=True), platform, record, progress)
 
 
 def remove(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
@@ -43,8 +43,9 @@ def remove(plan: Plan, platform: Executor, record: Record, progress: Progress) -
     _execute(plan, [action for action in plan.changes if action.verb == "delete"], platform, record, progress)
 
 
-def _made(plan: Plan) -> list[Action]:
-    return [action for action in plan.changes if action.verb != "delete"]
+def _made(plan: Plan, *, needs_service: bool) -> list[Action]:
+    later = {rule.kind for rule in registry.platform_rules(plan.platform).kinds if rule.needs_service}
+    return [action for action in plan.changes if action.verb != "delete" and (action.kind in later) == needs_service]
 
 
 def _execute(plan: Plan, actions: Sequence[Action], platform: Executor, record: Record, progress: Progress) -> None:

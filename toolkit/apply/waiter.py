@@ -12,7 +12,7 @@ from toolkit.apply.diagnose import diagnose, last_error
 from toolkit.apply.progress import Progress
 from toolkit.apply.stages import STARTING, Start, minutes
 from toolkit.errors import Cause, EndpointFailed, EndpointNotFound, PlatformError, Unavailable, WaitTimeout
-from toolkit.planning.planner import UNDER_WAY
+from toolkit.planning.resources import UNDER_WAY
 
 _LAST_LINES = 15
 # Where nobody starts a container again, its endpoint fails by itself this soon after it died.

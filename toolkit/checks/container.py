@@ -1,4 +1,4 @@
-"""Will the platform have an image for it, and will its entrypoint and SageMaker take the environment?"""
+"""Is there an image to run or to build on, and does no secret stand in the recipe?"""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import builds, engine_flags, environment, image_of, supervised, variable
+from toolkit.engines.arguments import builds, image_of
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.images.reference import parse
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 
-# botocore 1.44.5, service model of SageMaker: EnvironmentMap and EnvironmentValue; 32 KiB in all: API reference.
-_MAX_ENTRIES = 100
-_MAX_VALUE_CHARACTERS = 1024
-_MAX_BYTES = 32 * 1024
 _OFFERED = 3
 # Names that end as those of secrets do: HF_TOKEN, HUGGING_FACE_HUB_TOKEN, AWS_SECRET_ACCESS_KEY, WANDB_API_KEY. What
 # is only on or off (HF_HUB_DISABLE_IMPLICIT_TOKEN, `hf-token: true`) is none.
@@ -26,14 +22,10 @@ _ON_OR_OFF = ("", "0", "1", "true", "false", "yes", "no", "on", "off")
 
 
 def check_container(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on image and environment. A JumpStart target brings an image of its own."""
+    """Findings on the image, and on secrets. A JumpStart target brings an image of its own."""
     yield from _built(recipe)
     yield from _image(recipe)
-    variables = environment(recipe)
-    if recipe.platform.name != "kubernetes":
-        yield from _limits(variables)
     yield from _secrets(recipe)
-    yield from _quoting(recipe, variables)
 
 
 def _image(recipe: Recipe) -> Iterator[Finding]:
@@ -100,20 +92,6 @@ def _is_image_name(text: str) -> bool:
     return True
 
 
-def _limits(variables: dict[str, str]) -> Iterator[Finding]:
-    for name, value in variables.items():
-        if len(value) > _MAX_VALUE_CHARACTERS:
-            message = f"{name} has {len(value)} characters, SageMaker takes {_MAX_VALUE_CHARACTERS}"
-            yield Finding("container.environment", message, "engine", hint="Shorten the value of that flag.")
-    if len(variables) > _MAX_ENTRIES:
-        message = f"the container would get {len(variables)} environment variables, SageMaker takes {_MAX_ENTRIES}"
-        yield Finding("container.environment", message, "engine", hint="Remove flags whose value is the default.")
-    size = sum(len(name.encode()) + len(value.encode()) for name, value in variables.items())
-    if size > _MAX_BYTES:
-        message = f"the environment has {size} bytes, SageMaker takes {_MAX_BYTES}"
-        yield Finding("container.environment", message, "engine", hint="Remove flags whose value is the default.")
-
-
 def _secrets(recipe: Recipe) -> Iterator[Finding]:
     """Everybody who may describe the Model could read them, and everybody who has the recipe."""
     for section, values in (("env", recipe.engine.env), ("args", recipe.engine.args)):
@@ -129,27 +107,3 @@ def _secrets(recipe: Recipe) -> Iterator[Finding]:
                 )
                 hint = f"Remove it. For a gated model {gated}"
                 yield Finding("container.secret", message, f"engine.{section}.{name}", hint=hint)
-
-
-def _quoting(recipe: Recipe, variables: dict[str, str]) -> Iterator[Finding]:
-    """What `arguments.environment` does where the image's supervisor would break a flag; old images have none."""
-    image = image_of(recipe)
-    if builds(recipe):  # the toolkit's own entrypoint has no supervisor
-        return
-    if recipe.platform.name != "sagemaker" or image is None or image.supervisor_quoting == "unknown":
-        return
-    values = {flag: variables.get(variable(recipe, flag)) for flag in engine_flags(recipe)}
-    broken = [flag for flag, value in values.items() if value is not None and not supervised(image, value)]
-    if not broken:
-        return
-    message = f"the image's supervisor would break `{broken[0]}`: the engine starts without it, and once ended stays so"
-    if broken[0] in recipe.engine.args:
-        path, hint = f"engine.args.{broken[0]}", "Put the text into a file of the model's folder and name that file."
-    else:
-        fixed = [item.version for item in lookup.images(recipe.platform.name, recipe.engine.name) if _fixed(item)]
-        path, hint = "engine.version", f"To have the engine restarted in its container, take {fixed[-1]} or newer."
-    yield Finding("container.quoting", message, path, hint=hint, severity="info")
-
-
-def _fixed(image: lookup.Image) -> bool:
-    return image.supervisor_quoting == "fixed"

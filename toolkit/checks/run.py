@@ -6,18 +6,14 @@ What the AWS account says is a check too, on facts that the caller has to bring.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from toolkit.catalog.registry import platform_rules
-from toolkit.checks.account import AccountFacts, check_account
 from toolkit.checks.container import check_container
-from toolkit.checks.local import check_local
 from toolkit.checks.memory import check_memory
 from toolkit.checks.overrides import check_overrides
 from toolkit.checks.pair import check_pair
 from toolkit.checks.quality import check_quality
-from toolkit.checks.sagemaker import check_sagemaker
 from toolkit.checks.tags import check_tags
 from toolkit.checks.target import check_target
 from toolkit.checks.workloads import check_workloads
@@ -32,17 +28,17 @@ from toolkit.recipe.source import ModelSource
 
 
 def check(
-    recipe: str | os.PathLike[str] | Recipe, *, account: Callable[[Recipe], AccountFacts] | None = None
+    recipe: str | os.PathLike[str] | Recipe, *, account: Callable[[Recipe], Iterable[Finding]] | None = None
 ) -> Report:
     """All findings on a recipe, those of reading it included. Raises RecipeNotFound when there is nothing to read.
 
-    `account` reads what the AWS account holds for the recipe, and what it raises goes through; without it no AWS.
+    `account` has the findings on the account that the recipe is deployed to; what it raises goes through.
     """
     try:
         complete = load(recipe)
     except RecipeError as error:
         return Report(error.recipe, error.findings)
-    found = [*_findings(complete), *(_account_findings(complete, account) if account else ())]
+    found = [*_findings(complete), *(account(complete) if account else ())]
     findings = [_with_line(finding, complete) for finding in found]
     return Report(str(complete.path), tuple(sorted(findings, key=lambda finding: finding.line or 0)))
 
@@ -61,12 +57,8 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
     models, findings = _models(recipe)
     yield from findings
     yield from recipe.engine.rules.check(recipe, models)
-    yield from check_local(recipe)
     yield from check_tags(recipe)
-    yield from check_sagemaker(recipe, models)
-    yield from _elsewhere(recipe)
-    if recipe.platform.name == "kubernetes":
-        yield from platform_rules("kubernetes").check(recipe, models)
+    yield from recipe.platform.rules.check(recipe, models)
     yield from recipe.engine.rules.check_hardware(recipe, models)
     yield from check_overrides(recipe, models)
     if models:
@@ -74,22 +66,6 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
         yield from check_pair(recipe, models)
         yield from check_quality(recipe)
         yield from check_memory(recipe, models)
-
-
-def _elsewhere(recipe: Recipe) -> Iterator[Finding]:
-    """Settings of a cluster for an endpoint of SageMaker. The local platform ignores them: it stands in for either."""
-    if recipe.platform.name == "sagemaker" and "platform.kubernetes" in recipe.lines:
-        message = "settings of a cluster, and the platform is `sagemaker`"
-        hint = "Remove them, or set `name: kubernetes`."
-        yield Finding("kubernetes.elsewhere", message, "platform.kubernetes", hint=hint)
-
-
-def _account_findings(recipe: Recipe, read: Callable[[Recipe], AccountFacts]) -> Iterator[Finding]:
-    if recipe.platform.name == "sagemaker":
-        yield from check_account(recipe, read(recipe))
-    else:
-        message = f"platform `{recipe.platform.name}` needs no AWS account: none was looked at"
-        yield Finding("account.none", message, "platform.name", severity="info")
 
 
 def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:

@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from toolkit.catalog import registry
 from toolkit.cli.output import answer, exit_unless, say
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from toolkit.checks.account import AccountFacts
-    from toolkit.findings import Report
+    from toolkit.findings import Finding, Report
     from toolkit.planning.plan import Plan
     from toolkit.recipe.resolve import Recipe as CompleteRecipe
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Baseline = Annotated[bool, typer.Option("--baseline", help="Also the same endpoint without speculation.")]
-PlatformName = Annotated[
-    Literal["local", "sagemaker", "kubernetes"] | None,
-    typer.Option("--platform", help="Another platform than the recipe's."),
-]
+if TYPE_CHECKING:
+    _Platform = str
+else:
+    _Platform = Literal[registry.platforms()]
+PlatformName = Annotated[_Platform | None, typer.Option("--platform", help="Another platform than the recipe's.")]
 
 _REFRESH_SECONDS = 120.0
 
@@ -58,17 +59,17 @@ def check(
     names = catalogue() if every else recipes or []
     if not names:
         raise UsageError("give a recipe, or --all", hint="See: toolkit recipes")
-    reports = [run_checks(name, account=_account_reader() if account else None) for name in names]
+    reports = [run_checks(name, account=_account_check() if account else None) for name in names]
     ok = all(reports)
     one = reports[0].to_dict() if len(reports) == 1 else {"ok": ok, "reports": [report.to_dict() for report in reports]}
     answer(one, as_json, lambda: "\n".join(_report_text(report) for report in reports))
     exit_unless(ok)
 
 
-def _account_reader() -> Callable[[CompleteRecipe], AccountFacts]:
-    from toolkit.platforms.sagemaker.account import account_facts  # brings boto3
+def _account_check() -> Callable[[CompleteRecipe], Iterable[Finding]]:
+    from toolkit.platforms.sagemaker.account import account_findings  # brings boto3
 
-    return account_facts
+    return account_findings
 
 
 def plan(
@@ -107,8 +108,9 @@ def _plan_text(made: Plan) -> str:
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:
     from toolkit.api import template
-    from toolkit.planning.cloudformation import STAGE_FIRST, losses
     from toolkit.planning.resources import NO_ACCOUNT
+    from toolkit.platforms.sagemaker.rules import RULES
+    from toolkit.platforms.sagemaker.rules.cloudformation import STAGE_FIRST
 
     made = template(recipe, platform=platform, baseline=baseline)
     text = json.dumps(made, indent=2)
@@ -118,7 +120,7 @@ def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path
         print(text)  # noqa: T201
     if NO_ACCOUNT in text:
         say(f"warning: without AWS credentials {NO_ACCOUNT} stands for your account: log in, and make it again")
-    for line in losses(made):
+    for line in RULES.template_losses(made):
         say(f"warning: {line}")
     for step in made["Metadata"][STAGE_FIRST]:
         say(f"before the stack, {step['what']}: {step['command']}")
@@ -146,7 +148,7 @@ def build(
 ) -> None:
     """Build the image of a recipe that has a `container`, and push it to ECR; nothing if it is there already."""
     from toolkit import api
-    from toolkit.planning.image import SEVERITIES
+    from toolkit.platforms.sagemaker.repository import SEVERITIES
 
     if admin_template:
         _print_admin_template(recipe)
@@ -201,6 +203,7 @@ def lock(
     """Write the facts of both models beside the recipe, so that checks are the same everywhere. Never reads weights."""
     from toolkit.platforms import jumpstart_entries
     from toolkit.platforms.model_files import open_files
+    from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
     from toolkit.recipe.lock import write_lock
     from toolkit.recipe.resolve import load
 
@@ -213,7 +216,7 @@ def lock(
         answer({"changed": changed}, as_json, lambda: "\n".join(changed) or "nothing has changed")
         return
     loaded = load(recipe)
-    path = write_lock(loaded, open_files, jumpstart_entries(loaded))
+    path = write_lock(loaded, open_files, in_s3(loaded, jumpstart_entries(loaded)))
     answer({"lock": str(path)}, as_json, lambda: f"wrote {path}")
 
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from toolkit.endpoint.generation import Acceptance, Generation, Invoker, Stream, chat_body
 from toolkit.errors import InvocationError
-from toolkit.planning.price import dollars_per_million_tokens
 
 # Below this the drafter costs and brings nothing: even chance hits accept more.
 _MIN_ACCEPTANCE_LENGTH = 1.05
@@ -24,6 +23,8 @@ _MIN_SPEEDUP = 1.05
 _BAND = 0.6
 _WARM_UP = {"max_tokens": 8}
 _NOTHING_TO_COMPARE = "the engine gave no token ids to compare"
+
+_SECONDS_PER_HOUR = 3600
 
 DEFAULT_PROMPTS: Mapping[str, Sequence[str]] = {
     "general": (
@@ -116,6 +117,11 @@ class Proof:
 
 
 TABLE_HEAD = ("workload", "arm", "tokens/s", "speedup", "ITL", "TTFT", "acceptance length", "identical")
+
+
+def dollars_per_million_tokens(price_per_hour: float, output_tokens_per_second: float) -> float:
+    """US dollars per million output tokens of an endpoint that is kept as busy as it was measured."""
+    return price_per_hour / (output_tokens_per_second * _SECONDS_PER_HOUR) * 1e6
 
 
 def table_row(arm: ArmResult) -> tuple[str, ...]:

@@ -69,15 +69,8 @@ def pulled(recipe: Recipe, source: ModelSource) -> bool:
 
 
 def builds(recipe: Recipe) -> bool:
-    """Whether an image is built for the recipe.
-
-    The local platform starts the container's program, if not asked to; on Kubernetes that is mounted into the image.
-    SageMaker cannot start the image of an engine that compiles as it is: it always gets the toolkit's entrypoint.
-    """
-    if recipe.platform.name == "local":
-        return recipe.platform.run == "container"
-    compiles = recipe.engine.rules.compiles(recipe)
-    return recipe.platform.name == "sagemaker" and (compiles or recipe.container is not None)
+    """Whether an image is built for the recipe, as its platform says."""
+    return recipe.platform.rules.builds(recipe)
 
 
 def baked(recipe: Recipe) -> bool:
@@ -101,15 +94,9 @@ def drafter_path(recipe: Recipe) -> str:
 
 
 def image_of(recipe: Recipe) -> lookup.Image | None:
-    """The catalogue's image for the recipe's engine on its platform, or for its container to be built on; or None.
-
-    Kubernetes runs the engine's own image.
-    """
-    images = lookup.images(recipe.platform.name, recipe.engine.name)
-    ours = [image for image in images if image.entrypoint != "own"]
-    if builds(recipe) or recipe.platform.name == "kubernetes":
-        ours += lookup.images("upstream", recipe.engine.name)
-    return next((image for image in ours if image.version == recipe.engine.version), None)
+    """The catalogue's image for the recipe's engine on its platform, or for its container to be built on; or None."""
+    images = recipe.platform.rules.images(recipe)
+    return next((image for image in images if image.version == recipe.engine.version), None)
 
 
 def _text(value: Any) -> str:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 
 from toolkit.engines.arguments import LONGEST_VALUE
-from toolkit.planning.image import fragment
+from toolkit.errors import UsageError
 from toolkit.planning.names import ARTIFACTS_PREFIX
-from toolkit.planning.resources import digest
-from toolkit.planning.weights import manifest, manifest_digest
+from toolkit.recipe.content import digest, fragment, manifest, manifest_digest
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 from toolkit.recipe.source import ModelSource
@@ -29,6 +28,15 @@ _DIGEST_CHARACTERS = 12
 def compiles_ahead(recipe: Recipe) -> bool:
     """Whether the recipe's engine starts with what was compiled before, and only with that."""
     return recipe.engine.rules.compiles(recipe) and recipe.engine.compile_ahead
+
+
+def require_compiles_ahead(recipe: Recipe) -> None:
+    """Raise UsageError for a recipe without errors whose engine compiles nothing ahead."""
+    if not recipe.engine.rules.compiles(recipe):
+        raise UsageError(f"{recipe.engine.name} compiles nothing ahead", hint="Only engines for Trainium do.")
+    if not recipe.engine.compile_ahead:
+        hint = "Remove `engine: {compile: at-start}`."
+        raise UsageError(f"{recipe.name} compiles when its containers start", hint=hint)
 
 
 def parts(recipe: Recipe) -> dict[str, str]:

@@ -9,9 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from toolkit.catalog import registry
 from toolkit.errors import UsageError
-from toolkit.planning.names import RECIPE_ANNOTATION
-from toolkit.planning.resources import Kind
 
 Verb = Literal["create", "update", "replace", "delete", "reuse"]
 
@@ -20,7 +19,7 @@ Verb = Literal["create", "update", "replace", "delete", "reuse"]
 class Action:
     """One step. `request` is the exact API request, `expected_seconds` a typical duration (0: a moment)."""
 
-    kind: Kind
+    kind: str
     name: str
     verb: Verb
     reason: str
@@ -60,11 +59,11 @@ class Plan:
 
     @property
     def configs(self) -> Mapping[str, str]:
-        """What each endpoint shall run: its EndpointConfig, on Kubernetes its recipe's digest; empty for a removal."""
+        """What each endpoint shall run, by its name, as its kind says it; empty for a removal."""
+        rules = {rule.kind: rule for rule in registry.platform_rules(self.platform).kinds}
         made = [action for action in self.actions if action.verb != "delete"]
-        configs = {item.name: item.request["EndpointConfigName"] for item in made if item.kind == "Endpoint"}
-        deployments = {item.name: item.request["metadata"] for item in made if item.kind == "Deployment"}
-        return configs | {name: data["annotations"][RECIPE_ANNOTATION] for name, data in deployments.items()}
+        found = {action.name: rules[action.kind].serves(action.request) for action in made}
+        return {name: config for name, config in found.items() if config is not None}
 
     @property
     def cost(self) -> str:

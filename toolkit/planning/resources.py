@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Protocol
 
+from toolkit.recipe.content import digest
 from toolkit.recipe.resolve import Recipe
 
-Kind = Literal[
-    "Bucket",
-    "Repository",
-    "Image",
-    "WeightsUse",
-    "Weights",
-    "Role",
-    "RolePolicy",
-    "TrainingJob",
-    "Artifacts",
-    "Model",
-    "EndpointConfig",
-    "LogGroup",
-    "MetricFilter",
-    "Alarm",
-    "Dashboard",
-    "Endpoint",
-    "InferenceComponent",
-    "ScalableTarget",
-    "ScalingPolicy",
-    "Namespace",
-    "ServiceAccount",
-    "ConfigMap",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "ResourceClaimTemplate",
-    "Service",
-    "Deployment",
-    "HorizontalPodAutoscaler",
-    "ScaledObject",
-    "Job",
-]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-"""In the order in which they are made; they are removed in the reverse order."""
-
-IN_SERVICE: tuple[Kind, ...] = ("InferenceComponent", "ScalableTarget", "ScalingPolicy")
-"""What can only be made once the endpoint is in service."""
+UNDER_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
+"""Statuses of an endpoint that will be in service, or failed, by itself."""
 
 NO_ACCOUNT = "000000000000"
 """Stands for the account number in plans that are made without credentials."""
@@ -103,7 +67,7 @@ class Resource:
     thought to take, where the plan cannot know that by itself.
     """
 
-    kind: Kind
+    kind: str
     name: str
     request: Mapping[str, Any]
     update: Mapping[str, Any] = field(default_factory=dict)
@@ -114,7 +78,7 @@ class Resource:
 class Existing:
     """A resource that exists. `endpoints` use it, as our tags and marks say; `ours` is False for what others made."""
 
-    kind: Kind
+    kind: str
     name: str
     ours: bool
     endpoints: tuple[str, ...]
@@ -128,7 +92,7 @@ class Observed:
     existing: tuple[Existing, ...] = ()
     unseen: tuple[str, ...] = ()
 
-    def get(self, kind: Kind, name: str) -> Existing | None:
+    def get(self, kind: str, name: str) -> Existing | None:
         """The resource of that kind and name, None when there is none."""
         return next((item for item in self.existing if (item.kind, item.name) == (kind, name)), None)
 
@@ -148,8 +112,3 @@ class Observer(Protocol):
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         """Which of `desired` exist, and everything else that carries our tag for one of `endpoints`."""
-
-
-def digest(data: Any) -> str:
-    """SHA-256 of JSON data, in hexadecimal; key order does not matter."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

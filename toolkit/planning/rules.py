@@ -60,12 +60,23 @@ class KindRule:
 class PlanRules(Protocol):
     """What the planner asks of a platform."""
 
-    name: str
-    kinds: Sequence[KindRule]
-    """In the order in which they are made; they are removed in the reverse order."""
+    @property
+    def name(self) -> str:
+        """The platform's name in recipes."""
+
+    @property
+    def kinds(self) -> Sequence[KindRule]:
+        """In the order in which they are made; they are removed in the reverse order."""
 
     def require(self, desired: Sequence[Resource], observed: Observed) -> None:
         """Raise PlatformError where what is desired cannot be made beside what exists."""
 
     def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
         """Kind and name of all that the endpoints run, or would go back to; `updated` are those that change now."""
+
+
+def in_order(resources: Sequence[Resource], rules: PlanRules) -> tuple[Resource, ...]:
+    """The resources in the order in which they are made; what stands twice only once."""
+    order = [rule.kind for rule in rules.kinds]
+    once = {(item.kind, item.name): item for item in resources}
+    return tuple(sorted(once.values(), key=lambda item: order.index(item.kind)))

@@ -6,12 +6,10 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.jumpstart import Entries, in_s3
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource, is_commit
@@ -23,7 +21,7 @@ _DOWNLOAD_RATE, _LOAD_RATE = 0.2e9, 0.5e9
 _DOWNLOAD_SECONDS, _START_SECONDS = 300, 600
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 60, 3600
 
-_NO_ENTRIES: Entries = MappingProxyType({})
+Sources = tuple[ModelSource, ModelSource | None]
 
 OpenFiles = Callable[[ModelSource], ModelFiles]
 """Where files of a model that is in no folder are read from."""
@@ -46,13 +44,13 @@ def lock_path(recipe: Recipe) -> Path:
     return recipe.path.with_suffix(".lock.json")
 
 
-def read_models(recipe: Recipe, open_files: OpenFiles, jumpstart: Entries = _NO_ENTRIES) -> Lock:
+def read_models(recipe: Recipe, open_files: OpenFiles, sources: Sources | None = None) -> Lock:
     """Facts read from where the recipe's models are, now. Raises UnreadableModel.
 
-    `jumpstart` has the hub's entries of the models that JumpStart serves.
+    `sources` are where target and drafter are, where that is another place than the recipe says.
     """
-    target, drafter = in_s3(recipe, jumpstart)
     written = recipe.drafter
+    target, drafter = sources or (recipe.target, written)
     return Lock(
         _read(recipe.target.written, target, open_files),
         _read(written.written, drafter, open_files) if written and drafter else None,
@@ -73,9 +71,9 @@ def read_lock(path: Path) -> Lock | None:
         raise ToolkitError(message, hint="Make it anew: toolkit lock RECIPE") from error
 
 
-def write_lock(recipe: Recipe, open_files: OpenFiles, jumpstart: Entries = _NO_ENTRIES) -> Path:
+def write_lock(recipe: Recipe, open_files: OpenFiles, sources: Sources | None = None) -> Path:
     """Read both models' facts and write the lock beside the recipe. Raises UnreadableModel; then nothing changed."""
-    text = json.dumps(read_models(recipe, open_files, jumpstart).to_dict(), indent=1, sort_keys=True)
+    text = json.dumps(read_models(recipe, open_files, sources).to_dict(), indent=1, sort_keys=True)
     path = lock_path(recipe)
     temporary = path.with_name(f".{path.name}")
     temporary.write_text(text + "\n", encoding="utf-8")

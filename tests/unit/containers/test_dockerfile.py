@@ -7,7 +7,7 @@ import re
 import pytest
 
 from toolkit.home import containers_dir
-from toolkit.planning.image import programs
+from toolkit.platforms.image import programs
 
 ENGINES = ["vllm", "nxd-inference", "vllm-neuron"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from neuron_machine import ARTIFACT_VARIABLES, CONTAINERS, KEY, NXD_INFERENCE, VLLM_NEURON, Engine, Machine
 
-from toolkit.planning.image import programs
+from toolkit.platforms.image import programs
 
 STRICT = ("VLLM_NEURON_DISABLE_WARMUP_COMPILE", "NEURON_LIBTORCH_DISABLE_GRAPH_CAPTURE_BACKEND")
 

@@ -19,7 +19,7 @@ from toolkit.engines.arguments import environment
 from toolkit.engines.flag_checks import check_flags
 from toolkit.errors import RecipeError
 from toolkit.findings import Finding
-from toolkit.planning.metrics import draft_length
+from toolkit.platforms.sagemaker.rules.metrics import draft_length
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.resolve import Engine, Recipe, load
@@ -65,9 +65,6 @@ class Toy(EngineRules):
 
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         return {}
-
-    def takes_schedule(self, version: str) -> bool:
-        return False
 
     def reports_drafts(self, recipe: Recipe) -> bool:
         return False

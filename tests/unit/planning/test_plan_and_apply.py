@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from aws_kinds import desired
 from fakes import ACCOUNT, FakeClock, MemoryPlatform, Told, by_kind
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,11 +20,11 @@ from pairs import edit_config, write_pair
 from toolkit.apply.executor import make, remove
 from toolkit.apply.waiter import wait_in_service
 from toolkit.errors import EndpointNotFound, UsageError
-from toolkit.planning.desired import desired
 from toolkit.planning.plan import Action, Plan
-from toolkit.planning.planner import make_plan, rollback_plan
+from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record, Step
 from toolkit.planning.resources import Resource
+from toolkit.platforms.local.rules import RULES
 from toolkit.recipe.resolve import Recipe, load
 
 ENDPOINTS = ("tiny", "tiny-baseline")
@@ -54,7 +55,7 @@ class Deployer:
         self.record = Unwritten()
 
     def plan(self, resources: Sequence[Resource], endpoints: Sequence[str] = ENDPOINTS) -> Plan:
-        return make_plan("tiny", "local", endpoints, resources, self.platform.observe(resources, endpoints))
+        return make_plan("tiny", RULES, endpoints, resources, self.platform.observe(resources, endpoints))
 
     def deploy(self, resources: Sequence[Resource], endpoints: Sequence[str] = ENDPOINTS) -> None:
         for endpoint in endpoints:
@@ -66,7 +67,7 @@ class Deployer:
 
     def rollback(self, endpoint: str = "tiny") -> None:
         observed = self.platform.observe((), [endpoint])
-        plan = rollback_plan("tiny", "local", endpoint, observed)
+        plan = RULES.rollback("tiny", endpoint, observed)
         make(plan, self.platform, self.record, Told())
         self._settle(endpoint)
 

@@ -13,7 +13,6 @@ from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
 from toolkit.errors import PlatformError, Unavailable
-from toolkit.planning.resources import Kind
 
 LOG_IN = (
     "Log in again; for EKS: aws eks update-kubeconfig --name CLUSTER, with credentials that its access entries know."
@@ -23,7 +22,7 @@ _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
-_MISSING_KINDS: Mapping[Kind, str] = {
+_MISSING_KINDS: Mapping[str, str] = {
     "ScaledObject": "This cluster has no KEDA: install it, or leave out platform.kubernetes.prometheus.",
     "ResourceClaimTemplate": "This cluster has no resource.k8s.io/v1: it needs Kubernetes 1.34, or write "
     "`neuron_devices: device-plugin`.",

@@ -9,7 +9,7 @@ from typing import Any
 from kubernetes.client import ApiException
 
 from toolkit.errors import PlatformError, WaitTimeout
-from toolkit.planning.resources import Kind, Resource
+from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.observe import apply, compared, conflicts
@@ -20,7 +20,7 @@ _DELETE_SECONDS = 900.0
 _PAUSE_SECONDS = 1.0
 
 
-def put(cluster: Cluster, kind: Kind, namespace: str, manifest: Mapping[str, Any]) -> None:
+def put(cluster: Cluster, kind: str, namespace: str, manifest: Mapping[str, Any]) -> None:
     """Make it, or bring it to what the manifest says. What others made since the plan is refused."""
     there = cluster.find(path(kind, namespace, manifest["metadata"]["name"]))
     if there and not RULES_BY_KIND[kind].may_be_foreign and not is_ours(there):
@@ -42,7 +42,7 @@ def put(cluster: Cluster, kind: Kind, namespace: str, manifest: Mapping[str, Any
 
 def delete(
     cluster: Cluster,
-    kind: Kind,
+    kind: str,
     namespace: str,
     name: str,
     clock: Callable[[], float] = time.monotonic,
@@ -56,7 +56,7 @@ def delete(
 
 def replace(
     cluster: Cluster,
-    kind: Kind,
+    kind: str,
     namespace: str,
     manifest: Mapping[str, Any],
     clock: Callable[[], float] = time.monotonic,
@@ -77,7 +77,7 @@ def replace(
 
 def delete_autoscalers(
     cluster: Cluster,
-    kind: Kind,
+    kind: str,
     namespace: str,
     manifest: Mapping[str, Any],
     clock: Callable[[], float] = time.monotonic,
@@ -96,7 +96,7 @@ def delete_autoscalers(
 
 def wait_gone(
     cluster: Cluster,
-    kind: Kind,
+    kind: str,
     namespace: str,
     there: Mapping[str, Any],
     clock: Callable[[], float],
@@ -118,7 +118,7 @@ def wait_gone(
 
 def _delete(
     cluster: Cluster,
-    kind: Kind,
+    kind: str,
     namespace: str,
     there: Mapping[str, Any],
     clock: Callable[[], float],

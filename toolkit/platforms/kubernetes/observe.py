@@ -8,7 +8,7 @@ from typing import Any
 
 from kubernetes.client import ApiException
 
-from toolkit.planning.resources import Existing, Kind, Observed, Resource
+from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of, message_of
 from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, is_ours, labels, path, selector
@@ -44,7 +44,7 @@ def observe(cluster: Cluster, namespace: str, desired: Sequence[Resource], endpo
 
 def apply(
     cluster: Cluster,
-    kind: Kind,
+    kind: str,
     namespace: str,
     manifest: Mapping[str, Any],
     there: Mapping[str, Any] | None,
@@ -102,7 +102,7 @@ def _are_named(items: Any) -> bool:
     return isinstance(items, list) and all(isinstance(item, Mapping) and "name" in item for item in items)
 
 
-def _is_by_hand(kind: Kind, there: Mapping[str, Any]) -> bool:
+def _is_by_hand(kind: str, there: Mapping[str, Any]) -> bool:
     """Whether it is a Job, done once and gone by itself, or a Job's program: no deployment makes or removes those."""
     return kind == "Job" or BENCHMARK.items() <= labels(there).items()
 
@@ -125,14 +125,14 @@ def _is_scaled_by_others(cluster: Cluster, namespace: str, deployment: str) -> b
 
 
 def _all_ours(
-    cluster: Cluster, namespace: str, wanted: set[Kind]
-) -> tuple[dict[tuple[Kind, str], dict[str, Any]], tuple[str, ...]]:
+    cluster: Cluster, namespace: str, wanted: set[str]
+) -> tuple[dict[tuple[str, str], dict[str, Any]], tuple[str, ...]]:
     """All that the toolkit made in the namespace, and what of it we may not see.
 
     For a deployment we made nothing of a kind that we may not see and do not want. A removal must see all but the rare
     kinds, and tells of those.
     """
-    found: dict[tuple[Kind, str], dict[str, Any]] = {}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     unseen = []
     for kind, rule in RULES_BY_KIND.items():
         try:
@@ -145,7 +145,7 @@ def _all_ours(
     return found, tuple(unseen)
 
 
-def _ours(cluster: Cluster, kind: Kind, namespace: str) -> list[dict[str, Any]]:
+def _ours(cluster: Cluster, kind: str, namespace: str) -> list[dict[str, Any]]:
     """All of a kind that the toolkit made in the namespace. Of a volume it is its claim that says where it belongs."""
     if kind == "Namespace":  # who works in one namespace may not list them all
         there = cluster.find(path(kind, namespace, namespace))
@@ -161,7 +161,7 @@ def _ours(cluster: Cluster, kind: Kind, namespace: str) -> list[dict[str, Any]]:
     return found
 
 
-def _existing(kind: Kind, there: Mapping[str, Any], users: tuple[str, ...], state: Mapping[str, Any]) -> Existing:
+def _existing(kind: str, there: Mapping[str, Any], users: tuple[str, ...], state: Mapping[str, Any]) -> Existing:
     """What several endpoints share is used by all that are in the namespace."""
     instance = labels(there).get(INSTANCE)
     going = {"Deleting": True} if there["metadata"].get("deletionTimestamp") else {}

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import PlatformError
-from toolkit.planning.image import LOCAL_REGISTRY
 from toolkit.platforms.local import engine, modeldata
 from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.container import Starter, entrypoint, process, runnable_images
 from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.folders import endpoint_folder
 from toolkit.platforms.local.host import EndpointSpec, Request, Variant
+from toolkit.platforms.local.rules import LOCAL_REGISTRY
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from toolkit.apply.progress import Progress
 from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import PlatformError, UsageError
-from toolkit.planning.image import spec_of
-from toolkit.planning.plan import Action
-from toolkit.planning.resources import Existing, Observed, Resource
+from toolkit.platforms.image import spec_of
 from toolkit.platforms.local import engine
 from toolkit.platforms.local.clients import session
 from toolkit.platforms.local.daemon import LocalDaemon
@@ -27,21 +26,13 @@ class LocalPlatform(SageMakerPlatform):
     # The arms share the machine, and vLLM spins for a second after a request (shm_broadcast.py, busy_loop_s).
     pause_between_arms: float = 1.2
 
-    def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
-        """See planning.resources.Observer. Images are in the store of podman or docker."""
-        images = [
-            Existing("Image", item.name, True, tuple(endpoints[:1]), {})
-            for item in desired
-            if item.kind == "Image" and engine.holds(item.request["Image"])
-        ]
-        return Observed((*super().observe(desired, endpoints).existing, *images))
+    def image_exists(self, request: Mapping[str, Any]) -> bool:
+        """Whether podman or docker has the image that a request describes."""
+        return engine.holds(request["Image"])
 
-    def execute(self, action: Action, progress: Progress) -> None:
-        """See apply.executor.Executor."""
-        if action.kind == "Image":
-            engine.build(spec_of(action.request), action.request["Image"], progress.update)
-        else:
-            super().execute(action, progress)
+    def build_image(self, request: Mapping[str, Any], progress: Progress) -> None:
+        """Build what the request describes with podman or docker. Raises BuildError."""
+        engine.build(spec_of(request), request["Image"], progress.update)
 
     def with_digest(self, image: str) -> str:
         """The image itself: it is in no registry, and its tag says its content."""

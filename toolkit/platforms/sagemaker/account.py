@@ -22,14 +22,13 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from toolkit.checks.account import AccountFacts, ExecutionRole, Permission, Quota
 from toolkit.engines.arguments import builds, image_of
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
-from toolkit.planning.hosting import endpoint_name, image_uri
-from toolkit.planning.image import base_image
+from toolkit.findings import Finding
 from toolkit.planning.resources import Account
+from toolkit.platforms.image import base_image
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import aws_errors, hint_for, is_missing
+from toolkit.platforms.sagemaker.errors import aws_errors, hint_for
 from toolkit.platforms.sagemaker.images import is_missing_image
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.network import read_subnets
@@ -37,7 +36,17 @@ from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, permissions
 from toolkit.platforms.sagemaker.quotas import read_quotas
 from toolkit.platforms.sagemaker.reading import Reading
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
-from toolkit.recipe.jumpstart import chooses_instance, filled_in, ids
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name
+from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
+from toolkit.platforms.sagemaker.rules.checks.account import (
+    AccountFacts,
+    ExecutionRole,
+    Permission,
+    Quota,
+    check_account,
+)
+from toolkit.platforms.sagemaker.rules.jumpstart import filled_in, ids
+from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
@@ -54,6 +63,15 @@ _NOT_LOGGED_IN = (
     TokenRetrievalError,
 )
 _ATTEMPTS = 3
+
+
+def account_findings(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on the account of this environment's AWS session. Raises PlatformError when AWS cannot be reached."""
+    if recipe.platform.name == "sagemaker":
+        yield from check_account(recipe, account_facts(recipe))
+    else:
+        message = f"platform `{recipe.platform.name}` needs no AWS account: none was looked at"
+        yield Finding("account.none", message, "platform.name", severity="info")
 
 
 def account_facts(recipe: Recipe) -> AccountFacts:
@@ -106,7 +124,9 @@ def examine(
         missing_image=missing_image,
         image_problem=image_problem,
         jumpstart_problem=jumpstart_problem,
-        jumpstart_types=recipe.platform.instance_types if account.jumpstart and chooses_instance(recipe) else (),
+        jumpstart_types=recipe.platform.instance_types
+        if account.jumpstart and recipe.leaves_instance_type_open
+        else (),
         buckets=dict(_buckets(reading, recipe)),
         subnets=subnets,
         missing_subnets=missing_subnets,
@@ -193,7 +213,7 @@ def _is_refused(result: EvaluationResultTypeDef) -> bool:
 
 def _quotas(reading: Reading, recipe: Recipe, account: Account) -> Iterator[Quota]:
     """None for reserved capacity: it is bought, and this quota does not count it (unverified)."""
-    is_known = bool(account.jumpstart) or not chooses_instance(recipe)
+    is_known = bool(account.jumpstart) or not recipe.leaves_instance_type_open
     if recipe.platform.capacity_reservation is None and is_known:
         own = (endpoint_name(recipe), f"{endpoint_name(recipe)}-baseline")
         yield from read_quotas(reading, recipe.platform.instance_types, own)

@@ -16,7 +16,7 @@ from toolkit.images.docker_config import docker_credentials
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
-from toolkit.planning.image import spec_of
+from toolkit.platforms.image import spec_of
 from toolkit.platforms.sagemaker import codebuild_project, images
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild import CodeBuildBuilder

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from toolkit.version import __version__
 
@@ -43,6 +44,11 @@ class Clients:
 
     session: boto3.Session
     attempts: int = 10
+
+    @property
+    def refusal(self) -> type[ClientError]:
+        """What every client raises when AWS refuses."""
+        return ClientError
 
     @cached_property
     def account_id(self) -> str:

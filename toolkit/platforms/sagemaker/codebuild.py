@@ -21,12 +21,13 @@ from toolkit.images.publish import publish, staged
 from toolkit.images.reference import Reference, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
-from toolkit.planning.names import bucket_name
-from toolkit.planning.resources import Account, digest
+from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import PROJECT, SOURCES, ensure_project
-from toolkit.platforms.sagemaker.errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.images import ECR_HOST
+from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, is_missing
+from toolkit.platforms.sagemaker.rules.names import bucket_name
+from toolkit.recipe.content import digest
 
 if TYPE_CHECKING:
     from types_boto3_codebuild.type_defs import BuildPhaseTypeDef, BuildTypeDef

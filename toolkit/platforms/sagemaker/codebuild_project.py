@@ -15,10 +15,11 @@ from botocore.exceptions import ClientError
 from toolkit.catalog import lookup
 from toolkit.errors import BuildError
 from toolkit.images.buildspec import buildspec
-from toolkit.planning.names import VERSION_TAG, bucket_name
+from toolkit.planning.names import VERSION_TAG
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import is_denied
+from toolkit.platforms.sagemaker.rules.aws_errors import is_denied
+from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.version import __version__
 
 if TYPE_CHECKING:

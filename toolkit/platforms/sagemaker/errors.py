@@ -23,6 +23,7 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from toolkit.errors import PlatformError
+from toolkit.platforms.sagemaker.rules.aws_errors import DENIED
 
 _LOG_IN = "Log in: aws sso login, aws login or aws configure; AWS_PROFILE chooses a profile."
 _EXPIRED = "The AWS credentials have expired. Log in again: aws sso login, or get new keys the way you got these."
@@ -49,7 +50,6 @@ _HINTS = {
     "ThrottlingException": _BUSY,
     "TooManyRequestsException": _BUSY,
 }
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
 _DENIED_ACTION = re.compile(r"not authorized to perform:? ([\w-]+:\w+)")
 
 
@@ -76,7 +76,7 @@ def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
     match error:
         case ClientError():
             code = error.response["Error"]["Code"]
-            return _denied(error) if code in _DENIED else _HINTS.get(code, "")
+            return _denied(error) if code in DENIED else _HINTS.get(code, "")
         case NoCredentialsError() | PartialCredentialsError() | CredentialRetrievalError():
             return _LOG_IN
         case SSOError() | LoginError() | TokenRetrievalError():
@@ -88,27 +88,6 @@ def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
         case BotoConnectionError() | HTTPClientError():
             return "Nobody answers there: look at the network and the region. The same command carries on."
     return ""
-
-
-def is_missing(error: ClientError) -> bool:
-    """Whether AWS says that the thing does not exist; SageMaker says so in a ValidationException's text."""
-    code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
-    return code in (
-        "NoSuchEntity",
-        "NoSuchBucket",
-        "NoSuchKey",
-        "404",
-        "ResourceNotFoundException",
-        "ResourceNotFound",
-        "RepositoryNotFoundException",
-        "ImageNotFoundException",
-        "ObjectNotFoundException",  # Application Auto Scaling's
-    ) or (code == "ValidationException" and "could not find" in message.lower())
-
-
-def is_denied(error: ClientError) -> bool:
-    """Whether AWS says that we may not do, or not see, it."""
-    return error.response["Error"]["Code"] in _DENIED
 
 
 def _denied(error: ClientError) -> str:

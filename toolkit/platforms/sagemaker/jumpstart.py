@@ -11,7 +11,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import aws_errors, is_missing
+from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import ListHubContentsRequestTypeDef
@@ -20,7 +21,7 @@ PUBLIC_HUB = "SageMakerPublicHub"
 
 
 def read_jumpstart(clients: Clients, model_id: str) -> dict[str, Any]:
-    """The newest entry of a JumpStart model in the region of `clients`, JSON all through, for `recipe.jumpstart.parse`.
+    """The newest entry of a JumpStart model in the region of `clients`, JSON all through, for `rules.jumpstart.parse`.
 
     Raises UsageError when the hub has no such model, UnreadableModel when its document is not JSON, or PlatformError.
     """

@@ -8,10 +8,10 @@ from typing import TypedDict, Unpack
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from toolkit.planning.names import LEASES_PREFIX
 from toolkit.platforms.lease import Entry, Holder, Rules
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import is_missing
+from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
+from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 
 _CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from toolkit.endpoint.listing import Deployed
-from toolkit.planning.price import price_of_instances
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import is_missing
 from toolkit.platforms.sagemaker.observe import owned_endpoints
+from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
+from toolkit.platforms.sagemaker.rules.price import price_of_instances
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import DescribeEndpointConfigOutputTypeDef, DescribeEndpointOutputTypeDef

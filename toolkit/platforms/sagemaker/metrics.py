@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from toolkit.catalog import registry
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
 from toolkit.errors import PlatformError
-from toolkit.planning.metrics import ACCEPTED, DRAFTED
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.promql import read_engine_metrics
+from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED
 
 if TYPE_CHECKING:
     from types_boto3_cloudwatch.type_defs import MetricDataQueryTypeDef

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from toolkit.checks.account import Subnet
 from toolkit.platforms.sagemaker.reading import Reading
+from toolkit.platforms.sagemaker.rules.checks.account import Subnet
 
 _EVERYWHERE = "0.0.0.0/0"
 

@@ -1,7 +1,7 @@
 """What the caller must be allowed to do: every action that plan, deploy, prove, logs and destroy take, and on what.
 
 The one list of them; a test holds it against the calls that are really made. What SageMaker's execution role must be
-allowed to do is another matter: planning/permissions.py. Left out are ecr:BatchGetImage and ecr:DescribeRepositories,
+allowed to do is another matter: rules/kinds/role.py. Left out are ecr:BatchGetImage and ecr:DescribeRepositories,
 without which images are not pinned, and not told when an endpoint goes; what makes CodeBuild's project, which only the
 first build in an account does; and rights on KMS keys: the key's own policy may give them, which IAM's simulator does
 not see.
@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from toolkit.checks.account import Permission
 from toolkit.engines.arguments import builds
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.planning.hosting import endpoint_name
-from toolkit.planning.image import repository
-from toolkit.planning.metrics import TRAINING_LOG_GROUP, log_groups
-from toolkit.planning.names import bucket_name, compiler, role_name
-from toolkit.planning.observability import alarm_prefix, dashboard_name
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, project_arn
 from toolkit.platforms.sagemaker.role import PRINCIPAL
-from toolkit.recipe.jumpstart import ids
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name
+from toolkit.platforms.sagemaker.rules.checks.account import Permission
+from toolkit.platforms.sagemaker.rules.jumpstart import ids
+from toolkit.platforms.sagemaker.rules.kinds.alarm import alarm_prefix
+from toolkit.platforms.sagemaker.rules.kinds.dashboard import dashboard_name
+from toolkit.platforms.sagemaker.rules.kinds.repository import repository_of
+from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
+from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, role_name
 from toolkit.recipe.resolve import Recipe
 
 SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
@@ -101,7 +102,7 @@ def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:
     kept = "DescribeImages ListImages BatchDeleteImage"
     pushing = "InitiateLayerUpload UploadLayerPart CompleteLayerUpload PutImage"
     reading = "BatchCheckLayerAvailability BatchGetImage GetDownloadUrlForLayer"
-    ours = _arns(account, "ecr", "repository/", repository(recipe))
+    ours = _arns(account, "ecr", "repository/", repository_of(recipe))
     yield _allowed("ecr", f"{making} {kept} {pushing} {reading}", *ours)
     if recipe.container and recipe.container.builder == "codebuild":
         yield _allowed("codebuild", "BatchGetProjects StartBuild BatchGetBuilds StopBuild", project_arn(account))

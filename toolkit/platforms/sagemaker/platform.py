@@ -14,33 +14,36 @@ from botocore.exceptions import ClientError
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_settled
+from toolkit.catalog import registry
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Metrics
 from toolkit.engines.arguments import builds
 from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
-from toolkit.planning.hosting import image_uri
-from toolkit.planning.image import base_image
-from toolkit.planning.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.planning.plan import Action
-from toolkit.planning.planner import UNDER_WAY
-from toolkit.planning.resources import Account, Observed, Resource
-from toolkit.planning.storage import bucket
+from toolkit.planning.resources import UNDER_WAY, Account, Observed, Resource
+from toolkit.platforms.image import base_image
 from toolkit.platforms.lease import lease
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker import execute, images, observe, runtime, training
-from toolkit.platforms.sagemaker.build import pinned_base
+from toolkit.platforms.sagemaker.build import build_image, pinned_base
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import aws_errors, is_missing
+from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.listing import deployed
 from toolkit.platforms.sagemaker.metrics import read_metrics
 from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
+from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
+from toolkit.platforms.sagemaker.rules.capabilities import capabilities
+from toolkit.platforms.sagemaker.rules.jumpstart import Entries, filled_in, ids
+from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
+from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
+from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
-from toolkit.recipe.jumpstart import Entries, filled_in, ids
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.resolve import Recipe
 
@@ -71,7 +74,7 @@ class SageMakerPlatform:
         with aws_errors("asking who we are"):
             number = self.clients.account_id
         account = Account(number, self.clients.session.region_name)
-        if recipe is None or recipe.platform.name == "local":
+        if recipe is None or not capabilities(recipe).instance_types:
             return account
         account = replace(account, jumpstart=self.jumpstart_entries(recipe))
         recipe = filled_in(recipe, account.jumpstart)
@@ -89,7 +92,21 @@ class SageMakerPlatform:
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         """See planning.resources.Observer."""
         with aws_errors("looking at what exists"):
-            return observe.observe(self.clients, self.account(), desired, endpoints)
+            account = self.account()
+            look = Look(self.clients, account, desired, endpoints, self.image_exists, self.base_bytes)
+            return observe.observe(look, self._kinds)
+
+    def image_exists(self, request: Mapping[str, Any]) -> bool:
+        """Whether the image that a request describes is in the account's registry."""
+        return image_digest(self.clients, request["Repository"], request["Tag"]) is not None
+
+    def base_bytes(self, image: str) -> int | None:
+        """What an image takes in its registry, None where that does not tell."""
+        return images.layer_bytes(self.clients, image)
+
+    def build_image(self, request: Mapping[str, Any], progress: Progress) -> None:
+        """Build what the request describes, and push it to the account's registry. Raises BuildError."""
+        build_image(self.clients, request, progress)
 
     def with_digest(self, image: str) -> str:
         """See platforms.Platform."""
@@ -115,9 +132,13 @@ class SageMakerPlatform:
                 try:
                     held.enter_context(lease(endpoint, store))
                 except self.clients.s3.exceptions.NoSuchBucket:
-                    execute.create_bucket(self.clients, request)
+                    make_bucket(self.clients, request)
                     held.enter_context(lease(endpoint, store))
             yield
+
+    def exists_settled(self, endpoint: str, progress: Progress) -> bool:
+        """See platforms.rules.Platform: AWS takes no changes while another one is under way."""
+        return wait_settled(self, endpoint, _SETTLE_TIMEOUT_SECONDS, progress)
 
     def _role(self, recipe: Recipe) -> str | None:
         """The execution role's ARN, None when the recipe asks for one to be made."""
@@ -131,20 +152,27 @@ class SageMakerPlatform:
 
     def execute(self, action: Action, progress: Progress) -> None:
         """See apply.executor.Executor."""
+        kind = next(kind for kind in self._kinds if kind.kind == action.kind)
+        work = Work(self.clients, progress, self.open_files, self.build_image)
         with aws_errors(str(action)):
             if action.verb != "create":
                 self._wait_settled(action, progress)
             if action.verb in ("delete", "replace"):
-                execute.delete(self.clients, action)
+                execute.delete(kind, self.clients, action)
                 if action.kind == "Endpoint":
                     wait_deleted(self, action.name, _DELETE_TIMEOUT_SECONDS)
                 self._wait_settled(action, progress)
             if action.verb in ("create", "replace"):
-                execute.create(self.clients, action, progress, self.open_files, self.sleep)
+                execute.create(kind, work, action, self.sleep)
             elif action.verb == "update":
-                execute.update(self.clients, action, progress, self.open_files)
+                kind.update(work, action.request)
             if action.kind == "InferenceComponent" and action.verb != "delete":
                 self._wait_component(action, progress)
+
+    @property
+    def _kinds(self) -> Sequence[AwsKind]:
+        found: Sequence[AwsKind] = registry.platform_rules(self.name).kinds
+        return found
 
     def _wait_settled(self, action: Action, progress: Progress) -> None:
         """Return when AWS takes a change of the endpoint or the inference component, or it is gone."""

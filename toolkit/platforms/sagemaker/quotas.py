@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from toolkit.checks.account import Quota
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import is_missing
 from toolkit.platforms.sagemaker.reading import Reading
+from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
+from toolkit.platforms.sagemaker.rules.checks.account import Quota
 
 if TYPE_CHECKING:
     from types_boto3_service_quotas.type_defs import ServiceQuotaTypeDef

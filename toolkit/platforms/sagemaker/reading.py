@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from toolkit.checks.account import Unread
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.platforms.sagemaker.rules.checks.account import Unread
 
 _T = TypeVar("_T")
 

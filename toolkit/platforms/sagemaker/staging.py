@@ -11,7 +11,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, UnreadableModel
-from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.model_files import ModelFiles
@@ -19,6 +18,8 @@ from toolkit.recipe.source import ModelSource
 
 if TYPE_CHECKING:
     from types_boto3_s3.type_defs import ObjectIdentifierTypeDef
+
+    from toolkit.platforms.sagemaker.clients import Clients
 
 # DeleteObjects takes at most 1000 keys.
 _DELETE_BATCH = 1000

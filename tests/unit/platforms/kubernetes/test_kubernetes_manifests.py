@@ -13,7 +13,7 @@ import pytest
 from pairs import recipe_with
 
 from toolkit.errors import UsageError
-from toolkit.planning.resources import Account, Kind, Observed
+from toolkit.planning.resources import Account, Observed
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.devices import accelerators
 from toolkit.platforms.kubernetes.rules.manifests import parts, resources
@@ -51,7 +51,7 @@ def ahead(recipe: Recipe) -> Recipe:
     return complete(recipe_with(recipe, engine=engine, kubernetes=KubernetesSection(**AHEAD)))
 
 
-def one(recipe: Recipe, kind: Kind) -> dict[str, Any]:
+def one(recipe: Recipe, kind: str) -> dict[str, Any]:
     """The recipe's only manifest of that kind."""
     (found,) = [item for item in resources(recipe) if item.kind == kind]
     return dict(found.request)

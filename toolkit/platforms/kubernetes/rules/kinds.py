@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from toolkit.errors import PlatformError
 from toolkit.planning.names import RECIPE_ANNOTATION
-from toolkit.planning.resources import Existing, Kind, Observed, Resource
+from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.planning.rules import Decision, KindRule
 
 _MOST_PATHS = 3
@@ -33,7 +33,7 @@ class ManifestRule(KindRule):
     `sets_replicas`: it sets a Deployment's number of pods, so that two of such kinds would work against each other.
     """
 
-    kind: Kind = field()  # else the default of KindRule stands in for it
+    kind: str = field()  # else the default of KindRule stands in for it
     api: ApiResource
     is_base: bool = False
     is_rare: bool = False
@@ -101,10 +101,10 @@ KINDS: Sequence[ManifestRule] = (
 )
 """In the order in which they are made."""
 
-RULES_BY_KIND: Mapping[Kind, ManifestRule] = {rule.kind: rule for rule in KINDS}
+RULES_BY_KIND: Mapping[str, ManifestRule] = {rule.kind: rule for rule in KINDS}
 
 
-def position(kind: Kind) -> int:
+def position(kind: str) -> int:
     """Where a kind comes in the order in which they are made."""
     return list(RULES_BY_KIND).index(kind)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolkit.planning.autoscaling import target_requests
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.devices import claim_template
 from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
@@ -91,7 +90,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     if not scales(recipe):
         return None
     target = {"apiVersion": RULES_BY_KIND["Deployment"].api.version, "kind": "Deployment", "name": recipe.name}
-    lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, target_requests(recipe)
+    lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, recipe.target_requests
     down = {"stabilizationWindowSeconds": recipe.scaling.scale_in_seconds}
     behavior = {
         "scaleUp": {"stabilizationWindowSeconds": recipe.scaling.scale_out_seconds},

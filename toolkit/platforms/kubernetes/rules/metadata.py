@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
-from toolkit.planning.resources import Kind, Resource
+from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import KubernetesSection
@@ -28,7 +28,7 @@ def section(recipe: Recipe) -> KubernetesSection:
     return recipe.platform.kubernetes or KubernetesSection()
 
 
-def manifest(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:
+def manifest(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:
     """A resource of this endpoint's own; `body` is the manifest but for its head, to which it may add labels.
 
     The digest of the recipe stands in an annotation, and so do the recipe's tags, which labels could not hold.
@@ -39,7 +39,7 @@ def manifest(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:
     return _resource(recipe, kind, name, {"labels": found, "annotations": annotations}, body)
 
 
-def shared(recipe: Recipe, kind: Kind, name: str, **body: Any) -> Resource:
+def shared(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:
     """A resource that other endpoints of the namespace use as well."""
     return _resource(recipe, kind, name, {"labels": dict(OURS)}, body)
 
@@ -59,7 +59,7 @@ def selector(recipe: Recipe) -> dict[str, str]:
     return {INSTANCE: recipe.name, COMPONENT: "server"}
 
 
-def _resource(recipe: Recipe, kind: Kind, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:
+def _resource(recipe: Recipe, kind: str, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:
     rule = RULES_BY_KIND[kind]
     namespace = {"namespace": section(recipe).namespace} if rule.api.namespaced else {}
     head = {"apiVersion": rule.api.version, "kind": kind, "metadata": {"name": name, **namespace, **metadata}}

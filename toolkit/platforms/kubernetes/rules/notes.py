@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.planning.image import base_image
 from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.platforms.image import base_image
 from toolkit.platforms.kubernetes.rules.devices import accelerators, on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.metadata import section

@@ -11,9 +11,9 @@ from typing import Any
 
 from toolkit.engines.arguments import environment
 from toolkit.planning import artifacts
-from toolkit.planning.image import base_image, programs
 from toolkit.planning.names import ARTIFACTS_PREFIX, content_name
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.image import base_image, programs
 from toolkit.platforms.kubernetes.rules.devices import claims, container_resources, placement, shared_memory
 from toolkit.platforms.kubernetes.rules.metadata import Component, manifest, pod_labels, section, shared
 from toolkit.recipe.resolve import Recipe

@@ -1,0 +1,52 @@
+"""What AWS platforms make of recipes, kind by kind, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fakes import ACCOUNT
+
+from toolkit.catalog.registry import platform_rules
+from toolkit.planning.resources import Account, Existing, Resource
+from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.platforms.sagemaker.rules.deployment import Deployment
+from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
+from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import RolloutSection
+
+KINDS = [kind.kind for kind in RULES.kinds]
+ALARMS = ("LogGroup", "MetricFilter", "Alarm")
+DASHBOARD = ("LogGroup", "MetricFilter", "Dashboard")
+SCALING = ("ScalableTarget", "ScalingPolicy")
+
+
+def kind_of(name: str) -> AwsKind:
+    """The rule of that kind on SageMaker."""
+    return next(kind for kind in RULES.kinds if kind.kind == name)
+
+
+def desired(recipes: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
+    """All resources of the recipes."""
+    found: tuple[Resource, ...] = platform_rules(recipes[0].platform.name).desired(recipes, account)
+    return found
+
+
+def wanted(recipe: Recipe, *kinds: str, account: Account = ACCOUNT) -> list[Resource]:
+    """Those of some kinds alone."""
+    deployment = Deployment(recipe, account)
+    rules = [kind for kind in platform_rules(recipe.platform.name).kinds if kind.kind in kinds]
+    return [item for rule in rules for item in rule.desired(deployment)]
+
+
+def halved(recipe: Recipe) -> Recipe:
+    """The recipe as an experiment of two variants, `speculative` and `baseline`."""
+    return replace(recipe, rollout=RolloutSection(speculative_percent=50))
+
+
+def differs(resource: Resource, existing: Existing) -> bool:
+    """Whether AWS holds something else than the resource asks for."""
+    kind = kind_of(resource.kind)
+    assert isinstance(kind, ContentKind)
+    return kind.differs(resource, existing)

@@ -1,0 +1,410 @@
+"""A recipe's resources as a CloudFormation template. cfn-lint, which knows AWS's schemas, gives the second opinion."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from aws_kinds import desired, kind_of
+from botocore.model import ListShape, Shape, StringShape, StructureShape
+from cfnlint.api import lint
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
+from fakes import ACCOUNT
+from jumpstart_entries import gpt_oss
+from pairs import recipe_with, write_hub_pair, write_pair, write_recipe
+
+from toolkit.errors import UsageError
+from toolkit.planning.artifacts import compiles_ahead
+from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.platforms.sagemaker.rules.cloudformation import NOT_IN_CLOUDFORMATION, STAGE_FIRST
+from toolkit.platforms.sagemaker.rules.jumpstart import ids
+from toolkit.recipe.load import catalogue
+from toolkit.recipe.lock import lock_path, pinned, read_lock
+from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import (
+    ComponentSection,
+    NetworkSection,
+    ObservabilitySection,
+    RolloutSection,
+    ScalingSection,
+)
+from toolkit.recipe.source import ModelSource
+
+KEY = "arn:aws:kms:us-west-2:123456789012:key/12345678-1234-1234-1234-123456789012"
+PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/ours"
+SCALED = ScalingSection(min_instances=1, max_instances=4)
+FROM_ZERO = ScalingSection(min_instances=0, max_instances=2)
+VPC: Mapping[str, Any] = {"subnets": ["subnet-0a1b2c3d"], "security_groups": ["sg-0a1b2c3d"]}
+UNWATCHED = ObservabilitySection(alarms=False, dashboard=False)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    return load(write_hub_pair(tmp_path))
+
+
+def of(recipe: Recipe, **changes: Any) -> dict[str, Any]:
+    """The template of the recipe with those changes, unwatched unless they say otherwise."""
+    return RULES.template(desired([recipe_with(recipe, **{"observability": UNWATCHED, **changes})], ACCOUNT))
+
+
+def complaints(made: Mapping[str, Any], region: str = "us-west-2") -> list[str]:
+    """Errors and warnings of cfn-lint."""
+    return [f"{match.rule.id}: {match.message}" for match in lint(json.dumps(made), regions=[region])]
+
+
+def resource(made: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    (found,) = [item for item in made["Resources"].values() if item["Type"] == kind_of(kind).resource_type]
+    return found
+
+
+def id_of(made: Mapping[str, Any], kind: str) -> str:
+    (found,) = [key for key, item in made["Resources"].items() if item["Type"] == kind_of(kind).resource_type]
+    return found
+
+
+def test_the_whole_template_of_a_pair(recipe: Recipe, golden: Callable[[str, object], None]) -> None:
+    golden("cloudformation-p-eagle", of(recipe))
+
+
+def test_the_whole_template_of_a_component_that_scales_from_zero(
+    recipe: Recipe, golden: Callable[[str, object], None]
+) -> None:
+    watched = ObservabilitySection(dashboard=False)
+    golden(
+        "cloudformation-component", of(recipe, component=ComponentSection(), scaling=FROM_ZERO, observability=watched)
+    )
+
+
+SHIPPED = [name for name in catalogue() if load(name).platform.name == "sagemaker" and not compiles_ahead(load(name))]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_cfn_lint_finds_nothing_in_a_shipped_recipe(name: str) -> None:
+    shipped = load(name)
+    complete = pinned(shipped, read_lock(lock_path(shipped)))
+    account = replace(ACCOUNT, jumpstart={name: {**gpt_oss(), "HubContentName": name} for name in ids(shipped)})
+    resources = desired([complete, complete.baseline()], account)
+    assert complaints(RULES.template(resources)) == []
+
+
+CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "pools": {"instance_types": ("ml.g6e.2xlarge", "ml.g6e.4xlarge")},
+    "weights of the hub": {"weights": "hub"},
+    "routing": {"routing": "kv-aware"},
+    "reservation": {"capacity_reservation": PLAN},
+    "key": {"kms_key": KEY},
+    "scaling": {"scaling": SCALED},
+    "component": {"component": ComponentSection()},
+    "component to zero": {"component": ComponentSection(), "scaling": FROM_ZERO},
+    "network": {"network": NetworkSection(**VPC)},
+    "isolation": {"network": NetworkSection(isolation=True)},
+    "private registry": {"network": NetworkSection(**VPC, private_registry=True)},
+    "shadow": {"rollout": RolloutSection(shadow=True)},
+    "weighted": {"rollout": RolloutSection(speculative_percent=25)},
+    "canary": {"rollout": RolloutSection(update="canary", alarms=["mine"])},
+    "linear": {"rollout": RolloutSection(update="linear")},
+    "rolling": {"rollout": RolloutSection(update="rolling")},
+    "capture": {"observability": ObservabilitySection(data_capture_percent=10)},
+    "watched": {"observability": ObservabilitySection(notify="arn:aws:sns:us-west-2:123456789012:ours")},
+}
+changed = pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+
+
+@changed
+def test_cfn_lint_finds_nothing_whatever_the_recipe_says(recipe: Recipe, changes: Mapping[str, Any]) -> None:
+    assert complaints(of(recipe, **changes)) == []
+
+
+SAME_NAMES: tuple[str, ...] = ("Model", "EndpointConfig", "Endpoint", "InferenceComponent", "Alarm", "Dashboard")
+
+
+@changed
+def test_no_part_of_a_request_is_lost_in_silence(recipe: Recipe, changes: Mapping[str, Any]) -> None:
+    resources = desired([recipe_with(recipe, **changes)], ACCOUNT)
+    made = RULES.template(resources)
+    asked = [leaf for item in resources if item.kind in SAME_NAMES for leaf in leaves(item.request)]
+    types = [kind_of(kind).resource_type for kind in SAME_NAMES]
+    properties = [item["Properties"] for item in made["Resources"].values() if item["Type"] in types]
+    told = made["Metadata"][NOT_IN_CLOUDFORMATION].values()
+    answered = [leaf for part in (*properties, *told) for leaf in leaves(resolved(part, made))]
+    assert Counter(asked) - Counter(answered) == Counter()
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Path and value of everything that is neither object nor list."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from leaves(item, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, list):
+        for item in value:
+            yield from leaves(item, path)
+    else:
+        yield path, repr(value)
+
+
+def resolved(value: Any, made: Mapping[str, Any]) -> Any:
+    """The properties with what their references come to."""
+    if isinstance(value, list):
+        return [resolved(item, made) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    if "Fn::GetAtt" not in value and "Ref" not in value:
+        return {key: resolved(item, made) for key, item in value.items()}
+    logical_id, attribute = value.get("Fn::GetAtt") or (value["Ref"], "AlarmName")
+    properties = made["Resources"][logical_id]["Properties"]
+    if attribute == "Arn":
+        return f"arn:aws:iam::{ACCOUNT.id}:role/{properties['RoleName']}"
+    return properties.get(attribute)  # none of the policy that an alarm starts
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "eu-central-1", "us-gov-west-1", "cn-north-1"])
+def test_cfn_lint_finds_nothing_in_other_regions(recipe: Recipe, region: str) -> None:
+    resources = desired([recipe], Account(ACCOUNT.id, region))
+    assert complaints(RULES.template(resources), region) == []
+
+
+def test_cfn_lint_would_find_a_wrong_property(recipe: Recipe) -> None:
+    made = of(recipe)
+    resource(made, "Endpoint")["Properties"]["Wrong"] = 1
+    assert [complaint.split(":")[0] for complaint in complaints(made)] == ["E3002"]
+
+
+def test_every_kind_is_a_resource_or_is_told_otherwise() -> None:
+    told = {"Weights", "WeightsUse", "RolePolicy", "Repository", "Image"}
+    elsewhere = {"TrainingJob", "Artifacts"}  # what compiles, and what is refused
+    types = {kind.kind for kind in RULES.kinds if kind.resource_type}
+    assert told | types | elsewhere == {kind.kind for kind in RULES.kinds}
+
+
+# ---- what CloudFormation lacks ----
+
+
+OPERATIONS: Mapping[str, tuple[str, str]] = {
+    "Model": ("sagemaker", "CreateModel"),
+    "EndpointConfig": ("sagemaker", "CreateEndpointConfig"),
+    "Endpoint": ("sagemaker", "CreateEndpoint"),
+    "InferenceComponent": ("sagemaker", "CreateInferenceComponent"),
+    "ScalableTarget": ("application-autoscaling", "RegisterScalableTarget"),
+    "ScalingPolicy": ("application-autoscaling", "PutScalingPolicy"),
+    "Alarm": ("cloudwatch", "PutMetricAlarm"),
+    "Dashboard": ("cloudwatch", "PutDashboard"),
+    "MetricFilter": ("logs", "PutMetricFilter"),
+}
+# Containers in a row, and components of several instance types: neither is ever requested.
+NEVER_REQUESTED = ("Containers.", "Specifications.", "Specification.InstanceType")
+
+
+@pytest.mark.parametrize("kind", OPERATIONS)
+def test_what_cloudformation_lacks_is_known(kind: str) -> None:
+    service, operation = OPERATIONS[kind]
+    shape = botocore.session.get_session().get_service_model(service).operation_model(operation).input_shape
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-west-2", kind_of(kind).resource_type).schema
+    found = {field for field in difference(shape, schema, schema) if not field.startswith(NEVER_REQUESTED)}
+    assert found == kind_of(kind).lacking
+
+
+def difference(shape: Shape, node: Any, schema: Any, path: str = "") -> Iterator[str]:
+    """Paths of a request's fields, and `path=value` of its enumerated values, that a resource schema lacks."""
+    while "$ref" in node:
+        node = schema["definitions"][node["$ref"].rpartition("/")[2]]
+    if isinstance(shape, ListShape):
+        yield from difference(shape.member, node.get("items", {}), schema, path)
+    elif isinstance(shape, StringShape) and "enum" in node:
+        yield from (f"{path}={value}" for value in shape.enum if value not in node["enum"])
+    elif isinstance(shape, StructureShape) and "properties" in node:
+        for name, member in shape.members.items():
+            at, property_name = f"{path}.{name}".lstrip("."), name[0].upper() + name[1:]
+            if property_name in node["properties"]:
+                yield from difference(member, node["properties"][property_name], schema, at)
+            else:
+                yield at
+
+
+def test_what_is_lost_stands_in_the_metadata_and_is_told(recipe: Recipe) -> None:
+    made = of(recipe, routing="kv-aware")
+    lost = made["Metadata"][NOT_IN_CLOUDFORMATION]
+    container = lost[id_of(made, "Model")]
+    assert container["PrimaryContainer.AdditionalModelDataSources"][0]["ChannelName"] == "drafter"
+    assert lost[id_of(made, "EndpointConfig")] == {"ProductionVariants.RoutingConfig.RoutingStrategy": "KV_AWARE"}
+    assert "RoutingConfig" not in resource(made, "EndpointConfig")["Properties"]["ProductionVariants"][0]
+    told = RULES.template_losses(made)
+    assert len(told) == 3
+    assert told[0].startswith("CloudFormation has no PrimaryContainer.AdditionalModelDataSources for AWS::SageMaker::M")
+    assert "`platform: {weights: hub}`" in told[0]
+
+
+def test_models_that_the_container_fetches_itself_need_no_second_data_source(recipe: Recipe) -> None:
+    made = of(recipe, weights="hub")
+    assert not any("AdditionalModelDataSources" in line for line in RULES.template_losses(made))
+
+
+def without_channels(recipe: Recipe) -> str:
+    """What the template's reader is told of the channels that it lacks."""
+    (line,) = [line for line in RULES.template_losses(of(recipe)) if "AdditionalModelDataSources" in line]
+    return line.partition(": ")[2]
+
+
+def test_a_drafter_that_no_container_fetches_needs_a_deployment(recipe: Recipe) -> None:
+    assert recipe.speculation
+    of_a_bucket = replace(recipe.speculation, drafter=ModelSource("s3", "s3://mine/drafter/"))
+    assert without_channels(recipe_with(recipe, weights="hub", speculation=of_a_bucket)) == (
+        "the container does not find its drafter there, and stops. Use `toolkit deploy`; "
+        "a drafter of the hub the container fetches itself with `platform: {weights: hub}`"
+    )
+
+
+def test_flags_that_travel_as_a_file_need_a_deployment(recipe: Recipe) -> None:
+    long = recipe_with(recipe, weights="hub", engine=replace(recipe.engine, args={"chat-template": "x" * 2000}))
+    assert without_channels(long) == (
+        "the container does not find its flags that are too long for its environment there, and stops. "
+        "Use `toolkit deploy`"
+    )
+
+
+def test_what_was_compiled_ahead_needs_a_deployment(tmp_path: Path) -> None:
+    text = """\
+name: ahead
+target: {model: org/target}
+engine: {name: neuron, max_model_len: 1024}
+platform: {name: sagemaker, role: create, instance_types: [ml.trn2.48xlarge]}
+speculation: {method: none}
+"""
+    with pytest.raises(UsageError, match="CloudFormation cannot") as raised:
+        of(load(write_recipe(tmp_path, text)))
+    assert raised.value.hint == "Use `toolkit deploy`."
+
+
+# ---- order ----
+
+
+def test_the_model_of_a_made_role_waits_for_it(recipe: Recipe) -> None:
+    made = of(recipe)
+    assert resource(made, "Model")["Properties"]["ExecutionRoleArn"] == {"Fn::GetAtt": [id_of(made, "Role"), "Arn"]}
+
+
+def test_a_role_that_exists_is_named_by_its_arn(recipe: Recipe) -> None:
+    role = "arn:aws:iam::123456789012:role/service/ours"
+    made = RULES.template(desired([recipe], replace(ACCOUNT, role=role)))
+    assert resource(made, "Model")["Properties"]["ExecutionRoleArn"] == role
+
+
+def test_endpoint_configuration_and_model_wait_for_one_another(recipe: Recipe) -> None:
+    made = of(recipe)
+    variant = resource(made, "EndpointConfig")["Properties"]["ProductionVariants"][0]
+    assert variant["ModelName"] == {"Fn::GetAtt": [id_of(made, "Model"), "ModelName"]}
+    config = {"Fn::GetAtt": [id_of(made, "EndpointConfig"), "EndpointConfigName"]}
+    assert resource(made, "Endpoint")["Properties"]["EndpointConfigName"] == config
+
+
+def test_a_component_waits_for_its_endpoint_and_model(recipe: Recipe) -> None:
+    made = of(recipe, component=ComponentSection())
+    properties = resource(made, "InferenceComponent")["Properties"]
+    assert properties["EndpointName"] == {"Fn::GetAtt": [id_of(made, "Endpoint"), "EndpointName"]}
+    assert properties["Specification"]["ModelName"] == {"Fn::GetAtt": [id_of(made, "Model"), "ModelName"]}
+
+
+def test_the_endpoint_finds_its_log_group_made(recipe: Recipe) -> None:
+    made = of(recipe, observability=ObservabilitySection())
+    group = id_of(made, "LogGroup")
+    assert resource(made, "Endpoint")["DependsOn"] == [group]
+    filters = [item for item in made["Resources"].values() if item["Type"] == kind_of("MetricFilter").resource_type]
+    assert [item["Properties"]["LogGroupName"] for item in filters] == [{"Ref": group}] * 2
+
+
+@pytest.mark.parametrize(("component", "what"), [(None, "Endpoint"), (ComponentSection(), "InferenceComponent")])
+def test_scaling_waits_for_what_it_scales(recipe: Recipe, component: ComponentSection | None, what: str) -> None:
+    made = of(recipe, component=component, scaling=SCALED)
+    assert resource(made, "ScalableTarget")["DependsOn"] == [id_of(made, what)]
+    assert resource(made, "ScalingPolicy")["DependsOn"] == [id_of(made, "ScalableTarget")]
+
+
+def test_the_alarm_that_wakes_a_component_starts_its_policy(recipe: Recipe) -> None:
+    made = of(recipe, component=ComponentSection(), scaling=FROM_ZERO)
+    (waking,) = [key for key, item in made["Resources"].items() if "StepScaling" in str(item)]
+    assert "Alarm" not in made["Resources"][waking]["Properties"]
+    assert made["Resources"][f"{waking}Alarm"]["Properties"]["AlarmActions"] == [{"Ref": waking}]
+
+
+def test_alarms_that_roll_an_update_back_are_made_before(recipe: Recipe) -> None:
+    made = of(recipe, rollout=RolloutSection(alarms=["mine"]), observability=ObservabilitySection(dashboard=False))
+    alarms = resource(made, "Endpoint")["Properties"]["DeploymentConfig"]["AutoRollbackConfiguration"]["Alarms"]
+    assert alarms == [{"AlarmName": {"Ref": "AlarmToolkitHubErrors"}}, {"AlarmName": "mine"}]
+
+
+def test_logical_ids_are_stable_and_alphanumeric(recipe: Recipe) -> None:
+    first, again = of(recipe), of(recipe)
+    assert list(first["Resources"]) == list(again["Resources"])
+    assert all(name.isalnum() for name in first["Resources"])
+
+
+def test_names_that_differ_in_a_hyphen_get_ids_of_their_own() -> None:
+    logs = [Resource("LogGroup", name, {"logGroupName": name}) for name in ("a-b", "a/b", "a_b")]
+    assert list(RULES.template(logs)["Resources"]) == ["LogGroupAB", "LogGroupABx2", "LogGroupABx3"]
+
+
+# ---- what is no resource ----
+
+
+def commands(made: Mapping[str, Any]) -> dict[str, str]:
+    return {step["what"]: step["command"] for step in made["Metadata"][STAGE_FIRST]}
+
+
+def staged(resources: Sequence[Resource]) -> str:
+    """The command that stages the first weights."""
+    (command, *_) = [text for what, text in commands(RULES.template(resources)).items() if what.startswith("weights")]
+    return command
+
+
+def test_weights_of_the_hub_are_fetched_copied_and_marked_as_complete(recipe: Recipe) -> None:
+    fetch, sync, mark = staged(desired([recipe], ACCOUNT)).split(" && ")
+    assert fetch.startswith("hf download org/target --revision main --local-dir target-main-6b7be4d0")
+    assert sync.startswith(
+        "aws s3 sync target-main-6b7be4d0 s3://toolkit-123456789012-us-west-2/weights/target-main-6b7be4d0/"
+    )
+    assert mark == "aws s3api put-object --bucket toolkit-123456789012-us-west-2 --key staged/target-main-6b7be4d0"
+
+
+def test_weights_in_a_folder_are_copied_without_hidden_files(tmp_path: Path) -> None:
+    folder = tmp_path / "a pair"
+    words = shlex.split(staged(desired([load(write_pair(folder))], ACCOUNT)))
+    assert words[:4] == ["aws", "s3", "sync", str(folder / "target")]
+    assert words[5:] == ["--exclude", ".*", "--exclude", "*/.*"]
+
+
+def test_settings_too_long_for_the_environment_are_written_from_the_template() -> None:
+    request = {"Bucket": "b", "Prefix": "weights/config-1/", "Content": {"engine.json": "{'a': 1}"}, "Files": []}
+    command = staged([Resource("Weights", "config-1", request)])
+    assert command == """printf %s '{'"'"'a'"'"': 1}' | aws s3 cp - s3://b/weights/config-1/engine.json"""
+
+
+def test_staged_weights_are_encrypted_with_the_key_of_the_recipe(recipe: Recipe) -> None:
+    command = staged(desired([recipe_with(recipe, kms_key=KEY)], ACCOUNT))
+    assert f"--sse aws:kms --sse-kms-key-id {KEY}" in command
+
+
+def test_an_endpoint_marks_the_weights_that_it_uses(recipe: Recipe) -> None:
+    marks = [text for what, text in commands(of(recipe)).items() if what.startswith("mark of use target")]
+    assert marks == ["aws s3api put-object --bucket toolkit-123456789012-us-west-2 --key uses/target-main-6b7be4d0/hub"]
+
+
+def test_the_bucket_is_made_only_when_asked_for_and_outlives_the_stack(recipe: Recipe) -> None:
+    made = of(recipe)
+    bucket = resource(made, "Bucket")
+    assert (bucket["Condition"], bucket["DeletionPolicy"]) == ("MakesBucket", "Retain")
+    assert made["Parameters"]["MakeBucket"]["Default"] == "no"
+    (command,) = [text for what, text in commands(made).items() if what.startswith("bucket")]
+    assert command == "aws s3 mb s3://toolkit-123456789012-us-west-2 --region us-west-2"
+
+
+def test_the_name_of_the_endpoint_is_an_output(recipe: Recipe) -> None:
+    made = of(recipe)
+    assert made["Outputs"]["EndpointHubName"]["Value"] == {"Fn::GetAtt": [id_of(made, "Endpoint"), "EndpointName"]}

@@ -1,0 +1,180 @@
+"""A recipe as AWS resources: names that say their content, requests to the letter."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aws_kinds import KINDS, desired
+from fakes import ACCOUNT
+from pairs import recipe_with, write_pair
+
+from toolkit.engines.arguments import engine_flags
+from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.rules.arms import arms
+from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import ComponentSection, RolloutSection
+from toolkit.recipe.source import ModelSource
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    return load(write_pair(tmp_path))
+
+
+def names(recipe: Recipe) -> dict[str, str]:
+    """Name of each kind of resource that has but one."""
+    return {item.kind: item.name for item in desired([recipe], ACCOUNT)}
+
+
+def test_every_request_of_a_pair(recipe: Recipe, tmp_path: Path, golden: Callable[[str, object], None]) -> None:
+    made = [{"kind": item.kind, "name": item.name, "request": item.request} for item in desired([recipe], ACCOUNT)]
+    golden("desired-p-eagle", json.loads(json.dumps(made).replace(str(tmp_path), "<recipe>")))
+
+
+def test_resources_stand_in_the_order_in_which_they_are_made(recipe: Recipe) -> None:
+    kinds = [item.kind for item in desired([recipe], ACCOUNT)]
+    assert kinds == sorted(kinds, key=KINDS.index)
+
+
+def test_requests_are_json_all_through(recipe: Recipe) -> None:
+    for item in desired([recipe], ACCOUNT):
+        assert json.loads(json.dumps(item.request)) == item.request
+
+
+def test_the_same_recipe_elsewhere_has_the_same_names(recipe: Recipe, tmp_path: Path) -> None:
+    again = load(write_pair(tmp_path / "elsewhere" / "deeper"))
+    assert names(again) == names(recipe)
+
+
+def changed(what: str) -> Callable[[Recipe], Recipe]:
+    def change(recipe: Recipe) -> Recipe:
+        assert recipe.speculation
+        return {
+            "description": lambda: replace(recipe, description="other words"),
+            "evidence": lambda: replace(recipe, evidence=()),
+            "tokens": lambda: replace(recipe, speculation=replace(recipe.speculation, num_speculative_tokens=3)),
+            "flag": lambda: replace(recipe, engine=replace(recipe.engine, args={"dtype": "bfloat16"})),
+            "instance": lambda: recipe_with(recipe, instance_types=("ml.c7i.large",)),
+            "drafter": lambda: replace(recipe, speculation=replace(recipe.speculation, drafter=recipe.target)),
+        }[what]()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("what", "renamed"),
+    [
+        ("description", set()),
+        ("evidence", set()),
+        ("instance", {"EndpointConfig"}),
+        ("tokens", {"Model", "EndpointConfig"}),
+        ("flag", {"Model", "EndpointConfig"}),
+        ("drafter", {"Weights", "WeightsUse", "Model", "EndpointConfig"}),
+    ],
+)
+def test_a_change_renames_what_it_changes_and_nothing_else(recipe: Recipe, what: str, renamed: set[str]) -> None:
+    before, after = names(recipe), names(changed(what)(recipe))
+    assert {kind for kind in before if before[kind] != after[kind]} == renamed
+
+
+def test_new_weights_under_the_old_path_have_another_name(recipe: Recipe, tmp_path: Path) -> None:
+    before = names(recipe)
+    (tmp_path / "drafter" / "model.safetensors").write_bytes(b"other")
+    after = names(recipe)
+    assert {kind for kind in before if before[kind] != after[kind]} == {
+        "Weights",
+        "WeightsUse",
+        "Model",
+        "EndpointConfig",
+    }
+
+
+def test_hidden_files_are_not_weights(recipe: Recipe, tmp_path: Path) -> None:
+    before = names(recipe)
+    (tmp_path / "drafter" / ".git").mkdir()
+    (tmp_path / "drafter" / ".git" / "config").write_text("x")
+    assert names(recipe) == before
+
+
+def test_a_recipe_and_its_baseline_share_bucket_and_target(recipe: Recipe) -> None:
+    both = desired([recipe, recipe.baseline()], ACCOUNT)
+    assert len({(item.kind, item.name) for item in both}) == len(both)
+    count = Counter(item.kind for item in both)
+    assert count == {
+        "Bucket": 1,
+        "WeightsUse": 3,
+        "Weights": 2,
+        "Role": 2,
+        "RolePolicy": 2,
+        "Model": 2,
+        "EndpointConfig": 2,
+        "Endpoint": 2,
+    }
+
+
+def test_every_name_fits_sagemaker_for_the_longest_recipe_name(recipe: Recipe) -> None:
+    longest = replace(recipe, name="a" * 44).baseline()
+    for item in desired([longest], ACCOUNT):
+        if item.kind in ("Model", "EndpointConfig", "Endpoint", "Role", "Bucket"):
+            assert len(item.name) <= 63
+
+
+def bucket(recipe: Recipe, region: str) -> Resource:
+    return desired([recipe], Account("123456789012", region))[0]
+
+
+def test_the_baseline_of_an_experiment_is_told_the_same_but_for_the_drafter() -> None:
+    half = replace(load("llama-3.1-8b-instruct/dflash-trn2"), rollout=RolloutSection(speculative_percent=50))
+    speculative, baseline = (engine_flags(arm) for arm in arms(half))
+    assert {**baseline, "speculative-config": speculative["speculative-config"]} == speculative
+
+
+def test_a_copy_of_a_component_has_chips_for_every_kind_of_parallelism() -> None:
+    recipe = load("llama-3.1-8b-instruct/eagle3-trn2")
+    engine = replace(recipe.engine, args={"tensor-parallel-size": 8, "data-parallel-size": 2})
+    made = desired([recipe_with(recipe, engine=engine, component=ComponentSection())], ACCOUNT)
+    (component,) = (item for item in made if item.kind == "InferenceComponent")
+    needs = component.request["Specification"]["ComputeResourceRequirements"]
+    assert needs["NumberOfAcceleratorDevicesRequired"] == 4  # of 4 logical cores each
+
+
+def test_us_east_1_takes_no_location_constraint(recipe: Recipe) -> None:
+    assert bucket(recipe, "us-east-1").request == {"Bucket": "toolkit-123456789012-us-east-1"}
+    assert bucket(recipe, "eu-west-1").request["CreateBucketConfiguration"] == {"LocationConstraint": "eu-west-1"}
+
+
+def test_the_role_may_read_its_own_weights_and_write_its_own_log_only(recipe: Recipe) -> None:
+    made = {item.kind: item for item in desired([recipe.baseline()], ACCOUNT)}
+    policy = json.loads(made["RolePolicy"].request["PolicyDocument"])
+    prefix = made["Weights"].request["Prefix"]
+    assert policy["Statement"][0]["Resource"] == [f"arn:aws:s3:::toolkit-123456789012-us-west-2/{prefix}*"]
+    assert policy["Statement"][1]["Condition"] == {"StringLike": {"s3:prefix": [f"{prefix}*"]}}
+    assert policy["Statement"][2]["Resource"][0].endswith(":log-group:/aws/sagemaker/Endpoints/tiny-baseline")
+    trust = json.loads(made["Role"].request["AssumeRolePolicyDocument"])
+    assert trust["Statement"][0]["Condition"] == {"StringEquals": {"aws:SourceAccount": "123456789012"}}
+
+
+def test_the_tags_of_the_user_never_replace_ours(recipe: Recipe) -> None:
+    tagged = replace(recipe, tags={"team": "x", "toolkit:endpoint": "another"})
+    made = {item.kind: item for item in desired([tagged], ACCOUNT)}
+    tags = {tag["Key"]: tag["Value"] for tag in made["Endpoint"].request["Tags"]}
+    assert (tags["team"], tags["toolkit:endpoint"]) == ("x", "tiny")
+    assert tags.keys() == {"team", "toolkit:endpoint", "toolkit:recipe", "toolkit:version"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ModelSource("hub", "org/target"), ModelSource("hub", "fork/target")),
+        (ModelSource("hub", "org/target", "release-2026-01"), ModelSource("hub", "org/target", "release-2026-02")),
+        (ModelSource("hub", "org/target", "a/b"), ModelSource("hub", "org/target", "a-b")),
+    ],
+)
+def test_weights_of_different_models_never_share_a_place(recipe: Recipe, one: ModelSource, other: ModelSource) -> None:
+    first, second = (names(replace(recipe, target=source, speculation=None)) for source in (one, other))
+    assert first["Weights"] != second["Weights"]

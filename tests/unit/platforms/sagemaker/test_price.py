@@ -1,0 +1,109 @@
+"""What a recipe costs: instances times the catalogue's prices, and no number where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pairs import recipe_with, write_hub_pair
+
+from toolkit.catalog import lookup
+from toolkit.catalog.registry import platform_rules
+from toolkit.endpoint.prove import dollars_per_million_tokens
+from toolkit.platforms.sagemaker.rules.price import (
+    most_per_hour,
+    price_of,
+    price_per_hour,
+    price_text,
+)
+from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import RolloutSection, ScalingSection
+
+CHEAP, DEAR = "ml.g6e.2xlarge", "ml.g6e.12xlarge"
+UNPRICED = next(item.name for item in lookup.instances() if item.price is None)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    return recipe_with(load(write_hub_pair(tmp_path)), instance_types=(CHEAP,))
+
+
+def usd(instance_type: str) -> float:
+    price = price_of(instance_type)
+    assert price is not None
+    return price
+
+
+def test_one_instance(recipe: Recipe) -> None:
+    assert price_per_hour(recipe) == most_per_hour(recipe) == usd(CHEAP)
+
+
+def test_the_local_platform_costs_nothing(recipe: Recipe) -> None:
+    here = recipe_with(recipe, platform="local")
+    assert platform_rules("local").price_per_hour(here) == 0
+    assert platform_rules("local").price_text(here) == "0.00 $/h"
+
+
+def test_autoscaling_starts_at_the_fewest_and_may_cost_the_most(recipe: Recipe) -> None:
+    scaled = replace(recipe, scaling=ScalingSection(min_instances=2, max_instances=5))
+    assert price_per_hour(scaled) == 2 * usd(CHEAP)
+    assert most_per_hour(scaled) == 5 * usd(CHEAP)
+
+
+def test_an_endpoint_that_scales_to_zero_costs_one_instance_while_it_serves(recipe: Recipe) -> None:
+    idle = replace(recipe, scaling=ScalingSection(min_instances=0, max_instances=1))
+    assert price_per_hour(idle) == usd(CHEAP)
+
+
+def test_of_several_types_the_first_is_expected_and_the_dearest_possible(recipe: Recipe) -> None:
+    pools = recipe_with(recipe, instance_types=(CHEAP, DEAR))
+    assert (price_per_hour(pools), most_per_hour(pools)) == (usd(CHEAP), usd(DEAR))
+
+
+@pytest.mark.parametrize("rollout", [RolloutSection(shadow=True), RolloutSection(speculative_percent=50)])
+def test_a_second_variant_has_instances_of_its_own(recipe: Recipe, rollout: RolloutSection) -> None:
+    assert price_per_hour(replace(recipe, rollout=rollout)) == 2 * usd(CHEAP)
+
+
+def test_a_baseline_has_no_second_variant(recipe: Recipe) -> None:
+    assert price_per_hour(replace(recipe, rollout=RolloutSection(shadow=True)).baseline()) == usd(CHEAP)
+
+
+@pytest.mark.parametrize("name", [UNPRICED, "ml.nosuch.large"])
+def test_a_type_without_a_price_makes_the_price_unknown(recipe: Recipe, name: str) -> None:
+    assert price_per_hour(recipe_with(recipe, instance_types=(name,))) is None
+    assert most_per_hour(recipe_with(recipe, instance_types=(CHEAP, name))) is None
+    assert price_per_hour(recipe_with(recipe, instance_types=(CHEAP, name))) == usd(CHEAP)
+
+
+def test_a_reservation_stands_in_no_price_list(recipe: Recipe) -> None:
+    reserved = recipe_with(recipe, capacity_reservation="arn:aws:sagemaker:us-west-2:123456789012:training-plan/x")
+    assert price_per_hour(reserved) is None
+    assert price_text(reserved) == "? $/h: reserved capacity is paid for beforehand, at a price that no list has"
+
+
+def test_words_say_region_date_and_the_most(recipe: Recipe) -> None:
+    instance = lookup.instance(CHEAP)
+    assert instance
+    assert instance.price
+    source = f"on demand in {instance.price.region}, {instance.price.date}"
+    assert price_text(recipe) == f"{usd(CHEAP):.2f} $/h ({source})"
+    pools = recipe_with(recipe, instance_types=(CHEAP, DEAR))
+    assert price_text(pools) == f"{usd(CHEAP):.2f} $/h ({source}), at most {usd(DEAR):.2f} $/h"
+
+
+def test_words_say_which_price_is_missing_and_what_helps(recipe: Recipe) -> None:
+    ask = f": no price is known for {UNPRICED}; `toolkit lock --prices` asks AWS"
+    assert price_text(recipe_with(recipe, instance_types=(UNPRICED,))) == f"? $/h{ask}"
+    assert price_text(recipe_with(recipe, instance_types=(CHEAP, UNPRICED))).endswith(f", at most unknown{ask}")
+
+
+def test_words_say_when_a_price_is_not_sure(recipe: Recipe) -> None:
+    assert price_text(recipe_with(recipe, instance_types=("ml.p5e.48xlarge",))).endswith(
+        "; rounded: an author's figure)"
+    )
+
+
+def test_dollars_per_million_tokens() -> None:
+    assert dollars_per_million_tokens(3.6, 1000) == pytest.approx(1.0)

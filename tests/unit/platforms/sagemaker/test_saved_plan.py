@@ -1,0 +1,68 @@
+"""A plan is data: it is shown, saved and read again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from aws_kinds import desired
+from fakes import ACCOUNT
+from pairs import write_pair
+
+from toolkit.catalog.registry import platform_rules
+from toolkit.errors import UsageError
+from toolkit.planning.plan import Plan
+from toolkit.planning.planner import make_plan
+from toolkit.planning.resources import Existing, Observed
+from toolkit.recipe.resolve import load
+
+OLD = Existing("Model", "tiny-<old>", True, ("tiny",), {})
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Plan:
+    resources = desired([load(write_pair(tmp_path))], ACCOUNT)
+    return make_plan("recipe.yaml", platform_rules("local"), ["tiny"], resources, Observed((OLD,)))
+
+
+def test_a_saved_plan_reads_back_equal(made: Plan, tmp_path: Path) -> None:
+    made.save(tmp_path / "plan.json")
+    assert Plan.read(tmp_path / "plan.json") == made
+
+
+def test_a_saved_plan_holds_the_exact_requests(made: Plan, tmp_path: Path) -> None:
+    made.save(tmp_path / "plan.json")
+    saved = json.loads((tmp_path / "plan.json").read_text())
+    assert [action["request"] for action in saved["actions"]] == [action.request for action in made.actions]
+    assert saved["actions"][-1]["request"] == {"ModelName": "tiny-<old>"}
+
+
+@pytest.mark.parametrize(
+    "content", [None, "", "[]", "{}", '{"actions": 5}', '{"actions": [{}], "endpoints": []}', "\xff"]
+)
+def test_what_is_not_a_saved_plan(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "plan.json"
+    if content is not None:
+        path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(UsageError, match=r"plan\.json is not a saved plan: .*\n  Make one: toolkit plan RECIPE --out"):
+        Plan.read(path)
+
+
+def test_a_plan_of_a_newer_toolkit_is_refused(made: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({**made.to_dict(), "color": "red"}))
+    with pytest.raises(UsageError):
+        Plan.read(path)
+
+
+def test_a_plan_as_text(made: Plan) -> None:
+    first, *lines = repr(made).splitlines()
+    assert first == "<Plan recipe.yaml on local: 11 changes, 0.00 $/h while it runs>"
+    assert lines[0] == "  create Bucket toolkit-123456789012-us-west-2 (does not exist)"
+    assert lines[-1] == "  delete Model tiny-<old> (no longer used)"
+    assert len(lines) == len(made.actions)
+
+
+def test_a_plan_in_a_notebook_shows_text_as_text(made: Plan) -> None:
+    assert "tiny-&lt;old&gt;" in made._repr_html_()

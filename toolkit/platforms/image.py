@@ -1,0 +1,245 @@
+"""The image that is built for a recipe: Dockerfile, files, and a tag that says its content.
+
+Pure but for reading the container's own files, a Dockerfile fragment and a baked drafter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolkit.catalog import lookup
+from toolkit.engines.arguments import BAKED_DRAFTER_DIR, image_of
+from toolkit.errors import StalePlanError, UsageError
+from toolkit.home import containers_dir
+from toolkit.images.reference import parse
+from toolkit.images.spec import ContextFile, ImageSpec
+from toolkit.planning.resources import Account
+from toolkit.recipe.content import digest, fragment, manifest
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import ContainerSection
+from toolkit.version import __version__
+
+_ROOT = "/opt/toolkit"
+_NOT_IN_THE_IMAGE = ("Dockerfile", "README.md")
+_TAG_CHARACTERS = 16
+_INSTRUCTION = re.compile(r"^(ENV|ENTRYPOINT|USER) +(.+)$", re.M)
+# Of a base that the catalogue does not know.
+_PYTHON = "3.12"
+
+
+@dataclass(frozen=True)
+class ImageStore:
+    """Where images that are built are kept.
+
+    `registry` is its address, empty for the account's own in ECR; `builder` what builds for it, None for what the
+    recipe says. `has_accelerators`: AWS's and vLLM's images run there, so that one may be built on them.
+    """
+
+    registry: str = ""
+    builder: str | None = None
+    has_accelerators: bool = True
+
+
+ECR = ImageStore()
+
+
+def address(image: lookup.Image, account: Account) -> str:
+    """Where a catalogue's image is pulled from, by tag. Raises UsageError when AWS has none in the region."""
+    place = f"{image.repository}:{image.tag}"
+    if not image.registry:
+        return f"{account.registry}/{place}"
+    if not image.registry.isdigit():
+        return f"{image.registry}/{place}"
+    accounts = lookup.registries()
+    if account.region not in accounts:
+        raise UsageError(
+            f"AWS has no {image.engine} images in {account.region}, as far as is known (image_uri_config of its SDK)",
+            hint=f"Set platform.region to one of: {', '.join(accounts)}.",
+        )
+    return f"{accounts[account.region]}.dkr.ecr.{account.region}.{account.domain}/{place}"
+
+
+def base_image(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str:
+    """What the image is built on, by digest where that is known: the recipe's, AWS's, or the engine's own."""
+    section, image = _section(recipe), image_of(recipe)
+    if section.base is None and not store.has_accelerators:
+        message = "`run: container` needs a base image that runs on this machine, and those of the catalogue need a GPU"
+        hint = f"Name one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
+        raise UsageError(message, hint=hint)
+    if section.base is None and image is None:
+        message = f"no base image with {recipe.engine.name} {recipe.engine.version} is known"
+        raise UsageError(message, hint="Name one as `container.base`.")
+    written = section.base or (address(image, account) if image else "")
+    return account.digests.get(written, written)
+
+
+def render(recipe: Recipe, account: Account, store: ImageStore = ECR) -> ImageSpec:
+    """All that makes the image. Raises UsageError for a fragment that cannot be read, UnreadableModel for a drafter."""
+    section, base, python = _section(recipe), base_image(recipe, account, store), _python(recipe)
+    files = {**_programs(recipe.engine.name, section, base), **_baked(recipe, section)}
+    own = (containers_dir() / recipe.engine.name / "Dockerfile").read_text(encoding="utf-8")
+    instructions = _INSTRUCTION.findall(own)
+    settings = dict(instructions)
+    labels = _labels(recipe, base)
+    lines = [f'LABEL {key}="{value}"\n' for key, value in labels.items()]
+    added = fragment(section)
+    text = own.replace("ARG BASE_IMAGE\n", f"ARG BASE_IMAGE={base}\n", 1) + "".join(lines) + added
+    content = [
+        text,
+        section.wheels,
+        python,
+        {path: [f"{file.mode:o}", _sha256(file)] for path, file in files.items()},
+    ]
+    return ImageSpec(
+        base=base,
+        dockerfile=text,
+        files=files,
+        env=dict(value.split("=", 1) for name, value in instructions if name == "ENV"),
+        labels=labels,
+        entrypoint=tuple(json.loads(settings["ENTRYPOINT"])),
+        user=settings.get("USER"),
+        wheels=tuple(section.wheels),
+        python=python,
+        needs_run=bool(added),
+        tag=digest(content)[:_TAG_CHARACTERS],
+    )
+
+
+def _python(recipe: Recipe) -> str:
+    """Python of the base: what the recipe says, or the catalogue of its own image."""
+    section = _section(recipe)
+    known = None if section.base else image_of(recipe)
+    return section.python or (known.python if known else "") or _PYTHON
+
+
+def _labels(recipe: Recipe, base: str) -> dict[str, str]:
+    """Nothing that tells a recipe from its baseline, or one K from another: they share the image.
+
+    So the recipe's digest is that of what it says of the image, wherever and by whatever that is built.
+    """
+    section, digest_of_base = _section(recipe), parse(base).digest
+    of_image = [section.base, section.python, section.wheels, section.bake_drafter]
+    return {
+        "com.amazonaws.sagemaker.capabilities.accept-bind-to-port": "true",
+        "org.opencontainers.image.base.name": base,
+        **({"org.opencontainers.image.base.digest": digest_of_base} if digest_of_base else {}),
+        "org.opencontainers.image.version": __version__,
+        "toolkit.engine.name": recipe.engine.name,
+        "toolkit.engine.version": recipe.engine.version,
+        "toolkit.recipe.container": digest(of_image)[:_TAG_CHARACTERS],
+    }
+
+
+def spec_of(request: Mapping[str, Any]) -> ImageSpec:
+    """The image that the request of an `Image` describes. Raises StalePlanError when one of its files has changed."""
+    for path, item in request["Files"].items():
+        if "Source" in item and _sha256(ContextFile(source=Path(item["Source"]))) != item["Sha256"]:
+            raise StalePlanError(f"{item['Source']} has changed since this was planned as {path}", hint="Plan again.")
+    files = {
+        path: ContextFile(
+            int(item["Mode"], 8),
+            item["Content"].encode() if "Content" in item else None,
+            Path(item["Source"]) if "Source" in item else None,
+        )
+        for path, item in request["Files"].items()
+    }
+    return ImageSpec(
+        request["Base"],
+        request["Dockerfile"],
+        files,
+        request["Env"],
+        request["Labels"],
+        tuple(request["Entrypoint"]),
+        request["User"],
+        tuple(request["Wheels"]),
+        request["Python"],
+        request["NeedsRun"],
+        request["Tag"],
+    )
+
+
+def request_of(spec: ImageSpec) -> dict[str, Any]:
+    """As JSON: a saved plan holds all that is not a folder of its own."""
+    return {
+        "Base": spec.base,
+        "Dockerfile": spec.dockerfile,
+        "Files": {path: _listed(file) for path, file in spec.files.items()},
+        "Env": dict(spec.env),
+        "Labels": dict(spec.labels),
+        "Entrypoint": list(spec.entrypoint),
+        "User": spec.user,
+        "Wheels": list(spec.wheels),
+        "Python": spec.python,
+        "NeedsRun": spec.needs_run,
+        "Tag": spec.tag,
+    }
+
+
+def _listed(file: ContextFile) -> dict[str, str]:
+    if file.content is not None:
+        return {"Mode": f"{file.mode:o}", "Content": file.content.decode()}
+    return {"Mode": f"{file.mode:o}", "Source": str(file.source), "Sha256": _sha256(file)}
+
+
+def programs(engine: str) -> dict[str, ContextFile]:
+    """What an engine's container runs, by name: its own files and those of all containers, side by side."""
+    folders = (containers_dir() / engine, containers_dir() / "shared")
+    paths = sorted(path for folder in folders for path in folder.iterdir() if path.is_file())
+    return {
+        path.name: ContextFile(0o755 if path.stat().st_mode & 0o100 else 0o644, path.read_bytes())
+        for path in paths
+        if path.name not in _NOT_IN_THE_IMAGE
+    }
+
+
+def _programs(engine: str, section: ContainerSection, base: str) -> dict[str, ContextFile]:
+    """What every image of ours holds, licence and list of parts included."""
+    files = programs(engine)
+    files["LICENSE"] = ContextFile(content=(containers_dir().parent / "LICENSE").read_bytes())
+    files["sbom.json"] = ContextFile(content=_bill_of_materials(section, base, files))
+    return {f"{_ROOT}/{name}": file for name, file in files.items()}
+
+
+def _bill_of_materials(section: ContainerSection, base: str, files: Mapping[str, ContextFile]) -> bytes:
+    """What our layer adds, as CycloneDX 1.6. What the base holds its maker has to say."""
+    packages: Iterator[list[str]] = (wheel.split("==") for wheel in section.wheels)
+    components: list[dict[str, Any]] = [
+        {"type": "container", "name": base},
+        *(
+            {"type": "file", "name": name, "hashes": [{"alg": "SHA-256", "content": _sha256(file)}]}
+            for name, file in files.items()
+        ),
+        *(
+            {"type": "library", "name": name, "version": version, "purl": f"pkg:pypi/{name.lower()}@{version}"}
+            for name, version in packages
+        ),
+    ]
+    document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components}
+    return json.dumps(document, indent=1).encode()
+
+
+def _baked(recipe: Recipe, section: ContainerSection) -> dict[str, ContextFile]:
+    if not section.bake_drafter or recipe.drafter is None:
+        return {}
+    folder = recipe.drafter.folder
+    if folder is None:
+        message = f"only a drafter in a folder can be baked, and {recipe.drafter} is none"
+        raise UsageError(message, hint="Download it, and write its folder as `speculation.model`.")
+    return {f"{BAKED_DRAFTER_DIR}/{file.path}": ContextFile(source=folder / file.path) for file in manifest(folder)}
+
+
+def _sha256(file: ContextFile) -> str:
+    if file.source is None:
+        return hashlib.sha256(file.content or b"").hexdigest()
+    with file.source.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _section(recipe: Recipe) -> ContainerSection:
+    return recipe.container or ContainerSection()

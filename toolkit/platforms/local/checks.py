@@ -1,0 +1,31 @@
+"""Can this machine stand in for AWS with these settings? What it would have no effect for, it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from toolkit.findings import Finding
+from toolkit.platforms.sagemaker.rules.checks.environment import check_environment
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe
+
+
+def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    """Findings on what the local platform does not do."""
+    refused = (
+        ("platform.inference_component", recipe.platform.component is not None, "no inference components"),
+        ("observability.data_capture_percent", recipe.observability.data_capture_percent > 0, "no data capture"),
+        ("scaling.min_instances", recipe.scaling.min_instances > 1, "one container for each variant"),
+    )
+    for path, is_set, what in refused:
+        if is_set:
+            yield Finding("local.not-here", f"the local platform has {what}", path, hint="Remove it to run here.")
+    if recipe.platform.run == "container" and (recipe.container is None or recipe.container.base is None):
+        message = "`run: container` needs a base image that runs on this machine, and those of the catalogue need a GPU"
+        hint = f"Name one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
+        yield Finding("local.base", message, "platform.run", hint=hint)
+    for path, source in recipe.models.items():
+        if source.kind == "jumpstart":
+            message = f"the local platform has no JumpStart, and so no {source}"
+            yield Finding("local.not-here", message, path, hint="Name a folder, or a Hugging Face id, to run here.")
+    yield from check_environment(recipe)

@@ -1,0 +1,62 @@
+"""What AWS says went wrong. Looks at the answer alone, so that no SDK has to be imported for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.clients import Clients
+
+DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+_MISSING = (
+    "NoSuchEntity",
+    "NoSuchBucket",
+    "NoSuchKey",
+    "404",
+    "ResourceNotFoundException",
+    "ResourceNotFound",
+    "RepositoryNotFoundException",
+    "ImageNotFoundException",
+    "ObjectNotFoundException",  # Application Auto Scaling's
+)
+_T = TypeVar("_T")
+
+
+class Refusal(Protocol):
+    """botocore's ClientError."""
+
+    @property
+    def response(self) -> Mapping[str, Any]:
+        """AWS's answer."""
+
+
+def code_of(error: Refusal) -> str:
+    """AWS's name for what is wrong."""
+    return str(error.response["Error"]["Code"])
+
+
+def message_of(error: Refusal) -> str:
+    """AWS's own words, empty where it has none."""
+    return str(error.response["Error"].get("Message", ""))
+
+
+def is_missing(error: Refusal) -> bool:
+    """Whether AWS says that the thing does not exist; SageMaker says so in a ValidationException's text."""
+    code = code_of(error)
+    return code in _MISSING or (code == "ValidationException" and "could not find" in message_of(error).lower())
+
+
+def is_denied(error: Refusal) -> bool:
+    """Whether AWS says that we may not do, or not see, it."""
+    return code_of(error) in DENIED
+
+
+def unless_missing(clients: Clients, ask: Callable[[], _T]) -> _T | None:
+    """What `ask` returns, None where AWS says that the thing does not exist."""
+    try:
+        return ask()
+    except clients.refusal as error:
+        if is_missing(error):
+            return None
+        raise

@@ -1,0 +1,26 @@
+"""Findings on what SageMaker makes of a recipe, and on the account that it is deployed to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from toolkit.findings import Finding
+from toolkit.platforms.sagemaker.rules.checks.environment import check_environment, check_quoting
+from toolkit.platforms.sagemaker.rules.checks.settings import check_settings
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe
+
+
+def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    """Findings on environment, instance types, time-outs and SageMaker's own settings."""
+    yield from check_environment(recipe)
+    yield from check_quoting(recipe)
+    yield from _settings_of_a_cluster(recipe)
+    yield from check_settings(recipe, models)
+
+
+def _settings_of_a_cluster(recipe: Recipe) -> Iterator[Finding]:
+    if "platform.kubernetes" in recipe.lines:
+        message = f"settings of a cluster, and the platform is `{recipe.platform.name}`"
+        hint = "Remove them, or set `name: kubernetes`."
+        yield Finding("kubernetes.elsewhere", message, "platform.kubernetes", hint=hint)

@@ -1,0 +1,55 @@
+"""Will SageMaker take the container's environment, and does the image's supervisor leave it as it is?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from toolkit.catalog import lookup
+from toolkit.engines.arguments import builds, engine_flags, environment, image_of, supervised, variable
+from toolkit.findings import Finding
+from toolkit.recipe.resolve import Recipe
+
+# botocore 1.44.5, service model of SageMaker: EnvironmentMap and EnvironmentValue; 32 KiB in all: API reference.
+_MAX_ENTRIES = 100
+_MAX_VALUE_CHARACTERS = 1024
+_MAX_BYTES = 32 * 1024
+
+
+def check_environment(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on what SageMaker's API takes as a container's environment."""
+    variables = environment(recipe)
+    for name, value in variables.items():
+        if len(value) > _MAX_VALUE_CHARACTERS:
+            message = f"{name} has {len(value)} characters, SageMaker takes {_MAX_VALUE_CHARACTERS}"
+            yield Finding("container.environment", message, "engine", hint="Shorten the value of that flag.")
+    if len(variables) > _MAX_ENTRIES:
+        message = f"the container would get {len(variables)} environment variables, SageMaker takes {_MAX_ENTRIES}"
+        yield Finding("container.environment", message, "engine", hint="Remove flags whose value is the default.")
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in variables.items())
+    if size > _MAX_BYTES:
+        message = f"the environment has {size} bytes, SageMaker takes {_MAX_BYTES}"
+        yield Finding("container.environment", message, "engine", hint="Remove flags whose value is the default.")
+
+
+def check_quoting(recipe: Recipe) -> Iterator[Finding]:
+    """What `arguments.environment` does where the image's supervisor would break a flag; old images have none."""
+    image, variables = image_of(recipe), environment(recipe)
+    if builds(recipe):  # the toolkit's own entrypoint has no supervisor
+        return
+    if image is None or image.supervisor_quoting == "unknown":
+        return
+    values = {flag: variables.get(variable(recipe, flag)) for flag in engine_flags(recipe)}
+    broken = [flag for flag, value in values.items() if value is not None and not supervised(image, value)]
+    if not broken:
+        return
+    message = f"the image's supervisor would break `{broken[0]}`: the engine starts without it, and once ended stays so"
+    if broken[0] in recipe.engine.args:
+        path, hint = f"engine.args.{broken[0]}", "Put the text into a file of the model's folder and name that file."
+    else:
+        fixed = [item.version for item in lookup.images(recipe.platform.name, recipe.engine.name) if _fixed(item)]
+        path, hint = "engine.version", f"To have the engine restarted in its container, take {fixed[-1]} or newer."
+    yield Finding("container.quoting", message, path, hint=hint, severity="info")
+
+
+def _fixed(image: lookup.Image) -> bool:
+    return image.supervisor_quoting == "fixed"

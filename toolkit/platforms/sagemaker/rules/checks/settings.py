@@ -1,0 +1,175 @@
+"""Will SageMaker take the settings and the instance types, and will the container be up before its time-outs?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from toolkit.catalog import lookup, registry
+from toolkit.catalog.lookup import Instance
+from toolkit.engines.arguments import image_of, pulled
+from toolkit.findings import Finding
+from toolkit.platforms.sagemaker.rules.checks.component import check_component
+from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
+from toolkit.platforms.sagemaker.rules.names import ML
+from toolkit.recipe.lock import Lock, load_seconds
+from toolkit.recipe.resolve import Recipe
+
+_TYPES = "platform.instance_types"
+_TIMEOUT = "platform.health_check_timeout"
+# Compiling and capturing CUDA graphs, at the least; and SageMaker's limit.
+_START_SECONDS, _LONGEST_SECONDS = 180, 3600
+# botocore 1.44.5, ProductionVariant: the NVIDIA driver of each InferenceAmiVersion for GPUs.
+AMI_DRIVERS = {
+    "al2-ami-sagemaker-inference-gpu-2": 535,
+    "al2-ami-sagemaker-inference-gpu-2-1": 535,
+    "al2-ami-sagemaker-inference-gpu-3-1": 550,
+    "al2023-ami-sagemaker-inference-gpu-4-1": 580,
+}
+# Blackwell's GPUs came with CUDA 12.8 and driver 570 (NVIDIA's GPU Operator: HGX B200 from 570.133.20 on).
+_BLACKWELL, _BLACKWELL_DRIVER = 10.0, 570
+# botocore 1.44.5: Subnets and VpcSecurityGroupIds of VpcConfig.
+_MOST_SUBNETS, _MOST_SECURITY_GROUPS = 16, 5
+# Where no instance store is, SageMaker downloads to a volume of its own, whose size cannot be chosen above this.
+_VOLUME_GB = 512
+
+
+def check_settings(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    """Findings on instance types, time-outs and SageMaker's own settings."""
+    yield from _instance_types(recipe, models)
+    yield from _network(recipe)
+    yield from _capacity(recipe)
+    yield from _key(recipe)
+    yield from check_component(recipe)
+    yield from check_rollout(recipe)
+    if models:
+        yield from _start(recipe, models)
+
+
+def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    if recipe.leaves_instance_type_open:
+        return
+    for index, name in enumerate(recipe.platform.instance_types):
+        path = f"{_TYPES}.{index}"
+        found = lookup.instance(name)
+        if name in recipe.platform.instance_types[:index]:
+            yield Finding("sagemaker.same-type", f"{name} is listed twice", path, hint="Remove one of the two.")
+        elif found is None:
+            yield _unknown(name, path)
+        elif not found.hostable:
+            yield _cannot_host(found, path)
+        else:
+            yield from _accelerator(recipe, found, path)
+            if models:
+                yield from _disk(models, found, path)
+
+
+def _cannot_host(instance: Instance, path: str) -> Finding:
+    on_kubernetes = f"Take {instance.name.removeprefix(ML)} on a cluster: `name: kubernetes`; or see"
+    hint = f"{on_kubernetes if instance.neuron_cores else 'See'}: toolkit fit RECIPE"
+    return Finding("sagemaker.instance-type", f"{instance.name} cannot host endpoints", path, hint=hint)
+
+
+def _unknown(name: str, path: str) -> Finding:
+    if meant := lookup.instance(f"{ML}{name}"):
+        if not meant.hostable:
+            return _cannot_host(meant, path)
+        message = f"{name} is EC2's name of a type, SageMaker's begin with `{ML}`"
+        return Finding("sagemaker.instance-type", message, path, hint=f"Write {ML}{name}.")
+    near = difflib.get_close_matches(name, [instance.name for instance in lookup.instances()], n=1)
+    hint = f"Did you mean `{near[0]}`?" if near else "See: toolkit fit RECIPE"
+    return Finding("sagemaker.instance-type", f"{name} is no instance type that we know", path, hint=hint)
+
+
+def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
+    if recipe.engine.rules.explains_hardware:
+        return
+    if not recipe.engine.rules.runs_on(instance):
+        on = instance.accelerator or "CPUs"
+        message = f"{recipe.engine.name} images of this platform run on NVIDIA GPUs, {instance.name} has {on}"
+        other = registry.engine_for(instance)
+        choose = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
+        yield Finding("sagemaker.accelerator", message, path, hint=f"{choose} one of: toolkit fit RECIPE")
+        return
+    image = image_of(recipe)  # of JumpStart's models it is not ours that serves
+    if image is None or image.ami not in AMI_DRIVERS or recipe.target.kind == "jumpstart":
+        return
+    driver = AMI_DRIVERS[image.ami]
+    if float(instance.compute_capability) >= _BLACKWELL and driver < _BLACKWELL_DRIVER:
+        message = (
+            f"{instance.accelerator} needs NVIDIA driver {_BLACKWELL_DRIVER} or newer, and the image of "
+            f"{recipe.engine.name} {recipe.engine.version} (CUDA {image.cuda}) runs on {image.ami}, with {driver}"
+        )
+        yield Finding("sagemaker.driver", message, path, hint="Take a newer engine.version, or another type.")
+
+
+def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
+    needed = _weight_bytes(models) / 1e9
+    room = instance.local_nvme_gb or _VOLUME_GB
+    if needed > room:
+        message = f"{needed:.0f} GB of weights are more than the {room} GB of disk of {instance.name}"
+        yield Finding("sagemaker.disk", message, path, hint="Choose a type with a larger instance store.")
+
+
+def _network(recipe: Recipe) -> Iterator[Finding]:
+    network = recipe.network
+    from_hub = [source for source in recipe.models.values() if pulled(recipe, source)]
+    if network.isolation and from_hub:
+        message = f"an isolated container has no network to fetch {from_hub[0]} from the hub with"
+        hint = "Set `weights: s3`, or remove `isolation`."
+        yield Finding("sagemaker.isolation", message, "platform.weights", hint=hint)
+    if recipe.platform.hub_token_secret and from_hub:
+        message = f"the container fetches {from_hub[0]} itself, and AWS's image reads no secret of Secrets Manager"
+        hint = "Set `weights: s3`, for which the toolkit reads it; or remove `hub_token_secret`."
+        yield Finding("sagemaker.hub-token", message, "platform.hub_token_secret", hint=hint)
+    for key, ids, most in (
+        ("subnets", network.subnets, _MOST_SUBNETS),
+        ("security_groups", network.security_groups, _MOST_SECURITY_GROUPS),
+    ):
+        if len(ids) > most:
+            message = f"{len(ids)} {key.replace('_', ' ')}, SageMaker takes {most}"
+            yield Finding("sagemaker.vpc", message, f"network.{key}", hint="Remove some.")
+    if network.private_registry:
+        message = (
+            "the toolkit's images are in Amazon ECR: whether SageMaker takes them as a private registry's is unverified"
+        )
+        hint = "Remove it: SageMaker pulls images from ECR without your VPC."
+        yield Finding("sagemaker.private-registry", message, "network.private_registry", hint=hint, severity="warning")
+
+
+def _capacity(recipe: Recipe) -> Iterator[Finding]:
+    """Reserved capacity, and routing among instances."""
+    if recipe.platform.capacity_reservation and len(recipe.platform.instance_types) > 1:
+        message = "reserved capacity is of one instance type, and an endpoint uses one reservation"
+        hint = "Leave only the type that is reserved in platform.instance_types."
+        yield Finding("sagemaker.capacity-reservation", message, "platform.capacity_reservation", hint=hint)
+    if recipe.platform.routing in ("prefix-aware", "kv-aware") and recipe.scaling.max_instances == 1:
+        message = f"`{recipe.platform.routing}` chooses between instances, and there is never more than one"
+        hint = "Remove it, or raise scaling.max_instances."
+        yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="info")
+
+
+def _key(recipe: Recipe) -> Iterator[Finding]:
+    own_disk = [
+        name for name in recipe.platform.instance_types if (type_ := lookup.instance(name)) and type_.local_nvme_gb
+    ]
+    if recipe.platform.kms_key and own_disk:
+        message = f"{own_disk[0]} encrypts its own disk in hardware, not with this key"
+        hint = "Keep it for what is in S3."
+        yield Finding("sagemaker.kms-key", message, "platform.kms_key", hint=hint, severity="info")
+
+
+def _start(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """A time-out that the recipe sets itself."""
+    size = _weight_bytes(models)
+    seconds = round(load_seconds(recipe, size)) + _START_SECONDS
+    if recipe.platform.health_check_timeout and recipe.platform.health_check_timeout < min(seconds, _LONGEST_SECONDS):
+        message = (
+            f"{size / 1e9:.0f} GB of weights take up to {seconds} s to load (an estimate), "
+            f"the container is given {recipe.platform.health_check_timeout}"
+        )
+        yield Finding("sagemaker.health-check", message, _TIMEOUT, hint="Remove the key.", severity="warning")
+
+
+def _weight_bytes(models: Lock) -> int:
+    return (models.target.weight_bytes or 0) + (models.drafter.weight_bytes or 0 if models.drafter else 0)

@@ -1,0 +1,136 @@
+"""Resources as a CloudFormation template, for those who deploy through stacks. Pure.
+
+Each kind says what it is in a template (kinds/template.py). What CloudFormation lacks is the difference between
+botocore 1.44.5 and the resource schemas in cfn-lint 1.58.0 (read 2026-11-21; a test takes it again). Whether AWS makes
+a working stack of it is unverified.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.planning.resources import Resource
+from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
+
+STAGE_FIRST = "toolkit:stageFirst"
+"""Key of the template's metadata: commands that make what is no resource, and has to be there before the stack."""
+
+NOT_IN_CLOUDFORMATION = "toolkit:notInCloudFormation"
+"""Key of the template's metadata: by logical id, the parts of the request that the template cannot express."""
+
+
+def template(resources: Sequence[Resource], kinds: Sequence[AwsKind]) -> dict[str, Any]:
+    """The template that makes these resources, but for what its metadata says under `STAGE_FIRST`.
+
+    It is for what is desired, not for the actions of a plan: an action that updates lacks what only making it needs.
+    Raises UsageError for containers that start with compiled code: a stack has no channel to give it to them.
+    """
+    return _Template(resources, {kind.kind: kind for kind in kinds}).build()
+
+
+def losses(made: Mapping[str, Any], kinds: Sequence[AwsKind]) -> list[str]:
+    """What a stack of the template lacks, one sentence each; none when it is all that `toolkit deploy` makes."""
+    by_type = {kind.resource_type: kind for kind in kinds}
+    found: list[str] = []
+    for logical_id, fields in made["Metadata"][NOT_IN_CLOUDFORMATION].items():
+        kind = made["Resources"][logical_id]["Type"]
+        found += [
+            f"CloudFormation has no {field} for {kind} ({logical_id}): {by_type[kind].loss(field, lost)}"
+            for field, lost in fields.items()
+        ]
+    return found
+
+
+@dataclass(frozen=True)
+class _Template:
+    resources: Sequence[Resource]
+    kinds: Mapping[str, AwsKind]
+
+    def build(self) -> dict[str, Any]:
+        """The whole template."""
+        ids = _logical_ids(self.resources)
+        made: dict[str, Any] = {}
+        lost: dict[str, Any] = {}
+        sections: dict[str, Any] = {}
+        outputs: dict[str, Any] = {}
+        for item in self.resources:
+            kind, logical_id = self.kinds[item.kind], ids[item.kind, item.name]
+            kind.require_template(item)
+            sections |= kind.sections(item)
+            outputs |= kind.outputs(item, logical_id)
+            if kind.resource_type:
+                missing: dict[str, Any] = {}
+                made[logical_id] = self._resource(item, kind, ids, missing)
+                lost |= {logical_id: missing} if missing else {}
+                made |= kind.companions(item, logical_id)
+        endpoints = [item.name for item in self.resources if item.kind == "Endpoint"]
+        staged = [step for item in self.resources for step in self.kinds[item.kind].stage_first(item)]
+        return {
+            "AWSTemplateFormatVersion": "2010-09-09",
+            "Description": f"{', '.join(endpoints)}: made by toolkit plan --format cloudformation",
+            "Metadata": {STAGE_FIRST: staged, NOT_IN_CLOUDFORMATION: lost},
+            **sections,
+            "Resources": made,
+            "Outputs": outputs,
+        }
+
+    def _resource(self, item: Resource, kind: AwsKind, ids: _Ids, missing: dict[str, Any]) -> dict[str, Any]:
+        known = _known(item.request, "", kind.lacking, missing)
+        properties = self._linked(kind.properties(item, known, self.resources), ids, ids[item.kind, item.name])
+        before = [ids[key] for key in kind.depends_on(item) if key in ids]
+        depends = {"DependsOn": before} if before else {}
+        return {"Type": kind.resource_type, "Properties": properties, **kind.attributes(item), **depends}
+
+    def _linked(self, value: Any, ids: _Ids, own: str) -> Any:
+        """`value` with references in place of the names of other resources of the template."""
+        if isinstance(value, list):
+            return [self._linked(item, ids, own) for item in value]
+        if not isinstance(value, Mapping):
+            return value
+        return {
+            key: self._reference(key, item, ids, own) or self._linked(item, ids, own) for key, item in value.items()
+        }
+
+    def _reference(self, field: str, value: Any, ids: _Ids, own: str) -> dict[str, Any] | None:
+        kind = next((kind for kind in self.kinds.values() if field in kind.references), None)
+        if kind is None or not isinstance(value, str):
+            return None
+        other = ids.get((kind.kind, kind.named(value)))
+        if other in (None, own):
+            return None
+        attribute = kind.references[field]
+        return {"Fn::GetAtt": [other, attribute]} if attribute else {"Ref": other}
+
+
+_Ids = Mapping[tuple[str, str], str]
+
+
+def _logical_ids(resources: Sequence[Resource]) -> dict[tuple[str, str], str]:
+    """`EndpointTiny` for Endpoint tiny: letters and digits of the name, a number where two names share them."""
+    ids: dict[tuple[str, str], str] = {}
+    for item in resources:
+        base = item.kind + "".join(word[0].upper() + word[1:] for word in re.findall(r"[A-Za-z0-9]+", item.name))
+        alike = [taken for taken in ids.values() if re.fullmatch(rf"{base}(x\d+)?", taken)]
+        ids[item.kind, item.name] = f"{base}x{len(alike) + 1}" if alike else base
+    return ids
+
+
+def _known(value: Any, path: str, lacking: frozenset[str], missing: dict[str, Any]) -> Any:
+    """`value` without what CloudFormation lacks, which is put into `missing` by its path."""
+    if isinstance(value, list):
+        return [_known(item, path, lacking, missing) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    kept: dict[str, Any] = {}
+    for key, item in value.items():
+        at = f"{path}.{key}" if path else key
+        if at in lacking or f"{at}={item}" in lacking:
+            missing[at] = item
+            continue
+        rest = _known(item, at, lacking, missing)
+        if rest or not item:  # not what has become empty
+            kept[key] = rest
+    return kept

@@ -1,0 +1,237 @@
+"""Alarms on an endpoint, and which of them undo an update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolkit.planning.names import ENDPOINT_TAG
+from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.rules import metrics
+from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work, by_key
+from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
+from toolkit.platforms.sagemaker.rules.kinds.log_group import has_alarms
+from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
+from toolkit.platforms.sagemaker.rules.names import tags
+from toolkit.platforms.sagemaker.rules.scaling_names import resource_ids, waking_alarm
+from toolkit.recipe.resolve import Recipe
+
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
+_ERROR_PERCENT = 5.0
+_LONGEST_TTFT_SECONDS = 10.0
+
+
+class AlarmKind(ContentKind):
+    """Those that start a scaling policy belong to the policy."""
+
+    kind = "Alarm"
+    resource_type = "AWS::CloudWatch::Alarm"
+    references: ClassVar[Mapping[str, str | None]] = {"AlarmName": None}
+    content_keys = (
+        "AlarmDescription",
+        "ActionsEnabled",
+        "AlarmActions",
+        "OKActions",
+        "Namespace",
+        "MetricName",
+        "Dimensions",
+        "Statistic",
+        "ExtendedStatistic",
+        "Metrics",
+        "Period",
+        "EvaluationPeriods",
+        "DatapointsToAlarm",
+        "Threshold",
+        "ComparisonOperator",
+        "TreatMissingData",
+    )
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return alarms(deployment.recipe, deployment.variants)
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
+        waking = [waking_alarm(resource_id) for resource_id in resource_ids(name)]
+        for alarm, description in look.once(read_alarms, name).items():
+            if alarm not in waking:
+                owner = owner_of_alarm(look.clients, description)
+                if owner in (name, None):
+                    yield self.described(alarm, owner, description)
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.cloudwatch.put_metric_alarm(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.cloudwatch.delete_alarms(AlarmNames=[name])
+
+
+def alarms(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
+    """None unless alarms are wanted.
+
+    No metric of SageMaker's says that a container was started again; requests that fail meanwhile do (`errors`).
+    """
+    if not has_alarms(recipe):
+        return []
+    return [
+        *(_errors(recipe, variant, _what("errors", variant, variants)) for variant in variants),
+        *_first_token(recipe, variants),
+        *_no_copy(recipe),
+        *_acceptance(recipe),
+    ]
+
+
+def rollback_alarms(recipe: Recipe, variants: Sequence[str]) -> list[str]:
+    """Names of the alarms that shall undo an update: those on errors.
+
+    Not acceptance, which moves with the traffic, nor the first token, which is slow while caches are cold.
+    """
+    if not has_alarms(recipe):
+        return []
+    return [_alarm_name(recipe, _what("errors", variant, variants)) for variant in variants]
+
+
+def alarm_prefix(name: str) -> str:
+    """What the names of an endpoint's alarms begin with."""
+    return f"toolkit-{name}-"
+
+
+def read_alarms(look: Look, endpoint: str) -> dict[str, Mapping[str, Any]]:
+    """By name; among them those of an endpoint whose name goes on where this one ends."""
+    pages = look.clients.cloudwatch.get_paginator("describe_alarms").paginate(AlarmNamePrefix=alarm_prefix(endpoint))
+    return {item["AlarmName"]: item for page in pages for item in page["MetricAlarms"]}
+
+
+def owner_of_alarm(clients: Clients, alarm: Mapping[str, Any]) -> str | None:
+    """The endpoint that an alarm is tagged for."""
+    return by_key(clients.cloudwatch.list_tags_for_resource(ResourceARN=alarm["AlarmArn"])["Tags"]).get(ENDPOINT_TAG)
+
+
+def _errors(recipe: Recipe, variant: str, what: str) -> Resource:
+    """The share of requests that failed in the container, refused ones (4xx) not counted: those are the caller's."""
+    dimensions = metrics.dimensions(recipe, variant)
+    return _alarm(
+        recipe,
+        what,
+        f"More than {_ERROR_PERCENT:g} % of the requests to {recipe.name} failed, in 3 of 5 minutes. "
+        f"See: toolkit logs {recipe.name}",
+        Metrics=[
+            _sum("model_errors", INVOCATIONS, "InvocationModelErrors", 60, dimensions),
+            _sum("client_errors", INVOCATIONS, "Invocation4XXErrors", 60, dimensions),
+            _sum("requests", INVOCATIONS, "Invocations", 60, dimensions),
+            _math("100 * (model_errors - client_errors) / requests", "failed requests, %"),
+        ],
+        EvaluationPeriods=5,
+        DatapointsToAlarm=3,
+        Threshold=_ERROR_PERCENT,
+        ComparisonOperator="GreaterThanThreshold",
+    )
+
+
+def _first_token(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
+    """Of streamed answers, by endpoint and variant only: SageMaker has no such metric for components."""
+    if recipe.platform.component:
+        return []
+    return [
+        _alarm(
+            recipe,
+            _what("first-token", variant, variants),
+            f"One of a hundred streamed answers of {recipe.name} began after more than {_LONGEST_TTFT_SECONDS:g} s, in "
+            f"5 minutes running: requests wait. Raise scaling.max_instances, or send fewer.",
+            Namespace=INVOCATIONS,
+            MetricName="FirstChunkLatency",
+            Dimensions=_pairs(metrics.dimensions(recipe, variant)),
+            ExtendedStatistic="p99",
+            Period=60,
+            EvaluationPeriods=5,
+            DatapointsToAlarm=5,
+            Threshold=_LONGEST_TTFT_SECONDS * 1e6,  # the metric's unit is the microsecond
+            ComparisonOperator="GreaterThanThreshold",
+        )
+        for variant in variants
+    ]
+
+
+def _no_copy(recipe: Recipe) -> list[Resource]:
+    """Only where at least one copy shall serve at any time."""
+    if recipe.platform.component is None or recipe.scaling.min_instances == 0:
+        return []
+    alarm = _alarm(
+        recipe,
+        "no-copy",
+        f"No copy of {recipe.name} was in service for a request. See: toolkit status",
+        Namespace=INVOCATIONS,
+        MetricName="NoCapacityInvocationFailures",
+        Dimensions=_pairs(metrics.dimensions(recipe, "")),
+        Statistic="Sum",
+        Period=60,
+        EvaluationPeriods=1,
+        DatapointsToAlarm=1,
+        Threshold=1.0,
+        ComparisonOperator="GreaterThanOrEqualToThreshold",
+    )
+    return [alarm]
+
+
+def _acceptance(recipe: Recipe) -> list[Resource]:
+    """None without evidence for the recipe's K, or where the log does not tell; the dashboard says so."""
+    k, floor = metrics.draft_length(recipe), metrics.acceptance_floor(recipe)
+    if k is None or floor is None:
+        return []
+    alarm = _alarm(
+        recipe,
+        "acceptance",
+        f"The acceptance length of {recipe.name} was below {floor:g} for 15 minutes, {metrics.MARGIN_PERCENT} % of the "
+        f"lowest published for K={k}: the traffic, its chat template or the drafter is not what it was. "
+        f"See: toolkit prove {recipe.name}",
+        Metrics=[
+            _sum("accepted", metrics.namespace(recipe), ACCEPTED, 300),
+            _sum("drafted", metrics.namespace(recipe), DRAFTED, 300),
+            _math(metrics.acceptance_length(k), "acceptance length"),
+        ],
+        EvaluationPeriods=3,
+        DatapointsToAlarm=3,
+        Threshold=floor,
+        ComparisonOperator="LessThanThreshold",
+    )
+    return [alarm]
+
+
+def _alarm(recipe: Recipe, what: str, description: str, **condition: Any) -> Resource:
+    notify = [recipe.observability.notify] if recipe.observability.notify else []
+    name = _alarm_name(recipe, what)
+    request = {
+        "AlarmName": name,
+        "AlarmDescription": description,
+        "ActionsEnabled": True,
+        "AlarmActions": notify,
+        "OKActions": notify,
+        **condition,
+        "TreatMissingData": "notBreaching",  # no traffic is no fault
+        "Tags": tags(recipe),
+    }
+    return Resource("Alarm", name, request)
+
+
+def _alarm_name(recipe: Recipe, what: str) -> str:
+    return alarm_prefix(recipe.name) + what
+
+
+def _what(alarm: str, variant: str, variants: Sequence[str]) -> str:
+    return alarm if len(variants) == 1 else f"{alarm}-{variant}"
+
+
+def _sum(
+    name: str, namespace: str, metric: str, period: int, dimensions: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    where = {"Namespace": namespace, "MetricName": metric, "Dimensions": _pairs(dimensions or {})}
+    return {"Id": name, "MetricStat": {"Metric": where, "Period": period, "Stat": "Sum"}, "ReturnData": False}
+
+
+def _math(expression: str, label: str) -> dict[str, Any]:
+    return {"Id": "result", "Expression": expression, "Label": label, "ReturnData": True}
+
+
+def _pairs(dimensions: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Name": name, "Value": value} for name, value in dimensions.items()]

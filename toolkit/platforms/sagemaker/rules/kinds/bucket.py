@@ -1,0 +1,111 @@
+"""The toolkit's bucket: one for all endpoints of an account and region, removed with the last of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolkit.planning.resources import Account, Existing, Resource
+from toolkit.platforms.sagemaker.rules.aws_errors import code_of, unless_missing
+from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX, USES_PREFIX, bucket_name
+
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
+_PARAMETER, _CONDITION = "MakeBucket", "MakesBucket"
+
+Uses = Mapping[str, tuple[str, ...]]
+
+
+class BucketKind(AwsKind):
+    """Nothing in it is public, and all is encrypted: S3's defaults."""
+
+    kind = "Bucket"
+    resource_type = "AWS::S3::Bucket"
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return [bucket(deployment.account)]
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {"Bucket": existing.name, "Lease": f"{LEASES_PREFIX}{endpoint}"}
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        name = bucket_name(look.account)
+        uses = look.once(read_uses, name)
+        if uses is not None:
+            everyone = sorted({user for users in uses.values() for user in users})
+            yield Existing("Bucket", name, True, tuple(everyone), {"Bucket": name})
+
+    def create(self, work: Work, request: Any) -> None:
+        """Nothing is left to do: the lease under which we make things lies in it, see `make_bucket`."""
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        """With the lease under which we delete. A bucket in which somebody else's lease or weights lie stays."""
+        clients.s3.delete_object(Bucket=request["Bucket"], Key=request["Lease"])
+        try:
+            clients.s3.delete_bucket(Bucket=request["Bucket"])
+        except clients.refusal as error:
+            if code_of(error) != "BucketNotEmpty":
+                raise
+
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
+        return {"BucketName": item.name}
+
+    def attributes(self, item: Resource) -> dict[str, Any]:
+        return {"Condition": _CONDITION, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
+
+    def sections(self, item: Resource) -> dict[str, Any]:
+        """All endpoints of an account and region share it, and weights are in it before a stack can serve them."""
+        description = "yes: the stack makes the bucket, and leaves it behind; no: it is there already"
+        parameter = {"Type": "String", "AllowedValues": ["yes", "no"], "Default": "no", "Description": description}
+        return {
+            "Parameters": {_PARAMETER: parameter},
+            "Conditions": {_CONDITION: {"Fn::Equals": [{"Ref": _PARAMETER}, "yes"]}},
+        }
+
+    def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
+        region = item.request.get("CreateBucketConfiguration", {}).get("LocationConstraint", "us-east-1")
+        command = shlex.join(["aws", "s3", "mb", f"s3://{item.name}", "--region", region])
+        yield {"what": f"bucket {item.name}, unless it is there", "command": command}
+
+
+def bucket(account: Account) -> Resource:
+    """The bucket in that account and region."""
+    name = bucket_name(account)
+    # S3 refuses a LocationConstraint that names us-east-1, and needs one everywhere else.
+    elsewhere = account.region != "us-east-1"
+    location = {"CreateBucketConfiguration": {"LocationConstraint": account.region}} if elsewhere else {}
+    return Resource("Bucket", name, {"Bucket": name, **location})
+
+
+def make_bucket(clients: Clients, request: Any) -> None:
+    """Make the bucket, unless it exists."""
+    try:
+        clients.s3.create_bucket(**request)
+    except clients.refusal as error:
+        if code_of(error) != "BucketAlreadyOwnedByYou":
+            raise
+
+
+def read_uses(look: Look, bucket: str) -> Uses | None:
+    """Which endpoints use which weights, from the marks in S3; None without a bucket."""
+    clients = look.clients
+
+    def read() -> Uses:
+        clients.s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=look.account.id)
+        uses: dict[str, tuple[str, ...]] = {}
+        for key in sizes(clients, bucket, USES_PREFIX):
+            weights, _, endpoint = key.removeprefix(USES_PREFIX).partition("/")
+            uses[weights] = (*uses.get(weights, ()), endpoint)
+        return uses
+
+    return unless_missing(clients, read)  # it may go this moment, with somebody's last endpoint
+
+
+def sizes(clients: Clients, bucket: str, prefix: str) -> dict[str, int]:
+    """Sizes of all objects under a prefix, by key."""
+    pages = clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", [])}

@@ -1,0 +1,57 @@
+"""The dashboard of an endpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.rules import widgets
+from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.rules.kinds.alarm import alarms
+from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work
+from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
+from toolkit.platforms.sagemaker.rules.kinds.log_group import has_dashboard
+from toolkit.platforms.sagemaker.rules.names import tags
+
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
+
+class DashboardKind(ContentKind):
+    """It carries no tag that can be read back: its first widget says whose it is."""
+
+    kind = "Dashboard"
+    resource_type = "AWS::CloudWatch::Dashboard"
+    content_keys = ("DashboardBody",)
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        recipe, account, variants = deployment.recipe, deployment.account, deployment.variants
+        if not has_dashboard(recipe):
+            return []
+        names = [item.name for item in alarms(recipe, variants)]
+        body = json.dumps(widgets.body(recipe, account, variants, names))
+        name = dashboard_name(recipe.name, account.region)
+        return [Resource(self.kind, name, {"DashboardName": name, "DashboardBody": body, "Tags": tags(recipe)})]
+
+    def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"DashboardBody": json.loads(request["DashboardBody"])}
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
+        dashboard, cloudwatch = dashboard_name(name, look.clients.session.region_name), look.clients.cloudwatch
+        found = unless_missing(look.clients, lambda: cloudwatch.get_dashboard(DashboardName=dashboard))
+        if found:
+            yield self.described(dashboard, widgets.owner(found["DashboardBody"]), found)
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.cloudwatch.put_dashboard(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.cloudwatch.delete_dashboards(DashboardNames=[name])
+
+
+def dashboard_name(name: str, region: str) -> str:
+    """The dashboard of an endpoint. Dashboards are the same in all regions of an account, so it names the region."""
+    return f"toolkit-{name}-{region}"

@@ -1,0 +1,171 @@
+"""Endpoints: which configuration each runs, and how an update of it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolkit.planning.names import ENDPOINT_TAG
+from toolkit.planning.resources import UNDER_WAY, Existing, Observed, Resource
+from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
+from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.rules.capabilities import capabilities
+from toolkit.platforms.sagemaker.rules.kinds.alarm import rollback_alarms
+from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, sagemaker_tags, tagged
+from toolkit.platforms.sagemaker.rules.kinds.endpoint_config import endpoint_config
+from toolkit.platforms.sagemaker.rules.metrics import log_groups
+from toolkit.platforms.sagemaker.rules.names import PREVIOUS_TAG, ran_before, tags
+from toolkit.recipe.resolve import Recipe
+
+if TYPE_CHECKING:
+    from types_boto3_sagemaker.type_defs import TagTypeDef
+
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
+_UPDATES = {
+    "all-at-once": "ALL_AT_ONCE",
+    "canary": "CANARY",
+    "linear": "LINEAR",
+}
+# An update may take this long, and as SageMaker asks, longer than all its waiting.
+_LONGEST_UPDATE_SECONDS = 14400
+
+
+class EndpointKind(AwsKind):
+    """What is waited for."""
+
+    kind = "Endpoint"
+    resource_type = "AWS::SageMaker::Endpoint"
+    references: ClassVar[Mapping[str, str | None]] = {"EndpointName": "EndpointName"}
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        config = endpoint_config(deployment.recipe, deployment.account)
+        return [endpoint(deployment.recipe, config.name)]
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        seconds = self.capabilities.endpoint_seconds
+        if existing is None:
+            return Decision("create", "does not exist", seconds)
+        status, config = existing.state["EndpointStatus"], existing.state["EndpointConfigName"]
+        if status not in ("InService", *UNDER_WAY):
+            return Decision("replace", f"is {status}", seconds)
+        if config != resource.request["EndpointConfigName"]:
+            others = sorted(set(existing.endpoints) - {resource.name})
+            shared = f", and is shared: {', '.join(others)}" if others else ""
+            return Decision("update", f"runs {config}{shared}", seconds)
+        in_service = status == "InService"
+        return Decision(
+            "reuse", "is in service with this configuration" if in_service else f"is {status.lower()} already"
+        )
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {"EndpointName": existing.name}
+
+    def serves(self, request: Mapping[str, Any]) -> str:
+        return str(request["EndpointConfigName"])
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterable[Existing]:
+        found = unless_missing(look.clients, lambda: _read(look.clients, name))
+        return [found] if found else []
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.sagemaker.create_endpoint(**request)
+
+    def update(self, work: Work, request: Any) -> None:
+        clients, name, wanted = work.clients, request["EndpointName"], request["EndpointConfigName"]
+        described = clients.sagemaker.describe_endpoint(EndpointName=name)
+        arn, running = described["EndpointArn"], described["EndpointConfigName"]
+        if running == wanted:  # what was under way has come to that
+            return
+        # Before the update, so that there is no moment at which nobody knows what ran before; and with what ran before
+        # that, which is still what it goes back to when the update never comes.
+        older = ran_before(sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running)
+        names = running if older in (None, running) else f"{older} {running}"
+        previous: TagTypeDef = {"Key": PREVIOUS_TAG, "Value": names}
+        clients.sagemaker.add_tags(ResourceArn=arn, Tags=[previous])
+        try:
+            clients.sagemaker.update_endpoint(**request)
+        except clients.refusal:
+            # Refused because it is being updated: by an earlier try, whose answer was lost?
+            described = clients.sagemaker.describe_endpoint(EndpointName=name)
+            coming = described.get("PendingDeploymentSummary", {}).get("EndpointConfigName")
+            if wanted not in (described["EndpointConfigName"], coming):
+                raise
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.sagemaker.delete_endpoint(EndpointName=name)
+
+    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
+        return sagemaker_tags(clients, clients.sagemaker.describe_endpoint(EndpointName=name)["EndpointArn"])
+
+    def runs(self, clients: Clients, request: Mapping[str, Any]) -> str:
+        running = clients.sagemaker.describe_endpoint(EndpointName=request["EndpointName"])["EndpointConfigName"]
+        return "" if running == request["EndpointConfigName"] else running
+
+    def is_going(self, clients: Clients, name: str) -> bool:
+        return clients.sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Deleting"
+
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
+        """How it is updated stands in the resource, not in a call."""
+        return {**item.update, **request}
+
+    def depends_on(self, item: Resource) -> Iterator[tuple[str, str]]:
+        yield "LogGroup", log_groups(item.name)[0]
+
+    def outputs(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        value = {"Fn::GetAtt": [logical_id, "EndpointName"]}
+        return {f"{logical_id}Name": {"Description": "Name of the endpoint", "Value": value}}
+
+
+def endpoint(recipe: Recipe, config: str) -> Resource:
+    """The endpoint. An update keeps the number of instances that autoscaling has come to."""
+    name = endpoint_name(recipe)
+    create = {"EndpointName": name, "EndpointConfigName": config, "Tags": tags(recipe, name)}
+    update: dict[str, Any] = {"EndpointName": name, "EndpointConfigName": config}
+    if capabilities(recipe).deployment_guardrails:
+        kept_out = [{"VariantPropertyType": "DesiredWeight"}, {"VariantPropertyType": "DataCaptureConfig"}]
+        update |= {"RetainAllVariantProperties": True, "ExcludeRetainedVariantProperties": kept_out}
+        update["DeploymentConfig"] = _deployment(recipe)
+    return Resource("Endpoint", name, create, update)
+
+
+def _deployment(recipe: Recipe) -> dict[str, Any]:
+    rollout = recipe.rollout
+    step = {"Type": "CAPACITY_PERCENT", "Value": rollout.step_percent}
+    policy: Mapping[str, Any]
+    if rollout.update == "rolling":
+        policy = {
+            "RollingUpdatePolicy": {
+                "MaximumBatchSize": step,
+                "WaitIntervalInSeconds": rollout.wait_seconds,
+                "MaximumExecutionTimeoutInSeconds": _LONGEST_UPDATE_SECONDS,
+            }
+        }
+    else:
+        sizes = {"canary": {"CanarySize": step}, "linear": {"LinearStepSize": step}}.get(rollout.update, {})
+        routing = {"Type": _UPDATES[rollout.update], "WaitIntervalInSeconds": rollout.wait_seconds, **sizes}
+        policy = {
+            "BlueGreenUpdatePolicy": {
+                "TrafficRoutingConfiguration": routing,
+                "MaximumExecutionTimeoutInSeconds": _LONGEST_UPDATE_SECONDS,
+            }
+        }
+    names = [*rollback_alarms(recipe, variants(recipe)), *rollout.alarms]
+    alarms = {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in names]}} if names else {}
+    return {**policy, **alarms}
+
+
+def _read(clients: Clients, name: str) -> Existing:
+    answer = clients.sagemaker.describe_endpoint(EndpointName=name)
+    tags = sagemaker_tags(clients, answer["EndpointArn"])
+    # While an update is under way, EndpointConfigName is still the old one.
+    config = answer.get("PendingDeploymentSummary", answer)["EndpointConfigName"]
+    state = {
+        "EndpointStatus": answer["EndpointStatus"],
+        "EndpointConfigName": config,
+        "Running": answer["EndpointConfigName"],
+        "Previous": ran_before(tags.get(PREVIOUS_TAG), answer["EndpointConfigName"]),
+    }
+    return tagged("Endpoint", name, tags.get(ENDPOINT_TAG), state)

@@ -1,0 +1,190 @@
+"""Endpoint configurations: variants, the instances of each, and what is measured of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolkit.catalog import lookup
+from toolkit.engines.arguments import image_of
+from toolkit.planning.names import content_name, is_content_name
+from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.rules import jumpstart
+from toolkit.platforms.sagemaker.rules.arms import Arm, answering, endpoint_name, shadows
+from toolkit.platforms.sagemaker.rules.capabilities import capabilities
+from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, owner_of, sagemaker_tags
+from toolkit.platforms.sagemaker.rules.kinds.model import PAGES, model_of, network
+from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
+from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, tags
+from toolkit.recipe.resolve import Recipe
+
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
+# For capacity only. Trying five pools at the longest would take five hours.
+_PROVISION_SECONDS = 900
+_LARGEST_VOLUME_GB = 512
+_SPARE_VOLUME_GB = 30
+_VARIANT_FIELDS = ("AcceleratorType", "AcceleratorPartitionLayouts", "RoutingConfig.RoutingStrategy=KV_AWARE")
+
+
+class EndpointConfigKind(AwsKind):
+    """Its name says its content."""
+
+    kind = "EndpointConfig"
+    resource_type = "AWS::SageMaker::EndpointConfig"
+    lacking = frozenset(
+        {
+            "CrossRegionTrafficConfig",
+            *(f"ProductionVariants.{field}" for field in _VARIANT_FIELDS),
+            *(f"ShadowProductionVariants.{field}" for field in _VARIANT_FIELDS),
+        }
+    )
+    references: ClassVar[Mapping[str, str | None]] = {"EndpointConfigName": "EndpointConfigName"}
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return [endpoint_config(deployment.recipe, deployment.account)]
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        return Decision("reuse", "exists with this content") if existing else super().decide(resource, None, observed)
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {"EndpointConfigName": existing.name}
+
+    def observe_endpoint(self, look: Look, name: str) -> list[Existing]:
+        clients = look.clients
+        pages = clients.sagemaker.get_paginator("list_endpoint_configs").paginate(
+            NameContains=name, PaginationConfig=PAGES
+        )
+        found = [item for page in pages for item in page["EndpointConfigs"]]
+        return [
+            Existing(self.kind, config, True, (name,), _state(clients, config))
+            for item in found
+            if is_content_name(name, config := item["EndpointConfigName"])
+            and owner_of(clients, item["EndpointConfigArn"]) == name
+        ]
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.sagemaker.create_endpoint_config(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.sagemaker.delete_endpoint_config(EndpointConfigName=name)
+
+    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
+        found = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
+        return sagemaker_tags(clients, found["EndpointConfigArn"])
+
+
+def endpoint_config(recipe: Recipe, account: Account) -> Resource:
+    """The endpoint's configuration. That of components names no model."""
+    endpoint = endpoint_name(recipe)
+    body: dict[str, Any] = {"ProductionVariants": [_variant(arm, account) for arm in answering(recipe)]}
+    if unseen := shadows(recipe):
+        body["ShadowProductionVariants"] = [_variant(arm, account) for arm in unseen]
+    if recipe.platform.component:
+        body = {**body, "ExecutionRoleArn": role_arn(recipe, account, endpoint), **network(recipe)}
+    if capabilities(recipe).enhanced_metrics:
+        every = recipe.observability.metrics_seconds
+        body["MetricsConfig"] = {
+            "EnableEnhancedMetrics": True,
+            "EnableDetailedObservability": True,
+            "MetricPublishFrequencyInSeconds": every,
+        }
+    if percent := recipe.observability.data_capture_percent:
+        body["DataCaptureConfig"] = _data_capture(recipe, account, endpoint, percent)
+    if recipe.platform.kms_key and not any(_has_local_disk(name) for name in recipe.platform.instance_types):
+        body["KmsKeyId"] = recipe.platform.kms_key  # SageMaker refuses it where the instance has a disk of its own
+    name = content_name(endpoint, body)
+    return Resource("EndpointConfig", name, {"EndpointConfigName": name, **body, "Tags": tags(recipe, endpoint)})
+
+
+def startup(recipe: Recipe) -> dict[str, int]:
+    """How long a container may take until it is healthy."""
+    seconds = recipe.platform.health_check_timeout
+    return {"ContainerStartupHealthCheckTimeoutInSeconds": seconds} if seconds else {}
+
+
+def _variant(arm: Arm, account: Account) -> dict[str, Any]:
+    recipe = arm.recipe
+    variant: dict[str, Any] = {
+        "VariantName": arm.variant,
+        "InitialInstanceCount": max(1, recipe.scaling.min_instances),
+        **_instances(recipe, account),
+    }
+    if arm.weight != 1:
+        variant["InitialVariantWeight"] = round(arm.weight, 4)
+    if recipe.platform.component:
+        limits = {"MinInstanceCount": recipe.scaling.min_instances, "MaxInstanceCount": recipe.scaling.max_instances}
+        variant["ManagedInstanceScaling"] = {"Status": "ENABLED", **limits}
+    else:
+        variant["ModelName"] = model_of(recipe.on(recipe.platform.instance_types[0]), account).name
+        variant |= startup(recipe)
+    return {**variant, **_instance_settings(recipe, account)} if capabilities(recipe).instance_types else variant
+
+
+def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
+    first, *others = recipe.platform.instance_types
+    if not others or not capabilities(recipe).instance_types:
+        return {"InstanceType": first}
+    own = model_of(recipe.on(first), account).name
+    pools: list[dict[str, Any]] = []
+    for priority, instance_type in enumerate(recipe.platform.instance_types, start=1):
+        model = model_of(recipe.on(instance_type), account).name
+        other = {"ModelNameOverride": model} if model != own and not recipe.platform.component else {}
+        pools.append({"InstanceType": instance_type, "Priority": priority, **other})
+    return {"InstancePools": pools, "VariantInstanceProvisionTimeoutInSeconds": _PROVISION_SECONDS}
+
+
+def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
+    theirs = jumpstart.target_model(recipe, account.jumpstart)
+    found: dict[str, Any] = {"RoutingConfig": {"RoutingStrategy": recipe.platform.routing.upper().replace("-", "_")}}
+    image = image_of(recipe)
+    if ami := theirs.ami if theirs else image.ami if image else "":
+        found["InferenceAmiVersion"] = ami
+    if recipe.platform.download_timeout and not recipe.platform.component:
+        found["ModelDataDownloadTimeoutInSeconds"] = recipe.platform.download_timeout
+    if not any(_has_local_disk(name) for name in recipe.platform.instance_types) and (
+        needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)
+    ):
+        found["VolumeSizeInGB"] = min(needed, _LARGEST_VOLUME_GB)
+    if recipe.platform.capacity_reservation:
+        found["CapacityReservationConfig"] = {
+            "CapacityReservationPreference": "capacity-reservations-only",
+            "MlReservationArn": recipe.platform.capacity_reservation,
+        }
+    return found
+
+
+def _volume_gb(weight_bytes: int | None) -> int | None:
+    return round(1.2 * weight_bytes / 1e9) + _SPARE_VOLUME_GB if weight_bytes else None
+
+
+def _has_local_disk(instance_type: str) -> bool:
+    instance = lookup.instance(instance_type)
+    return instance is None or instance.local_nvme_gb > 0
+
+
+def _data_capture(recipe: Recipe, account: Account, endpoint: str, percent: int) -> dict[str, Any]:
+    key = {"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}
+    return {
+        "EnableCapture": True,
+        "InitialSamplingPercentage": percent,
+        "DestinationS3Uri": f"s3://{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/",
+        "CaptureOptions": [{"CaptureMode": "Input"}, {"CaptureMode": "Output"}],
+        **key,
+    }
+
+
+def _state(clients: Clients, name: str) -> dict[str, Any]:
+    """Its models, and the instances that it pays for: type (the first of its pools) and number of each variant."""
+    described: Mapping[str, Any] = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
+    variants = [*described["ProductionVariants"], *described.get("ShadowProductionVariants", [])]
+    pools = [pool for variant in variants for pool in variant.get("InstancePools", [])]
+    models = {item.get(key) for item in (*variants, *pools) for key in ("ModelName", "ModelNameOverride")}
+    instances = [
+        [variant.get("InstanceType") or variant["InstancePools"][0]["InstanceType"], variant["InitialInstanceCount"]]
+        for variant in variants
+    ]
+    return {"Models": sorted(model for model in models if model), "Instances": instances}

@@ -1,0 +1,143 @@
+"""Inference components: models that share an endpoint, each with copies of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from toolkit.catalog import lookup
+from toolkit.planning.names import ENDPOINT_TAG
+from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, Resource
+from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.rules.arms import VARIANT, endpoint_name
+from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.rules.kinds.base import (
+    AwsKind,
+    Look,
+    Work,
+    describe_component,
+    sagemaker_tags,
+    tagged,
+)
+from toolkit.platforms.sagemaker.rules.kinds.endpoint_config import startup
+from toolkit.platforms.sagemaker.rules.kinds.model import model_of
+from toolkit.platforms.sagemaker.rules.metrics import log_groups
+from toolkit.platforms.sagemaker.rules.names import tags
+from toolkit.recipe.resolve import Recipe
+
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
+
+class InferenceComponentKind(AwsKind):
+    """Made once its endpoint is in service."""
+
+    kind = "InferenceComponent"
+    needs_service = True
+    resource_type = "AWS::SageMaker::InferenceComponent"
+    lacking = frozenset({"Specification.ComputeResourceRequirements.AcceleratorPartitionType"})
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        found = component(deployment.recipe, deployment.account)
+        return [found] if found else []
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        if existing is None:
+            return super().decide(resource, existing, observed)
+        status, model, host = (existing.state[key] for key in ("Status", "ModelName", "EndpointName"))
+        if host != resource.request["EndpointName"]:
+            return Decision("replace", f"lives on {host}")
+        if status not in ("InService", *UNDER_WAY):
+            return Decision("replace", f"is {status}")
+        if model != resource.request["Specification"]["ModelName"]:
+            return Decision("update", f"runs {model}")
+        if status != "InService":
+            return Decision("update", f"is {status.lower()} already")  # which has to be waited for
+        return Decision("reuse", "is in service with this model")
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {"InferenceComponentName": existing.name}
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        for name in look.endpoints:
+            if found := look.once(describe_component, name):
+                arn = found["InferenceComponentArn"]
+                tags = unless_missing(look.clients, partial(sagemaker_tags, look.clients, arn))
+                if tags is not None:
+                    state = {
+                        "EndpointName": found["EndpointName"],
+                        "Status": found["InferenceComponentStatus"],
+                        "ModelName": found.get("Specification", {}).get("ModelName"),
+                    }
+                    yield tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.sagemaker.create_inference_component(**request)
+
+    def update(self, work: Work, request: Any) -> None:
+        clients, name, wanted = work.clients, request["InferenceComponentName"], request["Specification"]["ModelName"]
+        if _status(clients, name) == ("InService", wanted):
+            return  # what was under way has come to that
+        try:
+            clients.sagemaker.update_inference_component(**request)
+        except clients.refusal:
+            status, model = _status(clients, name)
+            # It was settled: only an earlier try of ours, whose answer was lost, can have set it in motion.
+            if status != "Updating" and model != wanted:
+                raise
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.sagemaker.delete_inference_component(InferenceComponentName=name)
+
+    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
+        found = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
+        return sagemaker_tags(clients, found["InferenceComponentArn"])
+
+    def is_going(self, clients: Clients, name: str) -> bool:
+        return _status(clients, name)[0] == "Deleting"
+
+    def depends_on(self, item: Resource) -> Iterator[tuple[str, str]]:
+        yield "LogGroup", log_groups(item.name)[1]
+
+    def outputs(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        return {f"{logical_id}Name": {"Description": "Name of the inference component", "Value": item.name}}
+
+
+def component(recipe: Recipe, account: Account) -> Resource | None:
+    """The inference component, None for a plain endpoint."""
+    if recipe.platform.component is None:
+        return None
+    settings, here = recipe.platform.component, recipe.on(recipe.platform.instance_types[0])
+    accelerators = settings.accelerators or _accelerators(here)
+    specification = {
+        "ModelName": model_of(here, account).name,
+        "StartupParameters": startup(recipe),
+        "ComputeResourceRequirements": {
+            "NumberOfAcceleratorDevicesRequired": accelerators,
+            "MinMemoryRequiredInMb": settings.memory_mib,
+        },
+    }
+    copies = {"CopyCount": max(1, recipe.scaling.min_instances)}
+    create = {
+        "InferenceComponentName": recipe.name,
+        "EndpointName": endpoint_name(recipe),
+        "VariantName": VARIANT,
+        "Specification": specification,
+        "RuntimeConfig": copies,
+        "Tags": tags(recipe),
+    }
+    update = {"InferenceComponentName": recipe.name, "Specification": specification}
+    return Resource("InferenceComponent", recipe.name, create, update)
+
+
+def _accelerators(recipe: Recipe) -> int:
+    """What a copy takes: GPUs, or Trainium chips, which is what SageMaker counts as far as is known (unverified)."""
+    return recipe.engine.rules.accelerators(recipe, lookup.instance(recipe.platform.instance_types[0]))
+
+
+def _status(clients: Clients, name: str) -> tuple[str, str | None]:
+    """Its status and its model."""
+    described = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
+    return described["InferenceComponentStatus"], described.get("Specification", {}).get("ModelName")

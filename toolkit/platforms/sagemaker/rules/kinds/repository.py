@@ -1,0 +1,117 @@
+"""Repositories of ours in ECR."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolkit.engines.arguments import builds
+from toolkit.planning.names import ENDPOINT_TAG
+from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.rules.aws_errors import code_of, is_denied, is_missing
+from toolkit.platforms.sagemaker.rules.capabilities import capabilities
+from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, by_key, tagged
+from toolkit.platforms.sagemaker.rules.names import tags
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import ContainerSection
+
+if TYPE_CHECKING:
+    from types_boto3_ecr.type_defs import RepositoryTypeDef
+
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
+_KEPT_UNTAGGED = 20
+
+
+class RepositoryKind(AwsKind):
+    """Nobody can move a tag in it, and what is pushed is scanned.
+
+    No image with a tag expires: ECR does not know which of them an endpoint runs, and needs again to scale out.
+    """
+
+    kind = "Repository"
+    is_kept = True
+    seen_when_new = True
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return [item for arm in deployment.arms for item in repositories(arm)]
+
+    def kept_note(self, existing: Existing) -> str:
+        if not self.capabilities.outlasts:
+            return ""
+        return (
+            f"images in {existing.name}: none with a tag expires, about $0.10 per GB and month (us-east-1, "
+            f"unverified). Remove them: aws ecr delete-repository --force --repository-name {existing.name}"
+        )
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        """Those that are desired; where nothing is, those of the endpoints."""
+        names = {item.name for item in look.wanted(self.kind)}
+        if not look.desired:
+            names = {repository_name(name) for name in look.endpoints}
+        for name in sorted(names):
+            if found := _describe(look.clients, name):
+                yield tagged(self.kind, name, _owner(look.clients, found["repositoryArn"]), {})
+
+    def create(self, work: Work, request: Any) -> None:
+        """With its rule for old images. Doing it again sets the rule only."""
+        ecr, name = work.clients.ecr, request["repositoryName"]
+        try:
+            ecr.create_repository(**{key: value for key, value in request.items() if key != "lifecyclePolicyText"})
+        except work.clients.refusal as error:
+            if code_of(error) != "RepositoryAlreadyExistsException" or not _is_ours(work.clients, request):
+                raise
+        ecr.put_lifecycle_policy(repositoryName=name, lifecyclePolicyText=request["lifecyclePolicyText"])
+
+
+def repositories(recipe: Recipe) -> list[Resource]:
+    """The repository that the recipe's image goes to, if that is ours to make."""
+    section = recipe.container or ContainerSection()
+    if not builds(recipe) or section.repository or capabilities(recipe).images.registry:
+        return []
+    rule = {
+        "rulePriority": 1,
+        "description": f"keep the newest {_KEPT_UNTAGGED} without a tag",
+        "selection": {"tagStatus": "untagged", "countType": "imageCountMoreThan", "countNumber": _KEPT_UNTAGGED},
+        "action": {"type": "expire"},
+    }
+    name = repository_of(recipe)
+    request = {
+        "repositoryName": name,
+        "imageTagMutability": "IMMUTABLE",
+        "imageScanningConfiguration": {"scanOnPush": True},
+        "tags": tags(recipe),
+        "lifecyclePolicyText": json.dumps({"rules": [rule]}),
+    }
+    return [Resource("Repository", name, request)]
+
+
+def repository_name(endpoint: str) -> str:
+    """The ECR repository that is made for an endpoint and its baseline. ECR knows small letters only."""
+    return f"toolkit/{endpoint.removesuffix('-baseline').lower()}"
+
+
+def repository_of(recipe: Recipe) -> str:
+    """The ECR repository that the image goes to."""
+    return (recipe.container and recipe.container.repository) or repository_name(recipe.name)
+
+
+def _describe(clients: Clients, name: str) -> RepositoryTypeDef | None:
+    """None too where we may not look: most endpoints have no repository, and who may make none need not look."""
+    try:
+        return clients.ecr.describe_repositories(repositoryNames=[name])["repositories"][0]
+    except clients.refusal as error:
+        if is_missing(error) or is_denied(error):
+            return None
+        raise
+
+
+def _is_ours(clients: Clients, request: Mapping[str, Any]) -> bool:
+    found = _describe(clients, request["repositoryName"])
+    return found is not None and _owner(clients, found["repositoryArn"]) == by_key(request["tags"])[ENDPOINT_TAG]
+
+
+def _owner(clients: Clients, arn: str) -> str | None:
+    return by_key(clients.ecr.list_tags_for_resource(resourceArn=arn)["tags"]).get(ENDPOINT_TAG)

@@ -1,0 +1,246 @@
+"""The execution role that is made for an endpoint, or for jobs that compile: who may take it, and what it may do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
+from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.rules.capabilities import capabilities
+from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, by_key, tagged
+from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group
+from toolkit.platforms.sagemaker.rules.model_data import ModelData
+from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, compiler, role_name, tags
+from toolkit.recipe.resolve import Recipe
+
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
+_LOG_ACTIONS = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
+_IMAGE_ACTIONS = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
+# Of AWS's guide to SageMaker in a VPC; none of them can be limited to one VPC's resources.
+_VPC_ACTIONS = [
+    "ec2:CreateNetworkInterface",
+    "ec2:CreateNetworkInterfacePermission",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DeleteNetworkInterfacePermission",
+    "ec2:DescribeDhcpOptions",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+]
+
+
+class RoleKind(AwsKind):
+    """An execution role; only SageMaker may take it, and only for this account."""
+
+    kind = "Role"
+    resource_type = "AWS::IAM::Role"
+    references: ClassVar[Mapping[str, str | None]] = {"ExecutionRoleArn": "Arn"}
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return _of_kind(self.kind, _endpoint_role(deployment))
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {"RoleName": existing.name}
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        yield from super().observe(look)
+        yield from (item for name in _compilers(look) for item in self.observe_endpoint(look, name))
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
+        tags = look.once(_role_tags, name)
+        if tags is not None:
+            yield tagged(self.kind, role_name(name), tags.get(ENDPOINT_TAG), {})
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.iam.create_role(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.iam.delete_role(RoleName=name)
+
+    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
+        return by_key(clients.iam.list_role_tags(RoleName=name)["Tags"])
+
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
+        """With its policies, which are no resources of their own."""
+        document = json.loads(request["AssumeRolePolicyDocument"])
+        policies = [
+            {"PolicyName": other.request["PolicyName"], "PolicyDocument": json.loads(other.request["PolicyDocument"])}
+            for other in resources
+            if other.kind == RolePolicyKind.kind and other.request["RoleName"] == item.name
+        ]
+        return {**request, "AssumeRolePolicyDocument": document, "Policies": policies}
+
+    def named(self, reference: str) -> str:
+        """By the end of its ARN."""
+        return reference.rpartition("/")[2]
+
+
+class RolePolicyKind(AwsKind):
+    """One policy for each recipe: components that share an endpoint share its role, and each goes with its own."""
+
+    kind = "RolePolicy"
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return _of_kind(self.kind, _endpoint_role(deployment))
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        """IAM gives a policy back with spaces and keys as it likes."""
+        if existing is None:
+            return super().decide(resource, existing, observed)
+        wanted, found = resource.request["PolicyDocument"], existing.state["PolicyDocument"]
+        same = json.loads(wanted) == json.loads(found)
+        return Decision("reuse", "exists") if same else Decision("update", "what it may do has changed")
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        role, _, policy = existing.name.partition("/")
+        return {"RoleName": role, "PolicyName": policy}
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        """Of roles that are ours, each for the recipe whose name it has."""
+        for name in (*look.names, *_compilers(look)):
+            if ENDPOINT_TAG in (look.once(_role_tags, name) or {}):
+                yield from (unless_missing(look.clients, partial(_policies, look.clients, role_name(name))) or ())
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.iam.put_role_policy(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.iam.delete_role_policy(**request)
+
+
+def role_arn(recipe: Recipe, account: Account, endpoint: str) -> str:
+    """The role that the endpoint's containers run under: the one that was found, else the one that is made."""
+    return account.role or f"arn:{account.partition}:iam::{account.id}:role/{role_name(endpoint)}"
+
+
+def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelData]) -> list[Resource]:
+    """Role and policy; none where a role was found."""
+    captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
+    captures = [_allow("s3:PutObject", captured)] if recipe.observability.data_capture_percent else []
+    statements = _statements(recipe, account, log_group(recipe), data, captures)
+    return _made(role_name(endpoint), tags(recipe, endpoint), recipe, account, statements)
+
+
+def compile_role(recipe: Recipe, account: Account, data: Sequence[ModelData]) -> list[Resource]:
+    """Role and policy of the jobs that compile for the recipe and its baseline; none where a role was found.
+
+    They may write all that is compiled, and no key alone: a job for another K may be under way under the same role.
+    """
+    bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
+    artifacts = [
+        # Whether SageMaker removes from S3 what a job removes is not documented: it may.
+        _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], f"{bucket}/{ARTIFACTS_PREFIX}*"),
+        {
+            **_allow("s3:ListBucket", bucket),
+            "Condition": {"StringLike": {"s3:prefix": [f"{ARTIFACTS_PREFIX}*"]}},
+        },
+    ]
+    statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, artifacts)
+    return _made(role_name(compiler(recipe.name)), tags(recipe), recipe, account, statements)
+
+
+def _endpoint_role(deployment: Deployment) -> list[Resource]:
+    return role(deployment.recipe, deployment.account, deployment.endpoint, deployment.data)
+
+
+def _of_kind(kind: str, resources: Sequence[Resource]) -> list[Resource]:
+    return [item for item in resources if item.kind == kind]
+
+
+def _compilers(look: Look) -> list[str]:
+    """Whose roles training jobs of the recipes run under, where they are wanted or the recipes go."""
+    wanted = {item.name for item in look.wanted(RoleKind.kind)}
+    return [name for name in map(compiler, look.endpoints) if not look.desired or role_name(name) in wanted]
+
+
+def _role_tags(look: Look, endpoint: str) -> dict[str, str] | None:
+    iam, name = look.clients.iam, role_name(endpoint)
+    return unless_missing(look.clients, lambda: by_key(iam.list_role_tags(RoleName=name)["Tags"]))
+
+
+def _policies(clients: Clients, role: str) -> list[Existing]:
+    found: list[Existing] = []
+    for page in clients.iam.get_paginator("list_role_policies").paginate(RoleName=role):
+        for name in page["PolicyNames"]:
+            document: Any = clients.iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+            text = document if isinstance(document, str) else json.dumps(document)
+            found.append(Existing("RolePolicy", f"{role}/{name}", True, (name,), {"PolicyDocument": text}))
+    return found
+
+
+def _made(
+    name: str, its_tags: list[dict[str, str]], recipe: Recipe, account: Account, statements: list[dict[str, Any]]
+) -> list[Resource]:
+    if account.role:
+        return []
+    # Only SageMaker may take it, and only for this account (confused deputy).
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"Service": "sagemaker.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+        "Condition": {"StringEquals": {"aws:SourceAccount": account.id}},
+    }
+    create = {"RoleName": name, "AssumeRolePolicyDocument": _policy([trust]), "Tags": its_tags}
+    put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": _policy(statements)}
+    return [Resource("Role", name, create), Resource("RolePolicy", f"{name}/{recipe.name}", put)]
+
+
+def _statements(
+    recipe: Recipe, account: Account, group: str, data: Sequence[ModelData], also: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    arn = f"arn:{account.partition}"
+    logs = f"{arn}:logs:{account.region}:{account.id}:log-group:{group}"
+    found = [
+        *_storage(arn, data),
+        _allow(_LOG_ACTIONS, [logs, f"{logs}:*"]),
+    ]
+    if capabilities(recipe).enhanced_metrics:
+        found.append(_allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
+        found.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
+    found += also
+    if key := recipe.platform.kms_key:
+        key = key if key.startswith("arn:") else _key_arn(key, account)
+        found.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key))
+    if recipe.network.subnets:
+        found.append(_allow(_VPC_ACTIONS, "*"))
+    return found
+
+
+def _storage(arn: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:
+    """Read its own weights: the objects, and listing of no other prefix."""
+    prefixes: dict[str, list[str]] = {}
+    for item in data:
+        bucket, _, prefix = item.uri.removeprefix("s3://").partition("/")
+        prefixes.setdefault(bucket, []).append(prefix)
+    return [
+        statement
+        for bucket, found in prefixes.items()
+        for statement in (
+            _allow("s3:GetObject", [f"{arn}:s3:::{bucket}/{prefix}*" for prefix in found]),
+            {
+                **_allow("s3:ListBucket", f"{arn}:s3:::{bucket}"),
+                "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in found]}},
+            },
+        )
+    ]
+
+
+def _key_arn(key: str, account: Account) -> str:
+    return f"arn:{account.partition}:kms:{account.region}:{account.id}:key/{key}"
+
+
+def _allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": actions, "Resource": resources}
+
+
+def _policy(statements: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})

@@ -1,0 +1,229 @@
+"""Autoscaling: instances of a variant, copies of an inference component, by the requests in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from toolkit.planning.names import ENDPOINT_TAG, tag_map
+from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name
+from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.rules.kinds.alarm import AlarmKind, owner_of_alarm, read_alarms
+from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work
+from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
+from toolkit.platforms.sagemaker.rules.kinds.template import key_values
+from toolkit.platforms.sagemaker.rules.metrics import INVOCATIONS
+from toolkit.platforms.sagemaker.rules.names import tags
+from toolkit.platforms.sagemaker.rules.scaling_names import (
+    COMPONENT,
+    TRACKING,
+    WAKING,
+    resource_ids,
+    scalable,
+    waking_alarm,
+)
+from toolkit.recipe.resolve import Recipe
+
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
+# A container takes minutes to start, and all the while requests fail: a shorter pause would add a copy for each minute.
+_WAKING_SECONDS = 900
+
+
+class ScalableTargetKind(ContentKind):
+    """It takes its policies with it."""
+
+    kind = "ScalableTarget"
+    needs_service = True
+    resource_type = "AWS::ApplicationAutoScaling::ScalableTarget"
+    content_keys = ("MinCapacity", "MaxCapacity")
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return [_target(deployment.recipe, name) for name in _scaled(deployment.recipe, deployment.variants)]
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
+        for target, owner in look.once(_targets, name):
+            yield self.described(target["ResourceId"], owner, target)
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.application_autoscaling.register_scalable_target(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.application_autoscaling.deregister_scalable_target(**scalable(name))
+
+    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
+        client = clients.application_autoscaling
+        answer = client.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[name])
+        (target,) = answer["ScalableTargets"]
+        return client.list_tags_for_resource(ResourceARN=target["ScalableTargetARN"])["Tags"]
+
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
+        return {**request, "Tags": key_values(request.get("Tags", {}))}
+
+    def depends_on(self, item: Resource) -> Iterator[tuple[str, str]]:
+        what, name = item.request["ResourceId"].split("/")[:2]
+        yield ("Endpoint" if what == "endpoint" else "InferenceComponent"), name
+
+
+class ScalingPolicyKind(ContentKind):
+    """It takes with it the alarm that starts it."""
+
+    kind = "ScalingPolicy"
+    needs_service = True
+    resource_type = "AWS::ApplicationAutoScaling::ScalingPolicy"
+    content_keys = (
+        "PolicyType",
+        "TargetTrackingScalingPolicyConfiguration",
+        "StepScalingPolicyConfiguration",
+        "Alarm",
+    )
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        recipe = deployment.recipe
+        ids = _scaled(recipe, deployment.variants)
+        waking = [_waking(recipe, name) for name in ids if recipe.scaling.min_instances == 0]
+        return [*(_tracking(recipe, name) for name in ids), *waking]
+
+    def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().content(request)
+        return {**found, "Alarm": AlarmKind(self.capabilities).content(found["Alarm"])} if "Alarm" in found else found
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
+        client, alarms = look.clients.application_autoscaling, look.once(read_alarms, name)
+        names = {resource_id: waking_alarm(resource_id) for resource_id in resource_ids(name)}
+        waking = {resource_id: alarms[alarm] for resource_id, alarm in names.items() if alarm in alarms}
+        found: list[str] = []
+        for target, owner in look.once(_targets, name):
+            resource_id = target["ResourceId"]
+            pages = client.get_paginator("describe_scaling_policies").paginate(
+                ServiceNamespace="sagemaker", ResourceId=resource_id
+            )
+            for policy in [policy for page in pages for policy in page["ScalingPolicies"]]:
+                alarm = waking.get(resource_id, {})
+                # An alarm that starts another policy is as good as none.
+                starts_it = policy["PolicyARN"] in alarm.get("AlarmActions", ())
+                found.append(f"{resource_id}/{policy['PolicyName']}")
+                yield self.described(found[-1], owner, {**policy, "Alarm": alarm} if starts_it else policy)
+        for resource_id, alarm in waking.items():
+            policy_name = f"{resource_id}/{WAKING}"
+            if policy_name not in found:  # its endpoint was deleted elsewhere
+                yield self.described(policy_name, owner_of_alarm(look.clients, alarm), {"Alarm": alarm})
+
+    def create(self, work: Work, request: Any) -> None:
+        keys = {key: value for key, value in request.items() if key != "Alarm"}
+        policy = work.clients.application_autoscaling.put_scaling_policy(**keys)["PolicyARN"]
+        if "Alarm" in request:
+            work.clients.cloudwatch.put_metric_alarm(**request["Alarm"], AlarmActions=[policy])
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        """The alarm first: one whose policy is gone belongs to nothing."""
+        resource_id, _, policy = name.rpartition("/")
+        if policy == WAKING:
+            names = [waking_alarm(resource_id)]
+            unless_missing(clients, lambda: clients.cloudwatch.delete_alarms(AlarmNames=names))
+        clients.application_autoscaling.delete_scaling_policy(PolicyName=policy, **scalable(resource_id))
+
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
+        return {key: value for key, value in request.items() if key != "Alarm"}
+
+    def companions(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        """The alarm that starts the policy."""
+        if "Alarm" not in item.request:
+            return {}
+        properties = {**item.request["Alarm"], "AlarmActions": [{"Ref": logical_id}]}
+        return {f"{logical_id}Alarm": {"Type": AlarmKind.resource_type, "Properties": properties}}
+
+    def depends_on(self, item: Resource) -> Iterator[tuple[str, str]]:
+        yield "ScalableTarget", item.request["ResourceId"]
+
+
+def _scaled(recipe: Recipe, variants: Sequence[str]) -> list[str]:
+    """What scales; nothing unless `scaling.max_instances` is above `scaling.min_instances`."""
+    if recipe.scaling.max_instances <= recipe.scaling.min_instances:
+        return []
+    if recipe.platform.component is None:
+        return [f"endpoint/{endpoint_name(recipe)}/variant/{variant}" for variant in variants]
+    return [f"{COMPONENT}{recipe.name}"]
+
+
+def _targets(look: Look, endpoint: str) -> list[tuple[Mapping[str, Any], str | None]]:
+    """Each with the endpoint that it is tagged for."""
+    client, ids = look.clients.application_autoscaling, resource_ids(endpoint)
+    pages = client.get_paginator("describe_scalable_targets").paginate(ServiceNamespace="sagemaker", ResourceIds=ids)
+    found = [target for page in pages for target in page["ScalableTargets"]]
+    tags = [client.list_tags_for_resource(ResourceARN=target["ScalableTargetARN"])["Tags"] for target in found]
+    return [(target, its_tags.get(ENDPOINT_TAG)) for target, its_tags in zip(found, tags, strict=True)]
+
+
+def _target(recipe: Recipe, resource_id: str) -> Resource:
+    limits = {"MinCapacity": recipe.scaling.min_instances, "MaxCapacity": recipe.scaling.max_instances}
+    update = {**scalable(resource_id), **limits}
+    # Tags are for a new target only.
+    return Resource("ScalableTarget", resource_id, {**update, "Tags": tag_map(recipe)}, update)
+
+
+def _tracking(recipe: Recipe, resource_id: str) -> Resource:
+    """By the requests in flight per container, which CloudWatch gets every 10 seconds.
+
+    Requests per minute say little where one answer has ten tokens and another thousands.
+    """
+    metric = (
+        "InferenceComponentConcurrentRequestsPerCopy"
+        if recipe.platform.component
+        else "VariantConcurrentRequestsPerModel"
+    )
+    configuration = {
+        "TargetValue": float(recipe.target_requests),
+        "PredefinedMetricSpecification": {"PredefinedMetricType": f"SageMaker{metric}HighResolution"},
+        "ScaleOutCooldown": recipe.scaling.scale_out_seconds,
+        "ScaleInCooldown": recipe.scaling.scale_in_seconds,
+        "DisableScaleIn": not recipe.scaling.scale_in,
+    }
+    request = {
+        "PolicyName": TRACKING,
+        **scalable(resource_id),
+        "PolicyType": "TargetTrackingScaling",
+        "TargetTrackingScalingPolicyConfiguration": configuration,
+    }
+    return Resource("ScalingPolicy", f"{resource_id}/{TRACKING}", request)
+
+
+def _waking(recipe: Recipe, resource_id: str) -> Resource:
+    """The first copy after none: what is tracked per copy says nothing without copies.
+
+    As in AWS's developer guide, "Scale an endpoint to zero instances", but for the threshold (the first failed request
+    counts) and the pause. The request has one key that is not the API's: `Alarm`, a request of its own (PutMetricAlarm)
+    but for its action, the policy's ARN, which is not known before.
+    """
+    configuration = {
+        "AdjustmentType": "ChangeInCapacity",
+        "MetricAggregationType": "Maximum",
+        "Cooldown": _WAKING_SECONDS,
+        "StepAdjustments": [{"MetricIntervalLowerBound": 0.0, "ScalingAdjustment": 1}],
+    }
+    alarm = {
+        "AlarmName": waking_alarm(resource_id),
+        "AlarmDescription": f"{recipe.name} has no copy and was asked: makes the first one.",
+        "Namespace": INVOCATIONS,
+        "MetricName": "NoCapacityInvocationFailures",
+        "Dimensions": [{"Name": "InferenceComponentName", "Value": recipe.name}],
+        "Statistic": "Sum",
+        "Period": 60,
+        "EvaluationPeriods": 1,
+        "DatapointsToAlarm": 1,
+        "Threshold": 1.0,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "TreatMissingData": "notBreaching",
+        "Tags": tags(recipe),
+    }
+    request = {
+        "PolicyName": WAKING,
+        **scalable(resource_id),
+        "PolicyType": "StepScaling",
+        "StepScalingPolicyConfiguration": configuration,
+        "Alarm": alarm,
+    }
+    return Resource("ScalingPolicy", f"{resource_id}/{WAKING}", request)

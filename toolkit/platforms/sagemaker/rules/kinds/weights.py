@@ -1,0 +1,142 @@
+"""Weights in S3, shared by content, and the marks of the endpoints that use them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from toolkit.planning.resources import Existing, Observed, Resource
+from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.rules.kinds.bucket import read_uses, sizes
+from toolkit.platforms.sagemaker.rules.kinds.template import put_object
+from toolkit.platforms.sagemaker.rules.model_data import ModelData
+from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, USES_PREFIX, WEIGHTS_PREFIX, bucket_name
+
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
+
+class WeightsUseKind(AwsKind):
+    """An empty object `uses/<weights>/<endpoint>`: while there is one, the weights stay."""
+
+    kind = "WeightsUse"
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        marks = [use(item, deployment.recipe.name) for item in deployment.data]
+        return [mark for mark in marks if mark]
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {key: existing.state[key] for key in ("Bucket", "Key")}
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        bucket = bucket_name(look.account)
+        for weights, users in sorted((look.once(read_uses, bucket) or {}).items()):
+            for user in users:
+                if user in look.endpoints:
+                    name = f"{weights}/{user}"
+                    yield Existing(self.kind, name, True, (user,), {"Bucket": bucket, "Key": f"{USES_PREFIX}{name}"})
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.s3.put_object(**request, Body=b"")
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.s3.delete_object(**request)
+
+    def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
+        """Else `toolkit destroy` of another endpoint takes the weights for unused."""
+        command = put_object(item.request["Bucket"], item.request["Key"])
+        yield {"what": f"mark of use {item.name}", "command": command}
+
+
+class WeightsKind(AwsKind):
+    """Files of a model, or settings. No single call makes them: the request says where they come from."""
+
+    kind = "Weights"
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return [item.weights for item in deployment.data if item.weights]
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        if existing is None:
+            return super().decide(resource, existing, observed)
+        if "Hub" in resource.request:
+            complete = existing.state.get("Complete", False)
+            return _all() if complete else Decision("update", "only part of the files is in S3")
+        total, arrived = len(resource.request["Files"]), existing.state["Files"]
+        return Decision("update", f"{arrived} of {total} files are in S3") if arrived < total else _all()
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {key: existing.state[key] for key in ("Bucket", "Prefix", "Mark") if key in existing.state}
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        bucket = bucket_name(look.account)
+        wanted = {item.name: item for item in look.wanted(self.kind)}
+        for name, users in sorted((look.once(read_uses, bucket) or {}).items()):
+            if name in wanted or set(users) & set(look.endpoints):
+                state = unless_missing(look.clients, partial(_state, look, bucket, name, wanted.get(name)))
+                if state is not None:
+                    yield Existing(self.kind, name, True, users, state)
+
+    def create(self, work: Work, request: Any) -> None:
+        from toolkit.platforms.sagemaker.staging import stage_weights  # brings huggingface-hub
+
+        stage_weights(work.clients, request, work.progress, work.open_files)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        from toolkit.platforms.sagemaker.staging import delete_prefix
+
+        clients.s3.delete_object(Bucket=request["Bucket"], Key=request["Mark"])
+        delete_prefix(clients, request["Bucket"], request["Prefix"])
+
+    def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
+        yield {"what": f"weights {item.name}", "command": _upload(item.request)}
+
+
+def use(data: ModelData, endpoint: str) -> Resource | None:
+    """The mark that `endpoint` leaves on weights that we staged."""
+    if data.weights is None:
+        return None
+    name = f"{data.weights.name}/{endpoint}"
+    return Resource("WeightsUse", name, {"Bucket": data.weights.request["Bucket"], "Key": f"{USES_PREFIX}{name}"})
+
+
+def _all() -> Decision:
+    return Decision("reuse", "all files are in S3")
+
+
+def _state(look: Look, bucket: str, name: str, wanted: Resource | None) -> dict[str, Any]:
+    prefix, mark = f"{WEIGHTS_PREFIX}{name}/", f"{STAGED_PREFIX}{name}"
+    state = {"Bucket": bucket, "Prefix": prefix, "Mark": mark}
+    if wanted and "Hub" in wanted.request:
+        return {**state, "Complete": mark in sizes(look.clients, bucket, mark)}
+    found = sizes(look.clients, bucket, prefix)
+    files = wanted.request["Files"] if wanted else []
+    return {**state, "Files": sum(found.get(prefix + file["path"]) == file["size"] for file in files)}
+
+
+def _upload(request: Mapping[str, Any]) -> str:
+    """Of a folder, of a repository of the hub, or of small files that stand in the request."""
+    bucket, to = request["Bucket"], f"s3://{request['Bucket']}/{request['Prefix']}"
+    key = ["--sse", "aws:kms", "--sse-kms-key-id", request["KmsKeyId"]] if "KmsKeyId" in request else []
+    hidden = ["--exclude", ".*", "--exclude", "*/.*"]
+    if "Hub" in request:
+        folder = request["Prefix"].rstrip("/").rpartition("/")[2]
+        fetch = _shell("hf", "download", request["Hub"], "--revision", request["Revision"], "--local-dir", folder)
+        sync = _shell("aws", "s3", "sync", folder, to, *hidden, *key)
+        return " && ".join([fetch, sync, put_object(bucket, request["Mark"])])
+    if "Content" in request:
+        copies = [
+            f"{_shell('printf', '%s', text)} | {_shell('aws', 's3', 'cp', '-', to + name, *key)}"
+            for name, text in request["Content"].items()
+        ]
+        return " && ".join(copies)
+    return _shell("aws", "s3", "sync", request["Source"], to, *hidden, *key)
+
+
+def _shell(*words: str) -> str:
+    return shlex.join(words)

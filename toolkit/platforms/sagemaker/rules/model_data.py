@@ -1,0 +1,110 @@
+"""What a container finds when it starts: its models and settings, in S3 by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from toolkit.engines.arguments import CONFIG_CHANNEL, CONFIG_NAME, DRAFTER_CHANNEL, baked, config_file, pulled
+from toolkit.planning import artifacts
+from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.rules import jumpstart
+from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
+from toolkit.recipe.content import WeightsFile, manifest, manifest_digest
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.source import ModelSource
+
+COMPILED_CHANNEL = "compiled"
+
+_COMMIT_CHARACTERS = 12
+_ORIGIN_CHARACTERS = 8
+
+
+@dataclass(frozen=True)
+class ModelData:
+    """Files that a container finds when it starts. `channel` is empty for the model itself.
+
+    `source` is the request's S3DataSource; `weights` stages them, None where they are in S3 already.
+    """
+
+    channel: str
+    source: Mapping[str, Any]
+    weights: Resource | None = None
+
+    @property
+    def uri(self) -> str:
+        """Where in S3 they are."""
+        return str(self.source["S3Uri"])
+
+
+def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
+    """All that the recipe's container gets from S3: models, settings too long for its environment, compiled code."""
+    found = [_model_data("", recipe.target, recipe, account)]
+    if recipe.drafter and not baked(recipe):
+        found.append(_model_data(DRAFTER_CHANNEL, recipe.drafter, recipe, account))
+    if settings := config_file(recipe):
+        found.append(settings_data(settings, recipe, account))
+    if artifacts.compiles_ahead(recipe):
+        place = f"s3://{bucket_name(account)}/{artifacts.prefix(artifacts.key(recipe))}"
+        found.append(ModelData(COMPILED_CHANNEL, _prefix(place)))
+    return [data for data in found if data]
+
+
+def settings_data(settings: Mapping[str, Any], recipe: Recipe, account: Account) -> ModelData:
+    """Flags of the engine as a file of JSON."""
+    return _staged(CONFIG_CHANNEL, _settings(settings, account, recipe))
+
+
+def _model_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
+    if pulled(recipe, source):
+        return None
+    if source.kind == "jumpstart":
+        if channel:
+            return ModelData(channel, jumpstart.drafter_source(recipe, source, account.jumpstart))
+        return ModelData(channel, jumpstart.target_source(recipe, account.jumpstart))
+    if source.kind == "s3":
+        return ModelData(channel, _prefix(source.written.rstrip("/") + "/"))
+    return _staged(channel, _weights(source, recipe, account))
+
+
+def _staged(channel: str, weights: Resource) -> ModelData:
+    return ModelData(channel, _prefix(f"s3://{weights.request['Bucket']}/{weights.request['Prefix']}"), weights)
+
+
+def _prefix(uri: str) -> dict[str, Any]:
+    return {"S3Uri": uri, "S3DataType": "S3Prefix", "CompressionType": "None"}
+
+
+def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
+    folder = source.folder
+    if folder is None:
+        revision = source.revision or "main"
+        # Two organisations' models may have one name, and two branches one beginning.
+        origin_digest = hashlib.sha256(f"{source.written}@{revision}".encode()).hexdigest()[:_ORIGIN_CHARACTERS]
+        name = f"{source.name}-{revision[:_COMMIT_CHARACTERS].replace('/', '-')}-{origin_digest}"
+        secret = {"HubTokenSecret": recipe.platform.hub_token_secret} if recipe.platform.hub_token_secret else {}
+        origin = {"Hub": source.written, "Revision": revision, "Mark": f"{STAGED_PREFIX}{name}"}
+        return _resource(name, recipe, account, {**origin, **secret})
+    files = manifest(folder)
+    name = f"{folder.name}-{manifest_digest(files)[:_COMMIT_CHARACTERS]}"
+    return _resource(name, recipe, account, {"Source": str(folder), "Files": _listed(files)})
+
+
+def _settings(settings: Mapping[str, Any], account: Account, recipe: Recipe) -> Resource:
+    text = json.dumps(settings, sort_keys=True)
+    file = WeightsFile(CONFIG_NAME, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
+    name = f"config-{manifest_digest((file,))[:_COMMIT_CHARACTERS]}"
+    return _resource(name, recipe, account, {"Content": {CONFIG_NAME: text}, "Files": _listed([file])})
+
+
+def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, Any]) -> Resource:
+    place = {"Bucket": bucket_name(account), "Prefix": f"{WEIGHTS_PREFIX}{name}/"}
+    key = {"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}
+    return Resource("Weights", name, {**place, **origin, **key})
+
+
+def _listed(files: Sequence[WeightsFile]) -> list[dict[str, Any]]:
+    return [asdict(file) for file in files]

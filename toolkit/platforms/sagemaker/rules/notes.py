@@ -1,0 +1,53 @@
+"""What a plan's reader should know besides its actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from toolkit.engines.arguments import builds
+from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.platforms.image import base_image
+from toolkit.platforms.sagemaker.rules import compilation, jumpstart
+from toolkit.platforms.sagemaker.rules.capabilities import capabilities
+from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
+from toolkit.platforms.sagemaker.rules.price import price_text
+from toolkit.recipe.resolve import Recipe
+
+
+def notes(recipe: Recipe, account: Account) -> Iterator[str]:
+    """One sentence or line each; where nothing costs or needs anything, only what the image is built on."""
+    able = capabilities(recipe)
+    if not able.plan_notes:
+        if builds(recipe):
+            yield f"The image is built on {base_image(recipe, account, able.images)}, and stays on this machine"
+        return
+    if account.id == NO_ACCOUNT:
+        yield (
+            f"Made without an AWS account, as if one held nothing: {NO_ACCOUNT} stands for its number, images are not "
+            "pinned. It cannot be applied."
+        )
+    yield from recipe.engine.rules.notes(recipe)
+    yield from _jumpstart(recipe, account)
+    uri = image_uri(recipe, account)
+    if builds(recipe):
+        base = base_image(recipe, account, able.images)
+        moving = "" if "@" in base else ", whose digest could not be found: build again when it has moved"
+        yield f"The image is built on {base}{moving}"
+    else:
+        whose = "JumpStart" if recipe.target.kind == "jumpstart" else "AWS"
+        yield f"No image is built: {whose}'s own serves it, {account.digests.get(uri, uri)}"
+    yield from compilation.notes(recipe)
+    yield f"Price: {price_text(recipe)}"
+
+
+def _jumpstart(recipe: Recipe, account: Account) -> Iterator[str]:
+    """JumpStart's container on each instance type, with what the recipe drafts in it: its own word goes over theirs."""
+    for here in map(recipe.on, recipe.platform.instance_types):
+        if theirs := jumpstart.target_model(here, account.jumpstart):
+            speculation = here.speculation
+            tokens = speculation.num_speculative_tokens if speculation else None
+            own = jumpstart.Preset(here.method, tokens, "", read=True) if speculation else None
+            served = replace(theirs, preset=own)
+            yield str(served)
+            yield from jumpstart.doubts(served)

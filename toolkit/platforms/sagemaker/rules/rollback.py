@@ -1,0 +1,61 @@
+"""What an endpoint ran before, what has to stay for it, and the plan that brings it back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolkit.errors import UsageError
+from toolkit.planning.plan import Action, Plan
+from toolkit.planning.resources import Observed
+
+
+def rollback_plan(recipe: str, platform: str, address: str, observed: Observed, seconds: int) -> Plan:
+    """The plan that brings an endpoint back to the EndpointConfig of before its last update. Raises UsageError."""
+    endpoint, _, component = address.partition("/")
+    if component:
+        raise UsageError(
+            f"{component} is an inference component, which AWS does not roll back", hint="Deploy the older recipe."
+        )
+    existing = observed.get("Endpoint", endpoint)
+    if existing is None or not existing.ours:
+        raise UsageError(f"there is no endpoint {endpoint} that the toolkit made", hint="See: toolkit status")
+    running, previous = existing.state["Running"], existing.state.get("Previous")
+    if previous in (None, running):
+        why = "its last update was rolled back already" if previous else "it was never updated"
+        raise UsageError(f"{endpoint} runs {running}, and there is nothing to go back to: {why}")
+    if observed.get("EndpointConfig", previous) is None:
+        raise UsageError(f"{endpoint} ran {previous} before, which is gone", hint="Deploy the recipe that you want.")
+    # All at once, and without alarms: what serves now is what one wants to get away from.
+    request = {"EndpointName": endpoint, "EndpointConfigName": previous, "RetainAllVariantProperties": True}
+    action = Action("Endpoint", endpoint, "update", f"goes back from {running}", request, seconds)
+    return Plan(recipe, platform, (endpoint,), (action,), None, observed.fingerprint())
+
+
+def kept_for_rollback(observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
+    """What endpoints run, and would go back to: configurations, their models, the models' weights and compiled code.
+
+    An endpoint that is `updated` goes back to what it runs now.
+    """
+    names = {
+        item.state.get(key)
+        for item in observed.existing
+        if item.kind == "Endpoint"
+        for key in ("Running", "EndpointConfigName" if item.name in updated else "Previous")
+    }
+    configs = [item for item in observed.existing if item.kind == "EndpointConfig" and item.name in names]
+    models = {name for config in configs for name in config.state.get("Models", ())}
+    prefixes = {
+        prefix
+        for item in observed.existing
+        if item.kind == "Model" and item.name in models
+        for prefix in item.state.get("Prefixes", ())
+    }
+    stored = {(item.kind, item.name) for item in observed.existing if item.state.get("Prefix") in prefixes}
+    weights = {name for _, name in stored}
+    uses = {item.name for item in observed.existing if item.kind == "WeightsUse" and item.name.split("/")[0] in weights}
+    return {
+        *(("EndpointConfig", config.name) for config in configs),
+        *(("Model", name) for name in models),
+        *stored,
+        *(("WeightsUse", name) for name in uses),
+    }

@@ -1,0 +1,250 @@
+"""The body of an endpoint's CloudWatch dashboard.
+
+Widgets as in CloudWatch's "Dashboard Body Structure and Syntax". PromQL takes one of type `chart`: that page names it,
+its properties are those of dashboards that others have running (unverified here).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.rules import metrics
+from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import MetricNames
+
+_OWNER = re.compile(r"^Endpoint `([^`]+)`, made by toolkit\b", re.MULTILINE)
+# A row has 24 columns.
+_TEXT_HEIGHT, _WIDTH, _HEIGHT = 5, 8, 6
+Row = list[Any]
+
+
+def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequence[str]) -> dict[str, Any]:
+    """What SageMaker measures, what the engine measures, and acceptance; the first widget says whose it is."""
+    region = account.region
+    graphs = [
+        *_requests(recipe, variants, region),
+        *_engine(recipe, variants, region),
+        *(_speculation(recipe, region) if recipe.speculation else []),
+    ]
+    if alarms:
+        prefix = f"arn:{account.partition}:cloudwatch:{region}:{account.id}:alarm:"
+        properties = {"title": "Alarms", "alarms": [prefix + name for name in alarms]}
+        graphs.insert(0, {"type": "alarm", "properties": properties})
+    text = {"type": "text", "properties": {"markdown": _text(recipe, region, bool(alarms))}}
+    head = {**text, "x": 0, "y": 0, "width": 24, "height": _TEXT_HEIGHT}
+    return {"widgets": [head, *(_placed(widget, number) for number, widget in enumerate(graphs))]}
+
+
+def owner(body: str) -> str | None:
+    """The endpoint that a dashboard of ours belongs to, None for one of somebody else's."""
+    try:
+        first = json.loads(body)["widgets"][0]["properties"]["markdown"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    found = _OWNER.search(first)
+    return found[1] if found else None
+
+
+def _placed(widget: Mapping[str, Any], number: int) -> dict[str, Any]:
+    row, column = divmod(number, 24 // _WIDTH)
+    return {
+        **widget,
+        "x": column * _WIDTH,
+        "y": _TEXT_HEIGHT + row * _HEIGHT,
+        "width": _WIDTH,
+        "height": _HEIGHT,
+    }
+
+
+def _text(recipe: Recipe, region: str, alarms: bool) -> str:
+    lines = [
+        f"# {recipe.name}",
+        f"Endpoint `{recipe.name}`, made by toolkit in {region}. The next deployment undoes what is changed here.",
+        "",
+        *_acceptance_text(recipe, alarms),
+        "Graphs marked PromQL need SageMaker's detailed observability, which is on. They were not tried on a live "
+        "account: where one stays empty, look for "
+        f"`{recipe.engine.rules.metrics.prefix}` in CloudWatch's Query Studio.",
+    ]
+    return "\n".join(lines)
+
+
+def _acceptance_text(recipe: Recipe, alarms: bool) -> list[str]:
+    if recipe.speculation is None:
+        return ["No speculation.", ""]
+    k, floor = metrics.draft_length(recipe), metrics.acceptance_floor(recipe)
+    tokens = recipe.speculation.num_speculative_tokens
+    what = (
+        f"{recipe.method}, K={tokens}. Acceptance length = 1 + accepted / drafts: tokens per target step, bonus token "
+        "included. Acceptance rate = accepted / drafted tokens."
+    )
+    if not alarms:
+        why = "No alarm on it: `observability.alarms` is false."
+    elif k is None:
+        why = "No alarm on it: the engine's log does not tell, as K varies or log stats are off."
+    elif floor is None:
+        why = f"No alarm on it: the recipe has no `evidence` with an `acceptance_length` for K={k}."
+    else:
+        why = f"An alarm goes off below {floor:g}, {metrics.MARGIN_PERCENT} % of the lowest length published for K={k}."
+    return [what, why, ""]
+
+
+def _requests(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict[str, Any]]:
+    """What SageMaker itself measures. Latencies are in microseconds."""
+
+    def rows(*wanted: tuple[str, str], namespace: str = INVOCATIONS) -> list[Row]:
+        return [
+            [
+                namespace,
+                name,
+                *_dimensions(recipe, variant),
+                {"stat": stat, "label": _label(variant, variants, name, stat)},
+            ]
+            for variant in variants
+            for name, stat in wanted
+        ]
+
+    streaming = [] if recipe.platform.component else [("FirstChunkLatency", "p50"), ("FirstChunkLatency", "p99")]
+    broken_off = [] if recipe.platform.component else [("MidStreamErrors", "Sum")]
+    errors = [("InvocationModelErrors", "Sum"), ("Invocation5XXErrors", "Sum"), ("Invocation4XXErrors", "Sum")]
+    latencies = [("ModelLatency", "p50"), ("ModelLatency", "p99"), ("OverheadLatency", "Average")]
+    where, gpu, memory = metrics.utilization(recipe)
+    queue = {"label": "engine.max_num_seqs: above it requests wait", "value": recipe.engine.max_num_seqs}
+    return [
+        _metric("Requests per minute", region, rows(("Invocations", "Sum"))),
+        _metric("Errors per minute", region, rows(*errors, *broken_off)),
+        _metric("Latency, µs", region, rows(*latencies, *streaming)),
+        _metric("Requests in flight per container", region, rows((metrics.concurrency(recipe), "Maximum")), queue),
+        _metric("GPU, %", region, rows((gpu, "Average"), (memory, "Average"), namespace=where)),
+    ]
+
+
+def _engine(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict[str, Any]]:
+    """What the engine measures."""
+    prefixes = {variant: f"{variant} " if len(variants) > 1 else "" for variant in variants}
+    return [
+        _chart(
+            title,
+            region,
+            [
+                (prefix + label, query.format(of=metrics.labels(recipe, variant)))
+                for variant, prefix in prefixes.items()
+                for label, query in queries.items()
+            ],
+        )
+        for title, queries in _engine_queries(recipe.engine.rules.metrics).items()
+    ]
+
+
+def _engine_queries(names: MetricNames) -> Mapping[str, Mapping[str, str]]:
+    """By a graph's title, its lines in PromQL with `{of}` for the selector."""
+
+    def rate(metric: str) -> str:
+        return f"sum(rate({metric}{{of}}[5m]))"
+
+    def quantiles(metric: str) -> Mapping[str, str]:
+        return {
+            "p50": f"histogram_quantile(0.5, {rate(metric)})",
+            "p99": f"histogram_quantile(0.99, {rate(metric)})",
+        }
+
+    return {
+        "Time to first token, s (PromQL)": quantiles(names.time_to_first_token),
+        "Time per output token, s (PromQL)": quantiles(names.time_per_output_token),
+        "Tokens per second (PromQL)": {"output": rate(names.generated_tokens), "prompt": rate(names.prompt_tokens)},
+        "Requests in the engine (PromQL)": {
+            "running": f"sum({names.running_requests}{{of}})",
+            "waiting": f"sum({names.waiting_requests}{{of}})",
+        },
+        "KV cache in use, % (PromQL)": {"fullest": f"100 * max({names.kv_cache_usage}{{of}})"},
+    }
+
+
+def _speculation(recipe: Recipe, region: str) -> list[dict[str, Any]]:
+    """Acceptance from the log, where that tells, and from the engine's counters: whichever variant drafts has them."""
+    labels, names = metrics.labels(recipe), recipe.engine.rules.metrics
+
+    def rate(counter: str) -> str:
+        return f"sum(rate({counter}{labels}[5m]))"
+
+    accepted, drafts = rate(names.accepted_tokens), rate(names.drafts)
+    by_position = rate(names.accepted_by_position).replace("sum(", "sum by (position) (", 1)
+    return [
+        *_acceptance_from_the_log(recipe, region),
+        _chart("Acceptance length (PromQL)", region, [("length", f"1 + {accepted} / {drafts}")]),
+        _chart(
+            "Acceptance rate, % (PromQL)",
+            region,
+            [("rate", f"100 * {accepted} / {rate(names.drafted_tokens)}")],
+        ),
+        _chart(
+            "Acceptance rate by position, % (PromQL)",
+            region,
+            [("", f"100 * {by_position} / on () group_left () {drafts}")],
+        ),
+    ]
+
+
+def _acceptance_from_the_log(recipe: Recipe, region: str) -> list[dict[str, Any]]:
+    k, floor = metrics.draft_length(recipe), metrics.acceptance_floor(recipe)
+    if k is None:
+        return []
+    namespace = metrics.namespace(recipe)
+    sums: list[Row] = [
+        [namespace, ACCEPTED, {"id": "accepted", "stat": "Sum", "visible": False}],
+        [namespace, DRAFTED, {"id": "drafted", "stat": "Sum", "visible": False}],
+    ]
+    length: list[Row] = [*sums, [{"expression": metrics.acceptance_length(k), "label": "acceptance length"}]]
+    rate: list[Row] = [*sums, [{"expression": "100 * accepted / drafted", "label": "acceptance rate"}]]
+    alarm = {"label": "alarm", "value": floor} if floor else None
+    return [
+        _metric("Acceptance length (engine's log)", region, length, alarm, period=300),
+        _metric("Acceptance rate, % (engine's log)", region, rate, period=300),
+    ]
+
+
+def _metric(
+    title: str, region: str, rows: Sequence[Row], line: Mapping[str, Any] | None = None, *, period: int = 60
+) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        "title": title,
+        "region": region,
+        "view": "timeSeries",
+        "period": period,
+        "metrics": list(rows),
+        "yAxis": {"left": {"min": 0}},
+    }
+    if line:
+        properties["annotations"] = {"horizontal": [line]}
+    return {"type": "metric", "properties": properties}
+
+
+def _chart(title: str, region: str, queries: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    found = [
+        {
+            "id": f"q{number}",
+            "type": "cloudwatch-metrics",
+            "language": "PromQL",
+            "query": query,
+            **({"label": label} if label else {}),
+        }
+        for number, (label, query) in enumerate(queries, start=1)
+    ]
+    return {
+        "type": "chart",
+        "properties": {"title": title, "region": region, "view": "line", "data": {"queries": found}},
+    }
+
+
+def _dimensions(recipe: Recipe, variant: str) -> list[str]:
+    return [part for pair in metrics.dimensions(recipe, variant).items() for part in pair]
+
+
+def _label(variant: str, variants: Sequence[str], metric: str, stat: str) -> str:
+    name = metric if stat in ("Sum", "Average", "Maximum") else f"{metric} {stat}"
+    return f"{variant} {name}" if len(variants) > 1 else name
