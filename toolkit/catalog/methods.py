@@ -131,6 +131,11 @@ def register(added: Method) -> None:
     _table()[added.name] = added
 
 
+def unregister(name: str) -> None:
+    """Take out a method that was added."""
+    del _table()[name]
+
+
 def _fixed_keys(engine: str) -> set[str]:
     return {key for found in methods() if engine in found.engines for key in found.engines[engine].fixed}
 

@@ -92,10 +92,13 @@ def test_vllm_has_every_key_that_the_table_allows(name: str, told: EngineMethod)
 
 
 def test_a_method_that_is_added_can_be_written_and_checked(tmp_path: Path) -> None:
-    methods.register(Method("toy", drafter="none", kind="text", default_num_speculative_tokens=2))
     write_pair(tmp_path)
     text = RECIPE.replace("method: p-eagle\n  model: ./drafter\n  num_speculative_tokens: 7", "method: toy")
     path = write_recipe(tmp_path, text)
-    assert load_file(path).file.speculation.method == "toy"
-    (finding,) = check(path).findings
+    methods.register(Method("toy", drafter="none", kind="text", default_num_speculative_tokens=2))
+    try:
+        assert load_file(path).file.speculation.method == "toy"
+        (finding,) = check(path).findings
+    finally:
+        methods.unregister("toy")
     assert (finding.code, finding.message) == ("engine.method", "vllm does not draft with `toy`")
