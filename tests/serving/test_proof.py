@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from forked_vllm import ForkedVllm
 from safetensors.torch import load_file, save_file
-from toolkit.recipe.arguments import engine_flags
+from toolkit.engines.arguments import engine_flags
 
 import toolkit
 from toolkit.apply.progress import Silent
