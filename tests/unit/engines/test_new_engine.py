@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from pairs import RECIPE, write_pair
-from toolkit.planning.metrics import draft_length
 
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.stages import stage_of
@@ -20,6 +19,7 @@ from toolkit.engines.arguments import environment
 from toolkit.engines.flag_checks import check_flags
 from toolkit.errors import RecipeError
 from toolkit.findings import Finding
+from toolkit.platforms.sagemaker.rules.metrics import draft_length
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.resolve import Engine, Recipe, load
