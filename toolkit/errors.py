@@ -5,6 +5,7 @@
     ├── RecipeNotFound              no such file or catalogue name, or text that is not YAML
     ├── UnreadableModel             a model lacks a file or holds a broken one, or cannot be reached
     ├── UsageError                  the call itself makes no sense
+    │   └── AmbiguousEndpoint       several endpoints have that name
     └── PlatformError               AWS, or the local platform, refused or failed
         ├── StalePlanError          what runs now is not what the plan was made from
         ├── ApplyError              an action failed; says what was done, how to continue, how to undo
@@ -62,6 +63,10 @@ class UnreadableModel(ToolkitError):
 
 class UsageError(ToolkitError):
     """The call makes no sense as written."""
+
+
+class AmbiguousEndpoint(UsageError):
+    """Several endpoints have that name, in different scopes of a platform."""
 
 
 class PlatformError(ToolkitError):

@@ -1,9 +1,11 @@
 """The public functions: each composes the stages of the one road with the platform of the recipe."""
 
-from toolkit.api.ahead import build, compile, compile_plan, render, scan, template
+from toolkit.api.build import build, scan
 from toolkit.api.catalogue import Catalogue, recipes
+from toolkit.api.compilation import compile, compile_plan
 from toolkit.api.context import RecipeLike
 from toolkit.api.deployment import DeploymentPlan, deploy, plan, rollback
+from toolkit.api.export import render, template
 from toolkit.api.handles import connect, endpoints
 from toolkit.api.removal import destroy
 from toolkit.checks.run import check

@@ -1,39 +1,43 @@
-"""What the public functions share: which recipe, which platform, which record."""
+"""What the public functions share: which recipe, on which platform, with which record."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
 
-from toolkit.errors import EndpointNotFound, RecipeNotFound, ToolkitError, UsageError
+from toolkit.catalog import registry
+from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, ToolkitError
 from toolkit.home import home
 from toolkit.planning.record import Record
 from toolkit.planning.resources import Account
-from toolkit.platforms import Platform, account_of, jumpstart_entries, open_platform, open_readable, open_running
-from toolkit.platforms.sagemaker.rules.jumpstart import filled_in
+from toolkit.platforms import jumpstart_entries, open_readable, rules_of, session_of
+from toolkit.platforms.rules import Platform
 from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
 
 RecipeLike = str | os.PathLike[str] | Recipe
-DEFAULT_PLATFORM = "local"
+
+
+def open_for_plan(recipe: Recipe) -> Platform | None:
+    """The recipe's platform, None where it does not run or cannot be asked: a plan needs no account."""
+    return open_readable(recipe.platform.name, session_of(recipe.platform.name).scope(recipe))
 
 
 def complete_recipe(recipe: Recipe, platform: Platform | None) -> tuple[Recipe, Account]:
-    """The recipe with what its lock and JumpStart fill in, and the account to plan for."""
-    account = platform.account(recipe) if platform else account_of(recipe.platform.name, place(recipe))
-    return pinned(filled_in(recipe, account.jumpstart), locked(recipe)), account
+    """The recipe with what its lock and its platform fill in, and the account to plan for."""
+    session = session_of(recipe.platform.name)
+    account = platform.account(recipe) if platform else session.unread_account(session.scope(recipe))
+    return pinned(rules_of(recipe.platform.name).completed(recipe, account.jumpstart), read_lock_of(recipe)), account
 
 
-def as_deployed(recipe: Recipe) -> Recipe:
+def deployed_recipe(recipe: Recipe) -> Recipe:
     """With JumpStart's K and instance type, if the caller may look: who may only invoke gets the recipe's own."""
     try:
-        return filled_in(recipe, jumpstart_entries(recipe))
+        return rules_of(recipe.platform.name).completed(recipe, jumpstart_entries(recipe))
     except ToolkitError:
         return recipe
 
 
-def locked(recipe: Recipe) -> Lock | None:
+def read_lock_of(recipe: Recipe) -> Lock | None:
     """The recipe's lock; one that cannot be read was a finding already."""
     try:
         return read_lock(lock_path(recipe))
@@ -41,51 +45,43 @@ def locked(recipe: Recipe) -> Lock | None:
         return None
 
 
-def place(recipe: Recipe) -> str | None:
-    """The region of AWS, or the context and the namespace of a cluster."""
-    section = recipe.platform.kubernetes
-    return f"{section.context or ''}/{section.namespace}" if section else recipe.platform.region
+def arms_of(recipe: Recipe, baseline: bool) -> list[Recipe]:
+    """The recipe, and with `baseline` its twin without speculation."""
+    return [recipe, recipe.baseline()] if baseline and recipe.speculation else [recipe]
 
 
-def where(endpoint: str, recipe: Recipe | None, platform: str | None, region: str | None) -> Platform | None:
-    """The platform that holds the endpoint: the one that is named, the recipe's, this machine, AWS, or a cluster.
+def find_platform(endpoint: str, recipe: Recipe | None, platform: str | None, scope: str | None) -> Platform | None:
+    """The platform that has the endpoint: the one that is named, the recipe's, or the first that has one of that name.
 
-    A bare name is looked for in all namespaces of the kubeconfig's current context. Raises UsageError where several
-    have it.
+    Without such an endpoint it is the last that could be asked; None where there is none. Raises AmbiguousEndpoint.
     """
-    if recipe and recipe.with_platform(platform).platform.kubernetes:
-        region = place(recipe.with_platform(platform))
-    if platform == "kubernetes" and region is None:
-        return open_platform(platform, _only(endpoint, _places(endpoint)))
-    if platform or recipe:
-        return open_running(platform or (recipe.platform.name if recipe else DEFAULT_PLATFORM), region)
-    here = open_running(DEFAULT_PLATFORM)
-    if here and exists(here, endpoint):
-        return here
-    aws, places = open_readable("sagemaker", region), []
-    if region is None and not (aws and exists(aws, endpoint)):
-        with suppress(ToolkitError):  # a cluster that nobody named need not answer
-            places = _places(endpoint)
-    return open_platform("kubernetes", _only(endpoint, places)) if places else aws or here
-
-
-def _places(endpoint: str) -> list[str]:
-    """Context and namespace of each endpoint of that name on the cluster, if there is one."""
-    cluster = open_readable("kubernetes")
-    return [item.region for item in cluster.endpoints() if item.name == endpoint] if cluster else []
-
-
-def _only(endpoint: str, places: Sequence[str]) -> str | None:
-    if len(places) > 1:
-        hint = (
-            "Give the recipe in place of the name: it says which. In Python: toolkit.connect(NAME, region=PLACE, ...)."
-        )
-        raise UsageError(f"{endpoint} is in several namespaces: {', '.join(places)}", hint=hint)
-    return places[0] if places else None
+    if recipe:
+        moved = recipe.with_platform(platform)
+        session = session_of(moved.platform.name)
+        return session.running(session.scope(moved) or scope)
+    if platform:
+        session = session_of(platform)
+        return session.running(scope or session.scope_of(endpoint))
+    last: Platform | None = None
+    for name in registry.platforms():
+        session = session_of(name)
+        if session.can_be_asked():
+            try:
+                opened = session.running(scope or session.scope_of(endpoint))
+            except AmbiguousEndpoint:
+                raise
+            except ToolkitError:
+                if not session.may_be_absent:
+                    raise
+                continue
+            if opened and exists(opened, endpoint):
+                return opened
+            last = last if session.may_be_absent else opened or last
+    return last
 
 
 def exists(platform: Platform, endpoint: str) -> bool:
-    """Whether the platform has an endpoint of that name, or a component."""
+    """Whether the platform has an endpoint of that name, or an inference component."""
     try:
         platform.address(endpoint)
     except EndpointNotFound:

@@ -1,43 +1,34 @@
-"""Plan, deploy and roll back."""
+"""Plan, deploy and roll back. `deploy` is the road of the package's docstring: check, plan, apply, sweep, endpoint."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from toolkit.api.context import (
     RecipeLike,
-    as_deployed,
+    arms_of,
     complete_recipe,
-    exists,
+    deployed_recipe,
+    find_platform,
     in_service,
-    locked,
-    place,
+    open_for_plan,
     recipe_or_none,
     record_of,
-    where,
 )
-from toolkit.api.handles import found_handle, made_handle
+from toolkit.api.handles import existing_endpoint, planned_endpoint
 from toolkit.apply.executor import complete, make, remove
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.apply.stages import expected_seconds
-from toolkit.apply.waiter import wait_in_service, wait_settled
-from toolkit.catalog.registry import platform_rules
+from toolkit.apply.waiter import wait_in_service
 from toolkit.checks.run import require
 from toolkit.endpoint.handle import Endpoint
-from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
+from toolkit.errors import EndpointNotFound, StalePlanError
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
-from toolkit.platforms import Platform, open_platform, open_readable
-from toolkit.platforms.rules import PlatformRules
-from toolkit.recipe.lock import download_seconds, load_seconds, pinned
+from toolkit.platforms import open_platform, rules_of, session_of
+from toolkit.platforms.rules import Platform
 from toolkit.recipe.resolve import Recipe, load
-
-# SageMaker gives a container at most an hour to get healthy, and downloads weights before that.
-_WAIT_SECONDS = 7200.0
-# Until a cluster has told that the time for a rollout is up.
-_MARGIN_SECONDS = 600.0
 
 
 class DeploymentPlan(Plan):
@@ -50,8 +41,8 @@ class DeploymentPlan(Plan):
         """
         if self.account == NO_ACCOUNT:
             hint = f"Log in, and make it again: toolkit plan {self.recipe} --out plan.json"
-            lacked = "a kubeconfig" if self.platform == "kubernetes" else "an AWS account"
-            raise StalePlanError(f"this plan was made without {lacked}", hint=hint)
+            without = session_of(self.platform).account_name
+            raise StalePlanError(f"this plan was made without {without}", hint=hint)
         platform = open_platform(self.platform, self.region)
         wanted = [Resource(a.kind, a.name, a.request) for a in self.actions if a.verb != "delete"]
         if platform.observe(wanted, self.endpoints).fingerprint() != self.fingerprint:
@@ -59,9 +50,23 @@ class DeploymentPlan(Plan):
             raise StalePlanError(
                 f"what runs now is not what this plan for {self.endpoints[0]} was made from", hint=f"Run: {again}"
             )
-        recipe = as_deployed(load(self.recipe)) if Path(self.recipe).is_file() else None  # for what `prove` asks
+        recipe = deployed_recipe(load(self.recipe)) if Path(self.recipe).is_file() else None  # for what `prove` asks
         _apply(self, platform, recipe, wait, progress or default_progress())
-        return made_handle(self, platform, recipe)
+        return planned_endpoint(self, platform, recipe)
+
+
+@dataclass(frozen=True)
+class _Deployment:
+    """What is deployed: a complete recipe, with its baseline or without, to an account that holds nothing of it yet."""
+
+    recipe: Recipe
+    account: Account
+    with_baseline: bool
+    is_new: bool = False
+
+    @property
+    def arms(self) -> list[Recipe]:
+        return arms_of(self.recipe, self.with_baseline)
 
 
 def plan(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> DeploymentPlan:
@@ -71,10 +76,10 @@ def plan(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = Fa
     """
     loaded = load(recipe).with_platform(platform)
     require(loaded)
-    opened = open_readable(loaded.platform.name, place(loaded))
+    opened = open_for_plan(loaded)
     if loaded.speculation and opened and not baseline:
-        baseline = in_service(opened, loaded.baseline().name)  # one that is there is kept in step
-    return _plan(*complete_recipe(loaded, opened), opened, baseline)
+        baseline = in_service(opened, loaded.baseline().name)  # one that exists is kept in step
+    return _plan(_Deployment(*complete_recipe(loaded, opened), baseline), opened)
 
 
 def deploy(
@@ -95,23 +100,14 @@ def deploy(
     with progress.stage("check"):
         require(loaded)
     with progress.stage(f"open platform {loaded.platform.name}"):
-        opened = open_platform(loaded.platform.name, place(loaded))
+        opened = open_platform(loaded.platform.name, session_of(loaded.platform.name).scope(loaded))
     with progress.stage("plan"):
-        exists = _settled(opened, loaded, progress)
-        if loaded.speculation and (exists or baseline):
-            twin = loaded.baseline()
-            twin_exists = _settled(opened, twin, progress)
-            baseline = baseline or (twin_exists and in_service(opened, twin.name))
-            exists = exists or twin_exists
-        filled, account = complete_recipe(loaded, opened)
-        is_new = not exists and not filled.platform.component  # which may live elsewhere
-        made = _plan(filled, account, opened, baseline, is_new=is_new)
-    _apply(made, opened, filled, wait, progress)
-    if wait and is_new:  # what an earlier try has left is looked for when that holds up nobody
-        left = _plan(filled, account, opened, baseline)
-        if left.changes:
-            _apply(left, opened, filled, wait, progress)
-    return made_handle(made, opened, filled)
+        deployment = _prepare(loaded, opened, baseline, progress)
+        made = _plan(deployment, opened)
+    _apply(made, opened, deployment.recipe, wait, progress)
+    if wait and deployment.is_new:
+        _sweep(deployment, opened, progress)
+    return planned_endpoint(made, opened, deployment.recipe)
 
 
 def rollback(
@@ -123,36 +119,37 @@ def rollback(
     """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
-    opened = where(endpoint, recipe, platform, recipe.platform.region if recipe else None)
+    opened = find_platform(endpoint, recipe, platform, None)
     if opened is None:
         raise EndpointNotFound(f"there is no endpoint {endpoint}: the local platform is not running")
-    address = opened.address(endpoint)
-    if opened.name == "kubernetes":
-        raise UsageError(
-            f"{endpoint} is on Kubernetes, where nothing is kept of an older recipe", hint="Deploy the older recipe."
-        )
-    made = platform_rules(opened.name).rollback(str(name), address, opened.observe((), [endpoint]))
-    deployed = as_deployed(recipe) if recipe else None
+    rules = rules_of(opened.name)
+    made = rules.rollback(str(name), opened.address(endpoint), opened.observe((), [endpoint]))
+    deployed = deployed_recipe(recipe) if recipe else None
     _apply(made, opened, deployed, wait, progress or default_progress())
-    return found_handle(endpoint, opened, deployed)
+    return existing_endpoint(endpoint, opened, deployed)
 
 
-def _settled(platform: Platform, recipe: Recipe, progress: Progress) -> bool:
-    """Whether the recipe's endpoint is there, once AWS takes changes of it: none while another one is under way."""
-    if platform.name == "kubernetes":  # which takes them at any time
-        return exists(platform, recipe.name)
-    return wait_settled(platform, platform_rules(platform.name).endpoint_name(recipe), _WAIT_SECONDS, progress)
+def _prepare(recipe: Recipe, platform: Platform, baseline: bool, progress: Progress) -> _Deployment:
+    """What is to be deployed, once the platform takes changes of it. A baseline that serves is kept in step."""
+    name = rules_of(recipe.platform.name).endpoint_name
+    exists = platform.exists_settled(name(recipe), progress)
+    if recipe.speculation and (exists or baseline):
+        twin = recipe.baseline()
+        twin_exists = platform.exists_settled(name(twin), progress)
+        baseline = baseline or (twin_exists and in_service(platform, twin.name))
+        exists = exists or twin_exists
+    complete_one, account = complete_recipe(recipe, platform)
+    # An inference component may exist on an endpoint of another name.
+    return _Deployment(complete_one, account, baseline, not exists and complete_one.platform.component is None)
 
 
-def _plan(
-    recipe: Recipe, account: Account, platform: Platform | None, baseline: bool, *, is_new: bool = False
-) -> DeploymentPlan:
-    """Of a recipe that is complete; with `is_new`, without a look at what making it tells of anyway."""
-    arms = [recipe, recipe.baseline()] if recipe.speculation and baseline else [recipe]
-    rules: PlatformRules = platform_rules(recipe.platform.name)
-    resources = rules.desired(arms, account)
+def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
+    """For a new endpoint, resources whose creation tells whether they exist are not looked for."""
+    recipe, arms = deployment.recipe, deployment.arms
+    rules = rules_of(recipe.platform.name)
+    resources = rules.desired(arms, deployment.account)
     names = [arm.name for arm in arms]
-    observed = platform.observe(resources, () if is_new else names) if platform else Observed()
+    observed = platform.observe(resources, () if deployment.is_new else names) if platform else Observed()
     prices = [rules.price_per_hour(arm) for arm in arms]
     made = make_plan(
         str(recipe.path.resolve()),
@@ -160,16 +157,18 @@ def _plan(
         names,
         resources,
         observed,
-        account=account,
+        account=deployment.account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
         price_before=rules.price_now(observed),
-        notes=tuple(rules.notes(recipe, account)),
+        notes=tuple(rules.notes(recipe, deployment.account)),
     )
     return DeploymentPlan(**{item.name: getattr(made, item.name) for item in fields(made)})
 
 
 def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:
-    platform_rules(made.platform).require_startable(made)
+    """Make and update, wait until the endpoints serve, make what needs them to serve, remove what is superseded."""
+    rules = rules_of(platform.name)
+    rules.require_startable(made)
     name = made.endpoints[0]
     record = record_of(name)
     if (last := record.last()) and last.step != "done":
@@ -178,22 +177,14 @@ def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
         make(made, platform, record, progress)
         if wait:
             with progress.stage("wait until in service"):
-                expected = _expected_seconds(recipe) if recipe else {}
-                wait_in_service(platform, made.configs, progress, wait_seconds(made), expected=expected)
+                expected = rules.expected_seconds(recipe) if recipe else {}
+                wait_in_service(platform, made.configs, progress, rules.wait_seconds(made), expected=expected)
             complete(made, platform, record, progress)
             remove(made, platform, record, progress)
 
 
-def wait_seconds(made: Plan) -> float:
-    """How long endpoints may take: on a cluster a Deployment says it, for each of the pods that an update starts."""
-    wanted = [action.request["spec"] for action in made.actions if action.kind == "Deployment" and action.request]
-    deadlines: list[float] = [spec.get("progressDeadlineSeconds", 0) * spec.get("replicas", 1) for spec in wanted]
-    return max(_WAIT_SECONDS, max(deadlines, default=0.0) + _MARGIN_SECONDS)
-
-
-def _expected_seconds(recipe: Recipe) -> dict[str, float]:
-    """By stage of a container's start; nothing where the weights' size is not known, or they are on this machine."""
-    size = pinned(recipe, locked(recipe)).weight_bytes
-    if recipe.platform.name == "local" or not size:
-        return {}
-    return expected_seconds(download_seconds(size), load_seconds(recipe, size))
+def _sweep(deployment: _Deployment, platform: Platform, progress: Progress) -> None:
+    """Remove what an interrupted deployment made: a new endpoint is up sooner when nobody looks for that before."""
+    rest = _plan(_Deployment(deployment.recipe, deployment.account, deployment.with_baseline), platform)
+    if rest.changes:
+        _apply(rest, platform, deployment.recipe, True, progress)

@@ -1,18 +1,19 @@
-"""Handles of endpoints, and a list of those that there are."""
+"""Handles of endpoints, and a list of those that exist."""
 
 from __future__ import annotations
 
-from toolkit.api.context import RecipeLike, as_deployed, in_service, recipe_or_none, where
+from toolkit.api.context import RecipeLike, deployed_recipe, find_platform, in_service, recipe_or_none
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
-from toolkit.catalog.registry import platform_rules
+from toolkit.catalog import registry
 from toolkit.checks.workloads import read_prompts
 from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.prove import DEFAULT_PROMPTS
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError, UsageError
 from toolkit.planning.plan import Plan
-from toolkit.platforms import PLATFORMS, Platform, asks_aws, open_readable, regions
+from toolkit.platforms import rules_of, session_of
+from toolkit.platforms.rules import Platform
 from toolkit.recipe.resolve import Recipe
 
 
@@ -20,45 +21,47 @@ def connect(name: RecipeLike, *, platform: str | None = None, region: str | None
     """The handle of an endpoint that exists, the toolkit's or not, by its name or recipe. Raises EndpointNotFound."""
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
-    opened = where(endpoint, recipe, platform, region)
+    opened = find_platform(endpoint, recipe, platform, region)
     if opened is None:
         raise EndpointNotFound(
             f"there is no endpoint {endpoint}: the local platform is not running", hint="Run: toolkit deploy RECIPE"
         )
-    return found_handle(endpoint, opened, as_deployed(recipe) if recipe else None)
+    return existing_endpoint(endpoint, opened, deployed_recipe(recipe) if recipe else None)
 
 
 def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
     """Every endpoint that the toolkit made: on this machine, on AWS where there are credentials, and on a cluster.
 
-    The cluster is that of the kubeconfig's current context. What cannot be asked is left out, which is told, unless
-    `platform` names it.
+    The cluster is that of the kubeconfig's current context. What cannot be asked is left out, with a word on stderr,
+    unless `platform` names it.
     """
     found: list[Deployed] = []
-    for name in (platform,) if platform else PLATFORMS:
-        if name == "sagemaker" and not asks_aws():
-            if platform:
+    for name in (platform,) if platform else registry.platforms():
+        session = session_of(name)
+        if not session.can_be_asked():
+            if platform and session.unasked:
                 raise PlatformError("AWS cannot be asked: there are no credentials", hint="Log in: aws sso login")
-            default_progress().say("left out: AWS, for want of credentials")
+            if session.unasked:
+                default_progress().say(f"left out: {session.unasked}")
             continue
-        for region in regions() if all_regions and name == "sagemaker" else (None,):
+        for scope in session.every_scope() if all_regions else (None,):
             try:
-                if opened := open_readable(name, region):
+                if opened := session.running(scope):
                     found += opened.endpoints()
             except ToolkitError as error:
-                if platform or name != "kubernetes":
+                if platform or not session.may_be_absent:
                     raise
                 default_progress().say(f"left out: {error.message}")
     return found
 
 
-def found_handle(name: str, platform: Platform, recipe: Recipe | None) -> Endpoint:
+def existing_endpoint(name: str, platform: Platform, recipe: Recipe | None) -> Endpoint:
     """The handle of what the platform has."""
     address, twin = platform.address(name), f"{name}-baseline"
-    return _handle(address, platform.address(twin) if in_service(platform, twin) else None, platform, recipe)
+    return _endpoint(address, platform.address(twin) if in_service(platform, twin) else None, platform, recipe)
 
 
-def made_handle(plan: Plan, platform: Platform, recipe: Recipe | None) -> Endpoint:
+def planned_endpoint(plan: Plan, platform: Platform, recipe: Recipe | None) -> Endpoint:
     """The handle of what a plan has made, without another look."""
     wanted = {(action.kind, action.name) for action in plan.actions if action.verb != "delete"}
     hosts = list(plan.configs)
@@ -66,10 +69,10 @@ def made_handle(plan: Plan, platform: Platform, recipe: Recipe | None) -> Endpoi
         f"{name if name in hosts else hosts[0]}/{name}" if ("InferenceComponent", name) in wanted else name
         for name in plan.endpoints
     ]
-    return _handle(address, twins[0] if twins else None, platform, recipe)
+    return _endpoint(address, twins[0] if twins else None, platform, recipe)
 
 
-def _handle(address: str, baseline: str | None, platform: Platform, recipe: Recipe | None) -> Endpoint:
+def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Recipe | None) -> Endpoint:
     endpoint, _, component = address.partition("/")
     expected = _published_acceptance(recipe) if recipe else {}
     try:
@@ -88,7 +91,7 @@ def _handle(address: str, baseline: str | None, platform: Platform, recipe: Reci
         workloads or DEFAULT_PROMPTS,
         expected,
         component or None,
-        platform_rules(recipe.platform.name).price_per_hour(recipe) if recipe else None,
+        rules_of(recipe.platform.name).price_per_hour(recipe) if recipe else None,
         recipe is None or recipe.engine.rules.reports_drafts(recipe),
     )
 

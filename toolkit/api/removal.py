@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from toolkit.api.context import DEFAULT_PLATFORM, RecipeLike, recipe_or_none, record_of, where
+from toolkit.api.context import RecipeLike, find_platform, recipe_or_none, record_of
 from toolkit.apply.executor import remove
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.catalog.registry import platform_rules
+from toolkit.catalog import registry
 from toolkit.errors import ApplyError, EndpointNotFound, UsageError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Observed
-from toolkit.platforms import Platform, asks_aws
+from toolkit.platforms import rules_of, session_of
+from toolkit.platforms.rules import Platform
 
 
 def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress | None = None) -> Plan:
@@ -24,48 +25,53 @@ def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress
     """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
-    opened = where(endpoint, recipe, platform, recipe.platform.region if recipe else None)
-    hosts = [platform_rules(recipe.platform.name).endpoint_name(recipe)] if recipe else []
+    opened = find_platform(endpoint, recipe, platform, None)
+    hosts = [rules_of(recipe.platform.name).endpoint_name(recipe)] if recipe else []
     names = tuple(dict.fromkeys((endpoint, f"{endpoint}-baseline", *hosts)))
     if opened is None:
-        done = make_plan(str(name), platform_rules(platform or DEFAULT_PLATFORM), names, (), Observed())
+        done = make_plan(str(name), rules_of(platform or registry.platforms()[0]), names, (), Observed())
     else:
         done = destroy_on(opened, str(name), names, progress or default_progress())
-    if not (done.actions or recipe or platform or asks_aws()):
+    unasked = [session.unasked for session in map(session_of, registry.platforms()) if not session.can_be_asked()]
+    if any(unasked) and not (done.actions or recipe or platform):
         hint = "Log in, or name the platform: --platform local"
         raise EndpointNotFound(f"{endpoint} was not found, and AWS was not asked: there are no credentials", hint=hint)
     return done
 
 
 def destroy_on(platform: Platform, name: str, endpoints: Sequence[str], progress: Progress) -> Plan:
-    """The same on a platform that is known; the first of `endpoints` is the one that a lease is held of."""
+    """Remove what was made for the endpoints from a platform; the first is the one that a lease is held of."""
     planned = _removal(name, platform, endpoints)
     if planned.actions:
         with platform.lease(endpoints[0]):
-            planned = _removal(name, platform, endpoints)  # what is there once nobody else changes it, bucket included
+            planned = _removal(name, platform, endpoints)  # what exists once nobody else changes it, bucket included
             remove(planned, platform, record_of(endpoints[0]), progress)
-        left = make_plan(name, platform_rules(platform.name), endpoints, (), platform.observe((), endpoints)).actions
-        if still := ", ".join(f"{action.kind} {action.name}" for action in left if action.kind != "Bucket"):
+        rest = _plan(name, platform, endpoints, platform.observe((), endpoints)).actions
+        if still := ", ".join(f"{action.kind} {action.name}" for action in rest if action.kind != "Bucket"):
             raise ApplyError(f"still there: {still}", hint="Run the same command again.")
-        planned = _without_buckets_that_stay(planned, left)
+        planned = _without_buckets_that_stay(planned, rest)
     return planned
 
 
-def _without_buckets_that_stay(planned: Plan, left: Sequence[Action]) -> Plan:
+def _without_buckets_that_stay(planned: Plan, rest: Sequence[Action]) -> Plan:
     """A bucket that is not empty cannot go: another's lease is in it, captured requests, or what others put there."""
-    buckets = [action.name for action in left if action.kind == "Bucket"]
-    told = [f"bucket {name}, in which there is more. Look: aws s3 ls --recursive s3://{name}" for name in buckets]
+    buckets = [action.name for action in rest if action.kind == "Bucket"]
+    notes = [f"bucket {name}, in which there is more. Look: aws s3 ls --recursive s3://{name}" for name in buckets]
     actions = tuple(action for action in planned.actions if action.kind != "Bucket" or action.name not in buckets)
-    return replace(planned, actions=actions, left=(*planned.left, *told))
+    return replace(planned, actions=actions, left=(*planned.left, *notes))
 
 
 def _removal(name: str, platform: Platform, endpoints: Sequence[str]) -> Plan:
     observed = platform.observe((), endpoints)
-    made = make_plan(name, platform_rules(platform.name), endpoints, (), observed)
-    there = observed.get("Endpoint", endpoints[0])
-    # The bucket belongs to whatever is left.
-    if there and there.ours and all(action.kind == "Bucket" for action in made.actions):
-        users = ", ".join(there.endpoints)
+    made = _plan(name, platform, endpoints, observed)
+    host = observed.get("Endpoint", endpoints[0])
+    # The bucket belongs to whatever remains.
+    if host and host.ours and all(action.kind == "Bucket" for action in made.actions):
+        users = ", ".join(host.endpoints)
         hint = "Destroy those: the last takes the endpoint along."
-        raise UsageError(f"{there.name} is the endpoint of the inference components {users}", hint=hint)
+        raise UsageError(f"{host.name} is the endpoint of the inference components {users}", hint=hint)
     return made
+
+
+def _plan(name: str, platform: Platform, endpoints: Sequence[str], observed: Observed) -> Plan:
+    return make_plan(name, rules_of(platform.name), endpoints, (), observed)

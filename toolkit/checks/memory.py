@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
-from toolkit.recipe.hardware import ML, instance_of
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.fit import fit, fits, sizable
@@ -20,10 +18,10 @@ _OFFERED = 3
 
 
 def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Findings on each instance type; nothing where the memory of this machine is what counts (`local`)."""
-    if recipe.platform.name == "local" or (
-        recipe.engine.rules.compiles(recipe) and recipe.engine.max_model_len is None
-    ):
+    """Findings on each instance type; nothing where the platform's instances are not of a type."""
+    if not recipe.platform.rules.has_instance_types:
+        return
+    if recipe.engine.rules.compiles(recipe) and recipe.engine.max_model_len is None:
         return  # graphs are compiled for the length, which the engine's check asks for
     try:
         models, problem = sizable(models)
@@ -37,7 +35,7 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         return
     try:
         for index, name in enumerate(recipe.platform.instance_types):
-            if found := instance_of(recipe, name):
+            if found := recipe.platform.rules.instance(name):
                 yield from _instance(recipe, models, found, f"{_TYPES}.{index}")
     except ToolkitError as error:  # a flag's value that the memory model does not know
         yield Finding("memory.unknown", error.message, "engine", hint=error.hint, severity="warning")
@@ -50,7 +48,7 @@ def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> It
         unit = "logical cores" if instance.neuron_cores else "accelerators"
         message = f"{found.instance}: it takes {size} {unit}, and the engine uses one unless it is told"
         hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
-        if len(recipe.platform.instance_types) > 1 and recipe.platform.name != "kubernetes":
+        if len(recipe.platform.instance_types) > 1 and recipe.platform.rules.has_settings_by_type:
             hint = f"For this type: `{{type: {found.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         yield Finding("memory.tensor-parallel", message, path, hint=hint)
     if found.fits or (recipe.engine.rules.explains_hardware and not found.weights_gib):  # not sized
@@ -65,7 +63,6 @@ def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> It
 
 
 def _cheapest(recipe: Recipe, models: Lock) -> str:
-    cluster = recipe.platform.name == "kubernetes"
-    able = [type_ for type_ in lookup.instances() if type_.accelerator and (cluster or type_.hostable)]
-    found = [item.instance.removeprefix(ML if cluster else "") for item in fits(recipe, models, able) if item.fits]
+    able = [instance for instance in recipe.platform.rules.instances() if instance.accelerator]
+    found = [item.instance for item in fits(recipe, models, able) if item.fits]
     return ", ".join(found[:_OFFERED]) or "none, with these settings"

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from toolkit.catalog.registry import platform_rules
 from toolkit.checks.container import check_container
 from toolkit.checks.memory import check_memory
 from toolkit.checks.overrides import check_overrides
@@ -59,7 +58,7 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
     yield from findings
     yield from recipe.engine.rules.check(recipe, models)
     yield from check_tags(recipe)
-    yield from platform_rules(recipe.platform.name).check(recipe, models)
+    yield from recipe.platform.rules.check(recipe, models)
     yield from recipe.engine.rules.check_hardware(recipe, models)
     yield from check_overrides(recipe, models)
     if models:

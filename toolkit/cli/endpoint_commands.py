@@ -179,13 +179,15 @@ def destroy(
 
 
 def _status_text(found: Sequence[Deployed]) -> str:
+    from toolkit.platforms import session_of
+
     if not found:
         return "no endpoints"
     head = ("endpoint", "where", "status", "age", "instances", "$/h", "reason")
     rows = [
         (
             item.name,
-            "this machine" if item.platform == "local" else item.region,
+            session_of(item.platform).scope_name(item.region),
             item.status,
             _age(time.time() - item.created),
             ", ".join(f"{number} x {kind}" for kind, number in item.instances),

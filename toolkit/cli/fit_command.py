@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -72,20 +71,20 @@ def _read(source: str) -> tuple[Recipe | None, Lock]:
 
 
 def _instances(names: list[str] | None, recipe: Recipe | None) -> list[Instance]:
-    """The instance types of these names, or every one of the recipe's platform: SageMaker's hosts, or EC2's types."""
+    """The instance types of these names, or every one that the recipe's platform has."""
     from toolkit.catalog import lookup
 
-    on_cluster = recipe is not None and recipe.platform.name == "kubernetes"
-    prefix = "ml." if on_cluster else ""
-    known = {item.name.removeprefix(prefix): item for item in lookup.instances()}
+    every = recipe.platform.rules.instances() if recipe else [item for item in lookup.instances() if item.hostable]
     if not names:
-        return [replace(item, name=name) for name, item in known.items() if on_cluster or item.hostable]
-    for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=3)
-            hint = f"Did you mean {', '.join(near)}?" if near else "Leave --instance out to see all."
-            raise UsageError(f"{name} is not in the catalogue of instance types", hint=hint)
-    return [replace(known[name], name=name) for name in names]
+        return list(every)
+    find = recipe.platform.rules.instance if recipe else lookup.instance
+    return [find(name) or _unknown(name, every) for name in names]
+
+
+def _unknown(name: str, known: Sequence[Instance]) -> NoReturn:
+    near = get_close_matches(name, [instance.name for instance in known], n=3)
+    hint = f"Did you mean {', '.join(near)}?" if near else "Leave --instance out to see all."
+    raise UsageError(f"{name} is not in the catalogue of instance types", hint=hint)
 
 
 def _text(found: Sequence[Fit]) -> str:

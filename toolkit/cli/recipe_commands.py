@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from toolkit.catalog import registry
 from toolkit.cli.output import answer, exit_unless, say
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Baseline = Annotated[bool, typer.Option("--baseline", help="Also the same endpoint without speculation.")]
-PlatformName = Annotated[
-    Literal["local", "sagemaker", "kubernetes"] | None,
-    typer.Option("--platform", help="Another platform than the recipe's."),
-]
+if TYPE_CHECKING:
+    _Platform = str
+else:
+    _Platform = Literal[registry.platforms()]
+PlatformName = Annotated[_Platform | None, typer.Option("--platform", help="Another platform than the recipe's.")]
 
 _REFRESH_SECONDS = 120.0
 

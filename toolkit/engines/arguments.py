@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.catalog.registry import platform_rules
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
 
@@ -72,8 +70,7 @@ def pulled(recipe: Recipe, source: ModelSource) -> bool:
 
 def builds(recipe: Recipe) -> bool:
     """Whether an image is built for the recipe, as its platform says."""
-    found: bool = platform_rules(recipe.platform.name).builds(recipe)
-    return found
+    return recipe.platform.rules.builds(recipe)
 
 
 def baked(recipe: Recipe) -> bool:
@@ -98,7 +95,7 @@ def drafter_path(recipe: Recipe) -> str:
 
 def image_of(recipe: Recipe) -> lookup.Image | None:
     """The catalogue's image for the recipe's engine on its platform, or for its container to be built on; or None."""
-    images: Sequence[lookup.Image] = platform_rules(recipe.platform.name).images(recipe)
+    images = recipe.platform.rules.images(recipe)
     return next((image for image in images if image.version == recipe.engine.version), None)
 
 

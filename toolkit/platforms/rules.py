@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from toolkit.apply.executor import Executor
 from toolkit.apply.progress import Progress
@@ -20,11 +20,32 @@ from toolkit.recipe.rules import PlatformTraits
 class PlatformRules(PlatformTraits, PlanRules, Protocol):
     """The pure part of a platform: it reads nothing but the recipe's own files, and opens nothing."""
 
+    exports_templates: bool
+    """Whether CloudFormation can make what it runs."""
+
+    def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
+        """The recipe with what `published` (JumpStart's entries, by id) says of its models where its file is silent."""
+
     def endpoint_name(self, recipe: Recipe) -> str:
         """The endpoint that serves the recipe, which may be shared with others."""
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         """All resources of the arms, in the order in which they are made; what two arms share stands once."""
+
+    def desired_image(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
+        """The images that are built for the arms, with their repositories; none for what runs as it is."""
+
+    def image_uri(self, recipe: Recipe, account: Account) -> str:
+        """The image that the containers run. Raises UsageError where there is none."""
+
+    def require_compilable(self, recipe: Recipe) -> None:
+        """Raise UsageError for a recipe that `toolkit compile` compiles nothing for."""
+
+    def desired_compilation(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
+        """All that compiling for the arms takes; the first is the recipe."""
+
+    def compilation_notes(self, recipe: Recipe) -> Iterator[str]:
+        """What the reader of the plan of a compilation should know."""
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         """What the reader of a plan should know besides its actions, a sentence or line each."""
@@ -96,6 +117,9 @@ class PlatformSession(Protocol):
     def scope(self, recipe: Recipe) -> str | None:
         """The scope that the recipe names."""
 
+    def scope_name(self, scope: str) -> str:
+        """A scope in the words of `status`."""
+
     def can_be_asked(self) -> bool:
         """Whether there is something to ask, such as credentials. Asks nobody."""
 
@@ -105,8 +129,8 @@ class PlatformSession(Protocol):
     def running(self, scope: str | None) -> Platform | None:
         """The platform as it is, None where it does not run: then nothing exists there. Starts nothing."""
 
-    def scopes_of(self, endpoint: str) -> Sequence[str | None]:
-        """Where an endpoint of that name is; scopes that nobody named are looked at where that is one request."""
+    def scope_of(self, endpoint: str) -> str | None:
+        """The scope of an endpoint that nobody said it for. Raises AmbiguousEndpoint where several have that name."""
 
     def every_scope(self) -> Sequence[str | None]:
         """All scopes of the user's account."""

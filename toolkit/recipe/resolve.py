@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit.catalog import registry
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
-from toolkit.recipe.rules import EngineRules
+from toolkit.recipe.rules import EngineRules, PlatformTraits
 from toolkit.recipe.schema import (
     ComponentSection,
     ContainerSection,
@@ -25,6 +25,8 @@ from toolkit.recipe.schema import (
     ScalingSection,
 )
 from toolkit.recipe.source import ModelSource, model_source
+
+_CLUSTER = "platform.kubernetes"
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,19 @@ class PlatformSettings:
     region: str | None = None
     role: str | None = None
     run: str = "process"
-    weights: str = "s3"
+    weights: str | None = "s3"
     hub_token_secret: str | None = None
     component: ComponentSection | None = None
     kubernetes: KubernetesSection | None = None
     routing: str = "least-outstanding-requests"
     capacity_reservation: str | None = None
     kms_key: str | None = None
+
+    @property
+    def rules(self) -> PlatformTraits:
+        """What answers for the platform."""
+        rules: PlatformTraits = registry.platform_rules(self.name)
+        return rules
 
 
 @dataclass(frozen=True)
@@ -156,30 +164,14 @@ class Recipe:
         return replace(here, engine=engine, speculation=speculation, baseline_of=baseline_of)
 
     def with_platform(self, platform: str | None) -> Recipe:
-        """The same recipe on another platform; None keeps the recipe's own.
-
-        A cluster's nodes have EC2's names, and its containers fetch the weights themselves; its Secrets and settings
-        are its own, and stay behind.
-        """
+        """The recipe on another platform; None keeps its own. Raises UsageError for an unknown one."""
         if platform in (None, self.platform.name):
             return self
-        settings = self.platform
-        if "kubernetes" not in (platform, settings.name):
-            return replace(self, platform=replace(settings, name=platform))
-        to_cluster = platform == "kubernetes"
-        prefix = "" if to_cluster else "ml."
-        names = {name: prefix + name.removeprefix("ml.") for name in (*settings.instance_types, *settings.overrides)}
-        moved = replace(
-            settings,
-            name=platform,
-            kubernetes=KubernetesSection() if to_cluster else None,
-            weights="hub" if to_cluster else "s3",
-            hub_token_secret=settings.hub_token_secret if to_cluster else None,
-            instance_types=tuple(names[name] for name in settings.instance_types),
-            overrides={names[name]: item for name, item in settings.overrides.items()},
-        )
-        lines = {path: line for path, line in self.lines.items() if path != "platform.kubernetes"}
-        return replace(self, platform=moved, lines=lines)
+        rules: PlatformTraits = registry.platform_rules(platform)
+        settings = rules.settings_from(self.platform)
+        changes_names = self.platform.kubernetes or settings.kubernetes
+        lines = {path: line for path, line in self.lines.items() if not changes_names or path != _CLUSTER}
+        return replace(self, platform=settings, lines=lines)
 
     def to_dict(self) -> dict[str, Any]:
         """The resolved recipe as plain data, for people and `--json`."""
@@ -283,21 +275,24 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
 
 def _platform(file: RecipeFile) -> PlatformSettings:
     written = file.platform
-    return PlatformSettings(
-        name=written.name,
-        instance_types=tuple(item if isinstance(item, str) else item.type for item in written.instance_types),
-        overrides={item.type: item for item in written.instance_types if not isinstance(item, str)},
-        health_check_timeout=written.health_check_timeout,
-        region=written.region,
-        role=written.role,
-        run=written.run,
-        weights=written.weights or ("hub" if written.name == "kubernetes" else "s3"),
-        hub_token_secret=written.hub_token_secret,
-        component=written.inference_component,
-        kubernetes=_kubernetes(file),
-        routing=written.routing,
-        capacity_reservation=written.capacity_reservation,
-        kms_key=written.kms_key,
+    rules: PlatformTraits = registry.platform_rules(written.name)
+    return rules.settled(
+        PlatformSettings(
+            name=written.name,
+            instance_types=tuple(item if isinstance(item, str) else item.type for item in written.instance_types),
+            overrides={item.type: item for item in written.instance_types if not isinstance(item, str)},
+            health_check_timeout=written.health_check_timeout,
+            region=written.region,
+            role=written.role,
+            run=written.run,
+            weights=written.weights,
+            hub_token_secret=written.hub_token_secret,
+            component=written.inference_component,
+            kubernetes=written.kubernetes,
+            routing=written.routing,
+            capacity_reservation=written.capacity_reservation,
+            kms_key=written.kms_key,
+        )
     )
 
 
@@ -319,12 +314,6 @@ def _engine(file: RecipeFile) -> Engine:
 
 def _with_tokens(speculation: Speculation | None, tokens: int | None) -> Speculation | None:
     return replace(speculation, num_speculative_tokens=tokens) if speculation and tokens else speculation
-
-
-def _kubernetes(file: RecipeFile) -> KubernetesSection | None:
-    if file.platform.name != "kubernetes":
-        return None
-    return file.platform.kubernetes or KubernetesSection()
 
 
 def _container(file: RecipeFile, folder: Path) -> ContainerSection | None:

@@ -142,6 +142,14 @@ class PlatformTraits(Protocol):
     """What rooms without a platform's word in them ask of a platform's pure part."""
 
     name: str
+    has_instance_types: bool
+    """Whether it has instances of the recipe's types; else this machine is all there is."""
+
+    has_settings_by_type: bool
+    """Whether an instance type may have settings of its own."""
+
+    def settled(self, written: PlatformSettings) -> PlatformSettings:
+        """The settings as they are written, with this platform's defaults filled in."""
 
     def settings_from(self, other: PlatformSettings) -> PlatformSettings:
         """The settings of a recipe that was written for another platform, as far as they mean something here."""

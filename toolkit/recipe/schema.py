@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -44,19 +45,28 @@ _REVISION = "commit, branch or tag on the hub; default: the commit in the lock"
 BatchSizeRange = tuple[PositiveInt, PositiveInt, Annotated[StrictInt, Field(ge=0)]]
 
 
-def _known_engine(name: object) -> object:
-    if name not in (known := registry.engines()):
-        expected = ", ".join(f"'{item}'" for item in known)
-        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
-    return name
+def _known(names: Callable[[], Sequence[str]]) -> BeforeValidator:
+    """Refuses what is not registered when a recipe is read, which may be more than when this module was loaded."""
+
+    def check(name: object) -> object:
+        if name not in (known := names()):
+            expected = ", ".join(f"'{item}'" for item in known)
+            raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
+        return name
+
+    return BeforeValidator(check)
 
 
 def _engine_enum(schema: dict[str, Any]) -> None:
     schema |= {"default": registry.default_engine(), "enum": list(registry.engines())}
 
 
-EngineName = Annotated[StrictStr, BeforeValidator(_known_engine), Field(json_schema_extra=_engine_enum)]
-"""An engine of the registry, also of one that was registered after this module was loaded."""
+def _platform_enum(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(registry.platforms())
+
+
+EngineName = Annotated[StrictStr, _known(registry.engines), Field(json_schema_extra=_engine_enum)]
+PlatformName = Annotated[StrictStr, _known(registry.platforms), Field(json_schema_extra=_platform_enum)]
 
 
 class Section(BaseModel):
@@ -211,7 +221,7 @@ class KubernetesSection(Section):
 class PlatformSection(Section):
     """Where the endpoint runs. `run` is the local platform's; others but the name, types and time-out SageMaker's."""
 
-    name: Literal["local", "sagemaker", "kubernetes"] = Field(
+    name: PlatformName = Field(
         description="`local`: AWS rehearsed on this machine; `sagemaker`; or `kubernetes`, such as an EKS cluster"
     )
     kubernetes: KubernetesSection | None = Field(None, description="settings of `name: kubernetes`")

@@ -29,7 +29,6 @@ from toolkit.engines.vllm.flags import PARALLEL_FLAGS, ranks
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.hardware import instance_of
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.shape import shape_of
@@ -45,7 +44,7 @@ def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Findi
         return
     found: dict[Finding, None] = {}
     for index, name in enumerate(recipe.platform.instance_types):
-        if instance := instance_of(recipe, name):
+        if instance := recipe.platform.rules.instance(name):
             found |= dict.fromkeys(_instance(recipe.on(name), models, instance, f"{_TYPES}.{index}"))
     yield from found
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.errors import PlatformError, UsageError
+from toolkit.errors import AmbiguousEndpoint, PlatformError, UsageError
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import KubernetesSection
@@ -32,6 +32,10 @@ class KubernetesSession:
         settings = recipe.platform.kubernetes or KubernetesSection()
         return f"{settings.context or ''}/{settings.namespace}"
 
+    def scope_name(self, scope: str) -> str:
+        """Context and namespace."""
+        return scope
+
     def can_be_asked(self) -> bool:
         """Whether there is a kubeconfig, or we run in a pod."""
         return has_cluster()
@@ -44,9 +48,19 @@ class KubernetesSession:
         """The platform of that context and namespace. Raises UsageError or PlatformError."""
         return kubernetes_platform(scope)
 
-    def scopes_of(self, endpoint: str) -> Sequence[str | None]:
-        """All namespaces of the current context with an endpoint of that name. Raises UsageError or PlatformError."""
-        return [item.region for item in kubernetes_platform(None).endpoints() if item.name == endpoint]
+    def scope_of(self, endpoint: str) -> str | None:
+        """The only namespace of the current context with such an endpoint; None where there is none.
+
+        Raises AmbiguousEndpoint, UsageError or PlatformError.
+        """
+        found = [item.region for item in kubernetes_platform(None).endpoints() if item.name == endpoint]
+        if len(found) > 1:
+            hint = (
+                "Give the recipe in place of the name: it says which. "
+                "In Python: toolkit.connect(NAME, region='CONTEXT/NAMESPACE', ...)."
+            )
+            raise AmbiguousEndpoint(f"{endpoint} is in several namespaces: {', '.join(found)}", hint=hint)
+        return found[0] if found else None
 
     def every_scope(self) -> Sequence[str | None]:
         """The current context, all of whose namespaces are listed together."""

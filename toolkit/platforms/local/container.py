@@ -55,8 +55,8 @@ def runnable_images(containers: Path) -> list[str]:
 
 
 def _runs_here(repository: str) -> bool:
-    """Whether images of that repository have an engine that runs on a CPU."""
-    return repository in registry.engines() and registry.engine_rules(repository).has_cpu_build
+    """Whether this machine can run images of that repository: all but those of engines that are not built for CPUs."""
+    return repository not in registry.engines() or registry.engine_rules(repository).has_cpu_build
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.errors import EndpointNotFound
 from toolkit.home import containers_dir, home
 from toolkit.planning.resources import Account
 from toolkit.platforms.local.aws import ACCOUNT, REGION
@@ -25,6 +24,10 @@ class LocalSession:
     def scope(self, recipe: Recipe) -> None:
         """Nothing in a recipe says which daemon."""
         return
+
+    def scope_name(self, scope: str) -> str:
+        """The daemon pretends to be in a region."""
+        return "this machine"
 
     def can_be_asked(self) -> bool:
         """Always: where it does not run, nothing exists."""
@@ -48,13 +51,9 @@ class LocalSession:
 
         return local_platform(running)
 
-    def scopes_of(self, endpoint: str) -> Sequence[str | None]:
-        """The one scope, where the endpoint exists."""
-        platform = self.running()
-        try:
-            return [None] if platform and platform.address(endpoint) else []
-        except EndpointNotFound:
-            return []
+    def scope_of(self, endpoint: str) -> None:
+        """There is one scope."""
+        return
 
     def every_scope(self) -> Sequence[str | None]:
         """The one scope."""

@@ -136,6 +136,10 @@ class SageMakerPlatform:
                     held.enter_context(lease(endpoint, store))
             yield
 
+    def exists_settled(self, endpoint: str, progress: Progress) -> bool:
+        """See platforms.rules.Platform: AWS takes no changes while another one is under way."""
+        return wait_settled(self, endpoint, _SETTLE_TIMEOUT_SECONDS, progress)
+
     def _role(self, recipe: Recipe) -> str | None:
         """The execution role's ARN, None when the recipe asks for one to be made."""
         if recipe.platform.role == "create":

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.errors import EndpointNotFound
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.recipe.resolve import Recipe
 
@@ -31,6 +30,10 @@ class SageMakerSession:
         """The recipe's region."""
         return recipe.platform.region
 
+    def scope_name(self, scope: str) -> str:
+        """The region."""
+        return scope
+
     def can_be_asked(self) -> bool:
         """Whether there are credentials."""
         from toolkit.platforms.sagemaker.credentials import has_credentials
@@ -45,13 +48,9 @@ class SageMakerSession:
         """The platform in that region: AWS always runs. Raises PlatformError."""
         return sagemaker_platform(scope)
 
-    def scopes_of(self, endpoint: str) -> Sequence[str | None]:
-        """The session's own region, where the endpoint exists there. Raises PlatformError."""
-        try:
-            self.running().address(endpoint)
-        except EndpointNotFound:
-            return []
-        return [None]
+    def scope_of(self, endpoint: str) -> None:
+        """The session's own region."""
+        return
 
     def every_scope(self) -> Sequence[str | None]:
         """All regions that the account has enabled. Raises PlatformError."""

@@ -16,6 +16,7 @@ from toolkit.findings import Finding
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.rules import KindRule
+from toolkit.platforms.image import base_image
 from toolkit.platforms.kubernetes.rules import hardware, manifests, notes
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, position
@@ -36,6 +37,8 @@ class KubernetesRules:
 
     name = "kubernetes"
     kinds: Sequence[KindRule] = KINDS
+    has_instance_types = True
+    has_settings_by_type = False
     exports_templates = False
 
     def settled(self, written: PlatformSettings) -> PlatformSettings:
@@ -85,6 +88,22 @@ class KubernetesRules:
     def endpoint_name(self, recipe: Recipe) -> str:
         """Name of the Deployment that serves the recipe."""
         return recipe.name
+
+    def desired_image(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
+        """None: public images run as they are."""
+        return ()
+
+    def image_uri(self, recipe: Recipe, account: Account) -> str:
+        """The engine's own image, or the recipe's. Raises UsageError where there is none."""
+        return base_image(recipe, account)
+
+    def desired_compilation(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
+        """None: `require_compilable` refuses."""
+        return ()
+
+    def compilation_notes(self, recipe: Recipe) -> Iterator[str]:
+        """None: `require_compilable` refuses."""
+        return iter(())
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         """What the reader of a plan should know besides its actions, a sentence or line each."""

@@ -43,12 +43,27 @@ class AwsRules:
 
     name: str
     capabilities: Capabilities
+    has_settings_by_type = True
     check: Callable[[Recipe, Lock | None], Iterator[Finding]]
 
     @cached_property
     def kinds(self) -> tuple[AwsKind, ...]:
         """In the order in which they are made; they are removed in the reverse order."""
         return aws_kinds(self.capabilities)
+
+    @property
+    def has_instance_types(self) -> bool:
+        """Whether types differ; else this machine is all there is."""
+        return self.capabilities.instance_types
+
+    @property
+    def exports_templates(self) -> bool:
+        """Whether CloudFormation can make what it runs."""
+        return self.capabilities.instance_types
+
+    def settled(self, written: PlatformSettings) -> PlatformSettings:
+        """The settings with what SageMaker does by default: weights are staged in S3."""
+        return replace(written, kubernetes=None, weights=written.weights or "s3")
 
     def settings_from(self, other: PlatformSettings) -> PlatformSettings:
         """The settings of a recipe that was written for another platform; a cluster's nodes have EC2's names."""
@@ -69,6 +84,10 @@ class AwsRules:
         """The catalogue's hardware of an instance type."""
         return lookup.instance(name)
 
+    def instances(self) -> Sequence[lookup.Instance]:
+        """All known instance types that endpoints can run on."""
+        return tuple(instance for instance in lookup.instances() if instance.hostable)
+
     def builds(self, recipe: Recipe) -> bool:
         """Whether an image is built for the recipe.
 
@@ -84,9 +103,9 @@ class AwsRules:
         found = [image for image in lookup.images(self.name, recipe.engine.name) if image.entrypoint != "own"]
         return [*found, *lookup.images("upstream", recipe.engine.name)] if self.builds(recipe) else found
 
-    def complete(self, recipe: Recipe, account: Account) -> Recipe:
+    def completed(self, recipe: Recipe, published: jumpstart.Entries) -> Recipe:
         """The recipe with what JumpStart fills in."""
-        return jumpstart.filled_in(recipe, account.jumpstart)
+        return jumpstart.filled_in(recipe, published)
 
     def endpoint_name(self, recipe: Recipe) -> str:
         """The endpoint that serves the recipe: its own, or the one that its inference component lives on."""

@@ -11,7 +11,7 @@ from toolkit.engines.arguments import image_of, pulled
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.checks.component import check_component
 from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
-from toolkit.recipe.hardware import ML
+from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.lock import Lock, load_seconds
 from toolkit.recipe.resolve import Recipe
 

@@ -1,0 +1,68 @@
+"""Build the image of a recipe, and read what ECR's scan found in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from toolkit.api.context import RecipeLike, arms_of, complete_recipe, record_of
+from toolkit.apply.executor import make
+from toolkit.apply.progress import Progress, default_progress
+from toolkit.checks.run import require
+from toolkit.errors import UsageError
+from toolkit.planning.planner import make_plan
+from toolkit.platforms import open_platform, rules_of, session_of
+from toolkit.platforms.rules import Platform
+from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import ContainerSection
+
+
+def build(
+    recipe: RecipeLike,
+    *,
+    platform: str | None = None,
+    builder: str | None = None,
+    progress: Progress | None = None,
+) -> str:
+    """Build the image of a recipe that has a `container`, unless it exists; its address in ECR, with digest.
+
+    `deploy` does it too. `builder` (append, docker, buildah, codebuild) goes over the recipe's. Raises UsageError for a
+    recipe that needs no image of its own, ApplyError.
+    """
+    progress = progress or default_progress()
+    loaded = load(recipe).with_platform(platform)
+    require(loaded)
+    rules = rules_of(loaded.platform.name)
+    if builder and rules.builds(loaded):
+        section = loaded.container or ContainerSection()
+        loaded = replace(loaded, container=section.model_copy(update={"builder": builder}))
+    opened = _open(loaded)
+    complete, account = complete_recipe(loaded, opened)
+    resources = rules.desired_image(arms_of(complete, baseline=True), account)
+    if not resources:
+        hint = "Write `container: custom`, or its settings, to have one built."
+        image = rules.image_uri(complete, account)
+        raise UsageError(f"{loaded.name} runs {image} as it is: nothing is built", hint=hint)
+    # Nothing but these is asked for, so that nothing else is taken for superseded.
+    plan = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
+    with opened.lease(loaded.name):
+        make(plan, opened, record_of(loaded.name), progress)
+    return opened.with_digest(rules.image_uri(complete, account))
+
+
+def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
+    """How many weaknesses ECR found in the recipe's image, by severity, the worst first; waits for its scan.
+
+    Raises UsageError for a recipe without an image of its own, PlatformError for one that was not built or cannot be
+    scanned.
+    """
+    loaded = load(recipe).with_platform(platform)
+    opened = _open(loaded)
+    complete, account = complete_recipe(loaded, opened)
+    rules = rules_of(loaded.platform.name)
+    if not rules.desired_image([complete], account):
+        raise UsageError(f"{loaded.name} has no image of its own to scan", hint="AWS scans and patches its own.")
+    return opened.scan(rules.image_uri(complete, account))
+
+
+def _open(recipe: Recipe) -> Platform:
+    return open_platform(recipe.platform.name, session_of(recipe.platform.name).scope(recipe))

@@ -1,0 +1,42 @@
+"""A recipe in other tools' forms: a CloudFormation template, manifests for a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan, read_lock_of
+from toolkit.checks.run import require
+from toolkit.errors import UsageError
+from toolkit.platforms import rules_of
+from toolkit.platforms.kubernetes.rules import manifests
+from toolkit.platforms.sagemaker.rules import RULES as SAGEMAKER
+from toolkit.recipe.lock import pinned
+from toolkit.recipe.resolve import load
+
+
+def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> dict[str, Any]:
+    """All that `deploy` would make where there is nothing, as a CloudFormation template. Starts nothing.
+
+    Raises RecipeError when a check finds an error, UsageError for a recipe that does not run on AWS, or compiles ahead.
+    """
+    loaded = load(recipe).with_platform(platform)
+    rules = rules_of(loaded.platform.name)
+    if not rules.exports_templates:
+        hint = "Write `platform: {name: sagemaker}`, or add: --platform sagemaker"
+        message = f"CloudFormation is AWS's, and {loaded.name} runs on platform `{loaded.platform.name}`"
+        raise UsageError(message, hint=hint)
+    require(loaded)
+    complete, account = complete_recipe(loaded, open_for_plan(loaded))
+    return SAGEMAKER.template(rules.desired(arms_of(complete, baseline), account))
+
+
+def render(recipe: RecipeLike, *, baseline: bool = False) -> dict[str, list[Mapping[str, Any]]]:
+    """Manifests that serve the recipe on a cluster, by part: `base`, `serve`, `compile` and `benchmark`.
+
+    `base` goes before `serve` and `compile`; what `compile` has runs before `serve` does. Needs no cluster. Raises
+    RecipeError when a check finds an error, UsageError for what Kubernetes cannot do.
+    """
+    loaded = load(recipe).with_platform("kubernetes")
+    require(loaded)
+    return manifests.parts(arms_of(pinned(loaded, read_lock_of(loaded)), baseline))
