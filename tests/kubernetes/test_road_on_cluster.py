@@ -37,9 +37,7 @@ ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
 
 def saved_plan(platform: KubernetesPlatform, path: Path, desired: list[Resource]) -> Path:
     """A plan as `toolkit plan --out` writes it."""
-    made = make_plan(
-        "chat.yaml", "kubernetes", [NAME], desired, platform.observe(desired, [NAME]), account=platform.account()
-    )
+    made = make_plan("chat.yaml", RULES, [NAME], desired, platform.observe(desired, [NAME]), account=platform.account())
     made.save(path)
     return path
 
@@ -169,7 +167,7 @@ def _query(arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, str
 
 def apply(platform: KubernetesPlatform, desired: list[Resource], folder: Path) -> Plan:
     """What `toolkit deploy` and `toolkit destroy` do."""
-    made = make_plan("chat.yaml", "kubernetes", [NAME], desired, platform.observe(desired, [NAME]))
+    made = make_plan("chat.yaml", RULES, [NAME], desired, platform.observe(desired, [NAME]))
     record = Record(folder / "record.jsonl")
     with platform.lease(NAME):
         make(made, platform, record, Silent())
