@@ -25,13 +25,13 @@ from toolkit.images.buildspec import buildspec
 from toolkit.images.manifest import OCI, SCHEMA_2
 from toolkit.images.registry import Registry
 from toolkit.planning.resources import Account
-from toolkit.platforms.image import image
 from toolkit.platforms.sagemaker.build import build_image
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild import CodeBuildBuilder
 from toolkit.platforms.sagemaker.codebuild_project import template
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.permissions import permissions
+from toolkit.platforms.sagemaker.rules.kinds.image import images
 from toolkit.recipe.resolve import Recipe, load
 
 BUCKET = f"toolkit-{ACCOUNT}-us-west-2"
@@ -381,7 +381,7 @@ def test_without_docker_a_project_that_is_there_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     build()
-    request = image(recipe, Account(ACCOUNT, "us-west-2"))[-1].request
+    request = images(recipe, Account(ACCOUNT, "us-west-2"))[-1].request
     with Registry(host) as registry:
         push_base(registry, request["Repository"], f"{request['Tag']}-staged-2")
     clients.ecr.create_repository(repositoryName=request["Repository"])
@@ -394,7 +394,7 @@ def test_without_docker_a_project_that_is_there_is_used(
 def test_without_docker_no_project_is_made_unasked(
     clients: Clients, recipe: Recipe, host: str, standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = image(recipe, Account(ACCOUNT, "us-west-2"))[-1].request
+    request = images(recipe, Account(ACCOUNT, "us-west-2"))[-1].request
     standin.account.registry.host = host
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildError, match="codebuild: there is no project toolkit-image-build") as refused:

@@ -18,10 +18,11 @@ from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.platforms.kubernetes.rules import RULES
 
 
 def plan(platform: KubernetesPlatform, desired: Sequence[Resource], name: str = NAME) -> Plan:
-    return make_plan("recipe.yaml", "kubernetes", [name], desired, platform.observe(desired, [name]))
+    return make_plan("recipe.yaml", RULES, [name], desired, platform.observe(desired, [name]))
 
 
 def deploy(platform: KubernetesPlatform, desired: Sequence[Resource], name: str = NAME) -> None:

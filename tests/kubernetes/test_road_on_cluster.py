@@ -18,7 +18,6 @@ from scripted_http import Reply, scripted
 from standin_cluster import StandInCluster
 
 from toolkit import api
-from toolkit.api.deployment import wait_seconds
 from toolkit.apply.executor import make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
@@ -30,6 +29,7 @@ from toolkit.planning.record import Record
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.platforms.kubernetes.rules import RULES
 
 Captured = pytest.CaptureFixture[str]
 ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
@@ -37,9 +37,7 @@ ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
 
 def saved_plan(platform: KubernetesPlatform, path: Path, desired: list[Resource]) -> Path:
     """A plan as `toolkit plan --out` writes it."""
-    made = make_plan(
-        "chat.yaml", "kubernetes", [NAME], desired, platform.observe(desired, [NAME]), account=platform.account()
-    )
+    made = make_plan("chat.yaml", RULES, [NAME], desired, platform.observe(desired, [NAME]), account=platform.account())
     made.save(path)
     return path
 
@@ -136,8 +134,8 @@ def test_a_rollout_gets_the_time_that_its_deployment_gives(platform: KubernetesP
     slow = deployment(replicas=2)
     slow.request["spec"]["progressDeadlineSeconds"] = 18900
     path = saved_plan(platform, tmp_path / "plan.json", [*endpoint()[:-1], slow])
-    assert wait_seconds(Plan.read(path)) == 2 * 18900 + 600
-    assert wait_seconds(Plan.read(saved_plan(platform, path, []))) == 7200
+    assert RULES.wait_seconds(Plan.read(path)) == 2 * 18900 + 600
+    assert RULES.wait_seconds(Plan.read(saved_plan(platform, path, []))) == 7200
 
 
 # ---- crashes
@@ -169,7 +167,7 @@ def _query(arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, str
 
 def apply(platform: KubernetesPlatform, desired: list[Resource], folder: Path) -> Plan:
     """What `toolkit deploy` and `toolkit destroy` do."""
-    made = make_plan("chat.yaml", "kubernetes", [NAME], desired, platform.observe(desired, [NAME]))
+    made = make_plan("chat.yaml", RULES, [NAME], desired, platform.observe(desired, [NAME]))
     record = Record(folder / "record.jsonl")
     with platform.lease(NAME):
         make(made, platform, record, Silent())

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from forked_vllm import ForkedVllm
 from safetensors.torch import load_file, save_file
-from toolkit.recipe.arguments import engine_flags
 
 import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.endpoint.handle import Endpoint
+from toolkit.engines.arguments import engine_flags
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
 
