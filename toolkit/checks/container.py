@@ -35,15 +35,16 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
     if image_of(recipe) or named or not engine.rules.knows(engine.version):
         return
     bases = [image.version for image in lookup.images("upstream", engine.name)]
-    cluster = recipe.platform.name == "kubernetes"  # which runs these as they are
-    versions = bases if cluster else [image.version for image in lookup.images(recipe.platform.name, engine.name)]
+    platform = recipe.platform.rules
+    ours = lookup.images(platform.name, engine.name) if platform.builds_images else ()
+    versions = [image.version for image in ours] if platform.builds_images else bases
     released = dict.fromkeys(version for version in versions if version.replace(".", "").isdigit())
     known = " or ".join(list(released)[:_OFFERED]) or "another platform"
     message = f"platform `{recipe.platform.name}` has no image with {engine.name} {engine.version}"
     other = ""
-    if cluster:
+    if not platform.builds_images:
         other = " Or name an image that has it: `container: {base: registry/repository:tag}`."
-    elif recipe.platform.name == "sagemaker" and engine.version in bases:
+    elif platform.starts_image_entrypoint and engine.version in bases:
         other = " Or write `container: custom`: it is built on the engine's own."
     yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{other}")
 
@@ -100,10 +101,5 @@ def _secrets(recipe: Recipe) -> Iterator[Finding]:
                 message = (
                     f"`{name}` looks like a secret, and recipes and the environment of a Model are no place for one"
                 )
-                gated = (
-                    "name a Secret of the cluster as platform.hub_token_secret."
-                    if recipe.platform.name == "kubernetes"
-                    else "write `weights: s3`: it is staged with the token that you have here."
-                )
-                hint = f"Remove it. For a gated model {gated}"
+                hint = f"Remove it. For a gated model {recipe.platform.rules.gated_models}."
                 yield Finding("container.secret", message, f"engine.{section}.{name}", hint=hint)

@@ -46,7 +46,7 @@ def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
 
 def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
     """Flags whose values are too long for SageMaker's environment: they travel with the model data, as a file."""
-    if recipe.platform.name != "sagemaker":
+    if recipe.platform.rules.longest_variable is None:
         return {}
     return {flag: value for flag, value in engine_flags(recipe).items() if len(_text(value)) > longest}
 

@@ -145,6 +145,21 @@ class PlatformTraits(Protocol):
     has_settings_by_type: bool
     """Whether an instance type may have settings of its own."""
 
+    builds_images: bool
+    """Whether it can run an image that is built for the recipe; else images run as they are."""
+
+    starts_image_entrypoint: bool
+    """Whether an image's own entrypoint starts the engine; else the toolkit's program does."""
+
+    longest_variable: int | None
+    """Characters that the value of an environment variable may have; longer flags go by file. None: any number."""
+
+    gated_models: str
+    """What to do for a model that the hub gives to some users only, as the end of a sentence."""
+
+    compile_command: str
+    """The command that compiles RECIPE for Trainium ahead of its endpoint."""
+
     def settled(self, written: PlatformSettings) -> PlatformSettings:
         """The settings as they are written, with this platform's defaults filled in."""
 

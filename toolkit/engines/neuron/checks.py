@@ -19,7 +19,6 @@ from toolkit.findings import Finding, Severity
 from toolkit.recipe.resolve import Recipe
 
 _LENGTH, _REQUESTS = "engine.max_model_len", "engine.max_num_seqs"
-_COMPILE_JOB = "toolkit render RECIPE --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
 # Up to how many requests at a time a method was published, and what with more.
 _PUBLISHED = {
     "draft-model": (4, "AWS published Qwen3-32B with 4"),
@@ -113,8 +112,8 @@ def _shapes(recipe: Recipe) -> Iterator[Finding]:
         what = "K, max_num_seqs, max_model_len, tensor parallelism and both models"
         what = what if recipe.speculation else "max_num_seqs, max_model_len, tensor parallelism and the target"
         message = f"{what} are compiled in: after a change of one of them it is compiled again"
-        run = _COMPILE_JOB if recipe.platform.name == "kubernetes" else "toolkit compile RECIPE"
-        yield Finding("neuron.compiled-in", message, "engine", hint=f"Run: {run}", severity="info")
+        hint = f"Run: {recipe.platform.rules.compile_command}"
+        yield Finding("neuron.compiled-in", message, "engine", hint=hint, severity="info")
 
 
 def _without_effect(recipe: Recipe) -> Iterator[Finding]:

@@ -40,7 +40,7 @@ _METHODS = ("eagle3", "dflash", "draft-model")
 
 def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     """Findings on each instance type."""
-    if recipe.platform.name == "local":
+    if not recipe.platform.rules.has_instance_types:
         return
     found: dict[Finding, None] = {}
     for index, name in enumerate(recipe.platform.instance_types):

@@ -119,6 +119,6 @@ def _packages(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
     for package in drafting.packages:
         message = f"method `{recipe.method}` needs the Python package {package}, which {recipe.engine.name} lacks"
         hint = "Use an image that has it (`container: {base: …}`), or install it there (`container: {dockerfile: …}`)."
-        if recipe.platform.name == "local":
+        if not recipe.platform.rules.has_instance_types:
             hint = f"Run: pip install {package}"
         yield Finding("engine.package", message, "speculation.method", hint=hint, severity="warning")

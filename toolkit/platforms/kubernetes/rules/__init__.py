@@ -39,6 +39,11 @@ class KubernetesRules:
     kinds: Sequence[KindRule] = KINDS
     has_instance_types = True
     has_settings_by_type = False
+    builds_images = False
+    starts_image_entrypoint = False
+    longest_variable: int | None = None
+    gated_models = "name a Secret of the cluster as platform.hub_token_secret"
+    compile_command = f"toolkit render RECIPE --part compile | {manifests.APPLY} -f -"
     exports_templates = False
 
     def settled(self, written: PlatformSettings) -> PlatformSettings:
@@ -147,13 +152,10 @@ class KubernetesRules:
         size = recipe.weight_bytes
         return expected_seconds(download_seconds(size), load_seconds(recipe, size)) if size else {}
 
-    def compile_command(self, recipe: Recipe) -> str:
-        """The command that compiles for Trainium ahead of the endpoint."""
-        return f"toolkit render {recipe.path} --part compile | {manifests.APPLY} -f -"
-
     def require_compilable(self, recipe: Recipe) -> None:
         """Raises UsageError: `toolkit compile` starts nothing on a cluster."""
-        hint = f"Run: {self.compile_command(recipe)}. For an endpoint of SageMaker add: --platform sagemaker"
+        run = self.compile_command.replace("RECIPE", str(recipe.path))
+        hint = f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
         raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)
 
 

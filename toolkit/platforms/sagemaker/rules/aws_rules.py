@@ -9,6 +9,7 @@ from typing import Any
 
 from toolkit.apply.stages import expected_seconds
 from toolkit.catalog import lookup
+from toolkit.engines.arguments import LONGEST_VALUE
 from toolkit.errors import PlatformError
 from toolkit.findings import Finding
 from toolkit.planning.plan import Plan
@@ -44,6 +45,9 @@ class AwsRules:
     name: str
     capabilities: Capabilities
     has_settings_by_type = True
+    builds_images = True
+    gated_models = "write `weights: s3`: it is staged with the token that you have here"
+    compile_command = "toolkit compile RECIPE"
     check: Callable[[Recipe, Lock | None], Iterator[Finding]]
 
     @cached_property
@@ -55,6 +59,16 @@ class AwsRules:
     def has_instance_types(self) -> bool:
         """Whether types differ; else this machine is all there is."""
         return self.capabilities.instance_types
+
+    @property
+    def starts_image_entrypoint(self) -> bool:
+        """Whether an image's own entrypoint starts the engine."""
+        return not self.capabilities.runs_programs
+
+    @property
+    def longest_variable(self) -> int | None:
+        """SageMaker's limit (botocore 1.44.5, service model: EnvironmentValue); programs here have none."""
+        return None if self.capabilities.runs_programs else LONGEST_VALUE
 
     @property
     def exports_templates(self) -> bool:
