@@ -85,6 +85,16 @@ def register_platform(name: str, entry: PlatformEntry) -> None:
     _platforms()[name] = entry
 
 
+def unregister_platform(name: str) -> None:
+    """Take out a platform that was added."""
+    del _platforms()[name]
+
+
+def unregister_engine(name: str) -> None:
+    """Take out an engine that was added."""
+    del _engines()[name]
+
+
 def register_engine(name: str, rules: str) -> None:
     """Add an engine, or put another in its place. `rules` is `module:attribute`."""
     _engines()[name] = rules

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pairs import RECIPE, write_pair
+from toys import ENGINE
 
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.stages import stage_of
 from toolkit.catalog import lookup, registry
-from toolkit.catalog.lookup import Instance
 from toolkit.checks.run import check
 from toolkit.engines.arguments import environment
-from toolkit.engines.flag_checks import check_flags
 from toolkit.errors import RecipeError
-from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.metrics import draft_length
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.model_files import read_folder
-from toolkit.recipe.resolve import Engine, Recipe, load
-from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
-from toolkit.recipe.schema import EngineSection
-from toolkit.sizing.fit import Fit, Pair, fit, fit_by_size
-from toolkit.sizing.settings import Settings
+from toolkit.recipe.resolve import load
+from toolkit.sizing.fit import fit
 
 WORDS = {
     "starts": "toy begins",
@@ -36,66 +30,14 @@ WORDS = {
 }
 
 
-class Toy(EngineRules):
-    name = "toy"
-    needs_version = False
-    has_cpu_build = False
-    explains_hardware = False
-    variable_prefix = "TOY_"
-    own_flags: Mapping[str, str] = {"context-length": "`engine.max_model_len`"}
-    metrics = MetricNames(*(f"toy:{number}" for number in range(13)))
-
-    def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
-        return EngineDefaults("toy", written.version or "1.2.3", 16, None)
-
-    def default_tokens(self, engine: Engine, method: str) -> int:
-        return 2
-
-    def knows(self, version: str) -> bool:
-        return True
-
-    def runs_on(self, instance: Instance) -> bool:
-        return bool(instance.compute_capability)
-
-    def compiles(self, recipe: Recipe) -> bool:
-        return False
-
-    def flags(self, recipe: Recipe) -> dict[str, Any]:
-        return {"context-length": recipe.engine.max_model_len, "speculative-algorithm": recipe.method}
-
-    def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
-        return {}
-
-    def reports_drafts(self, recipe: Recipe) -> bool:
-        return False
-
-    def settings(self, recipe: Recipe | None, models: Lock) -> Settings:
-        return Settings(1024, 16, 8192, 2)
-
-    def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
-        return fit_by_size(pair, instance, empty, lambda *_: 2**30)
-
-    def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-        def unknown(flag: str) -> Iterator[Finding]:
-            yield Finding("toy.flag", f"no flag `{flag}`", f"engine.args.{flag}")
-
-        yield from check_flags(recipe, unknown)
-
-    def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-        yield from ()
-
-
-RULES = Toy()
-
-
 @pytest.fixture(autouse=True)
 def _registered(tmp_path: Path) -> Iterator[None]:
     words = tmp_path / "toy.json"
     words.write_text(json.dumps(WORDS))
-    RULES.causes = (words,)
-    registry.register_engine("toy", f"{__name__}:RULES")
+    ENGINE.causes = (words,)
+    registry.register_engine("toy", "toys:ENGINE")
     yield
-    del registry._engines()["toy"]
+    registry.unregister_engine("toy")
 
 
 def toy(folder: Path, args: str = "") -> Path:

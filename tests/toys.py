@@ -1,0 +1,248 @@
+"""A platform, an engine and a method that the package does not have, as somebody else would add them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+from toolkit.apply.progress import Progress
+from toolkit.apply.waiter import EndpointStatus, LogLine
+from toolkit.catalog import lookup
+from toolkit.catalog.lookup import Image, Instance
+from toolkit.catalog.methods import EngineMethod, Method
+from toolkit.engines.flag_checks import check_flags
+from toolkit.errors import EndpointNotFound
+from toolkit.findings import Finding
+from toolkit.planning.plan import Action, Plan
+from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.planning.rules import Decision, KindRule, in_order
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Engine, PlatformSettings, Recipe
+from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
+from toolkit.recipe.schema import EngineSection
+from toolkit.sizing.fit import Fit, Pair, fit_by_size
+from toolkit.sizing.settings import Settings
+
+METHOD = Method(
+    "toy-drafts",
+    drafter="none",
+    kind="text",
+    default_num_speculative_tokens=2,
+    engines={"toy": EngineMethod("toy", "1.0.0")},
+)
+
+
+class ToyEngine(EngineRules):
+    name = "toy"
+    needs_version = False
+    has_cpu_build = False
+    explains_hardware = False
+    variable_prefix = "TOY_"
+    own_flags: Mapping[str, str] = {"context-length": "`engine.max_model_len`"}
+    metrics = MetricNames(*(f"toy:{number}" for number in range(13)))
+
+    def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
+        return EngineDefaults("toy", written.version or "1.2.3", 16, None)
+
+    def default_tokens(self, engine: Engine, method: str) -> int:
+        return 2
+
+    def knows(self, version: str) -> bool:
+        return True
+
+    def runs_on(self, instance: Instance) -> bool:
+        return bool(instance.compute_capability)
+
+    def compiles(self, recipe: Recipe) -> bool:
+        return False
+
+    def flags(self, recipe: Recipe) -> dict[str, Any]:
+        return {"context-length": recipe.engine.max_model_len, "speculative-algorithm": recipe.method}
+
+    def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
+        return {}
+
+    def reports_drafts(self, recipe: Recipe) -> bool:
+        return False
+
+    def settings(self, recipe: Recipe | None, models: Lock) -> Settings:
+        return Settings(1024, 16, 8192, 2)
+
+    def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
+        return fit_by_size(pair, instance, empty, lambda *_: 2**30)
+
+    def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+        def unknown(flag: str) -> Iterator[Finding]:
+            yield Finding("toy.flag", f"no flag `{flag}`", f"engine.args.{flag}")
+
+        yield from check_flags(recipe, unknown)
+
+    def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+        yield from ()
+
+
+ENGINE = ToyEngine()
+
+
+class ToyKind(KindRule):
+    """What is in the toy box is known by its colour."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        if existing and existing.state["Colour"] != resource.request["Colour"]:
+            return Decision("update", f"is {existing.state['Colour']}")
+        return super().decide(resource, existing, observed)
+
+    def serves(self, request: Mapping[str, Any]) -> str | None:
+        return str(request["Colour"]) if self.kind == "Top" else None
+
+
+class ToyRules:
+    """A box, and a top that spins in it."""
+
+    name = "toy-box"
+    kinds: Sequence[KindRule] = (ToyKind("Box"), ToyKind("Top"))
+    has_instance_types = False
+    has_settings_by_type = False
+    builds_images = False
+    starts_image_entrypoint = False
+    longest_variable = None
+    gated_models = "ask at home"
+    compile_command = "none"
+    exports_templates = False
+
+    def settled(self, written: PlatformSettings) -> PlatformSettings:
+        return replace(written, weights=written.weights or "hub")
+
+    def settings_from(self, other: PlatformSettings) -> PlatformSettings:
+        return replace(other, name=self.name)
+
+    def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
+        return recipe
+
+    def instance(self, name: str) -> Instance | None:
+        return None
+
+    def instances(self) -> Sequence[Instance]:
+        return ()
+
+    def builds(self, recipe: Recipe) -> bool:
+        return False
+
+    def images(self, recipe: Recipe) -> Sequence[Image]:
+        (image,) = lookup.images("local", "vllm")[:1]
+        return (replace(image, engine="toy", version=recipe.engine.version),)
+
+    def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+        if recipe.scaling.max_instances > 1:
+            yield Finding("toy.one-box", "there is one box", "scaling.max_instances", hint="Remove it.")
+
+    def endpoint_name(self, recipe: Recipe) -> str:
+        return recipe.name
+
+    def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
+        colour = {"toy-drafts": "red", "none": "white"}
+        made = [Resource(kind, arm.name, {"Colour": colour[arm.method]}) for arm in arms for kind in ("Top", "Box")]
+        return in_order(made, self)
+
+    def require(self, desired: Sequence[Resource], observed: Observed) -> None:
+        pass
+
+    def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
+        return set()
+
+    def require_startable(self, plan: Plan) -> None:
+        pass
+
+    def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
+        yield "Tops spin"
+
+    def price_per_hour(self, recipe: Recipe) -> float | None:
+        return 0.25
+
+    def price_now(self, observed: Observed) -> float | None:
+        return 0.0
+
+    def wait_seconds(self, plan: Plan) -> float:
+        return 1.0
+
+    def expected_seconds(self, recipe: Recipe) -> dict[str, float]:
+        return {}
+
+
+class ToyBox:
+    """The open platform: what it holds is in memory."""
+
+    name = "toy-box"
+    poll_seconds = 0.0
+    pause_between_arms = 0.0
+
+    def __init__(self) -> None:
+        self.holds: dict[tuple[str, str], str] = {}
+
+    def account(self, recipe: Recipe | None = None) -> Account:
+        return Account("1", "home")
+
+    def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
+        return Observed(
+            tuple(Existing(*key, True, (key[1],), {"Colour": colour}) for key, colour in self.holds.items())
+        )
+
+    def lease(self, endpoint: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def execute(self, action: Action, progress: Progress) -> None:
+        if action.verb == "delete":
+            del self.holds[action.kind, action.name]
+        else:
+            self.holds[action.kind, action.name] = action.request["Colour"]
+
+    def exists_settled(self, endpoint: str, progress: Progress) -> bool:
+        return ("Top", endpoint) in self.holds
+
+    def address(self, name: str) -> str:
+        self.status(name)
+        return name
+
+    def status(self, endpoint: str) -> EndpointStatus:
+        if ("Top", endpoint) not in self.holds:
+            raise EndpointNotFound(f"there is no endpoint {endpoint}")
+        return EndpointStatus(endpoint, "InService", self.holds["Top", endpoint])
+
+    def logs(
+        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+    ) -> Iterator[LogLine]:
+        return iter(())
+
+
+class ToySession:
+    """There is one box."""
+
+    account_name = "a box"
+    unasked = ""
+    may_be_absent = False
+
+    def __init__(self) -> None:
+        self.box = ToyBox()
+
+    def scope(self, recipe: Recipe) -> None:
+        return
+
+    def can_be_asked(self) -> bool:
+        return True
+
+    def open(self, scope: str | None) -> ToyBox:
+        return self.box
+
+    def running(self, scope: str | None) -> ToyBox:
+        return self.box
+
+    def scope_of(self, endpoint: str) -> None:
+        return
+
+
+RULES, SESSION = ToyRules(), ToySession()
