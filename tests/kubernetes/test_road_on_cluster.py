@@ -18,7 +18,6 @@ from scripted_http import Reply, scripted
 from standin_cluster import StandInCluster
 
 from toolkit import api
-from toolkit.api.deployment import wait_seconds
 from toolkit.apply.executor import make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
@@ -135,8 +134,8 @@ def test_a_rollout_gets_the_time_that_its_deployment_gives(platform: KubernetesP
     slow = deployment(replicas=2)
     slow.request["spec"]["progressDeadlineSeconds"] = 18900
     path = saved_plan(platform, tmp_path / "plan.json", [*endpoint()[:-1], slow])
-    assert wait_seconds(Plan.read(path)) == 2 * 18900 + 600
-    assert wait_seconds(Plan.read(saved_plan(platform, path, []))) == 7200
+    assert RULES.wait_seconds(Plan.read(path)) == 2 * 18900 + 600
+    assert RULES.wait_seconds(Plan.read(saved_plan(platform, path, []))) == 7200
 
 
 # ---- crashes
