@@ -2,15 +2,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TORCH := torch==2.13.0+cpu
+# A start of vLLM keeps one core busy. What takes longest begins first.
+TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test lint types imports unit serving benchmark models notebooks format clean
+.PHONY: demo test test-exhaustive lint types imports unit serving benchmark models notebooks format clean
 
 demo: .venv/installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" ./demo.sh
 
 test: lint types imports
-	$(BIN)/python -m pytest tests/unit tests/tools tests/aws tests/kubernetes -n 2 --dist loadfile
-	$(BIN)/python -m pytest tests/images tests/serving
+	$(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/serving tests/images tests/aws tests/kubernetes tests/unit tests/tools
+
+# Every crash of every command, and whatever else `test` takes samples of: an hour.
+test-exhaustive: .venv/installed
+	TOOLKIT_EVERY_CRASH=1 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/aws/test_crash_safe.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -6,14 +6,44 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import hypothesis_backend
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 GOLDEN = Path(__file__).parent / "golden"
+SERVING = "tests/serving/test_"
+TOGETHER = {
+    "a Docker engine": ("tests/images/",),
+    "the fixture `endpoint`": tuple(f"{SERVING}{name}.py" for name in ("clients", "failures", "proof", "quickstart")),
+}
+
+hypothesis_backend.set_up()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew instead of comparing")
+
+
+class Scheduler(LoadFileScheduling):
+    """Gives all tests of a file to one process, and those of several files that share something costly."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return next((group for group, files in TOGETHER.items() if file.startswith(files)), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    return Scheduler(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A real vLLM takes its time on a slow day, and what starts it waits by itself no longer than it should."""
+    for item in items:
+        if item.get_closest_marker("serving") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(1200))
 
 
 @pytest.fixture(autouse=True)

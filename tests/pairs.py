@@ -93,11 +93,14 @@ def write_hub_pair(root: Path, text: str = HUB_RECIPE, **facts: Mapping[str, Any
 
     `facts` changes what the lock says of `target` or `drafter`; a `config` in it is merged into the model's own.
     """
-    folders = load(write_pair(root, "p-eagle" if "p-eagle" in text else text.split("method: ")[1].split()[0]))
+    method = text.split("method: ")[1].split()[0]
+    folders = load(write_pair(root, method if method in _DRAFTERS else "p-eagle"))
     path = write_recipe(root, text)
     lock = read_models(folders, open_files=_nowhere)
     assert lock.drafter
-    models = {"target": lock.target, "drafter": lock.drafter}
+    models = {"target": lock.target}
+    if "model:" in text.partition("speculation:")[2].partition("engine:")[0]:
+        models["drafter"] = lock.drafter
     for name, model in models.items():
         changes = {"model": f"org/{name}", "revision": "abc", **facts.get(name, {})}
         models[name] = replace(model, **{**changes, "config": {**model.config, **changes.get("config", {})}})

@@ -68,13 +68,14 @@ def test_a_killed_destroy_is_carried_on_by_the_next(home: Path) -> None:
 def test_ctrl_c_says_how_to_go_on(home: Path, tmp_path: Path) -> None:
     record = home / "records" / "tiny-p-eagle.jsonl"
     record.unlink(missing_ok=True)
-    slow = tmp_path / "slow.yaml"  # its container takes five seconds, so that the signal finds the command waiting
+    slow, now = tmp_path / "slow.yaml", tmp_path / "now"  # its container does not start before the signal has come
     text = (catalogue_dir() / "tiny" / "p-eagle.yaml").read_text().replace("./", f"{catalogue_dir()}/tiny/")
-    slow.write_text(text.replace("env: {", 'env: {STARTS_IN: "5", '))
+    slow.write_text(text.replace("env: {", f'env: {{STARTS_WHEN: "{now}", '))
     command = _start(home, "deploy", str(slow), "--no-prove", "--json")
     _until(lambda: record.is_file() and len(record.read_text().splitlines()) >= 5)
     command.send_signal(signal.SIGINT)
-    _, said = command.communicate(timeout=20)
+    _, said = command.communicate(timeout=60)
+    now.touch()
 
     assert command.returncode == 130
     assert "The same command carries on" in said

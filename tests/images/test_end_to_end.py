@@ -15,6 +15,7 @@ from standin_base import VENV, push_standin
 
 import toolkit
 from toolkit.engines.arguments import environment
+from toolkit.home import cache
 from toolkit.images.append import AppendBuilder
 from toolkit.images.buildah import BuildahBuilder
 from toolkit.images.builder import Builder
@@ -82,10 +83,11 @@ def test_what_a_recipes_own_step_made_is_there_when_it_runs(builder: str, base: 
 
 
 @pytest.mark.serving
-@pytest.mark.timeout(900)
 def test_a_real_vllm_speculates_in_the_image_and_finishes_what_it_began(base: str, host: str) -> None:
     image, recipe = built("buildah", base, host), toolkit.load("tiny/p-eagle")
     options = ["--shm-size", "1g"]  # vLLM's processes talk through 160 MiB of it
+    (cache() / "vllm").mkdir(parents=True, exist_ok=True)
+    options += ["--volume", f"{cache() / 'vllm'}:/opt/cache"]  # what vLLM found out about the models' classes
     for source, target in {
         sys.prefix: VENV,
         MODELS / "target": "/opt/ml/model",
@@ -94,7 +96,7 @@ def test_a_real_vllm_speculates_in_the_image_and_finishes_what_it_began(base: st
         options += ["--volume", f"{source}:{target}:ro"]
     messages = [{"role": "user", "content": PROMPT}]
     request = {"model": recipe.name, "messages": messages, "max_tokens": 64, "temperature": 0}
-    with container(image, environment(recipe), options) as running:
+    with container(image, {**environment(recipe), "VLLM_CACHE_ROOT": "/opt/cache"}, options) as running:
         running.wait_for_ping(600)
         completion = running.request("/invocations", request).json()
         assert completion["usage"]["completion_tokens"] == 64

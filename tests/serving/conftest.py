@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked_vllm import ForkedVllm
 
 import toolkit
 from toolkit.apply.progress import Silent
@@ -27,6 +28,13 @@ def serving_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _in_serving_home(serving_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLKIT_HOME", str(serving_home))
+
+
+@pytest.fixture(scope="session")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedVllm]:
+    """Imported once for all tests that need no server."""
+    with ForkedVllm(tmp_path_factory.mktemp("vllm")) as forked:
+        yield forked
 
 
 @pytest.fixture(scope="session")

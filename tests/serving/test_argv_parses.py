@@ -3,49 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_vllm import ForkedVllm
 
 pytestmark = pytest.mark.serving
 
 ENTRYPOINT = Path(__file__).parents[2] / "containers" / "shared" / "entrypoint.py"
 CHAT_TEMPLATE = "{% for m in messages %}\n{{ m['content'] }} ;100% #\n{% endfor %}"
-
-# What the server does with its arguments before it loads the model.
-PARSE = """
-import json
-from vllm.engine.arg_utils import AsyncEngineArgs
-from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-args = make_arg_parser(FlexibleArgumentParser()).parse_args()
-validate_parsed_serve_args(args)
-config = AsyncEngineArgs.from_cli_args(args).create_engine_config()
-speculative = config.speculative_config
-print(json.dumps({
-    "method": speculative.method,
-    "drafter": speculative.model,
-    "num_speculative_tokens": speculative.num_speculative_tokens,
-    "parallel_drafting": speculative.parallel_drafting,
-    "kv_cache_memory_bytes": config.cache_config.kv_cache_memory_bytes,
-    "enforce_eager": config.model_config.enforce_eager,
-    "metrics": config.observability_config.per_request_spec_decode_metrics,
-    "prefix_caching": config.cache_config.enable_prefix_caching,
-    "model": config.model_config.model,
-    "served_model_name": args.served_model_name,
-    "lora_modules": [module.path for module in args.lora_modules],
-    "allowed_origins": args.allowed_origins,
-    "chat_template": args.chat_template,
-    "port": args.port,
-    "host": args.host,
-}))
-"""
 SHAPE = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -75,7 +43,7 @@ def folder(path: Path, config: dict[str, Any]) -> Path:
     return path
 
 
-def test_vllm_reads_the_environment_as_it_was_meant(tmp_path: Path) -> None:
+def test_vllm_reads_the_environment_as_it_was_meant(tmp_path: Path, vllm: ForkedVllm) -> None:
     target = folder(tmp_path / "model", TARGET)
     head = folder(tmp_path / "head", HEAD)
     speculation = {"method": "eagle3", "model": str(head), "num_speculative_tokens": 3, "parallel_drafting": True}
@@ -97,16 +65,7 @@ def test_vllm_reads_the_environment_as_it_was_meant(tmp_path: Path) -> None:
     }
     options = runpy.run_path(str(ENTRYPOINT))["vllm_options"](env, target)
 
-    done = subprocess.run(
-        [sys.executable, "-c", PARSE, *(token for option in options for token in option)],
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    assert vllm.run("parse", command_line=[token for option in options for token in option]) == {
         "method": "eagle3",
         "drafter": str(head),
         "num_speculative_tokens": 3,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forked_vllm import ForkedVllm
 from safetensors.torch import load_file, save_file
 
 from toolkit.recipe.load import catalogue_dir
@@ -24,39 +22,6 @@ LAYERS = "eagle_aux_hidden_state_layer_ids"
 TOP_LEVEL = ("lm_head.weight", "mask_hidden")
 Config = dict[str, Any]
 Tensors = dict[str, torch.Tensor]
-
-# Greedy tokens of two prompts with each head, and what was drafted and accepted for them.
-GENERATE = """
-import gc, json, sys
-from vllm import LLM, SamplingParams
-from vllm.distributed import cleanup_dist_env_and_memory
-
-target, heads, prompts = json.load(sys.stdin)
-for head in heads:
-    llm = LLM(
-        model=target,
-        dtype="float32",
-        enforce_eager=True,
-        max_model_len=256,
-        max_num_seqs=2,
-        kv_cache_memory_bytes=64 << 20,
-        disable_log_stats=False,
-        speculative_config={
-            "method": "eagle3", "model": head, "num_speculative_tokens": 5, "parallel_drafting": True
-        },
-    )
-    answers = llm.chat(
-        [[{"role": "user", "content": prompt}] for prompt in prompts], SamplingParams(temperature=0, max_tokens=48)
-    )
-    tokens = [list(answer.outputs[0].token_ids) for answer in answers]
-    drafted = {metric.name: metric.value for metric in llm.get_metrics() if metric.name in (
-        "vllm:spec_decode_num_draft_tokens", "vllm:spec_decode_num_accepted_tokens")}
-    print("RESULT" + json.dumps({"tokens": tokens, "drafted": drafted}), flush=True)
-    llm.llm_engine.engine_core.shutdown()
-    del llm
-    cleanup_dist_env_and_memory()
-    gc.collect()
-"""
 
 
 def as_specforge(config: Config, tensors: Tensors) -> tuple[Config, Tensors]:
@@ -120,7 +85,7 @@ def write_export(folder: Path, shape: Any, head: Path = HEAD) -> Path:
 
 
 @pytest.fixture(scope="module")
-def drafted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def drafted(vllm: ForkedVllm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What vLLM says and drafts with the shipped head and with each converted one."""
     root = tmp_path_factory.mktemp("heads")
     made = [
@@ -139,26 +104,33 @@ def drafted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         "fc_norm": normed,
         "fc_norm converted": converted.out,
     }
-    quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", GENERATE],
-        input=json.dumps([str(TINY / "models" / "target"), list(map(str, heads.values())), prompts]),
-        env={"PATH": os.environ["PATH"], "HOME": str(root), **quiet},
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    results = [line.removeprefix("RESULT") for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert len(results) == len(heads), done.stderr[-4000:]
-    return dict(zip(heads, map(json.loads, results), strict=True))
+    return {name: vllm.run("answer", arguments=llm_arguments(head), prompts=prompts) for name, head in heads.items()}
+
+
+def llm_arguments(head: Path) -> dict[str, Any]:
+    return {
+        "model": str(TINY / "models" / "target"),
+        "dtype": "float32",
+        "enforce_eager": True,
+        "max_model_len": 256,
+        "max_num_seqs": 2,
+        "kv_cache_memory_bytes": 64 << 20,
+        "disable_log_stats": False,
+        "speculative_config": {
+            "method": "eagle3",
+            "model": str(head),
+            "num_speculative_tokens": 5,
+            "parallel_drafting": True,
+        },
+    }
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_converted_head_drafts_as_the_original(drafted: dict[str, dict[str, Any]], name: str) -> None:
-    assert drafted["original"]["drafted"]["vllm:spec_decode_num_accepted_tokens"] > 0
+    assert drafted["original"]["accepted"] > 0
     assert drafted[name] == drafted["original"]
 
 
 def test_norms_in_front_of_fc_work_as_in_vllms_own_format(drafted: dict[str, dict[str, Any]]) -> None:
-    assert drafted["fc_norm"]["drafted"]["vllm:spec_decode_num_accepted_tokens"] > 0
+    assert drafted["fc_norm"]["accepted"] > 0
     assert drafted["fc_norm converted"] == drafted["fc_norm"] != drafted["original"]

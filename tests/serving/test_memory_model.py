@@ -1,21 +1,19 @@
 """The memory model against a real vLLM: the same blocks, KV tokens and concurrency, the weights that it loads, and what
 its process grows by.
 
-The models are shapes without weights (`load_format="dummy"`), started one after the other in one process.
+The models are shapes without weights (`load_format="dummy"`).
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_vllm import ForkedVllm
 
 from toolkit.recipe.facts import ModelFacts
 from toolkit.sizing.fit import cache_of
@@ -27,65 +25,6 @@ pytestmark = pytest.mark.serving
 
 KV_CACHE_BYTES = 64 * 1024**2
 MAX_MODEL_LEN, TOKENS_PER_STEP = 2048, 256
-
-START = """
-import gc, json, sys
-from vllm import LLM
-from vllm.distributed import cleanup_dist_env_and_memory
-from vllm.model_executor.layers import utils
-
-# On a CPU, layers swap their weights for packed ones that no longer count as parameters: keep them.
-def keep_weights(layer, remove_weight, pack=utils.dispatch_cpu_unquantized_gemm):
-    pack(layer, remove_weight=False)
-
-utils.dispatch_cpu_unquantized_gemm = keep_weights
-
-def size(model):
-    return sum({p.data_ptr(): p.numel() * p.element_size() for p in model.parameters()}.values())
-
-for arguments in json.load(sys.stdin):
-    llm = LLM(**arguments)
-    cache = llm.llm_engine.vllm_config.cache_config
-    core = llm.llm_engine.engine_core.engine_core
-    runner = core.model_executor.driver_worker.worker.model_runner
-    drafter = getattr(runner, "drafter", None)
-    print("RESULT" + json.dumps({
-        "blocks": cache.num_gpu_blocks,
-        "tokens": cache.kv_cache_size_tokens,
-        "concurrency": cache.kv_cache_max_concurrency,
-        "target_bytes": size(runner.model),
-        "drafter_bytes": size(drafter.model) if drafter else 0,
-    }), flush=True)
-    core.shutdown()
-    del llm, core, runner, drafter
-    cleanup_dist_env_and_memory()
-    gc.collect()
-"""
-
-# What a start adds to the process, once a first one has made all that stays: libraries, threads, caches.
-GROW = """
-import ctypes, gc, json, sys
-from vllm import LLM
-from vllm.distributed import cleanup_dist_env_and_memory
-
-def resident():
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    line = next(line for line in open("/proc/self/status") if line.startswith("VmRSS:"))
-    return int(line.split()[1]) * 1024
-
-for arguments in json.load(sys.stdin):
-    before = resident()
-    llm = LLM(**arguments)
-    core = llm.llm_engine.engine_core.engine_core
-    caches = core.model_executor.driver_worker.worker.model_runner.kv_caches
-    tensors = {cache.untyped_storage().data_ptr(): cache.untyped_storage().nbytes() for cache in caches}
-    print("RESULT" + json.dumps({"grown": resident() - before, "kv_cache": sum(tensors.values())}), flush=True)
-    core.shutdown()
-    del llm, core, caches
-    cleanup_dist_env_and_memory()
-    gc.collect()
-"""
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -173,43 +112,28 @@ LARGE_CASES = {
 LARGE_KV_CACHE_BYTES = 256 * 1024**2
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What vLLM says of every case."""
-    root = tmp_path_factory.mktemp("shapes")
-    arguments = [llm_arguments(case, root / str(number)) for number, case in enumerate(CASES.values())]
-    return dict(zip(CASES, started(START, arguments, root), strict=True))
+@dataclass(frozen=True)
+class Started:
+    """A case, and what vLLM says of it."""
+
+    case: Case
+    sizes: Mapping[str, Any]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def started(request: pytest.FixtureRequest, vllm: ForkedVllm, tmp_path_factory: pytest.TempPathFactory) -> Started:
+    case = CASES[request.param]
+    return Started(case, vllm.run("sizes", arguments=llm_arguments(case, tmp_path_factory.mktemp("shape"))))
 
 
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def grown(vllm: ForkedVllm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What the process grew by with every large case."""
     root = tmp_path_factory.mktemp("large")
     first = llm_arguments(Case(LLAMA), root / "first")
     arguments = [llm_arguments(case, root / str(number)) for number, case in enumerate(LARGE_CASES.values())]
     large = [{**one, "kv_cache_memory_bytes": LARGE_KV_CACHE_BYTES} for one in arguments]
-    return dict(zip(LARGE_CASES, started(GROW, [first, *large], root)[1:], strict=True))
-
-
-def started(script: str, arguments: list[dict[str, Any]], home: Path) -> list[dict[str, Any]]:
-    """What `script` prints of every start."""
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        input=json.dumps(arguments),
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "HF_HUB_OFFLINE": "1",
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-            "VLLM_NO_USAGE_STATS": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    lines = [line.removeprefix("RESULT") for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert len(lines) == len(arguments), done.stderr[-4000:]
-    return [json.loads(line) for line in lines]
+    return dict(zip(LARGE_CASES, vllm.run("growth", first=first, arguments=large), strict=True))
 
 
 def llm_arguments(case: Case, folder: Path) -> dict[str, Any]:
@@ -244,25 +168,23 @@ def shapes(case: Case) -> tuple[Shape, Shape | None]:
     return shape_of(facts(case.target)), shape_of(facts(case.drafter)) if case.drafter else None
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_kv_cache_is_the_engines(name: str, measured: dict[str, dict[str, Any]]) -> None:
-    case = CASES[name]
+def test_the_kv_cache_is_the_engines(started: Started) -> None:
+    case = started.case
     settings = Settings(MAX_MODEL_LEN, 4, TOKENS_PER_STEP, 0, dtype=case.dtype, block_size=case.block_size)
     planned = cache_of(*shapes(case), settings, on_cpu=True)
     assert {
         "blocks": planned.blocks(KV_CACHE_BYTES),
         "tokens": planned.tokens(KV_CACHE_BYTES, MAX_MODEL_LEN),
         "concurrency": planned.max_concurrency(KV_CACHE_BYTES, MAX_MODEL_LEN),
-    } == {key: measured[name][key] for key in ("blocks", "tokens", "concurrency")}
+    } == {key: started.sizes[key] for key in ("blocks", "tokens", "concurrency")}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_weights_are_the_engines(name: str, measured: dict[str, dict[str, Any]]) -> None:
-    case = CASES[name]
-    assert rank_bytes(facts(case.target), 1, case.dtype) == pytest.approx(measured[name]["target_bytes"], rel=0.01)
+def test_the_weights_are_the_engines(started: Started) -> None:
+    case = started.case
+    assert rank_bytes(facts(case.target), 1, case.dtype) == pytest.approx(started.sizes["target_bytes"], rel=0.01)
     if case.drafter:
         drafter = rank_bytes(facts(case.drafter), 1, case.dtype)
-        assert drafter == pytest.approx(measured[name]["drafter_bytes"], rel=0.05)
+        assert drafter == pytest.approx(started.sizes["drafter_bytes"], rel=0.05)
 
 
 @pytest.mark.parametrize("name", LARGE_CASES)

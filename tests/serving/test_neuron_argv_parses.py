@@ -6,15 +6,12 @@ The flags of the fork of vLLM V0 are older than the vLLM that is installed here.
 
 from __future__ import annotations
 
-import json
-import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_vllm import ForkedVllm
 
 from toolkit.engines.arguments import engine_flags, environment
 from toolkit.recipe.load import catalogue
@@ -37,16 +34,6 @@ READ = [
     "speculative_config",
     "tensor_parallel_size",
 ]
-PARSE = """
-import json, sys
-from vllm.entrypoints.launchers.cli_args import make_arg_parser
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-parser = make_arg_parser(FlexibleArgumentParser())
-command_lines, names = json.loads(sys.argv[1])
-parsed = [parser.parse_args(arguments) for arguments in command_lines]
-print(json.dumps([{name: getattr(found, name) for name in names} for found in parsed]))
-"""
 
 
 def arms() -> list[Recipe]:
@@ -63,20 +50,12 @@ def meant(recipe: Recipe) -> dict[str, Any]:
     return {name: given[name] for name in READ if name in given}
 
 
-def test_vllm_reads_the_flags_as_they_were_meant(tmp_path: Path) -> None:
+def test_vllm_reads_the_flags_as_they_were_meant(tmp_path: Path, vllm: ForkedVllm) -> None:
     options_of = runpy.run_path(str(ENTRYPOINT))["vllm_options"]
     (tmp_path / "config.json").touch()
     command_lines = [[token for option in options_of(environment(arm), tmp_path) for token in option] for arm in arms()]
 
-    done = subprocess.run(
-        [sys.executable, "-c", PARSE, json.dumps([command_lines, READ])],
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    read = vllm.run("parse_names", command_lines=command_lines, names=READ)
 
-    assert done.returncode == 0, done.stderr
-    read = json.loads(done.stdout.splitlines()[-1])
     expected = [meant(arm) for arm in arms()]
     assert [{name: found[name] for name in wanted} for found, wanted in zip(read, expected, strict=True)] == expected

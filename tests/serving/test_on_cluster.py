@@ -34,7 +34,7 @@ sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
 from process_kubelet import ProcessKubelet
 from standin_cluster import StandInCluster
 
-pytestmark = [pytest.mark.serving, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.serving
 
 TINY = Path(__file__).parents[2] / "recipes" / "tiny"
 MODELS = ("target", "draft-model")

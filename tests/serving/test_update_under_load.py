@@ -23,7 +23,7 @@ from toolkit.platforms.local import daemon
 from toolkit.platforms.local.platform import LocalPlatform
 from toolkit.recipe.resolve import Recipe
 
-pytestmark = [pytest.mark.serving, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.serving
 TOKENS = 16
 THINKING_S = 0.5  # between two questions of a caller, so that the new engine gets CPU time to start
 PATIENCE_S = 120.0

@@ -50,7 +50,7 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
 
 def _built(recipe: Recipe) -> Iterator[Finding]:
     """Of an image of one's own: what would stop its build."""
-    section, speculation = recipe.container or ContainerSection(), recipe.speculation
+    section, drafter = recipe.container or ContainerSection(), recipe.drafter
     if not builds(recipe):
         return
     if recipe.target.kind == "jumpstart":
@@ -75,10 +75,13 @@ def _built(recipe: Recipe) -> Iterator[Finding]:
         message = "append runs no instructions of a Dockerfile"
         hint = "Remove `builder`, or name docker, buildah or codebuild."
         yield Finding("container.builder", message, "container.builder", hint=hint)
-    if section.bake_drafter and speculation and speculation.drafter.folder is None:
-        message = f"only a drafter in a folder can be baked, and {speculation.drafter} is none"
+    if section.bake_drafter and drafter and drafter.folder is None:
+        message = f"only a drafter in a folder can be baked, and {drafter} is none"
         hint = "Download it, and write its folder as `speculation.model`."
         yield Finding("container.bake", message, "container.bake_drafter", hint=hint)
+    if section.bake_drafter and recipe.speculation and drafter is None:
+        message = "the recipe names no drafter that could be baked"
+        yield Finding("container.bake", message, "container.bake_drafter", hint="Remove it.")
 
 
 def _is_image_name(text: str) -> bool:

@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, methods
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
 
-# Heads take the tokens of the target; the engine checks their format.
-_HEAD_METHODS = ("p-eagle", "eagle3")
-_MASK_METHODS = ("p-eagle", "pard", "dflash")
 _DRAFTER = "speculation.model"
 _K = "speculation.num_speculative_tokens"
 # The same model in other precisions has the same hidden states, but for rounding.
@@ -25,11 +22,11 @@ _PRECISION = re.compile(r"-(fp8|fp8-block|nvfp4|mxfp4|awq|gptq|int4|int8|bf16)$"
 
 
 def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Findings on the pair; nothing for a baseline."""
+    """Findings on the pair; nothing where there is no drafter."""
     if recipe.speculation is None or models.drafter is None:
         return
     target, drafter = models.target, models.drafter
-    if recipe.method not in _HEAD_METHODS:
+    if not recipe.speculation.facts.format:  # else the engine looks into its files
         yield from _vocabulary(target, drafter)
     yield from _trained_for(recipe, models)
     yield from _depth(recipe, drafter)
@@ -68,7 +65,7 @@ def _trained_for(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     assert models.drafter
     listed = lookup.head(models.drafter.model)
     verifier = ((models.drafter.config.get("speculators_config") or {}).get("verifier") or {}).get("name_or_path")
-    trained_for = (listed.target if listed and listed.method != "draft-model" else None) or verifier
+    trained_for = (listed.target if listed and methods.method(listed.method).kind != "model" else None) or verifier
     if trained_for and recipe.target.kind == "hub" and _same_model(trained_for) != _same_model(models.target.model):
         message = f"this drafter was trained for {trained_for}, not for {models.target.model}"
         hint = "On a fine-tune of its target expect fewer accepted drafts, on another model none. Measure it."
@@ -93,7 +90,7 @@ def _depth(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
     assert recipe.speculation
     listed, tokens = lookup.head(drafter.model), recipe.speculation.num_speculative_tokens
     depth = drafter.config.get("num_depths") or (listed.trained_depth if listed else None)
-    if isinstance(depth, int) and recipe.speculation.method in _MASK_METHODS and tokens > depth:
+    if isinstance(depth, int) and recipe.speculation.facts.mask_token and tokens > depth:
         message = f"K={tokens} is deeper than the drafter was trained for ({depth}): later tokens will be refused"
         yield Finding("pair.trained-depth", message, _K, hint=f"Use {depth} or less.", severity="warning")
 

@@ -27,7 +27,7 @@ def check_quality(recipe: Recipe) -> Iterator[Finding]:
             f"is K={best.num_speculative_tokens} ({best.source})"
         )
         hint = f"Set it to {best.num_speculative_tokens}"
-        if recipe.engine.rules.takes_schedule(recipe.engine.version):
+        if recipe.drafting and recipe.drafting.takes("num_speculative_tokens_per_batch_size", recipe.engine.version):
             schedule = f"[[1, 8, {max(wanted, best.num_speculative_tokens)}], [9, {requests}, {_low(recipe)}]]"
             hint += f", or give a K per batch size: `num_speculative_tokens_per_batch_size: {schedule}`"
         hint += "."

@@ -80,10 +80,10 @@ def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
         )
     target, more = _model(recipe, "target.model", recipe.target, locked.target if locked else None)
     findings += more
-    if recipe.speculation is None:
+    if recipe.drafter is None:
         return (Lock(target) if target else None), findings
     in_lock = locked.drafter if locked else None
-    drafter, more = _model(recipe, "speculation.model", recipe.speculation.drafter, in_lock)
+    drafter, more = _model(recipe, "speculation.model", recipe.drafter, in_lock)
     findings += more
     return (Lock(target, drafter) if target and drafter else None), findings
 

@@ -35,10 +35,14 @@ class Acceptance:
         return sum(self.histogram)
 
     @property
+    def accepted(self) -> int:
+        """Draft tokens that were accepted."""
+        return sum(j * count for j, count in enumerate(self.histogram))
+
+    @property
     def length(self) -> float:
-        """Acceptance length: tokens per target step, the bonus token included; 1.0 when no draft was accepted."""
-        accepted = sum(j * count for j, count in enumerate(self.histogram))
-        return 1 + accepted / self.steps if self.steps else 1.0
+        """Acceptance length: tokens per step that verified drafts, bonus token included; 1.0 when none was accepted."""
+        return 1 + self.accepted / self.steps if self.steps else 1.0
 
     @property
     def per_position(self) -> tuple[float, ...]:

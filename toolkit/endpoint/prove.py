@@ -15,6 +15,8 @@ from toolkit.errors import InvocationError
 
 # Below this the drafter costs and brings nothing: even chance hits accept more.
 _MIN_ACCEPTANCE_LENGTH = 1.05
+# Methods that draft from the text so far have nothing to verify in many a step; others only in an answer's first one.
+_MOST_STEPS = 0.8
 # Below this a machine may just have been faster that minute.
 _MIN_SPEEDUP = 1.05
 # A proof asks the first few prompts of a set, which differ from the set's mean; below this it is no accident.
@@ -179,6 +181,12 @@ class _Measured:
     faults: Sequence[str | None]
 
     @property
+    def target_steps(self) -> int:
+        """Steps of the target for all answers: each gives one token besides the drafts that it accepts."""
+        accepted = sum(answer.acceptance.accepted for answer in self.answers if answer.acceptance)
+        return sum(answer.completion_tokens for answer in self.answers) - accepted
+
+    @property
     def acceptance(self) -> Acceptance | None:
         """Of all answers together; None when the engine reports no drafts."""
         counted = [answer.acceptance for answer in self.answers if answer.acceptance and answer.acceptance.steps]
@@ -298,18 +306,30 @@ def _rate(answers: Sequence[Generation]) -> float:
 def _speculation_verdicts(measured: Sequence[_Measured], expected: Mapping[str, float]) -> Iterator[Verdict]:
     counted = {item.workload: item.acceptance for item in measured if item.acceptance}
     if not counted:
-        yield Verdict("speculation is on", False, "the engine reports no draft tokens at all")
+        yield from _nothing_drafted(measured)
         return
-    steps = sum(item.steps for item in counted.values())
-    yield Verdict("speculation is on", True, f"{steps} target steps verified drafts")
+    steps, all_steps = sum(item.steps for item in counted.values()), sum(item.target_steps for item in measured)
+    partly = steps < _MOST_STEPS * all_steps
+    of_all, where = (f" of {all_steps}", " that verified drafts") if partly else ("", "")
+    yield Verdict("speculation is on", True, f"{steps}{of_all} target steps verified drafts")
     lengths = {workload: item.length for workload, item in counted.items()}
     shown = ", ".join(f"{workload} {length:.2f}" for workload, length in lengths.items())
     accepted = max(lengths.values()) >= _MIN_ACCEPTANCE_LENGTH
-    yield Verdict("drafts are accepted", accepted, f"tokens per target step: {shown}")
+    yield Verdict("drafts are accepted", accepted, f"tokens per target step{where}: {shown}")
     for workload in sorted(lengths.keys() & expected.keys()):
         claim = f"acceptance on {workload} is as published"
         detail = f"{lengths[workload]:.2f} measured, {expected[workload]:.2f} in the recipe's evidence"
         yield Verdict(claim, lengths[workload] >= _BAND * expected[workload], detail)
+
+
+def _nothing_drafted(measured: Sequence[_Measured]) -> Iterator[Verdict]:
+    """Either nothing drafts, or what drafts from the text so far found nothing in it."""
+    answers = [answer for item in measured for answer in item.answers]
+    if all(answer.acceptance is None for answer in answers):
+        yield Verdict("speculation is on", False, "the engine reports no draft tokens at all")
+        return
+    yield Verdict("speculation is on", True, "the engine counts draft tokens")
+    yield Verdict("drafts are accepted", False, f"nothing was drafted in {len(answers)} answers")
 
 
 def _speed_verdict(arms: Sequence[ArmResult]) -> Verdict:

@@ -85,11 +85,11 @@ def engine_flags(recipe: Recipe) -> dict[str, Any]:
 
 def drafter_path(recipe: Recipe) -> str:
     """Where the engine finds the drafter: in the image, by its hub id, or in its channel; empty without one."""
-    if recipe.speculation is None:
+    drafter = recipe.drafter
+    if drafter is None:
         return ""
     if baked(recipe):
         return BAKED_DRAFTER_DIR
-    drafter = recipe.speculation.drafter
     return drafter.written if pulled(recipe, drafter) else DRAFTER_DIR
 
 

@@ -49,7 +49,7 @@ def parts(recipe: Recipe) -> dict[str, str]:
         recipe,
         _image(recipe.container or ContainerSection()),
         _identity(recipe.target),
-        _identity(recipe.speculation.drafter) if recipe.speculation else "",
+        _identity(recipe.drafter) if recipe.drafter else "",
     )
     return {name: part if isinstance(part, str) else digest(part)[:_DIGEST_CHARACTERS] for name, part in found.items()}
 

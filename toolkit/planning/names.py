@@ -46,7 +46,7 @@ def _recipe_digest(recipe: Recipe) -> str:
     """The same on every machine: folders count by their names."""
     said = recipe.to_dict()
     said["target"] = recipe.target.name
-    if recipe.speculation:
-        said["speculation"]["model"] = recipe.speculation.drafter.name
+    if recipe.drafter:
+        said["speculation"]["model"] = recipe.drafter.name
     said["workloads"] = sorted(recipe.workloads)
     return digest(said)[:_TAG_CHARACTERS]

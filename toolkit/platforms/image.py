@@ -225,11 +225,11 @@ def _bill_of_materials(section: ContainerSection, base: str, files: Mapping[str,
 
 
 def _baked(recipe: Recipe, section: ContainerSection) -> dict[str, ContextFile]:
-    if not section.bake_drafter or recipe.speculation is None:
+    if not section.bake_drafter or recipe.drafter is None:
         return {}
-    folder = recipe.speculation.drafter.folder
+    folder = recipe.drafter.folder
     if folder is None:
-        message = f"only a drafter in a folder can be baked, and {recipe.speculation.drafter} is none"
+        message = f"only a drafter in a folder can be baked, and {recipe.drafter} is none"
         raise UsageError(message, hint="Download it, and write its folder as `speculation.model`.")
     return {f"{BAKED_DRAFTER_DIR}/{file.path}": ContextFile(source=folder / file.path) for file in manifest(folder)}
 

@@ -29,7 +29,7 @@ OpenFiles = Callable[[ModelSource], ModelFiles]
 
 @dataclass(frozen=True)
 class Lock:
-    """Facts of the recipe's models; `drafter` is None for a baseline."""
+    """Facts of the recipe's models; `drafter` is None where the recipe names none."""
 
     target: ModelFacts
     drafter: ModelFacts | None = None
@@ -49,11 +49,11 @@ def read_models(recipe: Recipe, open_files: OpenFiles, sources: Sources | None =
 
     `sources` are where target and drafter are, where that is another place than the recipe says.
     """
-    speculation = recipe.speculation
-    target, drafter = sources or (recipe.target, speculation.drafter if speculation else None)
+    written = recipe.drafter
+    target, drafter = sources or (recipe.target, written)
     return Lock(
         _read(recipe.target.written, target, open_files),
-        _read(speculation.drafter.written, drafter, open_files) if speculation and drafter else None,
+        _read(written.written, drafter, open_files) if written and drafter else None,
     )
 
 
@@ -86,7 +86,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     known = [facts for facts in ((lock.target, lock.drafter) if lock else ()) if facts]
     size = sum(facts.weight_bytes or 0 for facts in known) or None
     speculation = recipe.speculation
-    if speculation and lock and lock.drafter:
+    if speculation and speculation.drafter and lock and lock.drafter:
         speculation = replace(speculation, drafter=_at(speculation.drafter, lock.drafter.revision))
     written = recipe.platform
     platform = replace(

@@ -9,7 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import registry
+from toolkit.catalog import methods, registry
+from toolkit.catalog.methods import EngineMethod, Method
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
 from toolkit.recipe.rules import EngineRules, PlatformTraits
 from toolkit.recipe.schema import (
@@ -23,6 +24,7 @@ from toolkit.recipe.schema import (
     RecipeFile,
     RolloutSection,
     ScalingSection,
+    SpeculationSection,
 )
 from toolkit.recipe.source import ModelSource, model_source
 
@@ -33,15 +35,28 @@ _CLUSTER = "platform.kubernetes"
 class Speculation:
     """How draft tokens are made. `num_speculative_tokens` is K, draft tokens per target step.
 
-    `schedule` has a K by requests in a step, as (from, to, K), for those where another one is better; `tensor_parallel`
-    is the drafter's, None for the target's.
+    `drafter` is None where the target itself, or no model at all, makes them. `schedule` has a K by requests in a step,
+    as (from, to, K), for those where another one is better; `tensor_parallel` is the drafter's, None for the target's.
+    `settings` are further keys of the engine's own configuration.
     """
 
     method: str
-    drafter: ModelSource
+    drafter: ModelSource | None
     num_speculative_tokens: int
     schedule: tuple[tuple[int, int, int], ...] = ()
     tensor_parallel: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> Method:
+        """What the table says of the method."""
+        return methods.method(self.method)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of a recipe's `speculation`."""
+        drafter = {"model": str(self.drafter)} if self.drafter else {}
+        k = {"num_speculative_tokens": self.num_speculative_tokens}
+        return {"method": self.method, **drafter, **k, **self.settings}
 
 
 @dataclass(frozen=True)
@@ -130,7 +145,23 @@ class Recipe:
     @property
     def method(self) -> str:
         """The drafting method, `none` for a baseline."""
-        return self.speculation.method if self.speculation else "none"
+        return self.speculation.method if self.speculation else methods.BASELINE
+
+    @property
+    def drafter(self) -> ModelSource | None:
+        """The drafter; None for a baseline, and for methods that draft without a model of their own."""
+        return self.speculation.drafter if self.speculation else None
+
+    @property
+    def drafting(self) -> EngineMethod | None:
+        """How its engine drafts with its method; None for a baseline, and where the engine cannot."""
+        return self.speculation.facts.engines.get(self.engine.name) if self.speculation else None
+
+    @property
+    def models(self) -> dict[str, ModelSource]:
+        """Where the recipe's models are, by the recipe's keys."""
+        drafter = {"speculation.model": self.drafter} if self.drafter else {}
+        return {"target.model": self.target, **drafter}
 
     @property
     def target_requests(self) -> int:
@@ -180,13 +211,7 @@ class Recipe:
             "name": self.name,
             "description": self.description,
             "target": str(self.target),
-            "speculation": {"method": "none"}
-            if speculation is None
-            else {
-                "method": speculation.method,
-                "model": str(speculation.drafter),
-                "num_speculative_tokens": speculation.num_speculative_tokens,
-            },
+            "speculation": speculation.to_dict() if speculation else {"method": methods.BASELINE},
             "engine": {
                 "name": self.engine.name,
                 "version": self.engine.version,
@@ -245,19 +270,12 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
     """Fill in what the file leaves out. Pure but for looking where the recipe's folder is."""
     file, folder = loaded.file, loaded.path.resolve().parent
     engine = _engine(file)
-    speculation = None
-    if file.speculation.model is not None:
-        tokens = file.speculation.num_speculative_tokens or engine.rules.default_tokens(engine, file.speculation.method)
-        drafter = model_source(file.speculation.model, folder, file.speculation.revision)
-        schedule = tuple(file.speculation.num_speculative_tokens_per_batch_size)
-        size = file.speculation.draft_tensor_parallel_size
-        speculation = Speculation(file.speculation.method, drafter, tokens, schedule, size)
     return Recipe(
         name=file.name,
         description=file.description or "",
         path=loaded.path,
         target=model_source(file.target.model, folder, file.target.revision),
-        speculation=speculation,
+        speculation=_speculation(file.speculation, engine, folder),
         engine=engine,
         platform=_platform(file),
         workloads={name: _folder(folder, path) for name, path in file.workloads.items()},
@@ -309,6 +327,19 @@ def _engine(file: RecipeFile) -> Engine:
         args=_dashed(written.args),
         env=written.env,
         compile_ahead=written.compile == "ahead",
+    )
+
+
+def _speculation(written: SpeculationSection, engine: Engine, folder: Path) -> Speculation | None:
+    if written.method == methods.BASELINE:
+        return None
+    return Speculation(
+        method=written.method,
+        drafter=model_source(written.model, folder, written.revision) if written.model else None,
+        num_speculative_tokens=written.num_speculative_tokens or engine.rules.default_tokens(engine, written.method),
+        schedule=tuple(written.num_speculative_tokens_per_batch_size),
+        tensor_parallel=written.draft_tensor_parallel_size,
+        settings=written.settings,
     )
 
 

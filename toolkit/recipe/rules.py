@@ -119,9 +119,6 @@ class EngineRules(Protocol):
     def draft_line(self, k: int) -> str:
         """CloudWatch's pattern of its log line on speculation, with the fields `accepted` and `drafted`."""
 
-    def takes_schedule(self, version: str) -> bool:
-        """Whether that version takes a K by batch size."""
-
     def settings(self, recipe: Recipe | None, models: Lock) -> Settings:
         """What decides about memory; the engine's defaults without a recipe. Raises ToolkitError for a bad flag."""
 

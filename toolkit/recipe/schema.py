@@ -15,12 +15,13 @@ from pydantic import (
     StrictInt,
     StrictStr,
     StringConstraints,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from toolkit.catalog import registry
+from toolkit.catalog import methods, registry
 
 PositiveInt = Annotated[StrictInt, Field(gt=0)]
 NonEmptyStr = Annotated[StrictStr, StringConstraints(min_length=1)]
@@ -37,8 +38,25 @@ Version = Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9
 ModelName = Annotated[
     StrictStr, StringConstraints(pattern=r"^(s3://[^/]+/.+|jumpstart:[a-z0-9-]+|[^:]+)$", min_length=1)
 ]
+# Names of kernels, types and backends, which engines add to: FLASH_ATTN, fp8_e4m3.
+BackendName = Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
 EngineFlag = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z][a-z0-9]*([-_][a-z0-9]+)*$")]
 EnvironmentName = Annotated[StrictStr, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+
+
+def _known_method(name: object) -> object:
+    """Refuses a method that is not in the table, as pydantic does for a Literal."""
+    if name in methods.names():
+        return name
+    allowed = [*(found.name for found in methods.methods()), methods.BASELINE]
+    raise PydanticCustomError(
+        "literal_error", "Input should be {expected}", {"expected": ", ".join(f"'{known}'" for known in allowed)}
+    )
+
+
+MethodName = Annotated[
+    str, BeforeValidator(_known_method), WithJsonSchema({"enum": list(methods.names()), "type": "string"})
+]
 
 _MODEL = "Hugging Face id, s3://bucket/prefix/, jumpstart:<id>, or a folder relative to the recipe (`./…`)"
 _REVISION = "commit, branch or tag on the hub; default: the commit in the lock"
@@ -86,10 +104,13 @@ class TargetSection(Section):
 
 
 class SpeculationSection(Section):
-    """How draft tokens are made. `method: none` is the baseline."""
+    """How draft tokens are made. `method: none` is the baseline.
 
-    method: Literal["p-eagle", "eagle3", "draft-model", "pard", "dflash", "none"] = Field(
-        description="how tokens are drafted"
+    Which of the further keys a method takes stands in catalog/methods.json, and a check says so.
+    """
+
+    method: MethodName = Field(
+        description="how tokens are drafted; `mtp` also by the engine's name for one model, such as `qwen3_next_mtp`"
     )
     model: ModelName | None = Field(None, description=f"the drafter: {_MODEL}")
     revision: NonEmptyStr | None = Field(None, description=_REVISION)
@@ -102,14 +123,79 @@ class SpeculationSection(Section):
     num_speculative_tokens_per_batch_size: list[BatchSizeRange] = Field(
         default_factory=list, description="[from, to, K] by requests in a step, both ends included; K may be 0"
     )
+    attention_backend: BackendName | None = Field(
+        None, description="attention backend of the drafter, such as FLASH_ATTN; default: the engine's choice"
+    )
+    draft_sample_method: Literal["greedy", "probabilistic"] | None = Field(
+        None, description="how the drafter samples: its first choice, or from its distribution; default: greedy"
+    )
+    enforce_eager: StrictBool | None = Field(None, description="run the drafter without CUDA graphs")
+    kv_cache_dtype: BackendName | None = Field(
+        None, description="type of the drafter's KV cache; default: the target's"
+    )
+    max_model_len: PositiveInt | None = Field(
+        None, description="tokens of a request up to which the drafter drafts; default: the target's limit"
+    )
+    moe_backend: BackendName | None = Field(None, description="kernels of the drafter's experts; default: the target's")
+    quantization: BackendName | None = Field(None, description="how the drafter's weights are quantized")
+    rejection_sample_method: Literal["standard", "block"] | None = Field(
+        None, description="drafts are verified one by one, or as a block; default: standard"
+    )
+    prompt_lookup_min: PositiveInt | None = Field(
+        None, description="ngram: shortest run of tokens that is looked up in the text so far"
+    )
+    prompt_lookup_max: PositiveInt | None = Field(
+        None, description="ngram: longest run of tokens that is looked up in the text so far"
+    )
+    suffix_decoding_max_tree_depth: PositiveInt | None = Field(
+        None, description="suffix: most tokens of a match and its draft together"
+    )
+    suffix_decoding_max_cached_requests: Annotated[StrictInt, Field(ge=0)] | None = Field(
+        None, description="suffix: finished requests that are kept to draft from; 0 keeps none"
+    )
+    suffix_decoding_max_spec_factor: Annotated[float, Field(ge=0, strict=True)] | None = Field(
+        None, description="suffix: draft tokens per token of the match, at most"
+    )
+    suffix_decoding_min_token_prob: Annotated[float, Field(ge=0, le=1, strict=True)] | None = Field(
+        None, description="suffix: least estimated probability of a token that is drafted"
+    )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Further keys of the engine's own configuration, as they are written here."""
+        return self.model_dump(include=self.model_fields_set - _SHARED_KEYS, exclude_none=True)
 
     @model_validator(mode="after")
     def _drafter_belongs_to_method(self) -> SpeculationSection:
-        if self.method == "none" and len(self.model_fields_set) > 1:
-            raise ValueError("method `none` drafts nothing: remove the other keys of `speculation`")
-        if self.method != "none" and not self.model:
+        if self.method == methods.BASELINE:
+            if len(self.model_fields_set) > 1:
+                raise ValueError("method `none` drafts nothing: remove the other keys of `speculation`")
+            return self
+        drafter = methods.method(self.method).drafter
+        if drafter == "required" and not self.model:
             raise ValueError(f"method `{self.method}` needs a drafter: add `model: <Hugging Face id or folder>`")
+        if drafter == "none" and self.model:
+            raise ValueError(f"method `{self.method}` drafts without a model: remove `model`")
+        if self.revision and not self.model:
+            raise ValueError("`revision` is that of a drafter: add its `model`, or remove it")
         return self
+
+    @model_validator(mode="after")
+    def _lookup_in_order(self) -> SpeculationSection:
+        least, most = self.prompt_lookup_min, self.prompt_lookup_max
+        if least and most and least > most:
+            raise ValueError(f"prompt_lookup_min {least} is above prompt_lookup_max {most}")
+        return self
+
+
+_SHARED_KEYS = {
+    "method",
+    "model",
+    "revision",
+    "num_speculative_tokens",
+    "draft_tensor_parallel_size",
+    "num_speculative_tokens_per_batch_size",
+}
 
 
 class EngineSection(Section):

@@ -26,6 +26,9 @@ _VISIBLE_SHARE = 0.989
 _TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
 _VOCABULARY_PADDING = 64
 
+# Keys of config.json that count a target's own drafting layers (vLLM 0.33.0, config/speculative.py hf_config_override).
+_OWN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -94,16 +97,25 @@ def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
     The recipe's settings are those for that type. Raises ToolkitError where a config or flag is not understood.
     """
     here = recipe.on(instance.name) if recipe else None
+    if models.drafter == models.target:
+        models = Lock(models.target)  # it drafts with layers of its own, however the recipe says so
     rules: EngineRules = registry.engine_rules(here.engine.name if here else registry.default_engine())
-    pair = Pair(
-        models,
-        shape_of(models.target),
-        shape_of(models.drafter) if models.drafter else None,
-        rules.settings(here, models),
-    )
+    pair = Pair(models, shape_of(models.target), _drafter_shape(here, models), rules.settings(here, models))
     price = instance.price.usd_per_hour if instance.price else None
     empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=price)
     return rules.fit(here, pair, instance, empty)
+
+
+def _drafter_shape(recipe: Recipe | None, models: Lock) -> Shape | None:
+    """The drafter's shape; of a target that drafts with layers of its own, that of these layers."""
+    if models.drafter:
+        return shape_of(models.drafter)
+    if recipe is None or recipe.speculation is None or recipe.speculation.facts.drafter != "optional":
+        return None
+    target = shape_of(models.target)
+    config = {**models.target.config, **models.target.text_config}
+    found = (config[key] for key in _OWN_LAYERS if isinstance(config.get(key), int))
+    return replace(target, layers=target.layers[-1:] * max(1, next(found, 1)), layers_sharing_kv=0)
 
 
 def sizable(models: Lock) -> tuple[Lock, ToolkitError | None]:

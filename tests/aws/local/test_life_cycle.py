@@ -37,12 +37,12 @@ def test_an_endpoint_is_created_serves_and_is_deleted(account: Account, home: Pa
         account.sagemaker.describe_endpoint(EndpointName="simple")
 
 
-def test_a_container_that_dies_at_start_fails_with_its_last_lines_within_a_second(account: Account) -> None:
+def test_a_container_that_dies_at_start_fails_with_its_last_lines_before_its_time_is_up(account: Account) -> None:
     account.create("dies", {"DIE_AT_START": "7"})
     until(lambda: "ValueError: last words" in account.log("dies"))
     died = time.monotonic()
     failed = account.settled("dies")
-    assert time.monotonic() - died < 1.0
+    assert time.monotonic() - died < 60  # it has 600 s to become healthy
     assert failed["EndpointStatus"] == "Failed"
     assert failed["FailureReason"] == (
         "The primary container for production variant only did not pass the ping health check. "
@@ -65,8 +65,8 @@ def test_a_failed_endpoint_can_only_be_deleted(account: Account) -> None:
     account.sagemaker.delete_endpoint(EndpointName="failed")
 
 
-def test_an_endpoint_under_way_can_neither_be_updated_nor_deleted(account: Account) -> None:
-    account.create("slow", {"STARTS_IN": "1"})
+def test_an_endpoint_under_way_can_neither_be_updated_nor_deleted(account: Account, tmp_path: Path) -> None:
+    account.create("slow", {"STARTS_WHEN": str(tmp_path / "now")})
     with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
         account.sagemaker.delete_endpoint(EndpointName="slow")
     with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
@@ -75,6 +75,7 @@ def test_an_endpoint_under_way_can_neither_be_updated_nor_deleted(account: Accou
         account.runtime.exceptions.ValidationError, match="Endpoint slow of account 123456789012 not found"
     ):
         account.invoke("slow")
+    (tmp_path / "now").touch()
     assert account.settled("slow")["EndpointStatus"] == "InService"
 
 

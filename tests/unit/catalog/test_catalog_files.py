@@ -9,7 +9,7 @@ from typing import Any
 import botocore.session
 import pytest
 
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, methods
 from toolkit.catalog.lookup import FOLDER, version_key
 from toolkit.engines.vllm import facts
 
@@ -100,7 +100,7 @@ def test_every_fact_of_an_engine_names_its_source() -> None:
 
 @pytest.mark.parametrize("head", lookup.heads(), ids=lambda head: head.repo)
 def test_a_head_drafts_by_a_method_of_the_engine_with_flags_that_it_takes(head: lookup.Head) -> None:
-    method = facts.facts().methods[head.method]
+    method = methods.method(head.method).engines["vllm"]
     assert head.source
     assert head.context in ("", "short", "long")
     assert not head.min_engine or version_key(head.min_engine) >= version_key(method.since)

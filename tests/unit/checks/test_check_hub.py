@@ -45,6 +45,10 @@ def args(text: str) -> tuple[str, str]:
 
 DRAFT_MODEL = ("p-eagle", "draft-model")
 EAGLE3 = ("p-eagle", "eagle3")
+_DRAFTER = "method: p-eagle\n  model: org/drafter"
+NGRAM, SUFFIX, MTP, DSPARK = ((_DRAFTER, f"method: {name}") for name in ("ngram", "suffix", "mtp", "dspark"))
+DEEPSEEK_V4 = config(model_type="deepseek_v4", architectures=["DeepseekV4ForCausalLM"])
+OWN_IMAGE = ("platform: {", "container: {base: 'registry.com/ours:1'}\nplatform: {")
 HYBRID = config(num_hidden_layers=24, sliding_window=128, layer_types=["sliding_attention", "full_attention"] * 12)
 
 
@@ -98,6 +102,31 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "engine.runner", "error", "engine.env.VLLM_USE_V2_MODEL_RUNNER", "on the V1 model runner only"),
         ([args("enable-chunked-prefil: true")], {},
          "engine.unknown-flag", "error", "engine.args.enable-chunked-prefil", "has no flag `--enable-chunked-prefil`"),
+        ([version("0.29.0"), (_DRAFTER, "method: glm5_next_mtp")], {"target": config(model_type="glm5_next")},
+         "engine.version", "error", "engine.version", "method `glm5_next_mtp` needs vllm 0.30.0 or newer"),
+        ([NGRAM, ("ngram", "ngram\n  max_model_len: 512")], {},
+         "engine.speculation-key", "error", "speculation.max_model_len", "method `ngram` takes no `max_model_len`"),
+        ([("tokens: 7", "tokens: 7\n  prompt_lookup_max: 4")], {},
+         "engine.speculation-key", "error", "speculation.prompt_lookup_max", "`p-eagle` takes no `prompt_lookup_max`"),
+        ([NGRAM, ("ngram", "ngram\n  draft_tensor_parallel_size: 1")], {},
+         "engine.speculation-key", "error", "speculation.draft_tensor_parallel_size", "method `ngram` takes no"),
+        ([SUFFIX, ("suffix", "suffix\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]"), OWN_IMAGE], {},
+         "engine.speculation-key", "error", "speculation.num_speculative_tokens_per_batch_size", "`suffix` takes no"),
+        ([version("0.20.0"), ("tokens: 7", "tokens: 7\n  attention_backend: FLASH_ATTN")], {},
+         "engine.speculation-key", "error", "speculation.attention_backend", "knows `attention_backend: FLASH_ATTN`"),
+        ([version("0.24.0"), ("tokens: 7", "tokens: 7\n  rejection_sample_method: block")], {},
+         "engine.speculation-key", "error", "speculation.rejection_sample_method", "sample_method: block` from"),
+        ([("tokens: 7", "tokens: 7\n  max_model_len: 2048")], {},
+         "engine.speculation-value", "error", "speculation.max_model_len", "more than the 1024 of a request"),
+        ([NGRAM, args("async-scheduling: true")], {},
+         "engine.clash", "error", "engine.args.async-scheduling", "does not go with method `ngram`"),
+        ([SUFFIX], {}, "engine.package", "warning", "speculation.method", "needs the Python package arctic-inference"),
+        ([MTP], {}, "pair.own-layers", "error", "speculation.method", "knows no `mtp` layers of this target (LlamaFor"),
+        ([DSPARK, ("  max_model_len", '  env: {VLLM_USE_V2_MODEL_RUNNER: "0"}\n  max_model_len')],
+         {"target": DEEPSEEK_V4},
+         "engine.runner", "error", "engine.env.VLLM_USE_V2_MODEL_RUNNER", "on the V2 model runner only"),
+        ([NGRAM, ("platform: {", "container: {bake_drafter: true}\nplatform: {")], {},
+         "container.bake", "error", "container.bake_drafter", "names no drafter that could be baked"),
         ([args("enable-lora: true")], {}, "engine.lora", "warning", "engine.args.enable-lora", "adapters change"),
         ([args("kv-sharing-fast-prefill: true")], {},
          "engine.fast-prefill", "error", "engine.args.kv-sharing-fast-prefill", "does not go with speculation"),
@@ -217,6 +246,13 @@ def test_what_is_wrong_is_found_alone(
         ([("model: org/target", "model: org/target, revision: v1")], {"target": {"revision": "0" * 40}}),
         ([("model: org/target", f"model: org/target, revision: {'a' * 40}")], {"target": {"revision": "a" * 40}}),
         ([("platform: {", "container: {base: 'registry.com:5000/ours:1'}\nplatform: {")], {}),
+        ([NGRAM, ("ngram", "ngram\n  prompt_lookup_min: 2\n  prompt_lookup_max: 4")], {}),
+        ([NGRAM, args("enable-lora: true, kv-sharing-fast-prefill: true")], {}),
+        ([MTP, ("mtp", "mtp\n  moe_backend: triton\n  enforce_eager: true")],
+         {"target": config(model_type="glm5_next")}),
+        ([DSPARK, ("dspark", "dspark\n  draft_sample_method: probabilistic")], {"target": DEEPSEEK_V4}),
+        ([(_DRAFTER, "method: mtp\n  model: org/target")],
+         {"target": config(model_type="glm5_next"), "drafter": {"model": "org/target", "revision": "abc"}}),
         ([args("quantization: awq_marlin")], {"target": config(quantization_config={"quant_method": "awq"})}),
     ],
 )  # fmt: skip

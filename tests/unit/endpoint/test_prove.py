@@ -190,3 +190,25 @@ def test_a_row_of_the_table_has_a_cell_for_every_head() -> None:
         assert len(table_row(arm)) == len(TABLE_HEAD)
     assert table_row(found.arms[0])[-2:] == ("3.00", "3/3")
     assert table_row(found.arms[1])[-2:] == ("", "")
+
+
+def test_a_method_that_drafts_now_and_then_says_in_how_many_steps() -> None:
+    tokens = tuple(range(7, 17))
+    now_and_then = answer(tokens, (1, 0, 1))  # two of eight steps had drafts, one accepted both of its two
+    found = prove(
+        ScriptedEndpoints({"e": now_and_then, "e-baseline": answer(tokens)}, tokens), "e", "e-baseline", PROMPTS
+    )
+    assert found
+    assert detail(found, "speculation is on") == "6 of 24 target steps verified drafts"
+    assert detail(found, "drafts are accepted") == "tokens per target step that verified drafts: structured 2.00"
+
+
+def test_an_engine_that_found_nothing_to_draft_is_on_and_proves_nothing() -> None:
+    found, _ = proof(answer(histogram=(0, 0, 0)), answer())
+    assert verdicts(found) == {
+        "speculation is on": True,
+        "drafts are accepted": False,
+        "the output is the target's own": True,
+    }
+    assert detail(found, "drafts are accepted") == "nothing was drafted in 3 answers"
+    assert not found

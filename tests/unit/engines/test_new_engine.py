@@ -66,9 +66,6 @@ class Toy(EngineRules):
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         return {}
 
-    def takes_schedule(self, version: str) -> bool:
-        return False
-
     def reports_drafts(self, recipe: Recipe) -> bool:
         return False
 

@@ -129,6 +129,9 @@ def _without_effect(recipe: Recipe) -> Iterator[Finding]:
         if is_set:
             message = f"{recipe.engine.name} has no such setting: K and the drafter's cores are compiled in"
             yield Finding("neuron.no-effect", message, f"speculation.{key}", hint="Remove it.")
+    for key in speculation.settings:
+        message = f"{recipe.engine.name} has no such setting"
+        yield Finding("neuron.no-effect", message, f"speculation.{key}", hint="Remove it.")
 
 
 def _draft_tokens(recipe: Recipe) -> Iterator[Finding]:

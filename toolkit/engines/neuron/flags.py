@@ -132,10 +132,10 @@ def _dflash(engine: Engine, k: int) -> dict[str, Any]:
 def _speculative(speculation: Speculation, drafter: str) -> dict[str, Any]:
     """`revision` pins a drafter that the engine itself fetches."""
     source = speculation.drafter
-    pin = {"revision": source.revision} if source.revision and drafter == source.written else {}
+    pin = {"revision": source.revision} if source and source.revision and drafter == source.written else {}
     return {
         "method": speculation.method,
-        "model": drafter,
+        **({"model": drafter} if drafter else {}),
         "num_speculative_tokens": speculation.num_speculative_tokens,
         **pin,
     }

@@ -8,7 +8,7 @@ from toolkit.engines.arguments import pulled
 from toolkit.engines.neuron.checks import neuron_config
 from toolkit.engines.neuron.flags import is_fork, neuron_flags
 from toolkit.engines.neuron.generations import facts, generation_of
-from toolkit.engines.vllm.head import HEAD_METHODS, check_head
+from toolkit.engines.vllm.head import HEAD_FORMAT, check_head
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
@@ -27,7 +27,7 @@ def check_neuron_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     yield from _tied(recipe, models)
     yield from _sampling(recipe, models.target)
     yield from _compiling(recipe, models)
-    if models.drafter and recipe.method in HEAD_METHODS:
+    if models.drafter and recipe.speculation and recipe.speculation.facts.format == HEAD_FORMAT:
         yield from check_head(recipe, models.target, models.drafter)
 
 

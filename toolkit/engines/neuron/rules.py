@@ -85,9 +85,6 @@ class Neuron(vllm.Vllm):
         """VLLM V0 counts its own drafting only, not Neuron's."""
         return not is_fork(recipe)
 
-    def takes_schedule(self, version: str) -> bool:
-        return False
-
     def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
         assert recipe is not None  # no default engine
         return fit_on_cores(recipe, pair, instance, empty)

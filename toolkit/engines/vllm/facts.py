@@ -1,4 +1,4 @@
-"""What is true of vLLM, by version: its settings, flags, models and drafting methods.
+"""What is true of vLLM, by version: its settings, flags and models.
 
 No logic but choosing: each function finds one fact. What no source states is empty or None.
 """
@@ -15,19 +15,6 @@ from toolkit.catalog.lookup import FOLDER, version_key
 
 _FOLDER = FOLDER / "engines"
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class DraftingMethod:
-    """How an engine is told to draft with a recipe's `speculation.method`.
-
-    `parallel_drafting`: whether `parallel_drafting: true` has to be written; dflash always drafts so and is not told.
-    """
-
-    engine_method: str
-    parallel_drafting: bool
-    since: str
-    default_num_speculative_tokens: int
 
 
 @dataclass(frozen=True)
@@ -56,23 +43,18 @@ class EngineFacts:
             `max_model_len`.
         full_vocabulary_map_until: first version that refuses a head which drafts from the whole vocabulary and stores
             a `d2t` all the same.
-        parallel_drafting_runner: the only model runner that P-EAGLE and PARD run on.
         multimodal_parallel_since: first version that lets P-EAGLE and PARD draft for a multimodal target (text only).
-        batch_size_schedule_since: first version with `num_speculative_tokens_per_batch_size`.
         rejected_sampling_params: request parameters that are refused while speculation is on.
     """
 
-    methods: Mapping[str, DraftingMethod]
     mask_token_keys_since: Mapping[str, tuple[str, ...]]
     kv_group_factor_since: Mapping[str, float]
     token_budget_subtraction: Versions
     max_position_crash_until: str
     full_vocabulary_map_until: str
-    parallel_drafting_runner: str
     multimodal_parallel_since: str
     speculators_peagle_since: str
     speculators_qwen3_arch_since: str
-    batch_size_schedule_since: str
     per_request_metrics_since: str
     rejected_sampling_params: tuple[str, ...]
     default_max_num_seqs: int
@@ -85,7 +67,6 @@ def facts() -> EngineFacts:
     facts = _read("vllm.json")["facts"]
     keys = {since: tuple(keys) for since, keys in facts.pop("mask_token_keys").items()}
     return EngineFacts(
-        methods={method: DraftingMethod(**fields) for method, fields in facts.pop("methods").items()},
         mask_token_keys_since=keys,
         kv_group_factor_since=facts.pop("kv_group_factor"),
         token_budget_subtraction=Versions(**facts.pop("token_budget_subtraction")),

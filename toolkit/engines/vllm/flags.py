@@ -71,9 +71,9 @@ def ranks(args: Mapping[str, Any]) -> int:
 
 
 def _runner(recipe: Recipe) -> dict[str, str]:
-    """Parallel drafting runs on vLLM's V1 model runner only: V2 once dropped all draft tokens silently."""
-    parallel = recipe.speculation and facts().methods[recipe.method].parallel_drafting
-    return {"VLLM_USE_V2_MODEL_RUNNER": "0"} if parallel else {}
+    """Methods that run on vLLM's V1 model runner only: V2 once dropped all draft tokens silently."""
+    v1 = recipe.drafting is not None and recipe.drafting.runner == "V1"
+    return {"VLLM_USE_V2_MODEL_RUNNER": "0"} if v1 else {}
 
 
 def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,9 @@ from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.resolve import Engine, Recipe
 
-HEAD_METHODS = ("p-eagle", "eagle3")
+HEAD_FORMAT = "eagle3"
+"""What methods.json calls the format of the heads that are looked into here."""
+
 _DRAFTER = "speculation.model"
 _DEFAULT_AUX_LAYERS = 3
 _AUX_LAYERS = "auxiliary layers x hidden size of the target"
@@ -30,7 +32,7 @@ def check_head(recipe: Recipe, target: ModelFacts, head: ModelFacts) -> Iterator
     yield from _hidden_size(target, head)
     yield from _aux_layers(target, head)
     yield from _vocabulary(target, head)
-    if recipe.method == "p-eagle":
+    if recipe.speculation and recipe.speculation.facts.parallel:
         yield from _mask_hidden(target, head)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.engines.vllm.facts import facts, kv_group_factor, mask_token_keys, supports_eagle3
-from toolkit.engines.vllm.head import HEAD_METHODS, check_head, check_head_version
+from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
@@ -21,8 +21,6 @@ from toolkit.sizing.shape import shape_of
 
 _DRAFTER = "speculation.model"
 _GENERATION = "engine.args.override-generation-config"
-_READS_HIDDEN_STATES = (*HEAD_METHODS, "dflash")
-_MASK_METHODS = ("p-eagle", "pard", "dflash")
 
 
 def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
@@ -30,19 +28,24 @@ def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     yield from _target_architecture(recipe, models.target)
     if recipe.speculation is None:
         return
-    if models.drafter:
-        if recipe.method in HEAD_METHODS:
+    drafting = recipe.speculation.facts
+    if models.drafter is None:
+        yield from _own_layers(recipe, models.target)
+    else:
+        if drafting.format == HEAD_FORMAT:
             yield from check_head(recipe, models.target, models.drafter)
             yield from check_head_version(recipe.engine, models.target, models.drafter)
-        if recipe.method in _MASK_METHODS:
+        if drafting.mask_token:
             yield from _mask_token(recipe.engine, models.drafter)
-        yield from _kv_groups(recipe, models)
+        if drafting.format == HEAD_FORMAT:
+            yield from _kv_groups(recipe, models.target, models.drafter)
     yield from _sampling(recipe, models.target)
 
 
 def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     engine, architectures = recipe.engine, target.config.get("architectures")
-    if recipe.method not in _READS_HIDDEN_STATES or not isinstance(architectures, list) or not architectures:
+    reads_layers = recipe.speculation is not None and recipe.speculation.facts.reads_layers
+    if not reads_layers or not isinstance(architectures, list) or not architectures:
         return
     named = str(architectures[0])
     if supports_eagle3(engine.version, named) is False:
@@ -50,7 +53,7 @@ def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding
         hint = "Take a newer engine, or `method: draft-model`."
         yield Finding("engine.target-architecture", message, "target.model", hint=hint)
     since = facts().multimodal_parallel_since
-    parallel = facts().methods[recipe.method].parallel_drafting
+    parallel = recipe.drafting is not None and recipe.drafting.fixed.get("parallel_drafting")
     if parallel and "vision_config" in target.config and lookup.older(engine.version, since):
         message = f"{engine.name} {engine.version} drafts in parallel for text-only targets"
         yield Finding("engine.multimodal", message, "engine.version", hint=f"Set `version: {since}` or newer.")
@@ -75,12 +78,25 @@ def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:
         yield Finding("pair.mask-token", message, _DRAFTER, hint="Correct it in the drafter's config.json.")
 
 
-def _kv_groups(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+def _own_layers(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """A target without a drafter has to bring layers that draft, of a kind that the engine knows."""
+    known = recipe.drafting.targets if recipe.drafting else ()
+    named = {
+        str(name)
+        for config in (target.config, target.text_config)
+        for name in (config.get("model_type"), *(config.get("architectures") or ()))
+        if name
+    }
+    if known and named and named.isdisjoint(known):
+        message = f"{recipe.engine.name} knows no `{recipe.method}` layers of this target ({', '.join(sorted(named))})"
+        hint = "Name a drafter as `speculation.model`, or choose a method that needs none, such as `ngram`."
+        yield Finding("pair.own-layers", message, "speculation.method", hint=hint)
+
+
+def _kv_groups(recipe: Recipe, target_facts: ModelFacts, head_facts: ModelFacts) -> Iterator[Finding]:
     """vLLM deals layers that are alike out to groups of one size, and wants all of the drafter's in the same group."""
-    if models.drafter is None or recipe.method not in HEAD_METHODS:
-        return
     try:
-        target, head = shape_of(models.target), shape_of(models.drafter)
+        target, head = shape_of(target_facts), shape_of(head_facts)
     except ToolkitError:  # the check of memory says so
         return
     kinds = Counter(target.cached_layers + head.cached_layers)

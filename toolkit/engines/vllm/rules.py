@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import lookup, registry
+from toolkit.catalog import methods, registry
 from toolkit.catalog.lookup import Instance
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.facts import facts
@@ -62,7 +62,7 @@ class Vllm(EngineRules):
         )
 
     def default_tokens(self, engine: Engine, method: str) -> int:
-        return facts().methods[method].default_num_speculative_tokens
+        return methods.method(method).default_num_speculative_tokens
 
     def knows(self, version: str) -> bool:
         return True
@@ -110,9 +110,6 @@ class Vllm(EngineRules):
             f'v="Per-position", w="acceptance", x="rate:", {positions}, '
             'y="Avg", z="Draft", r="acceptance", s="rate:", share]'
         )
-
-    def takes_schedule(self, version: str) -> bool:
-        return not lookup.older(version, facts().batch_size_schedule_since)
 
     def settings(self, recipe: Recipe | None, models: Lock) -> Settings:
         return settings_of(recipe, models)

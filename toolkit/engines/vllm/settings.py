@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, methods
 from toolkit.engines.vllm.facts import facts, kv_group_factor
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
@@ -26,15 +26,16 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
     """
     if recipe is None:
         known = facts()
-        most = max(method.default_num_speculative_tokens for method in known.methods.values())
+        most = max(item.default_num_speculative_tokens for item in methods.methods() if item.drafter == "required")
         tokens = most if models.drafter else 0
         return Settings(None, known.default_max_num_seqs, known.default_max_num_batched_tokens, tokens)
     engine, flags = recipe.engine, recipe.engine.args
+    is_sized = models.drafter is not None or recipe.drafter is None
     return Settings(
         max_model_len=engine.max_model_len,
         max_num_seqs=engine.max_num_seqs,
         max_num_batched_tokens=engine.max_num_batched_tokens or facts().default_max_num_batched_tokens,
-        num_speculative_tokens=recipe.speculation.num_speculative_tokens if recipe.speculation else 0,
+        num_speculative_tokens=recipe.speculation.num_speculative_tokens if recipe.speculation and is_sized else 0,
         dtype=str(flags.get("dtype", "auto")),
         kv_cache_dtype=str(flags.get("kv-cache-dtype", "auto")),
         block_size=_whole(flags, "block-size"),

@@ -60,7 +60,7 @@ def workspace(
         per_token += drafter.taps * target.hidden  # the target's hidden states wait for the head
     positions = settings.max_num_seqs * (1 + settings.num_speculative_tokens)
     sampled = settings.max_num_seqs * SAMPLER_BYTES_PER_LOGIT
-    verified = positions * VERIFICATION_BYTES_PER_LOGIT if drafter else 0
+    verified = positions * VERIFICATION_BYTES_PER_LOGIT if settings.num_speculative_tokens else 0
     graphs = GRAPHS_BYTES + (DRAFTER_GRAPHS_BYTES if drafter else 0)
     runtime = NON_TORCH_BYTES + (COMMUNICATION_BYTES if tensor_parallel > 1 else 0)
     return Workspace(

@@ -24,9 +24,8 @@ def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         message = "`run: container` needs a base image that runs on this machine, and those of the catalogue need a GPU"
         hint = f"Name one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
         yield Finding("local.base", message, "platform.run", hint=hint)
-    drafter = recipe.speculation.drafter if recipe.speculation else None
-    for path, source in (("target.model", recipe.target), ("speculation.model", drafter)):
-        if source and source.kind == "jumpstart":
+    for path, source in recipe.models.items():
+        if source.kind == "jumpstart":
             message = f"the local platform has no JumpStart, and so no {source}"
             yield Finding("local.not-here", message, path, hint="Name a folder, or a Hugging Face id, to run here.")
     yield from check_environment(recipe)

@@ -258,8 +258,7 @@ def _images(recipe: Recipe, account: Account) -> Sequence[str]:
 
 
 def _buckets(reading: Reading, recipe: Recipe) -> Iterator[tuple[str, str]]:
-    models = [recipe.target, recipe.speculation.drafter] if recipe.speculation else [recipe.target]
-    for model in models:
+    for model in recipe.models.values():
         if model.kind == "s3":
             bucket = urlsplit(model.written).netloc
             region = reading.ask(

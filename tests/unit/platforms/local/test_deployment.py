@@ -87,7 +87,7 @@ def test_one_variant_that_dies_does_not_wait_for_the_others(tmp_path: Path, mode
     reason = failure(deployment(tmp_path, slow=model(STARTS_IN="60"), dying=model(DIES="1")))
     assert "production variant dying did not pass" in reason
     assert reason.endswith("It ended with exit code 1.")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 50
 
 
 def test_stopping_ends_a_start_that_is_under_way(tmp_path: Path, model: Callable[..., Model]) -> None:

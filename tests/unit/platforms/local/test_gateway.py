@@ -70,25 +70,25 @@ def serving(target: Target, limits: Limits, *others: Target) -> Iterator[boto3.S
 
 
 def test_an_answer_that_takes_too_long_is_a_model_error() -> None:
-    with container() as target, serving(target, Limits(first_byte_s=0.3)) as boto:
+    with container() as target, serving(target, Limits(first_byte_s=2)) as boto:
         runtime = boto.client("sagemaker-runtime")
         assert runtime.invoke_endpoint(EndpointName="e", Body=b"x")["Body"].read() == b"."
         with pytest.raises(runtime.exceptions.ModelError, match="Your invocation timed out while waiting") as caught:
-            runtime.invoke_endpoint(EndpointName="e", Body=b"x" * 20)
+            runtime.invoke_endpoint(EndpointName="e", Body=b"x" * 100)
         assert caught.value.response["LogStreamArn"] == "arn:of:the:log"
         runtime.close()
 
 
 def test_a_stream_may_take_longer_but_not_for_ever() -> None:
-    with container() as target, serving(target, Limits(first_byte_s=0.3, stream_s=1.0)) as boto:
+    with container() as target, serving(target, Limits(first_byte_s=2, stream_s=4)) as boto:
         runtime = boto.client("sagemaker-runtime")
-        events = runtime.invoke_endpoint_with_response_stream(EndpointName="e", Body=b"x" * 10)["Body"]
-        assert b"".join(event["PayloadPart"]["Bytes"] for event in events) == b"." * 10
-        arrived: list[bytes] = []
         events = runtime.invoke_endpoint_with_response_stream(EndpointName="e", Body=b"x" * 50)["Body"]
+        assert b"".join(event["PayloadPart"]["Bytes"] for event in events) == b"." * 50
+        arrived: list[bytes] = []
+        events = runtime.invoke_endpoint_with_response_stream(EndpointName="e", Body=b"x" * 400)["Body"]
         with closing(events), pytest.raises(EventStreamError, match=r"ModelStreamError.*Your invocation timed out"):
             arrived.extend(event["PayloadPart"]["Bytes"] for event in events)
-        assert 10 < len(b"".join(arrived)) < 30
+        assert 0 < len(b"".join(arrived)) < 400
         runtime.close()
 
 
@@ -99,7 +99,7 @@ def test_requests_under_way_are_counted_until_they_are_answered_or_dropped() -> 
         with closing(events):
             next(iter(events))
             assert target.requests == 1
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while target.requests and time.monotonic() < deadline:
             time.sleep(0.01)
         assert target.requests == 0

@@ -131,7 +131,7 @@ def test_a_model_without_configurations_is_its_own() -> None:
             {"OPTION_SPECULATIVE_DRAFT_MODEL": "/opt/ml/additional-model-data-sources/draft_model"},
             Preset("draft-model", None, "OPTION_SPECULATIVE_DRAFT_MODEL", True),
         ),
-        ({"SM_VLLM_SPECULATIVE_CONFIG": '{"method": "mtp"}'}, Preset("", None, "SM_VLLM_SPECULATIVE_CONFIG", False)),
+        ({"SM_VLLM_SPECULATIVE_CONFIG": '{"method": "mtp"}'}, Preset("mtp", None, "SM_VLLM_SPECULATIVE_CONFIG", False)),
     ],
 )
 def test_ways_of_older_and_newer_images(variables: dict[str, str], preset: Preset) -> None:

@@ -124,10 +124,7 @@ def _models(recipe: Recipe) -> Iterator[Finding]:
         message = "on a cluster each container fetches the weights from the hub"
         yield Finding("kubernetes.weights", message, "platform.weights", hint="Write `weights: hub`, or remove it.")
         return
-    drafter = recipe.speculation.drafter if recipe.speculation else None
-    for path, source in (("target.model", recipe.target), ("speculation.model", drafter)):
-        if source is None:
-            continue
+    for path, source in recipe.models.items():
         if not pulled(recipe, source):
             message = f"{source} is not on the hub, from which the containers of a cluster fetch their models"
             yield Finding("kubernetes.weights", message, path, hint="Name a Hugging Face id.")

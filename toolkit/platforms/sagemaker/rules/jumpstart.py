@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, methods
 from toolkit.engines.arguments import environment
-from toolkit.engines.vllm.facts import facts
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.recipe.resolve import Recipe, Speculation
 from toolkit.recipe.source import ModelSource
@@ -137,8 +136,7 @@ def parse(content: Mapping[str, Any], instance_type: str | None = None, config: 
 
 def ids(recipe: Recipe) -> tuple[str, ...]:
     """The JumpStart models that the recipe names, as target or drafter."""
-    sources = [recipe.target, *([recipe.speculation.drafter] if recipe.speculation else ())]
-    return tuple(dict.fromkeys(source.name for source in sources if source.kind == "jumpstart"))
+    return tuple(dict.fromkeys(source.name for source in recipe.models.values() if source.kind == "jumpstart"))
 
 
 def filled_in(recipe: Recipe, entries: Entries) -> Recipe:
@@ -158,10 +156,10 @@ def filled_in(recipe: Recipe, entries: Entries) -> Recipe:
         )
         isolated = recipe.network.model_copy(update={"isolation": True})
         recipe = replace(recipe, platform=platform, network=isolated if model.network_isolation else recipe.network)
-    speculation = recipe.speculation
-    if speculation is None or speculation.drafter.kind != "jumpstart":
+    speculation, drafter = recipe.speculation, recipe.drafter
+    if speculation is None or drafter is None or drafter.kind != "jumpstart":
         return recipe
-    return replace(recipe, speculation=_as_preset(recipe, speculation, _drafting(recipe, speculation.drafter, entries)))
+    return replace(recipe, speculation=_as_preset(recipe, speculation, _drafting(recipe, drafter, entries)))
 
 
 def target_model(recipe: Recipe, entries: Entries) -> JumpStartModel | None:
@@ -202,7 +200,7 @@ def drafter_source(recipe: Recipe, drafter: ModelSource, entries: Entries) -> di
 def in_s3(recipe: Recipe, entries: Entries) -> tuple[ModelSource, ModelSource | None]:
     """Where the recipe's target and drafter are, JumpStart's own by their address in S3. Raises as their sources do."""
     recipe = filled_in(recipe, entries)
-    target, drafter = recipe.target, recipe.speculation.drafter if recipe.speculation else None
+    target, drafter = recipe.target, recipe.drafter
     if drafter and drafter.kind == "jumpstart":
         drafter = ModelSource("s3", drafter_source(recipe, drafter, entries)["S3Uri"])
     if target.kind == "jumpstart":
@@ -351,11 +349,9 @@ def _preset(model: JumpStartModel) -> Preset | None:
     variable = next((name for name in written if name not in model.unread), written[0])
     read = variable not in model.unread
     if variable == _DRAFT_MODEL_VARIABLE:
-        return Preset("draft-model", None, variable, read)
+        return Preset(methods.configured("vllm", {"method": "draft_model"}), None, variable, read)
     config = json.loads(model.environment[variable])
-    told = (config.get("method"), bool(config.get("parallel_drafting")))
-    methods = facts().methods.items()
-    method = next((name for name, facts in methods if (facts.engine_method, facts.parallel_drafting) == told), "")
+    method = methods.configured("vllm", config)
     return Preset(method, config.get("num_speculative_tokens"), variable, read)
 
 

@@ -72,7 +72,9 @@ def labels(recipe: Recipe, variant: str | None = None) -> str:
 
 def draft_length(recipe: Recipe) -> int | None:
     """K where every draft of the recipe has that many tokens and the engine's log counts them, None elsewhere."""
-    if recipe.speculation is None or recipe.speculation.schedule or recipe.engine.args.get("disable-log-stats"):
+    if recipe.speculation is None or not recipe.speculation.facts.full_drafts:
+        return None
+    if recipe.speculation.schedule or recipe.engine.args.get("disable-log-stats"):
         return None
     if not recipe.engine.rules.reports_drafts(recipe):
         return None

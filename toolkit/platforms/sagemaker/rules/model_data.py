@@ -43,8 +43,8 @@ class ModelData:
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
     """All that the recipe's container gets from S3: models, settings too long for its environment, compiled code."""
     found = [_model_data("", recipe.target, recipe, account)]
-    if recipe.speculation and not baked(recipe):
-        found.append(_model_data(DRAFTER_CHANNEL, recipe.speculation.drafter, recipe, account))
+    if recipe.drafter and not baked(recipe):
+        found.append(_model_data(DRAFTER_CHANNEL, recipe.drafter, recipe, account))
     if settings := config_file(recipe):
         found.append(settings_data(settings, recipe, account))
     if artifacts.compiles_ahead(recipe):

@@ -207,10 +207,7 @@ def _image(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
 
 
 def _buckets(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding]:
-    models = {"target.model": recipe.target}
-    if recipe.speculation:
-        models["speculation.model"] = recipe.speculation.drafter
-    for key, model in models.items():
+    for key, model in recipe.models.items():
         where = facts.buckets.get(model.written, region)
         if not where:
             yield Finding("account.bucket", f"there is no bucket for {model}", key, hint="Correct the address.")

@@ -112,8 +112,8 @@ def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
 
 
 def _network(recipe: Recipe) -> Iterator[Finding]:
-    network, drafter = recipe.network, recipe.speculation and recipe.speculation.drafter
-    from_hub = [source for source in (recipe.target, drafter) if source and pulled(recipe, source)]
+    network = recipe.network
+    from_hub = [source for source in recipe.models.values() if pulled(recipe, source)]
     if network.isolation and from_hub:
         message = f"an isolated container has no network to fetch {from_hub[0]} from the hub with"
         hint = "Set `weights: s3`, or remove `isolation`."

@@ -1,0 +1,191 @@
+"""The program of `forked_vllm.py`: vLLM is imported once, then every job runs in a child that is forked here.
+
+A child begins with all modules loaded and ends without cleaning up, so it costs 2 s of CPU time where a process of its
+own costs 15 s. No job sees what another has done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vllm import LLM, ModelRegistry, SamplingParams
+from vllm.distributed import cleanup_dist_env_and_memory
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.model_executor.layers import utils
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+ANSWER_TOKENS = 48
+# Registered as classes, or vLLM would start a process for each to find out what it can do.
+MODELS = {
+    "Qwen3ForCausalLM": ("qwen3", "Qwen3ForCausalLM"),
+    "LlamaForCausalLM": ("llama", "LlamaForCausalLM"),
+    "Gemma3ForCausalLM": ("gemma3", "Gemma3ForCausalLM"),
+    "LlamaForCausalLMEagle3": ("llama_eagle3", "Eagle3LlamaForCausalLM"),
+}
+LOADED_AHEAD = (
+    "compressed_tensors.quantization",
+    "vllm.v1.executor.uniproc_executor",
+    "vllm.v1.worker.cpu_model_runner",
+    "vllm.v1.worker.cpu_worker",
+)
+_running: list[LLM] = []  # they end with the process: shutting them down takes longer than starting them
+
+
+def sizes(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Blocks of the KV cache and bytes of the weights, once the engine is up."""
+    pack = utils.dispatch_cpu_unquantized_gemm
+    # On a CPU, layers swap their weights for packed ones that no longer count as parameters: keep them.
+    utils.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: pack(layer, remove_weight=False)
+    llm = _started(arguments)
+    cache, runner = llm.llm_engine.vllm_config.cache_config, _runner(llm)
+    drafter = getattr(runner, "drafter", None)
+    return {
+        "blocks": cache.num_gpu_blocks,
+        "tokens": cache.kv_cache_size_tokens,
+        "concurrency": cache.kv_cache_max_concurrency,
+        "target_bytes": _weights(runner.model),
+        "drafter_bytes": _weights(drafter.model) if drafter else 0,
+    }
+
+
+def growth(first: Mapping[str, Any], arguments: Sequence[Mapping[str, Any]]) -> list[dict[str, int]]:
+    """What each start adds to the process, once a first one has made all that stays: libraries, threads, caches."""
+    _shut_down(LLM(**first))
+    return [_growth(one) for one in arguments]
+
+
+def answer(arguments: Mapping[str, Any], prompts: Sequence[str]) -> dict[str, Any]:
+    """Greedy tokens of each prompt, with the model's own defaults otherwise, and how many were drafted and accepted."""
+    llm = _started(arguments)
+    sampling: SamplingParams = llm.get_default_sampling_params()
+    sampling.max_tokens, sampling.temperature = ANSWER_TOKENS, 0
+    answers = llm.chat([[{"role": "user", "content": prompt}] for prompt in prompts], sampling)
+    counted = {metric.name: getattr(metric, "value", 0) for metric in llm.get_metrics()}
+    return {
+        "tokens": [list(one.outputs[0].token_ids) for one in answers],
+        "steps": counted.get("vllm:spec_decode_num_drafts", 0),
+        "drafted": counted.get("vllm:spec_decode_num_draft_tokens", 0),
+        "accepted": counted.get("vllm:spec_decode_num_accepted_tokens", 0),
+    }
+
+
+def parse(command_line: Sequence[str]) -> dict[str, Any]:
+    """What the server makes of its arguments before it loads the model."""
+    args = make_arg_parser(FlexibleArgumentParser()).parse_args(command_line)
+    validate_parsed_serve_args(args)
+    config = AsyncEngineArgs.from_cli_args(args).create_engine_config()
+    speculative = config.speculative_config
+    return {
+        "method": speculative.method,
+        "drafter": speculative.model,
+        "num_speculative_tokens": speculative.num_speculative_tokens,
+        "parallel_drafting": speculative.parallel_drafting,
+        "kv_cache_memory_bytes": config.cache_config.kv_cache_memory_bytes,
+        "enforce_eager": config.model_config.enforce_eager,
+        "metrics": config.observability_config.per_request_spec_decode_metrics,
+        "prefix_caching": config.cache_config.enable_prefix_caching,
+        "model": config.model_config.model,
+        "served_model_name": args.served_model_name,
+        "lora_modules": [module.path for module in args.lora_modules],
+        "allowed_origins": args.allowed_origins,
+        "chat_template": args.chat_template,
+        "port": args.port,
+        "host": args.host,
+    }
+
+
+def parse_names(command_lines: Sequence[Sequence[str]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """The named arguments of each command line, as vLLM's parser reads them."""
+    parser = make_arg_parser(FlexibleArgumentParser())
+    parsed = [parser.parse_args(arguments) for arguments in command_lines]
+    return [{name: getattr(found, name) for name in names} for found in parsed]
+
+
+JOBS: Mapping[str, Callable[..., Any]] = {job.__name__: job for job in (sizes, growth, answer, parse, parse_names)}
+
+
+def _started(arguments: Mapping[str, Any]) -> LLM:
+    _running.append(LLM(**arguments))
+    return _running[-1]
+
+
+def _growth(arguments: Mapping[str, Any]) -> dict[str, int]:
+    before = _resident()
+    llm = LLM(**arguments)
+    caches = _runner(llm).kv_caches
+    tensors = {cache.untyped_storage().data_ptr(): cache.untyped_storage().nbytes() for cache in caches}
+    found = {"grown": _resident() - before, "kv_cache": sum(tensors.values())}
+    del caches
+    _shut_down(llm)
+    return found
+
+
+def _runner(llm: LLM) -> Any:
+    return llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+
+
+def _weights(model: Any) -> int:
+    return sum({p.data_ptr(): p.numel() * p.element_size() for p in model.parameters()}.values())
+
+
+def _shut_down(llm: LLM) -> None:
+    llm.llm_engine.engine_core.shutdown()
+    del llm
+    cleanup_dist_env_and_memory()
+    gc.collect()
+    gc.freeze()
+
+
+def _resident() -> int:
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+
+def _run(job: Mapping[str, Any]) -> None:
+    """Do a job and write what it gives, or the traceback of its error, to the job's file."""
+    os.environ.update(job["environment"])
+    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    try:
+        result = {"result": JOBS[job["name"]](**job["arguments"])}
+    except (Exception, SystemExit):  # noqa: BLE001 - whatever vLLM raises is what the test asks for
+        result = {"error": traceback.format_exc()}
+    Path(job["out"]).write_text(json.dumps(result))
+
+
+def main() -> None:
+    """Run each job that comes in as a line; answer with the exit status of its process."""
+    for name, (module, cls) in MODELS.items():
+        ModelRegistry.register_model(
+            name, getattr(importlib.import_module(f"vllm.model_executor.models.{module}"), cls)
+        )
+    for module in LOADED_AHEAD:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # what is here stays, and no collection in a child has to look at it
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            try:
+                _run(json.loads(line))
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    main()

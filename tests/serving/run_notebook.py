@@ -1,0 +1,24 @@
+"""Running a notebook as it is, and what its cells have put out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+
+def run(name: str) -> nbformat.NotebookNode:
+    """The notebook after its last cell."""
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    NotebookClient(notebook, timeout=900).execute()
+    return notebook
+
+
+def output(notebook: nbformat.NotebookNode, of: str) -> str:
+    """All that the first cell whose code has those words has put out."""
+    cell = next(cell for cell in notebook.cells if cell.cell_type == "code" and of in cell.source)
+    texts = [output.get("text") or "".join(output.get("data", {}).values()) for output in cell.outputs]
+    return "".join(texts)

@@ -1,0 +1,25 @@
+"""The quickstart notebook, with the endpoint that other tests share: its `deploy` finds nothing to change.
+
+That the same cells deploy what is not there yet is shown on AWS's stand-in, in tests/aws/test_notebook_on_sagemaker.py.
+The last module of those that share the endpoint: the notebook removes it.
+"""
+
+from __future__ import annotations
+
+import pytest
+from run_notebook import output, run
+
+import toolkit
+from toolkit.endpoint.handle import Endpoint
+
+pytestmark = [
+    pytest.mark.serving,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+def test_the_quickstart_runs_to_its_end(endpoint: Endpoint) -> None:
+    notebook = run("01_quickstart")
+
+    assert "✔ the output is the target" in output(notebook, "prove(")
+    assert "tiny-p-eagle" not in [found.name for found in toolkit.endpoints(platform="local")]

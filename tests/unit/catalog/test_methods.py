@@ -1,0 +1,101 @@
+"""The table of drafting methods, held against vLLM's own words where the installed version has them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pairs import RECIPE, write_pair, write_recipe
+
+from toolkit.catalog import methods
+from toolkit.catalog.lookup import FOLDER, version_key
+from toolkit.catalog.methods import EngineMethod, Method
+from toolkit.checks.run import check
+from toolkit.errors import UsageError
+from toolkit.recipe.load import load_file
+
+DATA = json.loads((FOLDER / "methods.json").read_text())
+INSTALLED = "0.32.0"
+HERE = [(found.name, found.engines["vllm"]) for found in methods.methods()]
+
+
+def test_every_fact_names_its_source() -> None:
+    facts = {name for method in DATA["methods"].values() for name in method} - {"engines"}
+    of_vllm = {f"vllm.{name}" for method in DATA["methods"].values() for name in method["engines"]["vllm"]}
+    assert facts | of_vllm - {"vllm.fixed"} == set(DATA["sources"])
+
+
+@pytest.mark.parametrize("found", methods.methods(), ids=lambda found: found.name)
+def test_the_facts_of_a_method_do_not_contradict_each_other(found: Method) -> None:
+    assert (found.drafter == "none") == (found.kind == "text")
+    assert not found.reads_layers or found.kind == "head"
+    assert not found.mask_token or found.parallel
+    assert found.draft_slots(7) in (0, 1, 6, 7)
+    if found.drafter == "optional":
+        assert found.engines["vllm"].targets
+
+
+@pytest.mark.parametrize(("name", "slots"), [("eagle3", 0), ("draft-model", 1), ("p-eagle", 6), ("pard", 7)])
+def test_slots_of_the_token_budget(name: str, slots: int) -> None:
+    assert methods.method(name).draft_slots(7) == slots
+
+
+def test_a_spelling_is_its_method_under_the_engines_name() -> None:
+    spelling, method = methods.method("qwen3_next_mtp"), methods.method("mtp")
+    assert (spelling.spelling_of, spelling.engines["vllm"].method) == ("mtp", "qwen3_next_mtp")
+    assert (spelling.drafter, spelling.default_num_speculative_tokens) == (
+        method.drafter,
+        method.default_num_speculative_tokens,
+    )
+    assert spelling not in methods.methods()
+    assert spelling.name in methods.names()
+
+
+def test_an_unknown_method_gets_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="there is no drafting method `medusa`") as caught:
+        methods.method("medusa")
+    assert "p-eagle" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({"method": "eagle3", "parallel_drafting": True}, "p-eagle"),
+        ({"method": "eagle3", "parallel_drafting": False}, "eagle3"),
+        ({"method": "draft_model"}, "draft-model"),
+        ({"method": "ngram"}, "ngram"),
+        ({"method": "medusa"}, ""),
+        ({}, ""),
+    ],
+)
+def test_what_an_engines_own_configuration_asks_for(config: dict[str, object], name: str) -> None:
+    assert methods.configured("vllm", config) == name
+    assert methods.configured("another engine", config) == ""
+
+
+def test_vllm_has_every_method_and_spelling_that_the_table_says() -> None:
+    speculative = pytest.importorskip("vllm.config.speculative")
+    theirs = set(get_args(speculative.SpeculativeMethod))
+    told = [methods.method(name).engines["vllm"] for name in methods.names() if name != methods.BASELINE]
+    ours = {item.method for item in told if version_key(item.since) <= version_key(INSTALLED)} - {""}
+    assert ours <= theirs
+    assert set(get_args(speculative.MTPModelTypes)) - ours == {"gemma4_mtp"}  # which it finds out by itself
+
+
+@pytest.mark.parametrize(("name", "told"), HERE)
+def test_vllm_has_every_key_that_the_table_allows(name: str, told: EngineMethod) -> None:
+    speculative = pytest.importorskip("vllm.config.speculative")
+    fields = speculative.SpeculativeConfig.__dataclass_fields__
+    assert set(told.keys) | set(told.fixed) <= set(fields), name
+
+
+def test_a_method_that_is_added_can_be_written_and_checked(tmp_path: Path) -> None:
+    methods.register(Method("toy", drafter="none", kind="text", default_num_speculative_tokens=2))
+    write_pair(tmp_path)
+    text = RECIPE.replace("method: p-eagle\n  model: ./drafter\n  num_speculative_tokens: 7", "method: toy")
+    path = write_recipe(tmp_path, text)
+    assert load_file(path).file.speculation.method == "toy"
+    (finding,) = check(path).findings
+    assert (finding.code, finding.message) == ("engine.method", "vllm does not draft with `toy`")

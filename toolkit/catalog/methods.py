@@ -1,0 +1,170 @@
+"""How draft tokens are made: the one table of drafting methods, read from methods.json.
+
+What differs between methods is a fact here, so that no other code asks for a method by its name. `register` adds a
+method at run time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from toolkit.catalog.lookup import older
+from toolkit.errors import UsageError
+
+Drafter = Literal["required", "optional", "none"]
+Kind = Literal["head", "model", "target", "text"]
+Slots = Literal["none", "one", "k-1", "k"]
+
+BASELINE = "none"
+"""What a recipe writes for no speculation; not a method of the table."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A further key of `speculation`: the first engine version that takes it, and those of single values of it."""
+
+    since: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EngineMethod:
+    """How one engine is configured to draft so.
+
+    Fields:
+        method: the engine's own name; empty where it finds out from the drafter and gets no name.
+        since: first engine version that has it.
+        fixed: what its configuration always says besides.
+        keys: further keys of a recipe's `speculation` that it takes.
+        runner: the only model runner that it runs on, `V1` or `V2`; empty for both.
+        not_with: flags of the engine that it refuses together with the method.
+        packages: Python packages that it needs and that do not come with the engine.
+        targets: model types and architectures of config.json that bring a drafter of their own for it.
+    """
+
+    method: str
+    since: str
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, Key] = field(default_factory=dict)
+    runner: str = ""
+    not_with: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+    def takes(self, key: str, version: str) -> bool:
+        """Whether that version of the engine takes a further key of `speculation` with this method."""
+        return key in self.keys and not older(version, self.keys[key].since)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A drafting method, as a recipe's `speculation.method` names it.
+
+    Fields:
+        drafter: whether the recipe names a drafter; with `optional`, the target brings its own where it names none.
+        kind: what drafts: a `head` that reads one target's hidden states, a `model` of its own, layers of the `target`
+            itself, or the `text` so far, without any model.
+        reads_layers: whether it reads hidden states of layers inside the target, not only the last ones.
+        parallel: all K tokens in one pass, not one by one.
+        mask_token: whether the drafter's config.json has to name a mask token.
+        draft_slots_formula: slots of the engine's token budget that drafting takes for each request.
+        full_drafts: whether every draft has K tokens; others have up to K, and steps without any.
+        format: of the drafter's files, where the checks can read it: `eagle3`.
+        spelling_of: the method that this is another name for; empty for a method of its own.
+    """
+
+    name: str
+    drafter: Drafter
+    kind: Kind
+    default_num_speculative_tokens: int
+    reads_layers: bool = False
+    parallel: bool = False
+    mask_token: bool = False
+    draft_slots_formula: Slots = "none"
+    full_drafts: bool = True
+    format: str = ""
+    engines: Mapping[str, EngineMethod] = field(default_factory=dict)
+    spelling_of: str = ""
+
+    def draft_slots(self, k: int) -> int:
+        """Slots of the engine's token budget that drafting K tokens takes for each request."""
+        return {"none": 0, "one": 1, "k-1": k - 1, "k": k}[self.draft_slots_formula]
+
+
+def methods() -> tuple[Method, ...]:
+    """Every method, in the order of the table; without their other spellings."""
+    return tuple(found for found in _table().values() if not found.spelling_of)
+
+
+def names() -> tuple[str, ...]:
+    """All that a recipe may write, other spellings and the baseline's name included."""
+    return (*_table(), BASELINE)
+
+
+def method(name: str) -> Method:
+    """The method of that name or spelling. Raises UsageError for an unknown one."""
+    found = _table().get(name)
+    if found is None:
+        known = ", ".join(item.name for item in methods())
+        raise UsageError(f"there is no drafting method `{name}`", hint=f"Use one of: {known}.")
+    return found
+
+
+def configured(engine: str, config: Mapping[str, Any]) -> str:
+    """The method that an engine's own configuration asks for, empty where the table has none."""
+    for found in methods():
+        told = found.engines.get(engine)
+        if told is None or not told.method or told.method != config.get("method"):
+            continue
+        if told.fixed == {key: config[key] for key in _fixed_keys(engine) if config.get(key)}:
+            return found.name
+    return ""
+
+
+def register(added: Method) -> None:
+    """Add a method, or put another in its place."""
+    _table()[added.name] = added
+
+
+def _fixed_keys(engine: str) -> set[str]:
+    return {key for found in methods() if engine in found.engines for key in found.engines[engine].fixed}
+
+
+@cache
+def _table() -> dict[str, Method]:
+    data = json.loads(Path(__file__).with_name("methods.json").read_text(encoding="utf-8"))
+    found: dict[str, Method] = {}
+    for name, facts in data["methods"].items():
+        told = facts.pop("engines")
+        slots = facts.pop("draft_slots")
+        engines = {engine: _engine_method(dict(fields), engine, data) for engine, fields in told.items()}
+        found[name] = Method(name=name, draft_slots_formula=slots, engines=engines, **facts)
+        found |= {item.name: item for item in _spellings(found[name], told)}
+    return found
+
+
+def _engine_method(fields: dict[str, Any], engine: str, data: Mapping[str, Any]) -> EngineMethod:
+    fields.pop("spellings", None)
+    groups = fields.pop("keys")
+    known = {key: Key(**facts) for key, facts in data["keys"][engine].items()}
+    allowed = {key: known[key] for group in groups for key in data["key_groups"][group]}
+    lists: dict[str, Any] = {name: tuple(fields.pop(name, ())) for name in ("not_with", "packages", "targets")}
+    return EngineMethod(**fields, **lists, keys=allowed)
+
+
+def _spellings(named: Method, told: Mapping[str, Any]) -> list[Method]:
+    return [
+        replace(
+            named,
+            name=spelling,
+            spelling_of=named.name,
+            engines={engine: replace(named.engines[engine], method=spelling, since=since)},
+        )
+        for engine, fields in told.items()
+        for spelling, since in fields.get("spellings", {}).items()
+    ]

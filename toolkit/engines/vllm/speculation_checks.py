@@ -1,0 +1,124 @@
+"""Does the engine take these keys of `speculation`, and these flags beside the method?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from toolkit.catalog import lookup
+from toolkit.catalog.methods import EngineMethod, Key
+from toolkit.findings import Finding
+from toolkit.recipe.resolve import Recipe, Speculation
+
+_RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
+_OFF = ("0", "false", "False")
+_SCHEDULE, _TENSOR_PARALLEL = "num_speculative_tokens_per_batch_size", "draft_tensor_parallel_size"
+
+
+def check_speculation(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on the keys of `speculation`, and on flags and variables that its method does not go with."""
+    speculation = recipe.speculation
+    if speculation is None:
+        return
+    yield from _flags(recipe, speculation)
+    if drafting := recipe.drafting:
+        for key, value in _written(speculation).items():
+            yield from _key(recipe, drafting, key, value)
+        yield from _schedule(recipe, drafting)
+        yield from _runner(recipe, drafting)
+        yield from _packages(recipe, drafting)
+    yield from _draft_tensor_parallel(recipe, speculation)
+    length, longest = speculation.settings.get("max_model_len"), recipe.engine.max_model_len
+    if length and longest and length > longest:
+        message = f"{length} tokens are more than the {longest} of a request (engine.max_model_len)"
+        hint = f"Set it to {longest} or less, or remove it."
+        yield Finding("engine.speculation-value", message, "speculation.max_model_len", hint=hint)
+
+
+def _flags(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
+    """Flags that vLLM refuses, or leaves without effect, together with speculation (config/vllm.py)."""
+    args, has_model = recipe.engine.args, speculation.facts.kind != "text"
+    if args.get("enable-lora") and has_model:
+        message = "adapters change the target, the drafter knows nothing of them: acceptance falls"
+        hint = "Serve fine-tunes without speculation, or measure with `toolkit prove`."
+        yield Finding("engine.lora", message, "engine.args.enable-lora", hint=hint, severity="warning")
+    if args.get("kv-sharing-fast-prefill") and has_model:
+        message = "fast prefill with shared KV layers does not go with speculation"
+        path = "engine.args.kv-sharing-fast-prefill"
+        yield Finding("engine.fast-prefill", message, path, hint="Remove the flag.")
+    for flag in recipe.drafting.not_with if recipe.drafting else ():
+        if args.get(flag):
+            message = f"`{flag}` does not go with method `{speculation.method}`"
+            yield Finding("engine.clash", message, f"engine.args.{flag}", hint="Remove the flag.")
+
+
+def _written(speculation: Speculation) -> Mapping[str, Any]:
+    """The keys that not every method takes, with their values."""
+    schedule = {_SCHEDULE: speculation.schedule} if speculation.schedule else {}
+    size = {_TENSOR_PARALLEL: speculation.tensor_parallel} if speculation.tensor_parallel else {}
+    return {**schedule, **size, **speculation.settings}
+
+
+def _key(recipe: Recipe, drafting: EngineMethod, key: str, value: Any) -> Iterator[Finding]:
+    path, engine = f"speculation.{key}", recipe.engine
+    known = drafting.keys.get(key)
+    if known is None:
+        message = f"method `{recipe.method}` takes no `{key}`"
+        others = ", ".join(drafting.keys)
+        yield Finding("engine.speculation-key", message, path, hint=f"Remove it. What it takes: {others}.")
+    elif key != _SCHEDULE and (since := _newer(engine.version, known, value)):
+        what = f"`{key}: {value}`" if isinstance(value, str) else f"`{key}`"
+        message = f"{engine.name} knows {what} from {since} on"
+        hint = f"Set `version: {since}` or newer, or remove it."
+        yield Finding("engine.speculation-key", message, path, hint=hint)
+
+
+def _newer(version: str, key: Key, value: Any) -> str:
+    """The version that the key, or this value of it, came with if `version` is older; else empty."""
+    since = key.values.get(value, key.since) if isinstance(value, str) else key.since
+    return since if lookup.older(version, since) else ""
+
+
+def _schedule(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
+    known, path = drafting.keys.get(_SCHEDULE), f"speculation.{_SCHEDULE}"
+    if known is None or not (recipe.speculation and recipe.speculation.schedule):
+        return
+    if not drafting.takes(_SCHEDULE, recipe.engine.version):
+        message = f"{recipe.engine.name} knows a K per batch size from {known.since} on"
+        yield Finding("engine.schedule", message, path, hint=f"Set `version: {known.since}` or newer.")
+    if recipe.engine.args.get("data-parallel-size", 1) != 1:
+        message = "the schedule has no effect with data parallelism"
+        yield Finding("engine.schedule", message, path, hint="Remove one of the two.", severity="warning")
+
+
+def _draft_tensor_parallel(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
+    """Heads run on one accelerator or on all of the target's, draft models on all (config/speculative.py)."""
+    wanted, target = speculation.tensor_parallel, recipe.engine.args.get("tensor-parallel-size", 1)
+    allowed = [target] if speculation.facts.kind == "model" else [1, target]
+    if wanted is not None and wanted not in allowed:
+        message = f"a `{recipe.method}` drafter cannot run on {wanted} accelerators beside a target on {target}"
+        hint = f"Set it to {' or '.join(map(str, dict.fromkeys(allowed)))}, or remove it."
+        path = "speculation.draft_tensor_parallel_size"
+        yield Finding("engine.draft-tensor-parallel", message, path, hint=hint)
+
+
+def _runner(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
+    written = recipe.engine.env.get(_RUNNER_VARIABLE)
+    if written is None or not drafting.runner:
+        return
+    if (drafting.runner == "V1") != (written in _OFF):
+        message = f"method `{recipe.method}` runs on the {drafting.runner} model runner only"
+        hint = "Remove it: the toolkit sets it to 0." if drafting.runner == "V1" else "Remove it."
+        yield Finding("engine.runner", message, f"engine.env.{_RUNNER_VARIABLE}", hint=hint)
+
+
+def _packages(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
+    """Packages that no image of the engine is known to have; what is in an image of one's own nobody knows here."""
+    if recipe.container is not None:
+        return
+    for package in drafting.packages:
+        message = f"method `{recipe.method}` needs the Python package {package}, which {recipe.engine.name} lacks"
+        hint = "Use an image that has it (`container: {base: …}`), or install it there (`container: {dockerfile: …}`)."
+        if recipe.platform.name == "local":
+            hint = f"Run: pip install {package}"
+        yield Finding("engine.package", message, "speculation.method", hint=hint, severity="warning")
