@@ -15,6 +15,8 @@ from toolkit.errors import PlatformError
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.observe import observe
+from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.platforms.sagemaker.rules.kinds.base import Look
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.platforms.sagemaker.staging import delete_prefix, stage_weights
 from toolkit.recipe.hub import HubFiles, hub_client
@@ -167,5 +169,6 @@ def test_the_mark_of_a_longer_name_is_not_ours(standin: StandIn, clients: Client
     clients.s3.put_object(Bucket=bucket, Key="staged/target-v1.1")
     wanted = Resource("Weights", "target-v1", {"Bucket": bucket, "Hub": "org/target"})
     clients.s3.put_object(Bucket=bucket, Key="uses/target-v1/hub")
-    (weights,) = [item for item in observe(clients, account, [wanted], ["hub"]).existing if item.kind == "Weights"]
+    look = Look(clients, account, [wanted], ["hub"], lambda request: False, lambda image: None)
+    (weights,) = [item for item in observe(look, RULES.kinds).existing if item.kind == "Weights"]
     assert weights.state["Complete"] is False

@@ -62,8 +62,8 @@ class Plan:
         """What each endpoint shall run, by its name, as its kind says it; empty for a removal."""
         rules = {rule.kind: rule for rule in registry.platform_rules(self.platform).kinds}
         made = [action for action in self.actions if action.verb != "delete"]
-        found = {action.name: rules[action.kind].serves(action.request) for action in made}
-        return {name: config for name, config in found.items() if config is not None}
+        found = [(action.name, rules[action.kind].serves(action.request)) for action in made]
+        return {name: config for name, config in found if config is not None}
 
     @property
     def cost(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aws_kinds import desired
 from fakes import ACCOUNT
-from pairs import write_pair
+from pairs import recipe_with, write_hub_pair, write_pair
 
 from toolkit.catalog.registry import platform_rules
 from toolkit.errors import PlatformError
@@ -18,6 +18,7 @@ from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.recipe.resolve import load
+from toolkit.recipe.schema import ComponentSection
 
 OTHER = "another-endpoint"
 
@@ -254,3 +255,10 @@ def test_a_base_of_the_own_registry_takes_seconds() -> None:
 
 def test_an_engine_fetches_the_base_from_wherever_it_is() -> None:
     assert built(f"{OWN}/base{DIGEST}", builder="docker", observed=9_000_000_000).expected_seconds == 160
+
+
+def test_an_endpoint_is_waited_for_although_its_component_has_its_name(tmp_path: Path) -> None:
+    recipe = recipe_with(load(write_hub_pair(tmp_path)), component=ComponentSection())
+    made = make_plan("recipe.yaml", platform_rules("sagemaker"), ["hub"], desired([recipe], ACCOUNT), Observed())
+    assert [action.kind for action in made.actions if action.name == "hub"] == ["Endpoint", "InferenceComponent"]
+    assert made.configs.keys() == {"hub"}
