@@ -94,6 +94,19 @@ def test_an_update_that_aws_rolls_back_is_a_failure(recipe: Path, standin: Stand
         api.rollback(recipe, progress=Silent())
 
 
+def test_after_an_update_that_aws_refuses_a_rollback_still_brings_back_what_ran_before(
+    recipe: Path, standin: StandIn
+) -> None:
+    api.deploy(recipe, progress=Silent())
+    first = config(standin)
+    api.deploy(changed(recipe, "max_model_len: 1024", "max_model_len: 512"), progress=Silent())
+    standin.faults.fail("UpdateEndpoint", "ValidationException", "not today", status=400, when="before")
+    with pytest.raises(PlatformError, match="not today"):
+        api.deploy(changed(recipe, "max_model_len: 512", "max_model_len: 256"), progress=Silent())
+    api.rollback(recipe, progress=Silent())
+    assert config(standin) == first
+
+
 def test_throttling_and_a_server_error_are_outlived(recipe: Path, standin: StandIn) -> None:
     standin.faults.throttle("CreateModel", times=3)
     standin.faults.fail("CreateEndpoint", "InternalFailure", "try again", status=500, when="before")

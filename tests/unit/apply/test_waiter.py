@@ -274,6 +274,24 @@ class TestProgress:
             " no container has written a line for 15 minutes: nobody is f"
         ]
 
+    @pytest.mark.parametrize(("log", "cause"), [([], "no-log"), (golden("hidden-size"), "hidden-size")])
+    def test_a_log_that_can_be_read_again_is_read(self, log: Sequence[str], cause: str) -> None:
+        class Throttled(Scripted):
+            failures = 1
+
+            def logs(
+                self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+            ) -> Iterator[LogLine]:
+                if self.failures:
+                    self.failures -= 1
+                    raise PlatformError("reading the log of e: Rate exceeded (ThrottlingException)")
+                yield from super().logs(endpoint, since, bookmarks)
+
+        with pytest.raises(EndpointFailed) as caught:
+            wait(Throttled({"e": [CREATING, ("Failed", NEW)]}, lines("v/1", log)))
+        assert caught.value.cause
+        assert caught.value.cause.code == cause
+
     def test_whoever_may_not_read_logs_may_still_wait(self) -> None:
         class Closed(Scripted):
             def logs(

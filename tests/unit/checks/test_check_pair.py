@@ -91,6 +91,8 @@ def test_what_else_fits(tmp_path: Path, method: str, edit: Edit) -> None:
          "P-EAGLE head, or set `method: eagle3`"),
         ("p-eagle", tensors(mask_hidden=(1, 1, 8)), "mask-hidden", "has 8 values, 24 are needed",
          "trained for this target"),
+        ("p-eagle", tensors(mask_hidden=(1, 1, 32)), "mask-hidden", "has 32 values, 24 are needed",
+         "trained for this target"),
         ("p-eagle", config(ptd_token_id=None), "mask-token", "names no mask token",
          "Add `pard_token` and"),
         ("pard", config(pard_token=None), "mask-token", "names no mask token",

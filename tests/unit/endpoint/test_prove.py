@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from fakes import ScriptedEndpoints, answer_events, event_stream
@@ -212,3 +213,17 @@ def test_an_engine_that_found_nothing_to_draft_is_on_and_proves_nothing() -> Non
     }
     assert detail(found, "drafts are accepted") == "nothing was drafted in 3 answers"
     assert not found
+
+
+class ByPrompt(ScriptedEndpoints):
+    """Endpoints whose drafts are good for one prompt and useless for any other."""
+
+    def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
+        good = body["messages"][0]["content"] == "one"
+        yield answer(histogram=GOOD if good else (3, 0, 0))
+
+
+@pytest.mark.parametrize(("prompts", "accepted"), [(("one", "two"), True), (("two", "three"), False)])
+def test_drafts_that_are_accepted_on_one_workload_are_accepted(prompts: Sequence[str], accepted: bool) -> None:
+    found = prove(ByPrompt({}), "e", "e-baseline", {prompt: (prompt,) for prompt in prompts})
+    assert verdicts(found)["drafts are accepted"] is accepted

@@ -136,6 +136,29 @@ def test_the_storage_that_a_registry_sends_us_to_does_not_see_the_login() -> Non
     assert seen == [None]
 
 
+@pytest.mark.parametrize(
+    ("address", "is_ours"),
+    [
+        ("https://registry.example.com/v2/a/blobs/uploads/1", True),
+        ("https://storage.example.com/v2/a/blobs/uploads/1", False),
+        ("https://registry.example.com:8443/v2/a/blobs/uploads/1", False),
+        ("http://registry.example.com/v2/a/blobs/uploads/1", False),
+    ],
+)
+def test_only_the_registry_itself_sees_the_login(address: str, is_ours: bool) -> None:
+    seen: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers.get("Authorization"))
+        challenge = {"WWW-Authenticate": 'Basic realm="x"'}
+        return httpx.Response(202) if seen[-1] else httpx.Response(401, headers=challenge)
+
+    with registry(answer) as client:
+        client.start_upload("a")  # from here on the login is known
+        assert client.request("PUT", address, "a").status_code == (202 if is_ours else 401)
+    assert seen == [None, basic("me", "pw"), basic("me", "pw") if is_ours else None]
+
+
 @pytest.mark.parametrize("location", ["/v2/a/blobs/uploads/1", "http://registry.example.com/v2/a/blobs/uploads/1"])
 def test_an_upload_stays_encrypted_wherever_the_registry_sends_it(location: str) -> None:
     with registry(lambda _: httpx.Response(202, headers={"Location": location})) as client:

@@ -11,7 +11,7 @@ from pairs import HIDDEN, VOCABULARY, edit_config, write_hub_pair, write_pair
 from toolkit.checks.run import check
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import Tensor
-from toolkit.recipe.lock import lock_path, pinned, read_lock, read_models, write_lock
+from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock, read_models, write_lock
 from toolkit.recipe.model_files import ModelFiles
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
@@ -93,3 +93,16 @@ def test_what_is_deployed_is_the_locks_commit_unless_the_recipe_names_one(
     recipe = load(write_hub_pair(tmp_path, target={"revision": "0" * 40}))
     wanted = replace(recipe, target=replace(recipe.target, revision=revision))
     assert pinned(wanted, read_lock(lock_path(recipe))).target.revision == planned
+
+
+@pytest.mark.parametrize(
+    ("weight_bytes", "download", "start"),
+    [(0, 300, 600), (140_000_000_000, 1000, 880), (5_000_000_000_000, 3600, 3600)],
+    ids=["none", "70 billion parameters", "more than SageMaker waits for"],
+)
+def test_time_outs_grow_with_the_weights_up_to_sagemakers_hour(
+    recipe: Recipe, weight_bytes: int, download: int, start: int
+) -> None:
+    facts = read_models(recipe.baseline(), nowhere).target
+    platform = pinned(recipe.baseline(), Lock(replace(facts, weight_bytes=weight_bytes))).platform
+    assert (platform.download_timeout, platform.health_check_timeout) == (download, start)

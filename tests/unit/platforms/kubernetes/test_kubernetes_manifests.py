@@ -170,6 +170,12 @@ def test_several_instance_types(gpu: Recipe) -> None:
     assert "nodeSelector" not in either
 
 
+@pytest.mark.parametrize("types", [("g7e.2xlarge", "g7e.4xlarge"), ("g7e.4xlarge", "g7e.2xlarge")])
+def test_a_pod_fits_on_the_smallest_of_several_instance_types(gpu: Recipe, types: tuple[str, ...]) -> None:
+    requests = container(recipe_with(gpu, instance_types=types))["resources"]["requests"]
+    assert (requests["cpu"], requests["memory"]) == ("7", "54Gi")  # of 8 CPUs and 64 GiB
+
+
 def test_an_instance_without_accelerators_needs_no_plugin(gpu: Recipe) -> None:
     cpu = pod(recipe_with(gpu, instance_types=("c7i.12xlarge",)))
     assert "tolerations" not in cpu

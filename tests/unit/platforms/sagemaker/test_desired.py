@@ -16,6 +16,7 @@ from pairs import recipe_with, write_pair
 from toolkit.engines.arguments import engine_flags
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules.arms import arms
+from toolkit.platforms.sagemaker.rules.names import ran_before
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ComponentSection, RolloutSection
 from toolkit.recipe.source import ModelSource
@@ -178,3 +179,26 @@ def test_the_tags_of_the_user_never_replace_ours(recipe: Recipe) -> None:
 def test_weights_of_different_models_never_share_a_place(recipe: Recipe, one: ModelSource, other: ModelSource) -> None:
     first, second = (names(replace(recipe, target=source, speculation=None)) for source in (one, other))
     assert first["Weights"] != second["Weights"]
+
+
+@pytest.mark.parametrize(("weights_gb", "volume_gb"), [(100, 150), (400, 510), (500, 512)])
+def test_the_volume_has_room_for_the_weights_up_to_sagemakers_512_gb(weights_gb: int, volume_gb: int) -> None:
+    recipe = load("llama-3.1-8b-instruct/eagle3-trn2").baseline()
+    large = recipe_with(recipe, instance_types=("ml.inf2.48xlarge",), weight_bytes=weights_gb * 10**9)
+    made = {item.kind: item for item in desired([large], ACCOUNT)}
+    (variant,) = made["EndpointConfig"].request["ProductionVariants"]
+    assert variant["VolumeSizeInGB"] == volume_gb
+
+
+@pytest.mark.parametrize(
+    ("tag", "before"),
+    [
+        (None, None),
+        ("a", "a"),  # the update from `a` to `b` came
+        ("a b", "a"),  # an update from `b` was asked for and refused
+        ("b", "b"),  # the first update of all was rolled back
+        ("b a", "a"),
+    ],
+)
+def test_what_an_endpoint_that_runs_b_ran_before(tag: str | None, before: str | None) -> None:
+    assert ran_before(tag, "b") == before

@@ -103,6 +103,29 @@ def test_an_endpoint_in_every_status(
     assert (made.actions[-1].verb, made.actions[-1].reason) == (verb, reason)
 
 
+@pytest.mark.parametrize(
+    ("status", "model", "host", "verb", "reason"),
+    [
+        ("InService", "same", "tiny", "reuse", "is in service with this model"),
+        ("InService", "tiny-old", "tiny", "update", "runs tiny-old"),
+        ("Creating", "same", "tiny", "update", "is creating already"),
+        ("Updating", "same", "tiny", "update", "is updating already"),
+        ("Updating", "tiny-old", "tiny", "update", "runs tiny-old"),
+        ("Failed", "same", "tiny", "replace", "is Failed"),
+        ("Deleting", "same", "tiny", "replace", "is Deleting"),
+        ("InService", "same", OTHER, "replace", f"lives on {OTHER}"),
+    ],
+)
+def test_an_inference_component_in_every_status(status: str, model: str, host: str, verb: str, reason: str) -> None:
+    request = {"EndpointName": "tiny", "Specification": {"ModelName": "tiny-new"}}
+    wanted = Resource("InferenceComponent", "tiny", {"InferenceComponentName": "tiny", **request}, request)
+    state = {"Status": status, "ModelName": "tiny-new" if model == "same" else model, "EndpointName": host}
+    there = Existing("InferenceComponent", "tiny", True, ("tiny",), state)
+    made = make_plan("recipe.yaml", platform_rules("sagemaker"), ["tiny"], [wanted], Observed((there,)))
+    (action,) = made.actions
+    assert (action.verb, action.reason) == (verb, reason)
+
+
 def test_weights_half_uploaded(resources: tuple[Resource, ...]) -> None:
     weights = next(item for item in resources if item.kind == "Weights")
     half = replace(existing(weights), state={"Bucket": "b", "Prefix": "p", "Files": 1})
