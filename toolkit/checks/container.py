@@ -76,11 +76,11 @@ def _built(recipe: Recipe) -> Iterator[Finding]:
         hint = "Remove `builder`, or name docker, buildah or codebuild."
         yield Finding("container.builder", message, "container.builder", hint=hint)
     if section.bake_drafter and drafter and drafter.folder is None:
-        message = f"only a drafter in a folder can be baked, and {drafter} is none"
+        message = f"`bake_drafter` needs a drafter in a folder; {drafter} is not one"
         hint = "Download it, and write its folder as `speculation.model`."
         yield Finding("container.bake", message, "container.bake_drafter", hint=hint)
     if section.bake_drafter and recipe.speculation and drafter is None:
-        message = "the recipe names no drafter that could be baked"
+        message = "`bake_drafter` is set, but the recipe has no drafter"
         yield Finding("container.bake", message, "container.bake_drafter", hint="Remove it.")
 
 

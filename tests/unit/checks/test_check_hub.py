@@ -126,7 +126,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          {"target": DEEPSEEK_V4},
          "engine.runner", "error", "engine.env.VLLM_USE_V2_MODEL_RUNNER", "on the V2 model runner only"),
         ([NGRAM, ("platform: {", "container: {bake_drafter: true}\nplatform: {")], {},
-         "container.bake", "error", "container.bake_drafter", "names no drafter that could be baked"),
+         "container.bake", "error", "container.bake_drafter", "the recipe has no drafter"),
         ([args("enable-lora: true")], {}, "engine.lora", "warning", "engine.args.enable-lora", "adapters change"),
         ([args("kv-sharing-fast-prefill: true")], {},
          "engine.fast-prefill", "error", "engine.args.kv-sharing-fast-prefill", "does not go with speculation"),

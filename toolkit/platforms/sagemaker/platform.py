@@ -37,7 +37,7 @@ from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.jumpstart import Entries, filled_in, ids
+from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
@@ -77,7 +77,7 @@ class SageMakerPlatform:
         if recipe is None or not capabilities(recipe).instance_types:
             return account
         account = replace(account, jumpstart=self.jumpstart_entries(recipe))
-        recipe = filled_in(recipe, account.jumpstart)
+        recipe = with_jumpstart_defaults(recipe, account.jumpstart)
         if builds(recipe):
             digests = pinned_base(self.clients, base_image(recipe, account))
         else:

@@ -139,7 +139,7 @@ def ids(recipe: Recipe) -> tuple[str, ...]:
     return tuple(dict.fromkeys(source.name for source in recipe.models.values() if source.kind == "jumpstart"))
 
 
-def filled_in(recipe: Recipe, entries: Entries) -> Recipe:
+def with_jumpstart_defaults(recipe: Recipe, entries: Entries) -> Recipe:
     """The recipe with JumpStart's K, instance type, time-outs and isolation where its file says nothing.
 
     `entries` are those of `ids(recipe)`. Raises what `parse` does, and UsageError when one is not there, or the method
@@ -163,7 +163,7 @@ def filled_in(recipe: Recipe, entries: Entries) -> Recipe:
 
 
 def target_model(recipe: Recipe, entries: Entries) -> JumpStartModel | None:
-    """The recipe's target on its first instance type, None when it is none of JumpStart's. Raises as `filled_in`."""
+    """The recipe's target on its first instance type, None when it is none of JumpStart's. Raises as `with_jumpstart_defaults`."""
     if recipe.target.kind != "jumpstart":
         return None
     return parse(_entry(recipe.target, entries), recipe.platform.instance_types[0])
@@ -199,7 +199,7 @@ def drafter_source(recipe: Recipe, drafter: ModelSource, entries: Entries) -> di
 
 def in_s3(recipe: Recipe, entries: Entries) -> tuple[ModelSource, ModelSource | None]:
     """Where the recipe's target and drafter are, JumpStart's own by their address in S3. Raises as their sources do."""
-    recipe = filled_in(recipe, entries)
+    recipe = with_jumpstart_defaults(recipe, entries)
     target, drafter = recipe.target, recipe.drafter
     if drafter and drafter.kind == "jumpstart":
         drafter = ModelSource("s3", drafter_source(recipe, drafter, entries)["S3Uri"])

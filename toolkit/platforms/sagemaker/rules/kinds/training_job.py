@@ -13,7 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
-from toolkit.engines.arguments import CHANNELS_DIR, CONFIG_CHANNEL, config_file, environment, pulled, variable
+from toolkit.engines.arguments import (
+    CHANNELS_DIR,
+    CONFIG_CHANNEL,
+    config_file,
+    environment,
+    fetched_by_container,
+    variable,
+)
 from toolkit.errors import UsageError
 from toolkit.planning import artifacts
 from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
@@ -237,9 +244,10 @@ def _channels(data: Sequence[ModelData]) -> dict[str, Any]:
 
 def _environment(recipe: Recipe) -> dict[str, str]:
     """As an endpoint's container has it, but for where its files are. Raises UsageError for what does not fit."""
-    model = {} if pulled(recipe, recipe.target) else {variable(recipe, "model"): f"{_INPUT_DIR}/{_TARGET_CHANNEL}"}
-    there = {name: _in_job(value) for name, value in environment(recipe, LONGEST_VALUE).items()}
-    found = {**there, **model, **artifacts.variables(recipe, _OUTPUT_DIR, LONGEST_VALUE)}
+    folder = {variable(recipe, "model"): f"{_INPUT_DIR}/{_TARGET_CHANNEL}"}
+    model = {} if fetched_by_container(recipe, recipe.target) else folder
+    serving = {name: _in_job(value) for name, value in environment(recipe, LONGEST_VALUE).items()}
+    found = {**serving, **model, **artifacts.variables(recipe, _OUTPUT_DIR, LONGEST_VALUE)}
     for name, value in found.items():
         if len(value) > LONGEST_VALUE:
             message = f"{name} has {len(value)} characters, a training job's environment takes {LONGEST_VALUE}"
