@@ -51,18 +51,18 @@ ECR = ImageStore()
 
 def address(image: lookup.Image, account: Account) -> str:
     """Where a catalogue's image is pulled from, by tag. Raises UsageError when AWS has none in the region."""
-    place = f"{image.repository}:{image.tag}"
+    tagged = f"{image.repository}:{image.tag}"
     if not image.registry:
-        return f"{account.registry}/{place}"
+        return f"{account.registry}/{tagged}"
     if not image.registry.isdigit():
-        return f"{image.registry}/{place}"
+        return f"{image.registry}/{tagged}"
     accounts = lookup.registries()
     if account.region not in accounts:
         raise UsageError(
             f"AWS has no {image.engine} images in {account.region}, as far as is known (image_uri_config of its SDK)",
             hint=f"Set platform.region to one of: {', '.join(accounts)}.",
         )
-    return f"{accounts[account.region]}.dkr.ecr.{account.region}.{account.domain}/{place}"
+    return f"{accounts[account.region]}.dkr.ecr.{account.region}.{account.domain}/{tagged}"
 
 
 def base_image(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str:

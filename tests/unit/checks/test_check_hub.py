@@ -169,7 +169,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([("platform: {", "container: {dockerfile: ./recipe.yaml, builder: append}\nplatform: {")], {},
          "container.builder", "error", "container.builder", "append runs no instructions"),
         ([("platform: {", "container: {bake_drafter: true}\nplatform: {")], {},
-         "container.bake", "error", "container.bake_drafter", "org/drafter is none"),
+         "container.bake", "error", "container.bake_drafter", "org/drafter is not one"),
         ([("org/target", "jumpstart:target"), ("platform: {", "container: custom\nplatform: {")],
          {"target": {"model": "jumpstart:target", "revision": ""}},
          "container.jumpstart", "error", "container", "runs in the image that JumpStart has"),

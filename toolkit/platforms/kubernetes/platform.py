@@ -49,7 +49,7 @@ class KubernetesPlatform:
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         """See planning.resources.Observer."""
-        with api_errors(f"looking at what exists in {self._place}"):
+        with api_errors(f"looking at what exists in {self._scope}"):
             return observe(self.cluster, self.namespace, desired, endpoints)
 
     def execute(self, action: Action, progress: Progress) -> None:
@@ -70,7 +70,7 @@ class KubernetesPlatform:
         """See apply.executor.Executor."""
         store = ClusterLease(self.cluster, self.namespace, endpoint, self.clock, self.sleep)
         with ExitStack() as held:
-            with api_errors(f"claiming {endpoint} in {self._place}"):
+            with api_errors(f"claiming {endpoint} in {self._scope}"):
                 held.enter_context(lease(endpoint, store, self.clock, self.sleep))
             yield
 
@@ -135,7 +135,7 @@ class KubernetesPlatform:
         raise UsageError(f"{image} is not scanned by a cluster", hint="Scan it where it is stored, such as ECR.")
 
     @property
-    def _place(self) -> str:
+    def _scope(self) -> str:
         return f"namespace {self.namespace} of {self.cluster.context}"
 
     def _token(self) -> str:
@@ -146,5 +146,5 @@ class KubernetesPlatform:
         found = self.cluster.find(path("Deployment", self.namespace, endpoint))
         if found is None or not is_ours(found):
             hint = "See: toolkit status --platform kubernetes. The recipe in place of the name says which namespace."
-            raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._place}", hint=hint)
+            raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
         return found

@@ -111,11 +111,11 @@ class SageMakerPlatform:
     def with_digest(self, image: str) -> str:
         """See platforms.Platform."""
         with aws_errors(f"looking at {image}"):
-            return f"{image}@{image_digest(self.clients, *_place(image))}"
+            return f"{image}@{image_digest(self.clients, *_repository_and_tag(image))}"
 
     def scan(self, image: str) -> dict[str, int]:
         """See platforms.Platform."""
-        return scan_findings(self.clients, *_place(image))
+        return scan_findings(self.clients, *_repository_and_tag(image))
 
     def endpoints(self) -> list[Deployed]:
         """All endpoints that carry our tag."""
@@ -298,7 +298,7 @@ class SageMakerPlatform:
                 return
 
 
-def _place(image: str) -> tuple[str, str]:
+def _repository_and_tag(image: str) -> tuple[str, str]:
     """Repository and tag of an address in ECR."""
     repository, _, tag = image.partition("/")[2].partition(":")
     return repository, tag

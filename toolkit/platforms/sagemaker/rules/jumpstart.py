@@ -163,7 +163,10 @@ def with_jumpstart_defaults(recipe: Recipe, entries: Entries) -> Recipe:
 
 
 def target_model(recipe: Recipe, entries: Entries) -> JumpStartModel | None:
-    """The recipe's target on its first instance type, None when it is none of JumpStart's. Raises as `with_jumpstart_defaults`."""
+    """The recipe's target on its first instance type, None when it is not JumpStart's.
+
+    Raises as `with_jumpstart_defaults`.
+    """
     if recipe.target.kind != "jumpstart":
         return None
     return parse(_entry(recipe.target, entries), recipe.platform.instance_types[0])
@@ -233,8 +236,8 @@ def _parse(content: Mapping[str, Any], instance_type: str | None, config: str | 
     variant = _variant(settings, instance_type)
     image = variant.get("ImageUri") or _needed(settings, "HostingEcrUri", content)
     variables = settings.get("InferenceEnvironmentVariables") or ()
-    told = {item["Name"]: item["Default"] for item in variables if item.get("Default") is not None}
-    told.update(variant.get("EnvironmentVariables") or {})
+    defaults = {item["Name"]: item["Default"] for item in variables if item.get("Default") is not None}
+    defaults.update(variant.get("EnvironmentVariables") or {})
     model = JumpStartModel(
         id=content["HubContentName"],
         version=content["HubContentVersion"],
@@ -242,7 +245,7 @@ def _parse(content: Mapping[str, Any], instance_type: str | None, config: str | 
         instance_type=instance_type,
         instance_types=types,
         image=image,
-        environment={name: value if isinstance(value, str) else json.dumps(value) for name, value in told.items()},
+        environment={name: value if isinstance(value, str) else json.dumps(value) for name, value in defaults.items()},
         target=_target(settings, content),
         drafter=next((_drafter(item, content) for item in _drafters(settings)), None),
         preset=None,
@@ -384,7 +387,7 @@ def _check_engine(model: JumpStartModel, recipe: Recipe) -> None:
 
 
 def _data_source(source: DataSource, model: JumpStartModel, recipe: Recipe) -> dict[str, Any]:
-    where: dict[str, Any] = {
+    data_source: dict[str, Any] = {
         "S3Uri": source.uri,
         "S3DataType": source.data_type,
         "CompressionType": source.compression,
@@ -394,10 +397,10 @@ def _data_source(source: DataSource, model: JumpStartModel, recipe: Recipe) -> d
             what = "the drafter of " if source.channel else ""
             message = f"{what}JumpStart's {model.id} comes under a licence that you have to accept: {source.licence}"
             raise UsageError(message, hint=f"If you do: {_edit(recipe, 'target.accept_eula', 'true')}")
-        where["ModelAccessConfig"] = {"AcceptEula": True}
+        data_source["ModelAccessConfig"] = {"AcceptEula": True}
     if source.hub_content:
-        where["HubAccessConfig"] = {"HubContentArn": source.hub_content}
-    return where
+        data_source["HubAccessConfig"] = {"HubContentArn": source.hub_content}
+    return data_source
 
 
 def _needed(settings: Mapping[str, Any], field: str, content: Mapping[str, Any]) -> str:

@@ -195,7 +195,7 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
     """The job that compiles for a recipe on its first instance type, under the role of `owner`."""
     key = artifacts.key(recipe)
     name = f"{recipe.name[:_NAME_CHARACTERS].rstrip('-')}-{key}"
-    place = f"s3://{bucket_name(account)}/{artifacts.prefix(key)}"
+    s3_prefix = f"s3://{bucket_name(account)}/{artifacts.prefix(key)}"
     uri = image_uri(recipe, account)
     algorithm: dict[str, Any] = {
         "TrainingImage": account.digests.get(uri, uri),
@@ -211,11 +211,11 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
         **_channels(job_data(recipe, account)),
         # Nothing is put out but what SageMaker itself writes there of a job.
         "OutputDataConfig": {
-            "S3OutputPath": f"{place}jobs",
+            "S3OutputPath": f"{s3_prefix}jobs",
             **({"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}),
         },
         # Kept in step with S3 while the job runs: a second job goes on where the first was stopped.
-        "CheckpointConfig": {"S3Uri": place, "LocalPath": _OUTPUT_DIR},
+        "CheckpointConfig": {"S3Uri": s3_prefix, "LocalPath": _OUTPUT_DIR},
         "ResourceConfig": {"InstanceType": recipe.platform.instance_types[0], "InstanceCount": 1},
         "StoppingCondition": {"MaxRuntimeInSeconds": LONGEST_SECONDS},
         "Environment": _environment(recipe),
