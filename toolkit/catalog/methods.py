@@ -127,7 +127,7 @@ def configured(engine: str, config: Mapping[str, Any]) -> str:
 
 
 def register(added: Method) -> None:
-    """Add a method, or put another in its place."""
+    """Add a method, or replace the one of that name."""
     _table()[added.name] = added
 
 

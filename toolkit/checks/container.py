@@ -29,7 +29,7 @@ def check_container(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _image(recipe: Recipe) -> Iterator[Finding]:
-    """An image to run, or to build on. Of a version that is not known the engine tells."""
+    """Check that there is an image to run, or to build on. Unknown versions are reported by the engine's checks."""
     engine = recipe.engine
     named = (recipe.container is not None and recipe.container.base) or recipe.target.kind == "jumpstart"
     if image_of(recipe) or named or not engine.rules.knows(engine.version):

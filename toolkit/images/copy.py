@@ -128,14 +128,14 @@ class _Tally:
         self._reused_bytes = self._sent_bytes = 0
 
     def count(self, size: int) -> None:
-        """So many bytes more went out, or have to go out again. Raises BuildError when nobody waits for them."""
+        """Add to the bytes sent; negative if they must be sent again. Raises BuildError once the copy was stopped."""
         if self.stop.is_set():
             raise BuildError(f"{self._what}: stopped")
         with self._lock:
             self._sent_bytes += size
 
     def add(self, way: str, size: int = 0) -> None:
-        """A blob more is there; `size` is what need not be sent."""
+        """Count a finished blob; `size` is how many of its bytes need not be sent."""
         with self._lock:
             self._ways[way] += 1
             self._reused_bytes += size

@@ -141,4 +141,4 @@ def _engine_hint(why: str) -> str:
 
 
 def _discard(_line: str) -> None:
-    """For questions to the engine: nobody wants to see them."""
+    """Log nothing: these lines are of no use to the user."""

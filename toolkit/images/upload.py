@@ -181,7 +181,7 @@ class _Upload:
 
 
 def _next_byte(answer: httpx.Response) -> int | None:
-    """The next byte by the Range header. `0-0` is how an upload without a byte is told."""
+    """The next byte by the Range header. `0-0` stands for an upload that has no bytes yet."""
     received = _RECEIVED_RANGE.fullmatch(answer.headers.get("Range", ""))
     if received is None:
         return None

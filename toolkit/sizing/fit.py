@@ -225,7 +225,7 @@ def _block_problems(shape: Shape, tensor_parallel: int, expert_parallel: bool) -
 
 
 def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int, workspace: Workspace) -> Fit:
-    """The plan with tensor parallelism `size`: what is left for KV cache, and what that holds."""
+    """The plan with tensor parallelism `size`: the memory that remains for KV cache, and how many tokens it holds."""
     on_cpu = instance.accelerator_count == 0
     settings, models, length = pair.settings, pair.models, pair.max_model_len
     target = weights.rank_bytes(models.target, size, pair.dtype)

@@ -31,7 +31,7 @@ class CoreLoad:
 
     @property
     def for_cache(self) -> int:
-        """What is left for KV cache; below zero where the weights do not fit."""
+        """Bytes that remain for KV cache; negative if the weights do not fit."""
         return self.memory - self.target - self.drafter
 
 

@@ -76,4 +76,4 @@ def command(program: str, image: str, variables: Mapping[str, str], folder: Path
 
 
 def _discard(_line: str) -> None:
-    """For questions: nobody wants to see the answers."""
+    """Log nothing: these lines are of no use to the user."""
