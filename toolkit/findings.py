@@ -27,11 +27,11 @@ class Finding:
 
     def line_for(self, recipe: str) -> str:
         """The finding as one paragraph: `recipe.yaml:14 key: message [code]`, and the hint below."""
-        where = f"{recipe}:{self.line}" if self.line else recipe
+        location = f"{recipe}:{self.line}" if self.line else recipe
         key = f" {self.path}:" if self.path else ""
         hint = f"\n    {self.hint}" if self.hint else ""
         severity = "" if self.severity == "error" else f"{self.severity}: "
-        return f"{where}{key} {severity}{self.message} [{self.code}]{hint}"
+        return f"{location}{key} {severity}{self.message} [{self.code}]{hint}"
 
 
 @dataclass(frozen=True)

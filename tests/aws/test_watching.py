@@ -183,10 +183,10 @@ def play(scaling: Stubber, scaled: Mapping[str, Resource], tags: Mapping[str, st
 def test_the_waking_policy_brings_the_alarm_that_starts_it(
     clients: Clients, scaling: Stubber, scaled: Mapping[str, Resource]
 ) -> None:
-    waking = scaled["/from-zero"]
-    sent = {key: value for key, value in waking.request.items() if key != "Alarm"}
+    from_zero = scaled["/from-zero"]
+    sent = {key: value for key, value in from_zero.request.items() if key != "Alarm"}
     scaling.add_response("put_scaling_policy", {"PolicyARN": POLICY}, sent)
-    make(clients, [waking])
+    make(clients, [from_zero])
     (alarm,) = clients.cloudwatch.describe_alarms(AlarmNames=["toolkit-hub-from-zero"])["MetricAlarms"]
     assert alarm["AlarmActions"] == [POLICY]
 
@@ -216,11 +216,11 @@ def test_a_waking_policy_without_its_alarm_is_made_again(
 def test_an_alarm_that_starts_another_policy_is_as_good_as_none(
     clients: Clients, scaling: Stubber, scaled: Mapping[str, Resource]
 ) -> None:
-    waking = scaled["/from-zero"]
+    from_zero = scaled["/from-zero"]
     scaling.add_response("put_scaling_policy", {"PolicyARN": f"{POLICY}-of-before"})
-    make(clients, [waking])
+    make(clients, [from_zero])
     play(scaling, scaled, scaled[""].request["Tags"])
-    assert differs(waking, seen(clients)[waking.name])
+    assert differs(from_zero, seen(clients)[from_zero.name])
 
 
 def test_a_target_without_our_tag_is_not_ours(

@@ -144,7 +144,10 @@ def _prepare(recipe: Recipe, platform: Platform, baseline: bool, progress: Progr
 
 
 def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
-    """For a new endpoint, resources whose creation tells whether they exist are not looked for."""
+    """Compare the wanted resources with the existing ones.
+
+    A new endpoint's own resources are not read first: creating one fails if it exists.
+    """
     recipe, arms = deployment.recipe, deployment.arms
     rules = rules_of(recipe.platform.name)
     resources = rules.desired(arms, deployment.account)
@@ -184,7 +187,7 @@ def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
 
 
 def _sweep(deployment: _Deployment, platform: Platform, progress: Progress) -> None:
-    """Remove what an interrupted deployment made: a new endpoint is up sooner when nobody looks for that before."""
+    """Remove leftovers of an interrupted deployment. Done last, so that a new endpoint need not wait for it."""
     rest = _plan(_Deployment(deployment.recipe, deployment.account, deployment.with_baseline), platform)
     if rest.changes:
         _apply(rest, platform, deployment.recipe, True, progress)

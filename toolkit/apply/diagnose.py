@@ -103,7 +103,7 @@ def _evidence(hit: _Hit, at: int, all_words: Words) -> tuple[str, ...]:
 
 
 def _unhealthy(lines: Sequence[str], failure_reason: str, known: Words, check: HealthCheck) -> Cause | None:
-    """What a failed health check says about a container that left no known cause."""
+    """What a failed health check shows when the log names no known cause."""
     *_, newest = _starts(lines, known)
     if not newest:
         return _unhealthy_cause("no-log", _cut(failure_reason), check, ())
@@ -117,7 +117,7 @@ def _unhealthy(lines: Sequence[str], failure_reason: str, known: Words, check: H
 
 
 def _not_reached(lines: Sequence[str], last: tuple[str, ...], known: Words, check: HealthCheck) -> Cause:
-    """Why nobody hears a server that is up."""
+    """Why a running server cannot be reached."""
     listening = [(found, line) for line in lines for listens in known.listens if (found := listens.search(line))]
     if listening:
         match, line = listening[-1]

@@ -34,7 +34,7 @@ def make(plan: Plan, platform: Executor, record: Record, progress: Progress) -> 
 
 
 def complete(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
-    """The same for what can only be made once the endpoint is in service."""
+    """Make the resources that need an endpoint in service, such as scaling policies. Raises ApplyError."""
     _execute(plan, _made(plan, needs_service=True), platform, record, progress)
 
 

@@ -31,7 +31,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Progress that nobody watches."""
+    """Reports no progress."""
 
     def stage(self, name: str) -> AbstractContextManager[None]:
         """Show nothing."""

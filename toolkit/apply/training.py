@@ -16,7 +16,7 @@ from toolkit.errors import PlatformError, TrainingJobFailed
 
 _LAST_LINES = 15
 # The container's own program writes so; all else is the engine's and the compiler's, of which there is much.
-_TOLD = re.compile(r"compile: ")
+_COMPILER_NEWS = re.compile(r"compile: ")
 _LONGEST_LINE = 80
 
 
@@ -106,7 +106,7 @@ class _Watch:
         try:
             for line in self._platform.training_log(self._name, self._bookmarks):
                 self._lines.append(line.text.rstrip())
-                if _TOLD.match(line.text):
+                if _COMPILER_NEWS.match(line.text):
                     self._progress.say(f"{self._name}: {self._lines[-1]}")
         except PlatformError as error:  # who may start jobs need not be one who may read logs
             if self._is_readable:

@@ -118,16 +118,16 @@ def method(name: str) -> Method:
 def configured(engine: str, config: Mapping[str, Any]) -> str:
     """The method that an engine's own configuration asks for, empty where the table has none."""
     for found in methods():
-        told = found.engines.get(engine)
-        if told is None or not told.method or told.method != config.get("method"):
+        supported = found.engines.get(engine)
+        if supported is None or not supported.method or supported.method != config.get("method"):
             continue
-        if told.fixed == {key: config[key] for key in _fixed_keys(engine) if config.get(key)}:
+        if supported.fixed == {key: config[key] for key in _fixed_keys(engine) if config.get(key)}:
             return found.name
     return ""
 
 
 def register(added: Method) -> None:
-    """Add a method, or put another in its place."""
+    """Add a method, or replace the one of that name."""
     _table()[added.name] = added
 
 
@@ -145,11 +145,11 @@ def _table() -> dict[str, Method]:
     data = json.loads(Path(__file__).with_name("methods.json").read_text(encoding="utf-8"))
     found: dict[str, Method] = {}
     for name, facts in data["methods"].items():
-        told = facts.pop("engines")
+        by_engine = facts.pop("engines")
         slots = facts.pop("draft_slots")
-        engines = {engine: _engine_method(dict(fields), engine, data) for engine, fields in told.items()}
+        engines = {engine: _engine_method(dict(fields), engine, data) for engine, fields in by_engine.items()}
         found[name] = Method(name=name, draft_slots_formula=slots, engines=engines, **facts)
-        found |= {item.name: item for item in _spellings(found[name], told)}
+        found |= {item.name: item for item in _spellings(found[name], by_engine)}
     return found
 
 
@@ -162,7 +162,7 @@ def _engine_method(fields: dict[str, Any], engine: str, data: Mapping[str, Any])
     return EngineMethod(**fields, **lists, keys=allowed)
 
 
-def _spellings(named: Method, told: Mapping[str, Any]) -> list[Method]:
+def _spellings(named: Method, by_engine: Mapping[str, Any]) -> list[Method]:
     return [
         replace(
             named,
@@ -170,6 +170,6 @@ def _spellings(named: Method, told: Mapping[str, Any]) -> list[Method]:
             spelling_of=named.name,
             engines={engine: replace(named.engines[engine], method=spelling, since=since)},
         )
-        for engine, fields in told.items()
+        for engine, fields in by_engine.items()
         for spelling, since in fields.get("spellings", {}).items()
     ]

@@ -51,7 +51,7 @@ def refresh_heads(client: httpx.Client, folder: Path, *, hub: str = HUB) -> list
 
 
 def _hub_facts(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What the hub tells of a repository; `gated` is false, or how access is granted (`auto`, `manual`)."""
+    """What the hub says about a repository; `gated` is false, or how access is granted (`auto`, `manual`)."""
     facts = {"revision": answer.get("sha"), "last_modified": answer.get("lastModified")}
     if "gated" in answer:
         facts["gated"] = bool(answer["gated"])
@@ -121,7 +121,7 @@ def _update(entry: dict[str, Any], facts: Mapping[str, Any]) -> list[str]:
 
 
 def _get(client: httpx.Client, url: str) -> dict[str, Any] | str:
-    """The JSON object at `url`, or in a few words why there is none."""
+    """The JSON object at `url`, or a short reason why it could not be read."""
     try:
         response = client.get(url, follow_redirects=True)
         answer = response.json() if response.is_success else None

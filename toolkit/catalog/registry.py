@@ -81,7 +81,7 @@ def engine_rules(name: str) -> Any:
 
 
 def register_platform(name: str, entry: PlatformEntry) -> None:
-    """Add a platform, or put another in its place."""
+    """Add a platform, or replace the one of that name."""
     _platforms()[name] = entry
 
 
@@ -96,7 +96,7 @@ def unregister_engine(name: str) -> None:
 
 
 def register_engine(name: str, rules: str) -> None:
-    """Add an engine, or put another in its place. `rules` is `module:attribute`."""
+    """Add an engine, or replace the one of that name. `rules` is `module:attribute`."""
     _engines()[name] = rules
 
 

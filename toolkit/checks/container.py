@@ -29,7 +29,7 @@ def check_container(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _image(recipe: Recipe) -> Iterator[Finding]:
-    """An image to run, or to build on. Of a version that is not known the engine tells."""
+    """Check that there is an image to run, or to build on. Unknown versions are reported by the engine's checks."""
     engine = recipe.engine
     named = (recipe.container is not None and recipe.container.base) or recipe.target.kind == "jumpstart"
     if image_of(recipe) or named or not engine.rules.knows(engine.version):
@@ -77,11 +77,11 @@ def _built(recipe: Recipe) -> Iterator[Finding]:
         hint = "Remove `builder`, or name docker, buildah or codebuild."
         yield Finding("container.builder", message, "container.builder", hint=hint)
     if section.bake_drafter and drafter and drafter.folder is None:
-        message = f"only a drafter in a folder can be baked, and {drafter} is none"
+        message = f"`bake_drafter` needs a drafter in a folder; {drafter} is not one"
         hint = "Download it, and write its folder as `speculation.model`."
         yield Finding("container.bake", message, "container.bake_drafter", hint=hint)
     if section.bake_drafter and recipe.speculation and drafter is None:
-        message = "the recipe names no drafter that could be baked"
+        message = "`bake_drafter` is set, but the recipe has no drafter"
         yield Finding("container.bake", message, "container.bake_drafter", hint="Remove it.")
 
 

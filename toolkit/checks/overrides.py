@@ -17,7 +17,7 @@ _K = "num_speculative_tokens"
 
 
 def check_overrides(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    """Findings that an instance type's own flags or K bring about; memory is checked per type anyway."""
+    """Findings caused by an instance type's own flags or K. Memory is not among them: it is checked for every type."""
     if not recipe.platform.overrides:
         return
     everywhere = set(_findings(recipe, models))

@@ -30,14 +30,14 @@ def read_prompts(path: Path) -> tuple[str, ...]:
     return tuple(_prompt(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip())
 
 
-def _prompt(line: str, where: str) -> str:
+def _prompt(line: str, location: str) -> str:
     try:
         entry = json.loads(line)
     except ValueError as error:
-        raise ValueError(f"{where} is not JSON") from error
+        raise ValueError(f"{location} is not JSON") from error
     if not isinstance(entry, dict) or not isinstance(entry.get("prompt"), str):
-        raise ValueError(f"{where} has no text `prompt`")
+        raise ValueError(f"{location} has no text `prompt`")
     prompt: str = entry["prompt"]
     if any("\ud800" <= character <= "\udfff" for character in prompt):
-        raise ValueError(f"{where} has half of a surrogate pair, which is no character")
+        raise ValueError(f"{location} has half of a surrogate pair, which is no character")
     return prompt

@@ -53,7 +53,7 @@ def _done_text(done: Plan, waited: bool) -> str:
 
 
 def _job_text(job: Action, waited: bool) -> str:
-    place = job.request["CheckpointConfig"]["S3Uri"]
+    address = job.request["CheckpointConfig"]["S3Uri"]
     if not waited and job.verb != "reuse":
-        return f"{job.name} compiles to {place}"
-    return f"compiled: {place}\n  It stays when the endpoint goes. Remove it: aws s3 rm --recursive {place}"
+        return f"{job.name} compiles to {address}"
+    return f"compiled: {address}\n  It stays when the endpoint goes. Remove it: aws s3 rm --recursive {address}"

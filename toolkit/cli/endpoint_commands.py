@@ -209,10 +209,10 @@ def _age(seconds: float) -> str:
 
 
 def _removed_text(name: str, done: Plan) -> str:
-    left = "\n".join(f"left: {item}" for item in done.left)
+    kept = "\n".join(f"left: {item}" for item in done.left)
     if not done.actions:
-        return f"there was nothing of {name} to remove" + (f"\n{left}" if left else "")
-    return f"removed {len(done.actions)} resources; {left or 'nothing is left'}"
+        return f"there was nothing of {name} to remove" + (f"\n{kept}" if kept else "")
+    return f"removed {len(done.actions)} resources; {kept or 'nothing is left'}"
 
 
 def _metrics_text(found: Metrics) -> str:

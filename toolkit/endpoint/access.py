@@ -29,7 +29,6 @@ class OpenAIAccess:
 
     @property
     def loopback(self) -> bool:
-        """See is_loopback."""
         return is_loopback(self.base_url)
 
 

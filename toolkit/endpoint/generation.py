@@ -108,7 +108,7 @@ class Stream:
 
 
 class AsyncStream:
-    """The same in an event loop: `async for piece in stream`, then `await stream.result()`."""
+    """A streamed answer for event loops: `async for piece in stream`, then `await stream.result()`."""
 
     def __init__(self, parts: AsyncIterable[bytes], clock: Callable[[], float] = time.perf_counter) -> None:
         self._pieces = self._read(parts, clock)

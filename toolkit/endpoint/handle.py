@@ -105,7 +105,7 @@ class Endpoint:
         return client
 
     def async_openai(self) -> AsyncOpenAI:
-        """The same for event loops."""
+        """An `openai.AsyncOpenAI` client of the endpoint."""
         import asyncio
 
         package, access = _openai_package(), self.platform.openai_access(self.address)
@@ -129,7 +129,7 @@ class Endpoint:
         return self
 
     def logs(self, *, follow: bool = False, since: float | None = None) -> Iterator[str]:
-        """What its containers have written, oldest first, or in the last `since` seconds; `follow` goes on for ever."""
+        """Lines of its containers, oldest first, all or those of the last `since` seconds; `follow` waits for more."""
         return (line.text for line in read_log(self.platform, self.address, follow, since))
 
     def metrics(self, minutes: int = 60) -> Metrics:

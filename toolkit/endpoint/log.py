@@ -16,7 +16,7 @@ def read_log(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[LogLine]:
-    """What there is, oldest first, or of the last `since` seconds; with `follow` then what comes, for ever.
+    """The log's lines, oldest first, all or those of the last `since` seconds. `follow` then waits for new ones.
 
     Each line is read once. Raises EndpointNotFound, also when the endpoint is removed while it is followed.
     """

@@ -310,12 +310,12 @@ def _speculation_verdicts(measured: Sequence[_Measured], expected: Mapping[str, 
         return
     steps, all_steps = sum(item.steps for item in counted.values()), sum(item.target_steps for item in measured)
     partly = steps < _MOST_STEPS * all_steps
-    of_all, where = (f" of {all_steps}", " that verified drafts") if partly else ("", "")
+    of_all, among = (f" of {all_steps}", " that verified drafts") if partly else ("", "")
     yield Verdict("speculation is on", True, f"{steps}{of_all} target steps verified drafts")
     lengths = {workload: item.length for workload, item in counted.items()}
     shown = ", ".join(f"{workload} {length:.2f}" for workload, length in lengths.items())
     accepted = max(lengths.values()) >= _MIN_ACCEPTANCE_LENGTH
-    yield Verdict("drafts are accepted", accepted, f"tokens per target step{where}: {shown}")
+    yield Verdict("drafts are accepted", accepted, f"tokens per target step{among}: {shown}")
     for workload in sorted(lengths.keys() & expected.keys()):
         claim = f"acceptance on {workload} is as published"
         detail = f"{lengths[workload]:.2f} measured, {expected[workload]:.2f} in the recipe's evidence"

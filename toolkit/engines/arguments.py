@@ -17,7 +17,7 @@ CHANNELS_DIR = "/opt/ml/additional-model-data-sources"
 """Where the container of an endpoint finds its channels."""
 
 DRAFTER_DIR = f"{CHANNELS_DIR}/{DRAFTER_CHANNEL}"
-BAKED_DRAFTER_DIR = "/opt/toolkit/drafter"
+IMAGE_DRAFTER_DIR = "/opt/toolkit/drafter"
 """Where a drafter lies that is a part of the image."""
 
 CONFIG_CHANNEL = "config"
@@ -63,7 +63,7 @@ def supervised(image: lookup.Image, value: str) -> bool:
     return image.supervisor_quoting == "fixed" or not any(mark in value for mark in "{\"' ")
 
 
-def pulled(recipe: Recipe, source: ModelSource) -> bool:
+def fetched_by_container(recipe: Recipe, source: ModelSource) -> bool:
     """Whether the container itself fetches that model from the hub."""
     return recipe.platform.weights == "hub" and source.kind == "hub"
 
@@ -73,7 +73,7 @@ def builds(recipe: Recipe) -> bool:
     return recipe.platform.rules.builds(recipe)
 
 
-def baked(recipe: Recipe) -> bool:
+def is_in_image(recipe: Recipe) -> bool:
     """Whether the drafter is a part of the image."""
     return builds(recipe) and recipe.container is not None and recipe.container.bake_drafter
 
@@ -88,9 +88,9 @@ def drafter_path(recipe: Recipe) -> str:
     drafter = recipe.drafter
     if drafter is None:
         return ""
-    if baked(recipe):
-        return BAKED_DRAFTER_DIR
-    return drafter.written if pulled(recipe, drafter) else DRAFTER_DIR
+    if is_in_image(recipe):
+        return IMAGE_DRAFTER_DIR
+    return drafter.written if fetched_by_container(recipe, drafter) else DRAFTER_DIR
 
 
 def image_of(recipe: Recipe) -> lookup.Image | None:

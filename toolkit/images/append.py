@@ -57,8 +57,8 @@ class AppendBuilder:
             config = Blob(CONFIG, digest_of(body), len(body))
             own = [Part(layer.blob, partial(_read, layer.path)) for layer in layers]
             own.append(Part(config, lambda start: iter([body[start:]])))
-            there = parts_of(base.parts.layers, origin, source, registry)
-            send(registry, target.repository, [*own, *there], str(target), log)
+            base_layers = parts_of(base.parts.layers, origin, source, registry)
+            send(registry, target.repository, [*own, *base_layers], str(target), log)
             listed = (*base.parts.layers, *(layer.blob for layer in layers))
             return publish(registry, target, schema_2(Parts(config, listed), base.name))
 

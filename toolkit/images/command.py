@@ -87,9 +87,9 @@ def build_failure(tool: str, ended: Ended, base: str, room: str) -> BuildError:
         image = step[5:].replace("${BASE_IMAGE}", base)
         hint = "See that the name is right, and that you may pull it: docker login, for ECR a role that may."
         return BuildError(f"{tool}: the base image {image} cannot be had: {words}", hint=hint)
-    where = f"step `{step}`" if step else "the build"
+    what = f"step `{step}`" if step else "the build"
     hint = "Correct `container.dockerfile` of the recipe; what the step itself said is above." if step else ""
-    return BuildError(f"{tool}: {where} failed: {words}", hint=hint)
+    return BuildError(f"{tool}: {what} failed: {words}", hint=hint)
 
 
 def push_failure(tool: str, ended: Ended, destination: str, room: str) -> BuildError:

@@ -125,26 +125,26 @@ class _Tally:
         self._lock = threading.Lock()
         self._started = time.monotonic()
         self._ways = Counter[str]()
-        self._there_bytes = self._sent_bytes = 0
+        self._reused_bytes = self._sent_bytes = 0
 
     def count(self, size: int) -> None:
-        """So many bytes more went out, or have to go out again. Raises BuildError when nobody waits for them."""
+        """Add to the bytes sent; negative if they must be sent again. Raises BuildError once the copy was stopped."""
         if self.stop.is_set():
             raise BuildError(f"{self._what}: stopped")
         with self._lock:
             self._sent_bytes += size
 
     def add(self, way: str, size: int = 0) -> None:
-        """A blob more is there; `size` is what need not be sent."""
+        """Count a finished blob; `size` is how many of its bytes need not be sent."""
         with self._lock:
             self._ways[way] += 1
-            self._there_bytes += size
+            self._reused_bytes += size
 
     def line(self) -> str:
         """How far it is."""
         with self._lock:
-            ways, sent, there = Counter(self._ways), self._sent_bytes, self._there_bytes
+            ways, sent, reused = Counter(self._ways), self._sent_bytes, self._reused_bytes
         by_way = ", ".join(f"{number} {way}" for way, number in sorted(ways.items()))
         rate = f", {sent / 1e6 / (time.monotonic() - self._started):.0f} MB/s" if sent else ""
         blobs = f"{ways.total()} of {len(self.parts)} blobs" + (f" ({by_way})" if by_way else "")
-        return f"{self._what}: {blobs}, {(sent + there) / 1e6:.1f} of {self._total / 1e6:.1f} MB{rate}"
+        return f"{self._what}: {blobs}, {(sent + reused) / 1e6:.1f} of {self._total / 1e6:.1f} MB{rate}"

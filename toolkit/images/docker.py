@@ -42,7 +42,7 @@ def unavailable() -> str | None:
     """Why Docker cannot be used here, None when it can."""
     if shutil.which("docker") is None:
         return "there is no docker command"
-    ended = run(["docker", "version", "--format", "{{.Server.Version}}"], log=_quiet)
+    ended = run(["docker", "version", "--format", "{{.Server.Version}}"], log=_discard)
     return f"docker reaches no engine: {last_words(ended)}" if ended.code else None
 
 
@@ -111,7 +111,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _engine(variables: dict[str, str]) -> str:
     """The engine's architecture and the kind of its store; empty where we may not ask, as Studio's proxy may say."""
-    ended = run(["docker", "info", "--format", "{{.Architecture}} {{json .DriverStatus}}"], _quiet, variables)
+    ended = run(["docker", "info", "--format", "{{.Architecture}} {{json .DriverStatus}}"], _discard, variables)
     return "" if ended.code else "\n".join(ended.lines)
 
 
@@ -140,5 +140,5 @@ def _engine_hint(why: str) -> str:
     return f"{way}, or build without it: append, buildah, codebuild."
 
 
-def _quiet(_line: str) -> None:
-    """For questions to the engine: nobody wants to see them."""
+def _discard(_line: str) -> None:
+    """Log nothing: these lines are of no use to the user."""

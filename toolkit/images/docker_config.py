@@ -18,7 +18,7 @@ def docker_credentials(registry: str) -> tuple[str, str] | None:
 
 
 def read_login(path: Path, registry: str) -> tuple[str, str] | None:
-    """The same of a given file."""
+    """User and password for a registry in a Docker config file, None without a login. Raises UsageError."""
     try:
         logins = json.loads(path.read_text(encoding="utf-8")).get("auths", {})
         auth = next((logins[key].get("auth", "") for key in _keys(registry) if key in logins), "")

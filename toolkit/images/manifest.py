@@ -39,7 +39,7 @@ class Blob:
     size: int
 
     def as_json(self) -> dict[str, Any]:
-        """As manifests write it."""
+        """The descriptor, as it stands in a manifest."""
         return {"mediaType": self.media_type, "size": self.size, "digest": self.digest}
 
 
@@ -52,7 +52,7 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """Name of the image for ever."""
+        """The digest by which the image can be pulled."""
         return digest_of(self.body)
 
 

@@ -26,8 +26,8 @@ def publish(registry: Registry, image: Reference, manifest: Manifest) -> str:
 
     A tag that names it already is left alone: where tags are immutable, ECR refuses even the same image again.
     """
-    there = registry.find_manifest(image.repository, image.selector)
-    if there is None or there.digest != manifest.digest:
+    existing = registry.find_manifest(image.repository, image.selector)
+    if existing is None or existing.digest != manifest.digest:
         registry.put_manifest(image.repository, image.selector, manifest)
     return verified(registry, image, manifest.digest)
 

@@ -115,8 +115,8 @@ class Registry:
                 why = repr(error)
             if position < blob.size:
                 failures += 1
-                where = f"{self.host}/{repository}: {blob.digest}"
-                self.pause(failures, f"{where} cannot be read past byte {position}: {why}")
+                what = f"{self.host}/{repository}: {blob.digest}"
+                self.pause(failures, f"{what} cannot be read past byte {position}: {why}")
 
     def mount(self, repository: str, digest: str, origin: str) -> str | None:
         """Take a blob over from another repository here: None when done, else where it is to be uploaded.

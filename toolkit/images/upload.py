@@ -25,7 +25,7 @@ from toolkit.images.registry import LoginExpired, Registry, is_passing, said
 # A multiple of 10 and of 20 MiB, the parts that ECR keeps blobs in: a part before the last has at least 5 MiB there.
 CHUNK_BYTES = 60 * 1024**2
 
-_TOLD_RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
+_RECEIVED_RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 _EXPECTED_BYTE = re.compile(r"instead of (\d+)")
 
 Read = Callable[[int], Iterator[bytes]]
@@ -92,12 +92,12 @@ class _Upload:
                 failures += not error.login
                 refusals += error.login
                 spoilt += error.spoilt
-                where = f"{self.registry.host}/{self.repository}: upload of {self.blob.digest}"
+                what = f"{self.registry.host}/{self.repository}: upload of {self.blob.digest}"
                 if spoilt > 1:
-                    raise BuildError(f"{where} failed twice: {error}") from error
+                    raise BuildError(f"{what} failed twice: {error}") from error
                 self.registry.check_refusals(refusals, self.repository)
                 if failures:
-                    self.registry.pause(failures, f"{where} broke off at byte {self.offset}: {error}")
+                    self.registry.pause(failures, f"{what} broke off at byte {self.offset}: {error}")
                 if self._is_there(error):
                     return
                 self._find_offset(error)
@@ -151,8 +151,8 @@ class _Upload:
     def _interruption(self, answer: httpx.Response) -> _InterruptedError:
         """What an answer other than yes means. Raises BuildError when it is final."""
         if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
-            told = _EXPECTED_BYTE.search(answer.text)
-            return _InterruptedError(said(answer), offset=int(told[1]) if told else _told(answer))
+            expected = _EXPECTED_BYTE.search(answer.text)
+            return _InterruptedError(said(answer), offset=int(expected[1]) if expected else _next_byte(answer))
         if is_passing(answer):
             return _InterruptedError(said(answer))
         if answer.status_code == httpx.codes.NOT_FOUND:
@@ -169,7 +169,7 @@ class _Upload:
             answer = self.registry.request("GET", self.location, self.repository)
             if answer.is_success:
                 self.location = self.registry.location(answer)
-                offset = max(offset, _told(answer) or 0)
+                offset = max(offset, _next_byte(answer) or 0)
         if error.gone or error.spoilt or offset > self.blob.size:
             self.location, offset = None, 0
         self._go_on_from(offset)
@@ -180,12 +180,12 @@ class _Upload:
         self.counted = offset
 
 
-def _told(answer: httpx.Response) -> int | None:
-    """The next byte by the Range header. `0-0` is how an upload without a byte is told."""
-    told = _TOLD_RANGE.fullmatch(answer.headers.get("Range", ""))
-    if told is None:
+def _next_byte(answer: httpx.Response) -> int | None:
+    """The next byte by the Range header. `0-0` stands for an upload that has no bytes yet."""
+    received = _RECEIVED_RANGE.fullmatch(answer.headers.get("Range", ""))
+    if received is None:
         return None
-    last = int(told[1])
+    last = int(received[1])
     return last + 1 if last else 0
 
 
@@ -194,14 +194,14 @@ class _Pieces:
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
-        self._left = b""
+        self._rest = b""
 
     def take(self, size: int) -> Iterator[bytes]:
         """The next `size` bytes. Raises BuildError when there are fewer."""
         while size:
-            piece = self._left or next(self._pieces, b"")
+            piece = self._rest or next(self._pieces, b"")
             if not piece:
                 raise BuildError(f"what is uploaded ended {size} bytes early")
             yield piece[:size]
-            self._left = piece[size:]
+            self._rest = piece[size:]
             size -= min(size, len(piece))

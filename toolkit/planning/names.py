@@ -43,7 +43,7 @@ def tag_map(recipe: Recipe, endpoint: str | None = None) -> dict[str, str]:
 
 
 def _recipe_digest(recipe: Recipe) -> str:
-    """The same on every machine: folders count by their names."""
+    """A digest that does not depend on the machine: of a folder only its name counts."""
     said = recipe.to_dict()
     said["target"] = recipe.target.name
     if recipe.drafter:

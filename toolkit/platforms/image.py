@@ -1,6 +1,6 @@
 """The image that is built for a recipe: Dockerfile, files, and a tag that says its content.
 
-Pure but for reading the container's own files, a Dockerfile fragment and a baked drafter.
+Pure but for reading the container's own files, a Dockerfile fragment and the drafter's folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import BAKED_DRAFTER_DIR, image_of
+from toolkit.engines.arguments import IMAGE_DRAFTER_DIR, image_of
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.home import containers_dir
 from toolkit.images.reference import parse
@@ -51,18 +51,18 @@ ECR = ImageStore()
 
 def address(image: lookup.Image, account: Account) -> str:
     """Where a catalogue's image is pulled from, by tag. Raises UsageError when AWS has none in the region."""
-    place = f"{image.repository}:{image.tag}"
+    tagged = f"{image.repository}:{image.tag}"
     if not image.registry:
-        return f"{account.registry}/{place}"
+        return f"{account.registry}/{tagged}"
     if not image.registry.isdigit():
-        return f"{image.registry}/{place}"
+        return f"{image.registry}/{tagged}"
     accounts = lookup.registries()
     if account.region not in accounts:
         raise UsageError(
             f"AWS has no {image.engine} images in {account.region}, as far as is known (image_uri_config of its SDK)",
             hint=f"Set platform.region to one of: {', '.join(accounts)}.",
         )
-    return f"{accounts[account.region]}.dkr.ecr.{account.region}.{account.domain}/{place}"
+    return f"{accounts[account.region]}.dkr.ecr.{account.region}.{account.domain}/{tagged}"
 
 
 def base_image(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str:
@@ -82,7 +82,7 @@ def base_image(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str
 def render(recipe: Recipe, account: Account, store: ImageStore = ECR) -> ImageSpec:
     """All that makes the image. Raises UsageError for a fragment that cannot be read, UnreadableModel for a drafter."""
     section, base, python = _section(recipe), base_image(recipe, account, store), _python(recipe)
-    files = {**_programs(recipe.engine.name, section, base), **_baked(recipe, section)}
+    files = {**_programs(recipe.engine.name, section, base), **_drafter_files(recipe, section)}
     own = (containers_dir() / recipe.engine.name / "Dockerfile").read_text(encoding="utf-8")
     instructions = _INSTRUCTION.findall(own)
     settings = dict(instructions)
@@ -224,14 +224,14 @@ def _bill_of_materials(section: ContainerSection, base: str, files: Mapping[str,
     return json.dumps(document, indent=1).encode()
 
 
-def _baked(recipe: Recipe, section: ContainerSection) -> dict[str, ContextFile]:
+def _drafter_files(recipe: Recipe, section: ContainerSection) -> dict[str, ContextFile]:
     if not section.bake_drafter or recipe.drafter is None:
         return {}
     folder = recipe.drafter.folder
     if folder is None:
-        message = f"only a drafter in a folder can be baked, and {recipe.drafter} is none"
+        message = f"`bake_drafter` needs a drafter in a folder; {recipe.drafter} is not one"
         raise UsageError(message, hint="Download it, and write its folder as `speculation.model`.")
-    return {f"{BAKED_DRAFTER_DIR}/{file.path}": ContextFile(source=folder / file.path) for file in manifest(folder)}
+    return {f"{IMAGE_DRAFTER_DIR}/{file.path}": ContextFile(source=folder / file.path) for file in manifest(folder)}
 
 
 def _sha256(file: ContextFile) -> str:

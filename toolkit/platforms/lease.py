@@ -79,7 +79,7 @@ class LeaseStore(Protocol):
         """The new lease's version; empty when there is one already."""
 
     def read(self) -> Entry | None:
-        """The lease. Raises PlatformError when something of somebody else is in its place."""
+        """The lease. Raises PlatformError when its name is taken by something else."""
 
     def replace(self, holder: Holder, version: str) -> str:
         """The new version; empty when `version` is not the present one."""

@@ -121,7 +121,7 @@ class PlatformSession(Protocol):
         """A scope in the words of `status`."""
 
     def can_be_asked(self) -> bool:
-        """Whether there is something to ask, such as credentials. Asks nobody."""
+        """Whether there is something to ask, such as credentials. Sends no request."""
 
     def open(self, scope: str | None) -> Platform:
         """The platform, started where it is ours to start. Raises UsageError or PlatformError."""
@@ -130,7 +130,7 @@ class PlatformSession(Protocol):
         """The platform as it is, None where it does not run: then nothing exists there. Starts nothing."""
 
     def scope_of(self, endpoint: str) -> str | None:
-        """The scope of an endpoint that nobody said it for. Raises AmbiguousEndpoint where several have that name."""
+        """The scope of an endpoint when the user gave none. Raises AmbiguousEndpoint where several have that name."""
 
     def every_scope(self) -> Sequence[str | None]:
         """All scopes of the user's account."""

@@ -22,7 +22,7 @@ class HubFiles:
         self._repo = repo
         self._wanted = revision or "main"
         self._client = client
-        self.where = f"{repo} on the hub"
+        self.location = f"{repo} on the hub"
         self.source = f"Hugging Face hub, {repo}"
 
     @property

@@ -155,7 +155,7 @@ def _join(path: str, key: str | int) -> str:
 
 
 def _findings(error: ValidationError, lines: Lines) -> Iterator[Finding]:
-    """One finding per place: pydantic reports each branch of a union, the user has written one value."""
+    """One finding per key: pydantic reports each branch of a union, the user has written one value."""
     seen: set[tuple[str, ...]] = set()
     for problem in error.errors(include_url=False):
         keys = tuple(str(key) for key in problem["loc"] if not _is_union_branch(key))

@@ -26,10 +26,10 @@ _OTHER_WEIGHTS = (".bin", ".pt", ".gguf")
 
 
 class ModelFiles(Protocol):
-    """The files of one model. `where` precedes their names in errors; `source` and `revision` go into the lock."""
+    """The files of one model. `location` precedes their names in errors; `source` and `revision` go into the lock."""
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """Folder or address of the model."""
 
     @property
@@ -58,7 +58,7 @@ class FolderFiles:
                 f"there is no folder {folder}", hint="Correct it; a relative path counts from the recipe's folder."
             )
         self._folder = folder
-        self.where = str(folder)
+        self.location = str(folder)
         self.source = f"folder {folder.name}"
 
     def sizes(self) -> Mapping[str, int]:
@@ -106,23 +106,23 @@ def read_model(files: ModelFiles, model: str) -> ModelFacts:
     try:
         return _read_model(files, model)
     except OSError as error:
-        raise UnreadableModel(f"{files.where} cannot be read: {error}") from error
+        raise UnreadableModel(f"{files.location} cannot be read: {error}") from error
 
 
 def _read_model(files: ModelFiles, model: str) -> ModelFacts:
     sizes = files.sizes()
     config = _read_json(files, sizes, "config.json")
     if wrong := model_config.problem(config):
-        raise UnreadableModel(f"{files.where}/config.json: {wrong}", hint="It must be the model's own config.")
+        raise UnreadableModel(f"{files.location}/config.json: {wrong}", hint="It must be the model's own config.")
     for key in ("hidden_size", "vocab_size"):
         size = text_config(config).get(key)
         if not isinstance(size, int) or size <= 0:
             hint = "It must be the model's own config."
-            raise UnreadableModel(f"{files.where}/config.json has no `{key}` that is a size", hint=hint)
+            raise UnreadableModel(f"{files.location}/config.json has no `{key}` that is a size", hint=hint)
     weights = [name for name in sizes if name.endswith(".safetensors")]
     others = [name for name in sizes if name.endswith(_OTHER_WEIGHTS)]
     if not (weights or others):
-        message = f"{files.where} holds no *.safetensors file"
+        message = f"{files.location} holds no *.safetensors file"
         raise UnreadableModel(message, hint="Convert the weights to safetensors.")
     headers = [read_header(files, file, sizes[file]) for file in weights]
     tensors = {name: Tensor(one.dtype, one.shape) for header in headers for name, one in header.tensors.items()}
@@ -141,7 +141,7 @@ def _read_model(files: ModelFiles, model: str) -> ModelFacts:
 def _read_json(
     files: ModelFiles, sizes: Mapping[str, int], name: str, missing: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    path = f"{files.where}/{name}"
+    path = f"{files.location}/{name}"
     if name not in sizes:
         if missing is not None:
             return missing
@@ -179,7 +179,7 @@ def read_header(files: ModelFiles, name: str, size: int) -> WeightsHeader:
         if size < end:
             raise ValueError(f"cut short, {size} of {end} bytes")
     except (ValueError, struct.error, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-        path = f"{files.where}/{name}"
+        path = f"{files.location}/{name}"
         raise UnreadableModel(f"{path} is not a safetensors file: {error}", hint="Fetch the file again.") from error
     return header
 
@@ -204,7 +204,7 @@ def _read_tokenizer(files: ModelFiles, sizes: Mapping[str, int]) -> Tokenizer | 
         special = {token["content"]: int(token["id"]) for token in added if token.get("special")}
         digest = hashlib.sha256(json.dumps(sorted(ids.items())).encode()).hexdigest()
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        message = f"{files.where}/tokenizer.json is not a tokenizer: {error!r}"
+        message = f"{files.location}/tokenizer.json is not a tokenizer: {error!r}"
         raise UnreadableModel(message, hint="Fetch the file again.") from error
     return Tokenizer(len(ids), digest, special, _chat_template_sha256(files, sizes))
 

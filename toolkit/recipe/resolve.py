@@ -178,7 +178,7 @@ class Recipe:
         return self.target.kind == "jumpstart" and "platform.instance_types" not in self.lines
 
     def baseline(self) -> Recipe:
-        """The same recipe without speculation, as `<name>-baseline`."""
+        """This recipe without speculation, named `<name>-baseline`."""
         if self.speculation is None:
             return self
         return replace(self, name=f"{self.name}-baseline", speculation=None, baseline_of=self.speculation)

@@ -225,7 +225,7 @@ def _block_problems(shape: Shape, tensor_parallel: int, expert_parallel: bool) -
 
 
 def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int, workspace: Workspace) -> Fit:
-    """The plan with tensor parallelism `size`: what is left for KV cache, and what that holds."""
+    """The plan with tensor parallelism `size`: the memory that remains for KV cache, and how many tokens it holds."""
     on_cpu = instance.accelerator_count == 0
     settings, models, length = pair.settings, pair.models, pair.max_model_len
     target = weights.rank_bytes(models.target, size, pair.dtype)
@@ -233,22 +233,22 @@ def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int, workspace: 
     space = workspace(pair, size, on_cpu)
     free = _visible_bytes(instance) - target - drafter - space
     asked = settings.kv_cache_memory_bytes  # vLLM takes it whatever the utilization is
-    left = asked or free - int(_visible_bytes(instance) * (1 - settings.memory_utilization))
+    for_cache = asked or free - int(_visible_bytes(instance) * (1 - settings.memory_utilization))
     plan = replace(
         empty,
         tensor_parallel=size,
         weights_gib=target / GIB,
         drafter_gib=drafter / GIB,
         workspace_gib=space / GIB,
-        kv_gib=max(0, left) / GIB,
+        kv_gib=max(0, for_cache) / GIB,
         max_model_len=length,
     )
     if asked and asked > free:
         reason = f"kv-cache-memory-bytes asks for {asked / GIB:.1f} GiB, {max(0, free) / GIB:.1f} are free"
         return replace(plan, reason=reason)
     cache = cache_of(pair.target, pair.drafter, settings, tensor_parallel=size, on_cpu=on_cpu)
-    longest = cache.largest_context(left, max(length, pair.target.max_position_embeddings))
-    return _with_room(replace(plan, largest_context=longest), cache, left, settings.max_num_seqs)
+    longest = cache.largest_context(for_cache, max(length, pair.target.max_position_embeddings))
+    return _with_room(replace(plan, largest_context=longest), cache, for_cache, settings.max_num_seqs)
 
 
 def _with_room(plan: Fit, cache: KVCache, memory: int, max_num_seqs: int) -> Fit:

@@ -134,8 +134,8 @@ def _letter(rng: Random) -> Example:
 
 
 def _dream(rng: Random) -> Example:
-    place = rng.choice(PLACES)
-    return Example(f"Describe a {rng.choice(ADJECTIVES)} dream of {place}.", _prose(rng, place))
+    subject = rng.choice(PLACES)
+    return Example(f"Describe a {rng.choice(ADJECTIVES)} dream of {subject}.", _prose(rng, subject))
 
 
 def _opinion(rng: Random) -> Example:

@@ -148,17 +148,17 @@ def test_the_model_runs_the_image_by_its_tag(recipe: Recipe) -> None:
 def test_a_baked_drafter_is_in_the_image_and_nowhere_else(tmp_path: Path) -> None:
     recipe = recipe_with(load(write_pair(tmp_path)).with_platform("sagemaker"), role="create")
     versioned = replace(recipe, engine=replace(recipe.engine, version="0.30.0"))
-    baked = custom(versioned, bake_drafter=True)
-    resources = desired([baked], ACCOUNT)
+    with_drafter_in_image = custom(versioned, bake_drafter=True)
+    resources = desired([with_drafter_in_image], ACCOUNT)
     (model,) = [item for item in resources if item.kind == "Model"]
     container = model.request["PrimaryContainer"]
     assert "AdditionalModelDataSources" not in container
     assert json.loads(container["Environment"]["SM_VLLM_SPECULATIVE_CONFIG"])["model"] == "/opt/toolkit/drafter"
-    assert "/opt/toolkit/drafter/config.json" in render(baked, ACCOUNT).files
+    assert "/opt/toolkit/drafter/config.json" in render(with_drafter_in_image, ACCOUNT).files
 
 
 def test_only_a_folder_can_be_baked(recipe: Recipe) -> None:
-    with pytest.raises(UsageError, match="only a drafter in a folder can be baked, and org/drafter is none"):
+    with pytest.raises(UsageError, match="`bake_drafter` needs a drafter in a folder; org/drafter is not one"):
         render(custom(recipe, bake_drafter=True), ACCOUNT)
 
 

@@ -117,7 +117,7 @@ def _shapes(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _without_effect(recipe: Recipe) -> Iterator[Finding]:
-    """Keys that these engines are not told."""
+    """Recipe keys that have no effect on these engines."""
     speculation = recipe.speculation
     if speculation is None:
         return
@@ -192,7 +192,7 @@ def _blocks(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _least_blocks(recipe: Recipe) -> int | None:
-    """Blocks that hold all requests at their longest; None where it need not hold them all, or cannot be told."""
+    """Blocks that hold all requests at their longest; None where it need not hold them all, or is not known."""
     length, requests = recipe.engine.max_model_len, recipe.engine.max_num_seqs
     if length is None:
         return None

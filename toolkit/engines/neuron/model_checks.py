@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from toolkit.engines.arguments import pulled
+from toolkit.engines.arguments import fetched_by_container
 from toolkit.engines.neuron.checks import neuron_config
 from toolkit.engines.neuron.flags import is_fork, neuron_flags
 from toolkit.engines.neuron.generations import facts, generation_of
@@ -62,7 +62,8 @@ def _tied(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         return
     drafter = (recipe.speculation.drafter, models.drafter) if recipe.speculation else (None, None)
     for path, (source, model) in (("target.model", (recipe.target, models.target)), ("speculation.model", drafter)):
-        if source and model and pulled(recipe, source) and model.text_config.get("tie_word_embeddings") is True:
+        ties = model is not None and model.text_config.get("tie_word_embeddings") is True
+        if source and ties and fetched_by_container(recipe, source):
             message = f"{source} ties its embeddings: by its hub id it may end with `Cannot copy out of meta tensor`"
             hint = "On SageMaker set `weights: s3`, which gives the engine a folder."
             severity: Severity = "info" if is_fork(recipe) else "warning"

@@ -30,8 +30,8 @@ class CoreLoad:
     kv_per_token: int
 
     @property
-    def left(self) -> int:
-        """What is left for KV cache; below zero where the weights do not fit."""
+    def for_cache(self) -> int:
+        """Bytes that remain for KV cache; negative if the weights do not fit."""
         return self.memory - self.target - self.drafter
 
 
@@ -65,16 +65,16 @@ def _fit_cores(pair: Pair, instance: Instance, empty: Fit, cores: int, static: b
         empty,
         weights_gib=load.target / GIB,
         drafter_gib=load.drafter / GIB,
-        kv_gib=max(0, load.left) / GIB,
+        kv_gib=max(0, load.for_cache) / GIB,
         max_model_len=length,
     )
-    if load.left < 0:
+    if load.for_cache < 0:
         reason = (
             f"weights take {(load.target + load.drafter) / GIB:.1f} GiB of each of {plan.tensor_parallel} logical "
             f"cores, which has {load.memory / GIB:.1f} (an estimate)"
         )
         return replace(plan, reason=reason)
-    longest = load.left // (requests * load.kv_per_token)
+    longest = load.for_cache // (requests * load.kv_per_token)
     plan = replace(plan, largest_context=min(longest, max(length, pair.target.max_position_embeddings)))
     if longest < length:
         reason = (
@@ -82,11 +82,11 @@ def _fit_cores(pair: Pair, instance: Instance, empty: Fit, cores: int, static: b
             f"each of {plan.tensor_parallel} logical cores, {plan.kv_gib:.1f} are left (an estimate)"
         )
         return replace(plan, reason=reason)
-    concurrency = load.left / (length * load.kv_per_token)
+    concurrency = load.for_cache / (length * load.kv_per_token)
     return replace(
         plan,
         fits=True,
-        kv_tokens=load.left // load.kv_per_token,
+        kv_tokens=load.for_cache // load.kv_per_token,
         max_concurrency=concurrency,
         largest_concurrency=min(int(concurrency), pair.settings.max_num_seqs),
     )

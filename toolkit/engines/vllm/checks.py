@@ -60,14 +60,16 @@ def unknown_flag(recipe: Recipe, flag: str, version: str, severity: Severity = "
 def _subtracted_budget(recipe: Recipe, budget: int) -> Iterator[Finding]:
     """Versions that take the slots of `max_num_seqs` requests off the budget of every step, whoever is scheduled."""
     engine, slots = recipe.engine, draft_slots(recipe)
-    left = budget - slots * engine.max_num_seqs
+    for_prompts = budget - slots * engine.max_num_seqs
     hint = f"Set it to {slots * engine.max_num_seqs + _SLOW_PREFILL_TOKENS} or more, or lower engine.max_num_seqs."
     taken = f"{engine.max_num_seqs} requests x {slots} draft slots"
-    if left < max(1, engine.max_num_seqs) and slots:
-        message = f"{taken} leave {left} of {budget} tokens a step"
+    if for_prompts < max(1, engine.max_num_seqs) and slots:
+        message = f"{taken} leave {for_prompts} of {budget} tokens a step"
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint)
-    elif left < _SLOW_PREFILL_TOKENS and slots:
-        message = f"{taken} leave {left} tokens a step: prompts are read in small pieces, the first token comes late"
+    elif for_prompts < _SLOW_PREFILL_TOKENS and slots:
+        message = (
+            f"{taken} leave {for_prompts} tokens a step: prompts are read in small pieces, the first token comes late"
+        )
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint, severity="warning")
     elif budget < engine.max_num_seqs:
         yield from _token_budget(recipe, budget)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import image_of, pulled, supervised
+from toolkit.engines.arguments import fetched_by_container, image_of, supervised
 from toolkit.engines.vllm.facts import facts
 from toolkit.engines.vllm.speculation import speculative_config
 from toolkit.recipe.resolve import Recipe
@@ -38,7 +38,7 @@ def limits(recipe: Recipe) -> dict[str, Any]:
     flags: dict[str, Any] = {"max-num-seqs": engine.max_num_seqs, "served-model-name": recipe.name}
     if engine.max_num_batched_tokens:
         flags["max-num-batched-tokens"] = engine.max_num_batched_tokens
-    if pulled(recipe, recipe.target):
+    if fetched_by_container(recipe, recipe.target):
         flags["model"] = recipe.target.written
         if recipe.target.revision:
             flags["revision"] = flags["tokenizer-revision"] = recipe.target.revision

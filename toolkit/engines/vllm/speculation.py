@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit.engines.arguments import drafter_path, pulled
+from toolkit.engines.arguments import drafter_path, fetched_by_container
 from toolkit.recipe.resolve import Recipe, Speculation
 
 
@@ -22,7 +22,7 @@ def speculative_config(recipe: Recipe, speculation: Speculation) -> dict[str, An
         "model": drafter_path(recipe),
         "num_speculative_tokens": speculation.num_speculative_tokens,
     }
-    if drafter and pulled(recipe, drafter) and drafter.revision:
+    if drafter and fetched_by_container(recipe, drafter) and drafter.revision:
         config["revision"] = drafter.revision
     if speculation.tensor_parallel:
         config["draft_tensor_parallel_size"] = speculation.tensor_parallel

@@ -84,6 +84,6 @@ def _allow(message: str) -> str:
     found = _FORBIDDEN.search(message)
     if not found:
         return "An admission rule or a quota of the cluster refuses it: ask whoever manages the cluster."
-    place = f"a Role of namespace {found['namespace']}" if found["namespace"] else "a ClusterRole"
+    scope = f"a Role of namespace {found['namespace']}" if found["namespace"] else "a ClusterRole"
     rule = f'{{apiGroups: ["{found["group"]}"], resources: ["{found["resource"]}"], verbs: ["{found["verb"]}"]}}'
-    return f"Ask for this rule in {place}: {rule}"
+    return f"Ask for this rule in {scope}: {rule}"

@@ -22,14 +22,14 @@ _PAUSE_SECONDS = 1.0
 
 def put(cluster: Cluster, kind: str, namespace: str, manifest: Mapping[str, Any]) -> None:
     """Make it, or bring it to what the manifest says. What others made since the plan is refused."""
-    there = cluster.find(path(kind, namespace, manifest["metadata"]["name"]))
-    if there and not RULES_BY_KIND[kind].may_be_foreign and not is_ours(there):
+    existing = cluster.find(path(kind, namespace, manifest["metadata"]["name"]))
+    if existing and not RULES_BY_KIND[kind].may_be_foreign and not is_ours(existing):
         raise PlatformError(
             f"{kind} {manifest['metadata']['name']} was made by somebody else since the plan",
             hint="Give the recipe another `name:`, or remove that object.",
         )
     try:
-        apply(cluster, kind, namespace, manifest, there)
+        apply(cluster, kind, namespace, manifest, existing)
     except ApiException as error:
         if found := conflicts(error):
             managers = ", ".join(sorted({manager for manager, _ in found}))
@@ -49,9 +49,9 @@ def delete(
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Remove it and what it owns, and return when it is gone. Raises WaitTimeout after 15 minutes."""
-    there = cluster.find(path(kind, namespace, name))
-    if there and is_ours(there):
-        _delete(cluster, kind, namespace, there, clock, sleep)
+    existing = cluster.find(path(kind, namespace, name))
+    if existing and is_ours(existing):
+        _delete(cluster, kind, namespace, existing, clock, sleep)
 
 
 def replace(
@@ -67,11 +67,11 @@ def replace(
     What needs neither any more, as somebody else was here since the plan, is only changed. Raises WaitTimeout.
     """
     wanted = Resource(kind, manifest["metadata"]["name"], manifest)
-    there = cluster.find(path(kind, namespace, wanted.name))
-    if there and there["metadata"].get("deletionTimestamp"):
-        wait_gone(cluster, kind, namespace, there, clock, sleep)
-    elif there and "Immutable" in compared(cluster, wanted, namespace, there):
-        _delete(cluster, kind, namespace, there, clock, sleep)
+    existing = cluster.find(path(kind, namespace, wanted.name))
+    if existing and existing["metadata"].get("deletionTimestamp"):
+        wait_gone(cluster, kind, namespace, existing, clock, sleep)
+    elif existing and "Immutable" in compared(cluster, wanted, namespace, existing):
+        _delete(cluster, kind, namespace, existing, clock, sleep)
     put(cluster, kind, namespace, manifest)
 
 
@@ -98,14 +98,14 @@ def wait_gone(
     cluster: Cluster,
     kind: str,
     namespace: str,
-    there: Mapping[str, Any],
+    existing: Mapping[str, Any],
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> None:
     """Return when that very object is gone. Raises WaitTimeout after 15 minutes."""
-    name, uid, deadline = there["metadata"]["name"], there["metadata"]["uid"], clock() + _DELETE_SECONDS
-    place = path(kind, namespace, name)
-    while (now := cluster.find(place)) and now["metadata"]["uid"] == uid:
+    name, uid, deadline = existing["metadata"]["name"], existing["metadata"]["uid"], clock() + _DELETE_SECONDS
+    url_path = path(kind, namespace, name)
+    while (now := cluster.find(url_path)) and now["metadata"]["uid"] == uid:
         if clock() > deadline:
             finalizers = ", ".join(now["metadata"].get("finalizers") or ["none"])
             hint = f"See: kubectl describe {kind.lower()} {name}. The same command goes on waiting."
@@ -120,16 +120,16 @@ def _delete(
     cluster: Cluster,
     kind: str,
     namespace: str,
-    there: Mapping[str, Any],
+    existing: Mapping[str, Any],
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> None:
     """Remove that very object; another of its name stays."""
     # In the foreground: a Deployment is gone when its pods are.
-    options = {"propagationPolicy": "Foreground", "preconditions": {"uid": there["metadata"]["uid"]}}
+    options = {"propagationPolicy": "Foreground", "preconditions": {"uid": existing["metadata"]["uid"]}}
     try:
-        cluster.call("DELETE", path(kind, namespace, there["metadata"]["name"]), options)
+        cluster.call("DELETE", path(kind, namespace, existing["metadata"]["name"]), options)
     except ApiException as error:
         if error.status not in (404, 409):  # gone already, or another of that name is in its place
             raise
-    wait_gone(cluster, kind, namespace, there, clock, sleep)
+    wait_gone(cluster, kind, namespace, existing, clock, sleep)

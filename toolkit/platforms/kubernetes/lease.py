@@ -63,7 +63,7 @@ class ClusterLease:
         return str(made["metadata"]["resourceVersion"])
 
     def read(self) -> Entry | None:
-        """The lease. Raises PlatformError when something of somebody else is in its place."""
+        """The lease. Raises PlatformError when its name is taken by something else."""
         found = self._cluster.find(self._path)
         if found is None:
             return None

@@ -31,13 +31,13 @@ def observe(cluster: Cluster, namespace: str, desired: Sequence[Resource], endpo
     users = tuple(sorted({labels(item)[INSTANCE] for item in ours.values() if INSTANCE in labels(item)}))
     existing = []
     for item in desired:
-        there = ours.pop((item.kind, item.name), None) or cluster.find(path(item.kind, namespace, item.name))
-        if there:
-            existing.append(_existing(item.kind, there, users, compared(cluster, item, namespace, there)))
+        current = ours.pop((item.kind, item.name), None) or cluster.find(path(item.kind, namespace, item.name))
+        if current:
+            existing.append(_existing(item.kind, current, users, compared(cluster, item, namespace, current)))
     existing += [
-        _existing(kind, there, users, {})
-        for (kind, _), there in ours.items()
-        if labels(there).get(INSTANCE) in (None, *endpoints) and not (desired and _is_by_hand(kind, there))
+        _existing(kind, current, users, {})
+        for (kind, _), current in ours.items()
+        if labels(current).get(INSTANCE) in (None, *endpoints) and not (desired and _is_by_hand(kind, current))
     ]
     return Observed(tuple(existing), unseen)
 
@@ -47,7 +47,7 @@ def apply(
     kind: str,
     namespace: str,
     manifest: Mapping[str, Any],
-    there: Mapping[str, Any] | None,
+    current: Mapping[str, Any] | None,
     *,
     dry_run: bool = False,
 ) -> dict[str, Any]:
@@ -57,18 +57,18 @@ def apply(
     has set is ours again once the recipe says a number. An autoscaler of somebody else's goes on setting it.
     """
     name = manifest["metadata"]["name"]
-    place = path(kind, namespace, name)
-    if there and kind == "Deployment" and "replicas" not in manifest["spec"] and _set_by_us(there):
-        manifest = {**manifest, "spec": {**manifest["spec"], "replicas": there["spec"]["replicas"]}}
+    url_path = path(kind, namespace, name)
+    if current and kind == "Deployment" and "replicas" not in manifest["spec"] and _set_by_us(current):
+        manifest = {**manifest, "spec": {**manifest["spec"], "replicas": current["spec"]["replicas"]}}
     try:
-        return cluster.apply(place, manifest, dry_run=dry_run)
+        return cluster.apply(url_path, manifest, dry_run=dry_run)
     except ApiException as error:
         if set(conflicts(error)) != {(_AUTOSCALER, _REPLICAS)}:
             raise
     if _is_scaled_by_others(cluster, namespace, name):
         spec = {key: value for key, value in manifest["spec"].items() if key != "replicas"}
-        return cluster.apply(place, {**manifest, "spec": spec}, dry_run=dry_run)
-    return cluster.apply(place, manifest, dry_run=dry_run, force=True)
+        return cluster.apply(url_path, {**manifest, "spec": spec}, dry_run=dry_run)
+    return cluster.apply(url_path, manifest, dry_run=dry_run, force=True)
 
 
 def conflicts(error: ApiException) -> list[tuple[str, str]]:
@@ -77,18 +77,18 @@ def conflicts(error: ApiException) -> list[tuple[str, str]]:
     return [(manager[1], field) for manager, field in found if manager]
 
 
-def changes(before: Any, after: Any, place: str = "") -> Iterator[str]:
+def changes(before: Any, after: Any, field_path: str = "") -> Iterator[str]:
     """Paths of all that differs; items of lists by their name where they have one."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in sorted({*before, *after}):
-            if (place, key) not in _IGNORED:
-                yield from changes(before.get(key), after.get(key), f"{place}.{key}" if place else key)
+            if (field_path, key) not in _IGNORED:
+                yield from changes(before.get(key), after.get(key), f"{field_path}.{key}" if field_path else key)
     elif _are_named(before) and _are_named(after):
         old, new = ({item["name"]: item for item in items} for items in (before, after))
         for name in sorted({*old, *new}):
-            yield from changes(old.get(name), new.get(name), f"{place}[{name}]")
+            yield from changes(old.get(name), new.get(name), f"{field_path}[{name}]")
     elif before != after:
-        yield place
+        yield field_path
 
 
 _IGNORED = {
@@ -102,9 +102,9 @@ def _are_named(items: Any) -> bool:
     return isinstance(items, list) and all(isinstance(item, Mapping) and "name" in item for item in items)
 
 
-def _is_by_hand(kind: str, there: Mapping[str, Any]) -> bool:
+def _is_by_hand(kind: str, current: Mapping[str, Any]) -> bool:
     """Whether it is a Job, done once and gone by itself, or a Job's program: no deployment makes or removes those."""
-    return kind == "Job" or BENCHMARK.items() <= labels(there).items()
+    return kind == "Job" or BENCHMARK.items() <= labels(current).items()
 
 
 def _set_by_us(deployment: Mapping[str, Any]) -> bool:
@@ -148,8 +148,8 @@ def _all_ours(
 def _ours(cluster: Cluster, kind: str, namespace: str) -> list[dict[str, Any]]:
     """All of a kind that the toolkit made in the namespace. Of a volume it is its claim that says where it belongs."""
     if kind == "Namespace":  # who works in one namespace may not list them all
-        there = cluster.find(path(kind, namespace, namespace))
-        return [there] if there and is_ours(there) else []
+        current = cluster.find(path(kind, namespace, namespace))
+        return [current] if current and is_ours(current) else []
     try:
         found = cluster.items(path(kind, namespace), {"labelSelector": selector(OURS)})
     except ApiException as error:
@@ -161,23 +161,23 @@ def _ours(cluster: Cluster, kind: str, namespace: str) -> list[dict[str, Any]]:
     return found
 
 
-def _existing(kind: str, there: Mapping[str, Any], users: tuple[str, ...], state: Mapping[str, Any]) -> Existing:
+def _existing(kind: str, current: Mapping[str, Any], users: tuple[str, ...], state: Mapping[str, Any]) -> Existing:
     """What several endpoints share is used by all that are in the namespace."""
-    instance = labels(there).get(INSTANCE)
-    going = {"Deleting": True} if there["metadata"].get("deletionTimestamp") else {}
+    instance = labels(current).get(INSTANCE)
+    going = {"Deleting": True} if current["metadata"].get("deletionTimestamp") else {}
     return Existing(
-        kind, there["metadata"]["name"], is_ours(there), (instance,) if instance else users, {**state, **going}
+        kind, current["metadata"]["name"], is_ours(current), (instance,) if instance else users, {**state, **going}
     )
 
 
-def compared(cluster: Cluster, item: Resource, namespace: str, there: Mapping[str, Any]) -> dict[str, Any]:
+def compared(cluster: Cluster, item: Resource, namespace: str, current: Mapping[str, Any]) -> dict[str, Any]:
     """`Changes` are paths that applying it would change, `Conflicts` pairs of field manager and path that forbid it,
     `Immutable` the fields that stand in its way. Empty for what is not ours.
     """
-    if not is_ours(there):
+    if not is_ours(current):
         return {}
     try:
-        after = apply(cluster, item.kind, namespace, item.request, there, dry_run=True)
+        after = apply(cluster, item.kind, namespace, item.request, current, dry_run=True)
     except ApiException as error:
         if found := conflicts(error):
             return {"Conflicts": [[manager, field.lstrip(".")] for manager, field in found]}
@@ -185,4 +185,4 @@ def compared(cluster: Cluster, item: Resource, namespace: str, there: Mapping[st
         if error.status == 422 and causes and all(_IMMUTABLE.search(cause["message"]) for cause in causes):
             return {"Immutable": sorted({cause.get("field", "") for cause in causes})}
         raise
-    return {"Changes": list(changes(there, after))}
+    return {"Changes": list(changes(current, after))}

@@ -48,12 +48,10 @@ class KubernetesPlatform:
         return Account("", "", scope=f"{self.cluster.context}/{self.namespace}")
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
-        """See planning.resources.Observer."""
-        with api_errors(f"looking at what exists in {self._place}"):
+        with api_errors(f"looking at what exists in {self._scope}"):
             return observe(self.cluster, self.namespace, desired, endpoints)
 
     def execute(self, action: Action, progress: Progress) -> None:
-        """See apply.executor.Executor."""
         with api_errors(str(action)):
             if action.verb == "delete":
                 execute.delete(self.cluster, action.kind, self.namespace, action.name, self.clock, self.sleep)
@@ -67,22 +65,20 @@ class KubernetesPlatform:
 
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[None]:
-        """See apply.executor.Executor."""
         store = ClusterLease(self.cluster, self.namespace, endpoint, self.clock, self.sleep)
         with ExitStack() as held:
-            with api_errors(f"claiming {endpoint} in {self._place}"):
+            with api_errors(f"claiming {endpoint} in {self._scope}"):
                 held.enter_context(lease(endpoint, store, self.clock, self.sleep))
             yield
 
     def status(self, endpoint: str) -> EndpointStatus:
-        """See apply.waiter.Waitable."""
         with api_errors(f"looking at {endpoint}"):
             return rollout.status(self.cluster, self.namespace, self._deployment(endpoint))
 
     def logs(
         self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
     ) -> Iterator[LogLine]:
-        """See apply.waiter.Waitable. Events of the pods are among the lines: `kubernetes: Pulled: …`."""
+        """Events of the pods are among the lines: `kubernetes: Pulled: …`."""
         with api_errors(f"reading the log of {endpoint}"):
             deployment = self._deployment(endpoint)
             yield from rollout.read_logs(
@@ -90,7 +86,6 @@ class KubernetesPlatform:
             )
 
     def address(self, name: str) -> str:
-        """See platforms.Platform."""
         with api_errors(f"looking at {name}"):
             self._deployment(name)
         return name
@@ -109,20 +104,16 @@ class KubernetesPlatform:
             return deployed(self.cluster, self.namespace)
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """See endpoint.generation.Invoker."""
         return runtime.invoke(self.cluster, self.namespace, endpoint, body, self.sleep)
 
     def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
-        """See endpoint.generation.Invoker."""
         return runtime.stream(self.cluster, self.namespace, endpoint, body, self.sleep)
 
     def openai_access(self, endpoint: str) -> OpenAIAccess:
-        """See endpoint.handle.EndpointPlatform."""
         base = f"{self.cluster.url}{runtime.proxy(self.namespace, endpoint)}/v1"
         return OpenAIAccess(base, self._token, self.cluster.tls(), runtime.on_openai_route)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
-        """See endpoint.handle.EndpointPlatform."""
         with api_errors(f"reading the metrics of {endpoint}"):
             return read_metrics(self.cluster, self.namespace, self._deployment(endpoint), minutes)
 
@@ -135,7 +126,7 @@ class KubernetesPlatform:
         raise UsageError(f"{image} is not scanned by a cluster", hint="Scan it where it is stored, such as ECR.")
 
     @property
-    def _place(self) -> str:
+    def _scope(self) -> str:
         return f"namespace {self.namespace} of {self.cluster.context}"
 
     def _token(self) -> str:
@@ -146,5 +137,5 @@ class KubernetesPlatform:
         found = self.cluster.find(path("Deployment", self.namespace, endpoint))
         if found is None or not is_ours(found):
             hint = "See: toolkit status --platform kubernetes. The recipe in place of the name says which namespace."
-            raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._place}", hint=hint)
+            raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
         return found

@@ -18,7 +18,7 @@ from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, path, selector
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
 
 # Said of each pod before its container writes; other events are in `kubectl describe`.
-_TOLD = ("FailedScheduling", "Scheduled", "Pulling", "Pulled", "Started", "FailedMount", "Killing")
+_SHOWN_EVENTS = ("FailedScheduling", "Scheduled", "Pulling", "Pulled", "Started", "FailedMount", "Killing")
 _FINISHED = "NewReplicaSetAvailable"
 _REVISION = "deployment.kubernetes.io/revision"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -112,7 +112,7 @@ def _logs(
 ) -> Iterator[LogLine]:
     for pod in of:
         pod_name = pod["metadata"]["name"]
-        yield from _new(pod_name, bookmarks, _told(events(cluster, namespace, pod_name)))
+        yield from _new(pod_name, bookmarks, _event_lines(events(cluster, namespace, pod_name)))
         log = f"{path('Pod', namespace, pod_name)}/log"
         for container in containers(pod):
             for number, previous in instances(container):
@@ -155,11 +155,11 @@ def _lines(cluster: Cluster, path: str, query: Mapping[str, str]) -> list[tuple[
     return [(time, text.rpartition("\r")[2]) for time, _, text in pairs if _TIME.fullmatch(time)]
 
 
-def _told(found: Sequence[Document]) -> list[tuple[str, str]]:
+def _event_lines(found: Sequence[Document]) -> list[tuple[str, str]]:
     return [
         (_when(event), f"kubernetes: {event['reason']}: {event.get('message', '')}")
         for event in found
-        if event.get("reason") in _TOLD
+        if event.get("reason") in _SHOWN_EVENTS
     ]
 
 

@@ -30,7 +30,6 @@ def proxy(namespace: str, endpoint: str) -> str:
 def invoke(
     cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
 ) -> dict[str, Any]:
-    """See endpoint.generation.Invoker."""
     answer = _asked(cluster, namespace, endpoint, body, sleep)
     try:
         with closing(answer):
@@ -45,7 +44,7 @@ def invoke(
 def stream(
     cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
 ) -> Iterator[bytes]:
-    """See endpoint.generation.Invoker. What breaks off is never asked for again: half an answer has been given."""
+    """What breaks off is never asked for again: half an answer has been given."""
     answer = _asked(cluster, namespace, endpoint, body, sleep)
     try:
         with closing(answer):  # also when the caller has had enough

@@ -75,12 +75,12 @@ SESSION = KubernetesSession()
 
 
 def has_cluster() -> bool:
-    """Whether there is a kubeconfig, or we run in a pod. Asks nobody."""
+    """Whether there is a kubeconfig, or we run in a pod. Sends no request."""
     return bool(_kubeconfig()) or _IN_POD in os.environ
 
 
-def kubernetes_platform(place: str | None) -> KubernetesPlatform:
-    """The platform of `context/namespace`; an empty context is the current one, no place at all namespace `toolkit`.
+def kubernetes_platform(scope: str | None) -> KubernetesPlatform:
+    """The platform of `context/namespace`; by default the current context and namespace `toolkit`.
 
     Raises UsageError for a missing package, kubeconfig or context, PlatformError for a kubeconfig that is none.
     """
@@ -94,7 +94,7 @@ def kubernetes_platform(place: str | None) -> KubernetesPlatform:
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
     # A context's name may have slashes (EKS takes the cluster's ARN), a namespace's may not.
-    context, _, namespace = (place or "").rpartition("/")
+    context, _, namespace = (scope or "").rpartition("/")
     settings, files = Configuration(), _kubeconfig()
     try:
         if files:

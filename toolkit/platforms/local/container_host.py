@@ -47,7 +47,6 @@ class ContainerHost:
         self._generations = itertools.count(1)
 
     def examine(self, operation: str, request: Request) -> None:
-        """See host.ModelHost."""
         if operation == "CreateModel":
             container = request["PrimaryContainer"]
             self._starter(container)
@@ -59,7 +58,6 @@ class ContainerHost:
                 _must_be_one(item["VariantName"], "DesiredInstanceCount", item.get("DesiredInstanceCount", 1))
 
     def endpoint(self, spec: EndpointSpec) -> ContainerDeployment:
-        """See host.ModelHost."""
         models = {variant.name: self._model(variant) for variant in spec.variants}
         folder = endpoint_folder(self._folder, spec.endpoint) / str(next(self._generations))
         return ContainerDeployment(spec, models, folder, self._s3())

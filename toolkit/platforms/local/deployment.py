@@ -52,22 +52,20 @@ class ContainerDeployment:
         ]
 
     def start(self, watcher: Watcher) -> None:
-        """See host.Deployment."""
         threading.Thread(target=self._start, args=(watcher,), daemon=True).start()
 
     def rescale(self, spec: EndpointSpec, watcher: Watcher) -> None:
-        """See host.Deployment. The number of instances stays what it is, one."""
+        """The number of instances stays what it is, one."""
         weights = {variant.name: variant.weight for variant in spec.variants}
         for instance in self._instances:
             instance.weigh(weights[instance.variant.name])
         watcher.healthy()
 
     def retire(self, ended: Callable[[], None]) -> None:
-        """See host.Deployment. A request that takes longer than any may is not waited for."""
+        """A request that takes longer than any may is not waited for."""
         threading.Thread(target=self._retire, args=(ended,), daemon=True).start()
 
     def stop(self, ended: Callable[[], None]) -> None:
-        """See host.Deployment."""
         threading.Thread(target=self._stop, args=(ended,), daemon=True).start()
 
     def targets(self) -> list[Target]:

@@ -58,8 +58,8 @@ def _memory() -> Examined:
 
 
 def _disk(home: Path) -> Examined:
-    there = next(folder for folder in (home, *home.parents) if folder.is_dir())
-    free = shutil.disk_usage(there).free / _GB
-    writable = os.access(there, os.W_OK)
-    detail = f"{free:.1f} GB free at {there}" if writable else f"{there} is not writable"
+    parent = next(folder for folder in (home, *home.parents) if folder.is_dir())
+    free = shutil.disk_usage(parent).free / _GB
+    writable = os.access(parent, os.W_OK)
+    detail = f"{free:.1f} GB free at {parent}" if writable else f"{parent} is not writable"
     return Examined("disk", writable and free >= _DISK_GB, detail, "Make room, or set TOOLKIT_HOME to another folder.")

@@ -34,7 +34,7 @@ def engine() -> str:
         if shutil.which(program) is None:
             whys.append(f"there is no {program} command")
             continue
-        ended = run([program, question], _quiet)
+        ended = run([program, question], _discard)
         if ended.code == 0:
             return program
         whys.append(f"{program} does not work here: {last_words(ended)}")
@@ -44,7 +44,7 @@ def engine() -> str:
 
 def holds(image: str) -> bool:
     """Whether the image is in the store."""
-    return run([engine(), "image", "inspect", image], _quiet).code == 0
+    return run([engine(), "image", "inspect", image], _discard).code == 0
 
 
 def build(spec: ImageSpec, image: str, log: Log) -> None:
@@ -75,5 +75,5 @@ def command(program: str, image: str, variables: Mapping[str, str], folder: Path
     return Command([program, "run", "--rm", *options, image, "serve"], environment, [program, "rm", "--force", name])
 
 
-def _quiet(_line: str) -> None:
-    """For questions: nobody wants to see the answers."""
+def _discard(_line: str) -> None:
+    """Log nothing: these lines are of no use to the user."""

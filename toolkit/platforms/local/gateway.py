@@ -210,13 +210,13 @@ async def _mirror(call: _Call, upstream: Upstream) -> None:
 
 async def _unless_caller_leaves(answering: Awaitable[None], receive: Receive) -> None:
     """Finish the answer, or drop it when the caller hangs up, so that the model stops working on it."""
-    answer, left = asyncio.ensure_future(answering), asyncio.ensure_future(receive())
+    answer, disconnected = asyncio.ensure_future(answering), asyncio.ensure_future(receive())
     try:
-        await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((answer, disconnected), return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
             answer.result()
     finally:
-        for task in (answer, left):
+        for task in (answer, disconnected):
             task.cancel()
         with suppress(asyncio.CancelledError):
             await answer

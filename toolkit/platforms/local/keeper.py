@@ -71,9 +71,9 @@ def run_removal(folder: Path) -> None:
     """Run the command that was noted, if one was; that the container is gone already is no error."""
     with suppress(FileNotFoundError, ValueError, subprocess.TimeoutExpired):
         command = json.loads((folder / _REMOVAL).read_text())
-        quiet = subprocess.DEVNULL
+        null = subprocess.DEVNULL
         subprocess.run(
-            command, stdin=quiet, stdout=quiet, stderr=quiet, timeout=_REMOVAL_S, start_new_session=True, check=False
+            command, stdin=null, stdout=null, stderr=null, timeout=_REMOVAL_S, start_new_session=True, check=False
         )
 
 

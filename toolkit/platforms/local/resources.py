@@ -134,18 +134,18 @@ def page(prefix: str, summaries: Iterable[Answer], request: Request) -> Answer:
     name = f"{prefix}Name"
     sort_field = {"Name": name, "Status": f"{prefix}Status"}.get(request.get("SortBy", ""), "CreationTime")
 
-    def place(item: Answer) -> tuple[Any, str]:
+    def position(item: Answer) -> tuple[Any, str]:
         return item[sort_field], item[name]
 
     descending = request.get("SortOrder", "Descending") == "Descending"
-    items = sorted((item for item in summaries if _wanted(item, prefix, request)), key=place, reverse=descending)
+    items = sorted((item for item in summaries if _wanted(item, prefix, request)), key=position, reverse=descending)
     if "NextToken" in request:
         last = read_token(request["NextToken"], 2)
-        items = [item for item in items if (place(item) < last if descending else place(item) > last)]
+        items = [item for item in items if (position(item) < last if descending else position(item) > last)]
     size = request.get("MaxResults", _PAGE)
     answer: Answer = {f"{prefix}s": items[:size]}
     if len(items) > size:
-        answer["NextToken"] = token_of(*place(items[size - 1]))
+        answer["NextToken"] = token_of(*position(items[size - 1]))
     return answer
 
 
@@ -170,17 +170,17 @@ def _pairs(tags: Mapping[str, str]) -> list[Answer]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def token_of(*place: Any) -> str:
+def token_of(*position: Any) -> str:
     """A NextToken that names the last item of a page."""
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode()
 
 
 def read_token(token: str, length: int) -> tuple[Any, ...]:
     """What `token_of` was given. Raises ServiceError for a token from elsewhere."""
     try:
-        place = json.loads(base64.urlsafe_b64decode(token))
+        position = json.loads(base64.urlsafe_b64decode(token))
     except (binascii.Error, ValueError) as exc:
         raise ServiceError("Invalid pagination token.") from exc
-    if not isinstance(place, list) or len(place) != length:
+    if not isinstance(position, list) or len(position) != length:
         raise ServiceError("Invalid pagination token.")
-    return tuple(place)
+    return tuple(position)

@@ -45,7 +45,7 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     Quota,
     check_account,
 )
-from toolkit.platforms.sagemaker.rules.jumpstart import filled_in, ids
+from toolkit.platforms.sagemaker.rules.jumpstart import ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.recipe.resolve import Recipe
 
@@ -229,7 +229,7 @@ def _with_jumpstart(reading: Reading, recipe: Recipe, account: Account) -> tuple
             if entry is None:
                 return recipe, account, None
             entries[name] = entry
-        return filled_in(recipe, entries), replace(account, jumpstart=entries), None
+        return with_jumpstart_defaults(recipe, entries), replace(account, jumpstart=entries), None
     except (UnreadableModel, UsageError) as error:
         return recipe, account, error
 

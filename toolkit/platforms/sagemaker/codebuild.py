@@ -155,14 +155,14 @@ class _Tail:
 
     def read(self, build: BuildTypeDef) -> None:
         """Take what is new, to the last page; before there is a log, the name of the phase."""
-        place = build.get("logs", {})
+        log = build.get("logs", {})
         if build["currentPhase"] != self._phase:
             self._phase = build["currentPhase"]
             self.log(f"codebuild: {self._phase}")
-        if self._is_closed or "streamName" not in place:
+        if self._is_closed or "streamName" not in log:
             return
         try:
-            self._take(place["groupName"], place["streamName"])
+            self._take(log["groupName"], log["streamName"])
         except ClientError as error:
             if is_denied(error):
                 self._is_closed = True
@@ -200,17 +200,17 @@ def _failure(build: BuildTypeDef, lines: tuple[str, ...], spec: ImageSpec, targe
     status, phase = build["buildStatus"], _failed_phase(build)
     said = [item.get("message", "") for item in phase.get("contexts", [])]
     ended = Ended(1, tuple(line for line in lines if line.strip() and not line.startswith(_AGENT)) or tuple(said))
-    place = phase.get("phaseType", build["currentPhase"])
-    where = f"codebuild, {status} in {place}"
-    if (status, place) == ("FAILED", "BUILD"):
-        error = build_failure(where, ended, spec.base, _ROOM)
-    elif (status, place) == ("FAILED", "POST_BUILD"):
-        error = push_failure(where, ended, str(target), _ROOM)
+    phase_name = phase.get("phaseType", build["currentPhase"])
+    what = f"codebuild, {status} in {phase_name}"
+    if (status, phase_name) == ("FAILED", "BUILD"):
+        error = build_failure(what, ended, spec.base, _ROOM)
+    elif (status, phase_name) == ("FAILED", "POST_BUILD"):
+        error = push_failure(what, ended, str(target), _ROOM)
     else:
         words = next(filter(None, said), "") or last_words(ended)
-        error = BuildError(f"{where}: {words}", hint=_HINTS.get(status, ""))
+        error = BuildError(f"{what}: {words}", hint=_HINTS.get(status, ""))
     # A step of the recipe's own may be denied anything, which says nothing of the role.
-    words = "\n".join((error.message, *(() if place == "BUILD" else (*said, *ended.lines))))
+    words = "\n".join((error.message, *(() if phase_name == "BUILD" else (*said, *ended.lines))))
     hint = _role_hint(build) if _REFUSED.search(words) else error.hint
     return BuildError("\n  | ".join((error.message, *ended.lines[-_SHOWN_LINES:])), hint=hint)
 

@@ -136,9 +136,9 @@ def _trust(account: Account) -> dict[str, Any]:
 
 def _statements(account: Account) -> list[dict[str, Any]]:
     """Read the source, write the log, pull from this account and from AWS's registry, push where the toolkit pushes."""
-    place = f"{account.region}:{account.id}"
+    owner = f"{account.region}:{account.id}"
     arn = f"arn:{account.partition}"
-    group = f"{arn}:logs:{place}:log-group:{LOG_GROUP}"
+    group = f"{arn}:logs:{owner}:log-group:{LOG_GROUP}"
     registries = [account.id, *filter(None, [lookup.registries().get(account.region)])]
     bases = [f"{arn}:ecr:{account.region}:{number}:repository/*" for number in registries]
     return [
@@ -146,7 +146,7 @@ def _statements(account: Account) -> list[dict[str, Any]]:
         _allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{arn}:s3:::{bucket_name(account)}/{SOURCES}*"]),
         _allow(["ecr:GetAuthorizationToken"], ["*"]),  # which no resource limits
         _allow(_PULL, bases),
-        _allow(_PUSH, [f"{arn}:ecr:{place}:repository/toolkit/*"]),
+        _allow(_PUSH, [f"{arn}:ecr:{owner}:repository/toolkit/*"]),
     ]
 
 

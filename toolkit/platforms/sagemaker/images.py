@@ -29,8 +29,8 @@ def digests(clients: Clients, uris: Sequence[str]) -> dict[str, str]:
     """`repository@sha256:…` by image URI; what the registry does not tell us is left out, and stays a tag."""
     found = {}
     for uri in uris:
-        place = _IMAGE.fullmatch(uri)
-        if place and (digest := _digest(clients, place["account"], place["repository"], place["tag"])):
+        named = _IMAGE.fullmatch(uri)
+        if named and (digest := _digest(clients, named["account"], named["repository"], named["tag"])):
             found[uri] = f"{uri.rpartition(':')[0]}@{digest}"
     return found
 
@@ -51,11 +51,11 @@ def layer_bytes(clients: Clients, image: str) -> int | None:
 
 def is_missing_image(clients: Clients, uri: str) -> bool:
     """Whether the registry says that it has no such image; False for an image elsewhere than in ECR."""
-    place = _IMAGE.fullmatch(uri)
-    if place is None:
+    named = _IMAGE.fullmatch(uri)
+    if named is None:
         return False
     try:
-        answer = _ask(clients, place["account"], place["repository"], {"imageTag": place["tag"]})
+        answer = _ask(clients, named["account"], named["repository"], {"imageTag": named["tag"]})
     except ClientError as error:
         if error.response["Error"]["Code"] == "RepositoryNotFoundException":
             return True

@@ -25,7 +25,7 @@ class S3Files:
         self._bucket = parts.netloc
         self._prefix = parts.path.strip("/") + "/"
         self._s3 = s3
-        self.where = uri.rstrip("/")
+        self.location = uri.rstrip("/")
         self.source = f"S3, {uri}"
 
     def sizes(self) -> Mapping[str, int]:
@@ -39,7 +39,7 @@ class S3Files:
             answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + name, Range=wanted)
             return answer["Body"].read()
         except (BotoCoreError, ClientError) as error:
-            raise UnreadableModel(f"{self.where}/{name} cannot be read: {error}") from error
+            raise UnreadableModel(f"{self.location}/{name} cannot be read: {error}") from error
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
@@ -52,5 +52,5 @@ class S3Files:
             }
         except (BotoCoreError, ClientError) as error:
             hint = "Correct the address, or the rights: it takes s3:ListBucket and s3:GetObject."
-            raise UnreadableModel(f"{self.where} cannot be listed: {error}", hint=hint) from error
+            raise UnreadableModel(f"{self.location} cannot be listed: {error}", hint=hint) from error
         return found

@@ -54,7 +54,7 @@ def permissions(recipe: Recipe, account: Account, *, scaling_role_exists: bool =
     `account.role` is the execution role that exists. Without one it is made, if the recipe says so.
     """
     found = [Permission(_EVERYWHERE, ("*",)), *_endpoint(recipe, account), *_storage(account), *_role(recipe, account)]
-    found += [*_logs(recipe, account), *_watching(recipe, account)]
+    found += [*_logs(recipe, account), *_monitoring(recipe, account)]
     if builds(recipe):
         found += _images(recipe, account)
     if compiles_ahead(recipe):
@@ -142,9 +142,9 @@ def _logs(recipe: Recipe, account: Account) -> Iterator[Permission]:
     yield _allowed("logs", verbs, *_arns(account, "logs", "log-group:", *names))
 
 
-def _watching(recipe: Recipe, account: Account) -> Iterator[Permission]:
-    place = f"arn:{account.partition}:cloudwatch::{account.id}:dashboard"  # the same in all regions
-    dashboards = (f"{place}/{dashboard_name(name, account.region)}" for name in _watched(recipe))
+def _monitoring(recipe: Recipe, account: Account) -> Iterator[Permission]:
+    prefix = f"arn:{account.partition}:cloudwatch::{account.id}:dashboard"  # the same in all regions
+    dashboards = (f"{prefix}/{dashboard_name(name, account.region)}" for name in _watched(recipe))
     making = "PutDashboard DeleteDashboards" if _is_watched(recipe) else ""
     yield _allowed("cloudwatch", f"GetDashboard {making}", *dashboards)
     making = "PutMetricAlarm DeleteAlarms TagResource" if _is_watched(recipe) else ""
@@ -197,8 +197,8 @@ def _alarms(recipe: Recipe, account: Account) -> tuple[str, ...]:
 
 
 def _arns(account: Account, service: str, kind: str, *names: str) -> tuple[str, ...]:
-    place = f"arn:{account.partition}:{service}:{account.region}:{account.id}"
-    return tuple(f"{place}:{kind}{name}" for name in names)
+    prefix = f"arn:{account.partition}:{service}:{account.region}:{account.id}"
+    return tuple(f"{prefix}:{kind}{name}" for name in names)
 
 
 def _allowed(service: str, verbs: str, *resources: str) -> Permission:

@@ -37,7 +37,7 @@ from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.jumpstart import Entries, filled_in, ids
+from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
@@ -70,14 +70,13 @@ class SageMakerPlatform:
     pause_between_arms: float = 0.0
 
     def account(self, recipe: Recipe | None = None) -> Account:
-        """See planning.resources.Observer."""
         with aws_errors("asking who we are"):
             number = self.clients.account_id
         account = Account(number, self.clients.session.region_name)
         if recipe is None or not capabilities(recipe).instance_types:
             return account
         account = replace(account, jumpstart=self.jumpstart_entries(recipe))
-        recipe = filled_in(recipe, account.jumpstart)
+        recipe = with_jumpstart_defaults(recipe, account.jumpstart)
         if builds(recipe):
             digests = pinned_base(self.clients, base_image(recipe, account))
         else:
@@ -90,7 +89,6 @@ class SageMakerPlatform:
         return {name: read_jumpstart(self.clients, name) for name in ids(recipe)}
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
-        """See planning.resources.Observer."""
         with aws_errors("looking at what exists"):
             account = self.account()
             look = Look(self.clients, account, desired, endpoints, self.image_exists, self.base_bytes)
@@ -109,13 +107,11 @@ class SageMakerPlatform:
         build_image(self.clients, request, progress)
 
     def with_digest(self, image: str) -> str:
-        """See platforms.Platform."""
         with aws_errors(f"looking at {image}"):
-            return f"{image}@{image_digest(self.clients, *_place(image))}"
+            return f"{image}@{image_digest(self.clients, *_repository_and_tag(image))}"
 
     def scan(self, image: str) -> dict[str, int]:
-        """See platforms.Platform."""
-        return scan_findings(self.clients, *_place(image))
+        return scan_findings(self.clients, *_repository_and_tag(image))
 
     def endpoints(self) -> list[Deployed]:
         """All endpoints that carry our tag."""
@@ -124,7 +120,7 @@ class SageMakerPlatform:
 
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[None]:
-        """See apply.executor.Executor. The lease lies in the toolkit's bucket, which is made when it is not there."""
+        """The lease lies in the toolkit's bucket, which is made when it is not there."""
         request = bucket(self.account()).request
         store = BucketLease(self.clients, request["Bucket"], endpoint)
         with ExitStack() as held:
@@ -137,7 +133,7 @@ class SageMakerPlatform:
             yield
 
     def exists_settled(self, endpoint: str, progress: Progress) -> bool:
-        """See platforms.rules.Platform: AWS takes no changes while another one is under way."""
+        """AWS takes no changes while another one is under way."""
         return wait_settled(self, endpoint, _SETTLE_TIMEOUT_SECONDS, progress)
 
     def _role(self, recipe: Recipe) -> str | None:
@@ -151,7 +147,6 @@ class SageMakerPlatform:
         return found
 
     def execute(self, action: Action, progress: Progress) -> None:
-        """See apply.executor.Executor."""
         kind = next(kind for kind in self._kinds if kind.kind == action.kind)
         work = Work(self.clients, progress, self.open_files, self.build_image)
         with aws_errors(str(action)):
@@ -197,7 +192,7 @@ class SageMakerPlatform:
             raise EndpointFailed(f"{action.name} {ended}: {why}", hint=hint)
 
     def status(self, endpoint: str) -> EndpointStatus:
-        """See apply.waiter.Waitable. Of `endpoint/component` the component's, once the endpoint is in service."""
+        """Of `endpoint/component` the component's, once the endpoint is in service."""
         name, _, component = endpoint.partition("/")
         answer = self._describe(name)
         config, status = answer["EndpointConfigName"], answer["EndpointStatus"]
@@ -208,7 +203,6 @@ class SageMakerPlatform:
         return endpoint_status(endpoint, status, config, described.get("FailureReason", ""))
 
     def address(self, name: str) -> str:
-        """See platforms.Platform."""
         try:
             self._describe(name)
         except EndpointNotFound:
@@ -222,7 +216,7 @@ class SageMakerPlatform:
     def logs(
         self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
     ) -> Iterator[LogLine]:
-        """See apply.waiter.Waitable. Follows every page to the last one: the error stands there."""
+        """Follows every page to the last one: the error stands there."""
         name, _, component = endpoint.partition("/")
         created = self._describe(name)["CreationTime"].timestamp()
         group = log_groups(component)[1] if component else log_groups(name)[0]
@@ -232,30 +226,24 @@ class SageMakerPlatform:
                     yield from self._lines(group, stream, {} if bookmarks is None else bookmarks)
 
     def training_job(self, name: str) -> TrainingJob:
-        """See apply.training.Trainer."""
         with aws_errors(f"describing {name}"):
             return training.status(self.clients, name)
 
     def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
-        """See apply.training.Trainer."""
         with aws_errors(f"reading the log of {name}"):
             for stream, _ in self._streams(TRAINING_LOG_GROUP, f"{name}/"):
                 yield from self._lines(TRAINING_LOG_GROUP, stream, bookmarks)
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """See endpoint.generation.Invoker."""
         return runtime.invoke(self.clients.runtime, endpoint, body, self.sleep)
 
     def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
-        """See endpoint.generation.Invoker."""
         return runtime.stream(self.clients.runtime, endpoint, body, self.sleep)
 
     def openai_access(self, endpoint: str) -> OpenAIAccess:
-        """See endpoint.handle.EndpointPlatform."""
         return openai_access(self.clients, endpoint)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
-        """See endpoint.handle.EndpointPlatform."""
         variants = self._describe(endpoint.partition("/")[0]).get("ProductionVariants", [])
         return read_metrics(self.clients, endpoint, [variant["VariantName"] for variant in variants], minutes)
 
@@ -298,7 +286,7 @@ class SageMakerPlatform:
                 return
 
 
-def _place(image: str) -> tuple[str, str]:
+def _repository_and_tag(image: str) -> tuple[str, str]:
     """Repository and tag of an address in ECR."""
     repository, _, tag = image.partition("/")[2].partition(":")
     return repository, tag

@@ -50,7 +50,6 @@ def invoke(
     body: Mapping[str, Any],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    """See endpoint.generation.Invoker."""
     answer = _asked(client.invoke_endpoint, endpoint, body, sleep)
     try:
         document: dict[str, Any] = json.loads(answer["Body"].read())
@@ -67,7 +66,7 @@ def stream(
     body: Mapping[str, Any],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[bytes]:
-    """See endpoint.generation.Invoker. What breaks off is never asked for again: half an answer has been given."""
+    """What breaks off is never asked for again: half an answer has been given."""
     answer = _asked(client.invoke_endpoint_with_response_stream, endpoint, body, sleep)
     try:
         with closing(answer["Body"]) as events:  # also when the caller has had enough

@@ -35,9 +35,9 @@ def stage_weights(clients: Clients, request: Mapping[str, Any], progress: Progre
     """
     bucket, prefix = request["Bucket"], request["Prefix"]
     key = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": request["KmsKeyId"]} if "KmsKeyId" in request else {}
-    there = _sizes(clients, bucket, prefix)
+    stored = _sizes(clients, bucket, prefix)
     for file in _files(request, _with_token(clients, request, open_files)):
-        if there.get(prefix + file.name) != file.size:
+        if stored.get(prefix + file.name) != file.size:
             progress.update(f"{file.name} ({file.size / 1e6:.1f} MB)")
             with file.open() as stream:
                 clients.s3.upload_fileobj(stream, bucket, prefix + file.name, ExtraArgs=key)
@@ -120,7 +120,9 @@ class _HubFile(io.RawIOBase):
         except UnreadableModel as error:
             raise PlatformError(error.message, hint=error.hint) from error
         if not piece:
-            raise PlatformError(f"{self._files.where}/{self._name} ends after {self._position} of {self._size} bytes")
+            raise PlatformError(
+                f"{self._files.location}/{self._name} ends after {self._position} of {self._size} bytes"
+            )
         buffer[: len(piece)] = piece
         self._position += len(piece)
         return len(piece)

@@ -120,20 +120,20 @@ def test_a_component_without_copies_is_woken_by_the_first_request_that_fails(rec
         ("ScalingPolicy", "inference-component/hub/concurrency"),
         ("ScalingPolicy", "inference-component/hub/from-zero"),
     ]
-    waking = policy(idle, 1)
-    assert waking["PolicyType"] == "StepScaling"
-    assert waking["StepScalingPolicyConfiguration"]["StepAdjustments"] == [
+    from_zero = policy(idle, 1)
+    assert from_zero["PolicyType"] == "StepScaling"
+    assert from_zero["StepScalingPolicyConfiguration"]["StepAdjustments"] == [
         {"MetricIntervalLowerBound": 0.0, "ScalingAdjustment": 1}
     ]
-    alarm = waking["Alarm"]
+    alarm = from_zero["Alarm"]
     assert (alarm["AlarmName"], alarm["MetricName"]) == ("toolkit-hub-from-zero", "NoCapacityInvocationFailures")
     assert alarm["Dimensions"] == [{"Name": "InferenceComponentName", "Value": "hub"}]
     assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("GreaterThanOrEqualToThreshold", 1.0)
 
 
 def test_a_copy_has_time_to_start_before_the_next_is_added(recipe: Recipe) -> None:
-    waking = policy(scaled(recipe, component=True, min_instances=0), 1)
-    assert waking["StepScalingPolicyConfiguration"]["Cooldown"] >= 600
+    from_zero = policy(scaled(recipe, component=True, min_instances=0), 1)
+    assert from_zero["StepScalingPolicyConfiguration"]["Cooldown"] >= 600
 
 
 def test_a_target_that_exists_gets_no_tags(recipe: Recipe) -> None:

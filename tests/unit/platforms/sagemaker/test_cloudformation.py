@@ -329,9 +329,9 @@ def test_scaling_waits_for_what_it_scales(recipe: Recipe, component: ComponentSe
 
 def test_the_alarm_that_wakes_a_component_starts_its_policy(recipe: Recipe) -> None:
     made = of(recipe, component=ComponentSection(), scaling=FROM_ZERO)
-    (waking,) = [key for key, item in made["Resources"].items() if "StepScaling" in str(item)]
-    assert "Alarm" not in made["Resources"][waking]["Properties"]
-    assert made["Resources"][f"{waking}Alarm"]["Properties"]["AlarmActions"] == [{"Ref": waking}]
+    (from_zero,) = [key for key, item in made["Resources"].items() if "StepScaling" in str(item)]
+    assert "Alarm" not in made["Resources"][from_zero]["Properties"]
+    assert made["Resources"][f"{from_zero}Alarm"]["Properties"]["AlarmActions"] == [{"Ref": from_zero}]
 
 
 def test_alarms_that_roll_an_update_back_are_made_before(recipe: Recipe) -> None:

@@ -14,7 +14,7 @@ from pairs import write_recipe
 
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.planning.resources import Account
-from toolkit.platforms.sagemaker.rules.jumpstart import DataSource, Preset, doubts, filled_in, parse
+from toolkit.platforms.sagemaker.rules.jumpstart import DataSource, Preset, doubts, parse, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.kinds.model import models
 from toolkit.recipe.resolve import Recipe, load
 
@@ -35,7 +35,7 @@ def recipe(folder: Path, text: str = RECIPE) -> Recipe:
 
 
 def filled(recipe: Recipe, content: dict[str, Any]) -> Recipe:
-    return filled_in(recipe, {content["HubContentName"]: content})
+    return with_jumpstart_defaults(recipe, {content["HubContentName"]: content})
 
 
 def container(recipe: Recipe, content: dict[str, Any]) -> dict[str, Any]:
@@ -387,5 +387,5 @@ def test_aws_would_take_the_containers(tmp_path: Path) -> None:
 
 def test_without_the_hubs_entry_nothing_is_known(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has not been looked up") as error:
-        filled_in(recipe(tmp_path), {})
+        with_jumpstart_defaults(recipe(tmp_path), {})
     assert "Log in to AWS" in error.value.hint

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup, registry
 from toolkit.catalog.trainium import family
-from toolkit.engines.arguments import pulled
+from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.kubernetes.rules import hardware
 from toolkit.platforms.kubernetes.rules.hardware import SAGEMAKER_PREFIX
@@ -125,7 +125,7 @@ def _models(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("kubernetes.weights", message, "platform.weights", hint="Write `weights: hub`, or remove it.")
         return
     for path, source in recipe.models.items():
-        if not pulled(recipe, source):
+        if not fetched_by_container(recipe, source):
             message = f"{source} is not on the hub, from which the containers of a cluster fetch their models"
             yield Finding("kubernetes.weights", message, path, hint="Name a Hugging Face id.")
         elif recipe.platform.hub_token_secret is None and _gated(source):

@@ -50,7 +50,7 @@ def labels(recipe: Recipe) -> dict[str, str]:
 
 
 def pod_labels(recipe: Recipe, component: Component) -> dict[str, str]:
-    """The same for pods, and what they are for: the Service must not find those of a Job."""
+    """Labels of pods. They include the component, so that the Service does not select the pods of a Job."""
     return {**labels(recipe), COMPONENT: component}
 
 

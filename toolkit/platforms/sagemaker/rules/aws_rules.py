@@ -119,7 +119,7 @@ class AwsRules:
 
     def completed(self, recipe: Recipe, published: jumpstart.Entries) -> Recipe:
         """The recipe with what JumpStart fills in."""
-        return jumpstart.filled_in(recipe, published)
+        return jumpstart.with_jumpstart_defaults(recipe, published)
 
     def endpoint_name(self, recipe: Recipe) -> str:
         """The endpoint that serves the recipe: its own, or the one that its inference component lives on."""

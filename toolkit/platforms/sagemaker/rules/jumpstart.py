@@ -139,7 +139,7 @@ def ids(recipe: Recipe) -> tuple[str, ...]:
     return tuple(dict.fromkeys(source.name for source in recipe.models.values() if source.kind == "jumpstart"))
 
 
-def filled_in(recipe: Recipe, entries: Entries) -> Recipe:
+def with_jumpstart_defaults(recipe: Recipe, entries: Entries) -> Recipe:
     """The recipe with JumpStart's K, instance type, time-outs and isolation where its file says nothing.
 
     `entries` are those of `ids(recipe)`. Raises what `parse` does, and UsageError when one is not there, or the method
@@ -163,7 +163,10 @@ def filled_in(recipe: Recipe, entries: Entries) -> Recipe:
 
 
 def target_model(recipe: Recipe, entries: Entries) -> JumpStartModel | None:
-    """The recipe's target on its first instance type, None when it is none of JumpStart's. Raises as `filled_in`."""
+    """The recipe's target on its first instance type, None when it is not JumpStart's.
+
+    Raises as `with_jumpstart_defaults`.
+    """
     if recipe.target.kind != "jumpstart":
         return None
     return parse(_entry(recipe.target, entries), recipe.platform.instance_types[0])
@@ -199,7 +202,7 @@ def drafter_source(recipe: Recipe, drafter: ModelSource, entries: Entries) -> di
 
 def in_s3(recipe: Recipe, entries: Entries) -> tuple[ModelSource, ModelSource | None]:
     """Where the recipe's target and drafter are, JumpStart's own by their address in S3. Raises as their sources do."""
-    recipe = filled_in(recipe, entries)
+    recipe = with_jumpstart_defaults(recipe, entries)
     target, drafter = recipe.target, recipe.drafter
     if drafter and drafter.kind == "jumpstart":
         drafter = ModelSource("s3", drafter_source(recipe, drafter, entries)["S3Uri"])
@@ -233,8 +236,8 @@ def _parse(content: Mapping[str, Any], instance_type: str | None, config: str | 
     variant = _variant(settings, instance_type)
     image = variant.get("ImageUri") or _needed(settings, "HostingEcrUri", content)
     variables = settings.get("InferenceEnvironmentVariables") or ()
-    told = {item["Name"]: item["Default"] for item in variables if item.get("Default") is not None}
-    told.update(variant.get("EnvironmentVariables") or {})
+    defaults = {item["Name"]: item["Default"] for item in variables if item.get("Default") is not None}
+    defaults.update(variant.get("EnvironmentVariables") or {})
     model = JumpStartModel(
         id=content["HubContentName"],
         version=content["HubContentVersion"],
@@ -242,7 +245,7 @@ def _parse(content: Mapping[str, Any], instance_type: str | None, config: str | 
         instance_type=instance_type,
         instance_types=types,
         image=image,
-        environment={name: value if isinstance(value, str) else json.dumps(value) for name, value in told.items()},
+        environment={name: value if isinstance(value, str) else json.dumps(value) for name, value in defaults.items()},
         target=_target(settings, content),
         drafter=next((_drafter(item, content) for item in _drafters(settings)), None),
         preset=None,
@@ -384,7 +387,7 @@ def _check_engine(model: JumpStartModel, recipe: Recipe) -> None:
 
 
 def _data_source(source: DataSource, model: JumpStartModel, recipe: Recipe) -> dict[str, Any]:
-    where: dict[str, Any] = {
+    data_source: dict[str, Any] = {
         "S3Uri": source.uri,
         "S3DataType": source.data_type,
         "CompressionType": source.compression,
@@ -394,10 +397,10 @@ def _data_source(source: DataSource, model: JumpStartModel, recipe: Recipe) -> d
             what = "the drafter of " if source.channel else ""
             message = f"{what}JumpStart's {model.id} comes under a licence that you have to accept: {source.licence}"
             raise UsageError(message, hint=f"If you do: {_edit(recipe, 'target.accept_eula', 'true')}")
-        where["ModelAccessConfig"] = {"AcceptEula": True}
+        data_source["ModelAccessConfig"] = {"AcceptEula": True}
     if source.hub_content:
-        where["HubAccessConfig"] = {"HubContentArn": source.hub_content}
-    return where
+        data_source["HubAccessConfig"] = {"HubContentArn": source.hub_content}
+    return data_source
 
 
 def _needed(settings: Mapping[str, Any], field: str, content: Mapping[str, Any]) -> str:

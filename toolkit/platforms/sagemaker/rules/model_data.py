@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from toolkit.engines.arguments import CONFIG_CHANNEL, CONFIG_NAME, DRAFTER_CHANNEL, baked, config_file, pulled
+from toolkit.engines.arguments import (
+    CONFIG_CHANNEL,
+    CONFIG_NAME,
+    DRAFTER_CHANNEL,
+    config_file,
+    fetched_by_container,
+    is_in_image,
+)
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import jumpstart
@@ -43,7 +50,7 @@ class ModelData:
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
     """All that the recipe's container gets from S3: models, settings too long for its environment, compiled code."""
     found = [_model_data("", recipe.target, recipe, account)]
-    if recipe.drafter and not baked(recipe):
+    if recipe.drafter and not is_in_image(recipe):
         found.append(_model_data(DRAFTER_CHANNEL, recipe.drafter, recipe, account))
     if settings := config_file(recipe):
         found.append(settings_data(settings, recipe, account))
@@ -59,7 +66,7 @@ def settings_data(settings: Mapping[str, Any], recipe: Recipe, account: Account)
 
 
 def _model_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
-    if pulled(recipe, source):
+    if fetched_by_container(recipe, source):
         return None
     if source.kind == "jumpstart":
         if channel:

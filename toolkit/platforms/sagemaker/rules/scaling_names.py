@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit.platforms.sagemaker.rules.arms import BASELINE, SPECULATIVE, VARIANT
 
-TRACKING, WAKING = "concurrency", "from-zero"
+TRACKING, FROM_ZERO = "concurrency", "from-zero"
 """Names of the policies."""
 
 COMPONENT = "inference-component/"
@@ -25,6 +25,6 @@ def scalable(resource_id: str) -> dict[str, Any]:
     return {"ServiceNamespace": "sagemaker", "ResourceId": resource_id, "ScalableDimension": f"sagemaker:{dimension}"}
 
 
-def waking_alarm(resource_id: str) -> str:
+def scale_from_zero_alarm(resource_id: str) -> str:
     """The alarm that starts the policy `from-zero`."""
-    return f"toolkit-{resource_id.removeprefix(COMPONENT)}-{WAKING}"
+    return f"toolkit-{resource_id.removeprefix(COMPONENT)}-{FROM_ZERO}"

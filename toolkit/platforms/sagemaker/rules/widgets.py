@@ -113,14 +113,14 @@ def _requests(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict
     broken_off = [] if recipe.platform.component else [("MidStreamErrors", "Sum")]
     errors = [("InvocationModelErrors", "Sum"), ("Invocation5XXErrors", "Sum"), ("Invocation4XXErrors", "Sum")]
     latencies = [("ModelLatency", "p50"), ("ModelLatency", "p99"), ("OverheadLatency", "Average")]
-    where, gpu, memory = metrics.utilization(recipe)
+    namespace, gpu, memory = metrics.utilization(recipe)
     queue = {"label": "engine.max_num_seqs: above it requests wait", "value": recipe.engine.max_num_seqs}
     return [
         _metric("Requests per minute", region, rows(("Invocations", "Sum"))),
         _metric("Errors per minute", region, rows(*errors, *broken_off)),
         _metric("Latency, µs", region, rows(*latencies, *streaming)),
         _metric("Requests in flight per container", region, rows((metrics.concurrency(recipe), "Maximum")), queue),
-        _metric("GPU, %", region, rows((gpu, "Average"), (memory, "Average"), namespace=where)),
+        _metric("GPU, %", region, rows((gpu, "Average"), (memory, "Average"), namespace=namespace)),
     ]
 
 

@@ -208,12 +208,12 @@ def _image(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
 
 def _buckets(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding]:
     for key, model in recipe.models.items():
-        where = facts.buckets.get(model.written, region)
-        if not where:
+        bucket_region = facts.buckets.get(model.written, region)
+        if not bucket_region:
             yield Finding("account.bucket", f"there is no bucket for {model}", key, hint="Correct the address.")
-        elif where != region:
-            message = f"{model} is in {where}, the endpoint would be in {region}"
-            hint = f"Set platform.region to {where}, or copy it: aws s3 sync {model} s3://BUCKET-IN-{region}/…"
+        elif bucket_region != region:
+            message = f"{model} is in {bucket_region}, the endpoint would be in {region}"
+            hint = f"Set platform.region to {bucket_region}, or copy it: aws s3 sync {model} s3://BUCKET-IN-{region}/…"
             yield Finding("account.bucket-region", message, key, hint=hint)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup, registry
 from toolkit.catalog.lookup import Instance
-from toolkit.engines.arguments import image_of, pulled
+from toolkit.engines.arguments import fetched_by_container, image_of
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.checks.component import check_component
 from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
@@ -113,7 +113,7 @@ def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
 
 def _network(recipe: Recipe) -> Iterator[Finding]:
     network = recipe.network
-    from_hub = [source for source in recipe.models.values() if pulled(recipe, source)]
+    from_hub = [source for source in recipe.models.values() if fetched_by_container(recipe, source)]
     if network.isolation and from_hub:
         message = f"an isolated container has no network to fetch {from_hub[0]} from the hub with"
         hint = "Set `weights: s3`, or remove `isolation`."

@@ -13,7 +13,7 @@ from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
 from toolkit.platforms.sagemaker.rules.kinds.log_group import has_alarms
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
 from toolkit.platforms.sagemaker.rules.names import tags
-from toolkit.platforms.sagemaker.rules.scaling_names import resource_ids, waking_alarm
+from toolkit.platforms.sagemaker.rules.scaling_names import resource_ids, scale_from_zero_alarm
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class AlarmKind(ContentKind):
         return alarms(deployment.recipe, deployment.variants)
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
-        waking = [waking_alarm(resource_id) for resource_id in resource_ids(name)]
+        from_zero = [scale_from_zero_alarm(resource_id) for resource_id in resource_ids(name)]
         for alarm, description in look.once(read_alarms, name).items():
-            if alarm not in waking:
+            if alarm not in from_zero:
                 owner = owner_of_alarm(look.clients, description)
                 if owner in (name, None):
                     yield self.described(alarm, owner, description)
@@ -225,8 +225,8 @@ def _what(alarm: str, variant: str, variants: Sequence[str]) -> str:
 def _sum(
     name: str, namespace: str, metric: str, period: int, dimensions: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    where = {"Namespace": namespace, "MetricName": metric, "Dimensions": _pairs(dimensions or {})}
-    return {"Id": name, "MetricStat": {"Metric": where, "Period": period, "Stat": "Sum"}, "ReturnData": False}
+    identified = {"Namespace": namespace, "MetricName": metric, "Dimensions": _pairs(dimensions or {})}
+    return {"Id": name, "MetricStat": {"Metric": identified, "Period": period, "Stat": "Sum"}, "ReturnData": False}
 
 
 def _math(expression: str, label: str) -> dict[str, Any]:

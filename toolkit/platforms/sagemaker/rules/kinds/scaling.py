@@ -17,11 +17,11 @@ from toolkit.platforms.sagemaker.rules.metrics import INVOCATIONS
 from toolkit.platforms.sagemaker.rules.names import tags
 from toolkit.platforms.sagemaker.rules.scaling_names import (
     COMPONENT,
+    FROM_ZERO,
     TRACKING,
-    WAKING,
     resource_ids,
     scalable,
-    waking_alarm,
+    scale_from_zero_alarm,
 )
 from toolkit.recipe.resolve import Recipe
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.rules.deployment import Deployment
 
 # A container takes minutes to start, and all the while requests fail: a shorter pause would add a copy for each minute.
-_WAKING_SECONDS = 900
+_FROM_ZERO_COOLDOWN = 900
 
 
 class ScalableTargetKind(ContentKind):
@@ -84,8 +84,8 @@ class ScalingPolicyKind(ContentKind):
     def desired(self, deployment: Deployment) -> list[Resource]:
         recipe = deployment.recipe
         ids = _scaled(recipe, deployment.variants)
-        waking = [_waking(recipe, name) for name in ids if recipe.scaling.min_instances == 0]
-        return [*(_tracking(recipe, name) for name in ids), *waking]
+        from_zero = [_scale_from_zero(recipe, name) for name in ids if recipe.scaling.min_instances == 0]
+        return [*(_tracking(recipe, name) for name in ids), *from_zero]
 
     def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
         found = super().content(request)
@@ -93,8 +93,8 @@ class ScalingPolicyKind(ContentKind):
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         client, alarms = look.clients.application_autoscaling, look.once(read_alarms, name)
-        names = {resource_id: waking_alarm(resource_id) for resource_id in resource_ids(name)}
-        waking = {resource_id: alarms[alarm] for resource_id, alarm in names.items() if alarm in alarms}
+        names = {resource_id: scale_from_zero_alarm(resource_id) for resource_id in resource_ids(name)}
+        from_zero = {resource_id: alarms[alarm] for resource_id, alarm in names.items() if alarm in alarms}
         found: list[str] = []
         for target, owner in look.once(_targets, name):
             resource_id = target["ResourceId"]
@@ -102,13 +102,13 @@ class ScalingPolicyKind(ContentKind):
                 ServiceNamespace="sagemaker", ResourceId=resource_id
             )
             for policy in [policy for page in pages for policy in page["ScalingPolicies"]]:
-                alarm = waking.get(resource_id, {})
+                alarm = from_zero.get(resource_id, {})
                 # An alarm that starts another policy is as good as none.
                 starts_it = policy["PolicyARN"] in alarm.get("AlarmActions", ())
                 found.append(f"{resource_id}/{policy['PolicyName']}")
                 yield self.described(found[-1], owner, {**policy, "Alarm": alarm} if starts_it else policy)
-        for resource_id, alarm in waking.items():
-            policy_name = f"{resource_id}/{WAKING}"
+        for resource_id, alarm in from_zero.items():
+            policy_name = f"{resource_id}/{FROM_ZERO}"
             if policy_name not in found:  # its endpoint was deleted elsewhere
                 yield self.described(policy_name, owner_of_alarm(look.clients, alarm), {"Alarm": alarm})
 
@@ -121,8 +121,8 @@ class ScalingPolicyKind(ContentKind):
     def delete(self, clients: Clients, name: str, request: Any) -> None:
         """The alarm first: one whose policy is gone belongs to nothing."""
         resource_id, _, policy = name.rpartition("/")
-        if policy == WAKING:
-            names = [waking_alarm(resource_id)]
+        if policy == FROM_ZERO:
+            names = [scale_from_zero_alarm(resource_id)]
             unless_missing(clients, lambda: clients.cloudwatch.delete_alarms(AlarmNames=names))
         clients.application_autoscaling.delete_scaling_policy(PolicyName=policy, **scalable(resource_id))
 
@@ -191,7 +191,7 @@ def _tracking(recipe: Recipe, resource_id: str) -> Resource:
     return Resource("ScalingPolicy", f"{resource_id}/{TRACKING}", request)
 
 
-def _waking(recipe: Recipe, resource_id: str) -> Resource:
+def _scale_from_zero(recipe: Recipe, resource_id: str) -> Resource:
     """The first copy after none: what is tracked per copy says nothing without copies.
 
     As in AWS's developer guide, "Scale an endpoint to zero instances", but for the threshold (the first failed request
@@ -201,11 +201,11 @@ def _waking(recipe: Recipe, resource_id: str) -> Resource:
     configuration = {
         "AdjustmentType": "ChangeInCapacity",
         "MetricAggregationType": "Maximum",
-        "Cooldown": _WAKING_SECONDS,
+        "Cooldown": _FROM_ZERO_COOLDOWN,
         "StepAdjustments": [{"MetricIntervalLowerBound": 0.0, "ScalingAdjustment": 1}],
     }
     alarm = {
-        "AlarmName": waking_alarm(resource_id),
+        "AlarmName": scale_from_zero_alarm(resource_id),
         "AlarmDescription": f"{recipe.name} has no copy and was asked: makes the first one.",
         "Namespace": INVOCATIONS,
         "MetricName": "NoCapacityInvocationFailures",
@@ -220,10 +220,10 @@ def _waking(recipe: Recipe, resource_id: str) -> Resource:
         "Tags": tags(recipe),
     }
     request = {
-        "PolicyName": WAKING,
+        "PolicyName": FROM_ZERO,
         **scalable(resource_id),
         "PolicyType": "StepScaling",
         "StepScalingPolicyConfiguration": configuration,
         "Alarm": alarm,
     }
-    return Resource("ScalingPolicy", f"{resource_id}/{WAKING}", request)
+    return Resource("ScalingPolicy", f"{resource_id}/{FROM_ZERO}", request)

@@ -13,7 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
-from toolkit.engines.arguments import CHANNELS_DIR, CONFIG_CHANNEL, config_file, environment, pulled, variable
+from toolkit.engines.arguments import (
+    CHANNELS_DIR,
+    CONFIG_CHANNEL,
+    config_file,
+    environment,
+    fetched_by_container,
+    variable,
+)
 from toolkit.errors import UsageError
 from toolkit.planning import artifacts
 from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
@@ -188,7 +195,7 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
     """The job that compiles for a recipe on its first instance type, under the role of `owner`."""
     key = artifacts.key(recipe)
     name = f"{recipe.name[:_NAME_CHARACTERS].rstrip('-')}-{key}"
-    place = f"s3://{bucket_name(account)}/{artifacts.prefix(key)}"
+    s3_prefix = f"s3://{bucket_name(account)}/{artifacts.prefix(key)}"
     uri = image_uri(recipe, account)
     algorithm: dict[str, Any] = {
         "TrainingImage": account.digests.get(uri, uri),
@@ -204,11 +211,11 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
         **_channels(job_data(recipe, account)),
         # Nothing is put out but what SageMaker itself writes there of a job.
         "OutputDataConfig": {
-            "S3OutputPath": f"{place}jobs",
+            "S3OutputPath": f"{s3_prefix}jobs",
             **({"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}),
         },
         # Kept in step with S3 while the job runs: a second job goes on where the first was stopped.
-        "CheckpointConfig": {"S3Uri": place, "LocalPath": _OUTPUT_DIR},
+        "CheckpointConfig": {"S3Uri": s3_prefix, "LocalPath": _OUTPUT_DIR},
         "ResourceConfig": {"InstanceType": recipe.platform.instance_types[0], "InstanceCount": 1},
         "StoppingCondition": {"MaxRuntimeInSeconds": LONGEST_SECONDS},
         "Environment": _environment(recipe),
@@ -237,9 +244,10 @@ def _channels(data: Sequence[ModelData]) -> dict[str, Any]:
 
 def _environment(recipe: Recipe) -> dict[str, str]:
     """As an endpoint's container has it, but for where its files are. Raises UsageError for what does not fit."""
-    model = {} if pulled(recipe, recipe.target) else {variable(recipe, "model"): f"{_INPUT_DIR}/{_TARGET_CHANNEL}"}
-    there = {name: _in_job(value) for name, value in environment(recipe, LONGEST_VALUE).items()}
-    found = {**there, **model, **artifacts.variables(recipe, _OUTPUT_DIR, LONGEST_VALUE)}
+    folder = {variable(recipe, "model"): f"{_INPUT_DIR}/{_TARGET_CHANNEL}"}
+    model = {} if fetched_by_container(recipe, recipe.target) else folder
+    serving = {name: _in_job(value) for name, value in environment(recipe, LONGEST_VALUE).items()}
+    found = {**serving, **model, **artifacts.variables(recipe, _OUTPUT_DIR, LONGEST_VALUE)}
     for name, value in found.items():
         if len(value) > LONGEST_VALUE:
             message = f"{name} has {len(value)} characters, a training job's environment takes {LONGEST_VALUE}"
