@@ -35,4 +35,6 @@ def test_whole_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     with capsys.disabled():
         print()
         for name, runs in times.items():
-            print(f"{name:32} {statistics.median(runs):6.0f} ms   ({min(runs):.0f} to {max(runs):.0f})")
+            ratio = statistics.median(runs) / statistics.median(times["python -c pass"])
+            spread = f"({min(runs):.0f} to {max(runs):.0f})"
+            print(f"{name:32} {statistics.median(runs):6.0f} ms  {ratio:5.1f} x python  {spread}")

@@ -1,37 +1,65 @@
-"""The public functions: each composes the stages of the one road with the platform of the recipe."""
+"""The public functions: each composes the stages of the one road with the platform of the recipe.
 
-from toolkit.api.build import build, scan
-from toolkit.api.catalogue import Catalogue, recipes
-from toolkit.api.compilation import compile, compile_plan
-from toolkit.api.context import RecipeLike
-from toolkit.api.deployment import DeploymentPlan, deploy, plan, rollback
-from toolkit.api.export import render, template
-from toolkit.api.handles import connect, endpoints
-from toolkit.api.removal import destroy
-from toolkit.checks.run import check
-from toolkit.endpoint.handle import Endpoint
-from toolkit.findings import Report
-from toolkit.recipe.resolve import load
+A name is imported when it is first used, so that `check` does not load what `deploy` needs.
+"""
 
-__all__ = [
-    "Catalogue",
-    "DeploymentPlan",
-    "Endpoint",
-    "RecipeLike",
-    "Report",
-    "build",
-    "check",
-    "compile",
-    "compile_plan",
-    "connect",
-    "deploy",
-    "destroy",
-    "endpoints",
-    "load",
-    "plan",
-    "recipes",
-    "render",
-    "rollback",
-    "scan",
-    "template",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolkit.api.catalogue import Catalogue as Catalogue
+    from toolkit.api.catalogue import recipes as recipes
+    from toolkit.api.compilation import compile as compile
+    from toolkit.api.compilation import compile_plan as compile_plan
+    from toolkit.api.context import RecipeLike as RecipeLike
+    from toolkit.api.deployment import DeploymentPlan as DeploymentPlan
+    from toolkit.api.deployment import deploy as deploy
+    from toolkit.api.deployment import plan as plan
+    from toolkit.api.deployment import rollback as rollback
+    from toolkit.api.export import render as render
+    from toolkit.api.export import template as template
+    from toolkit.api.handles import connect as connect
+    from toolkit.api.handles import endpoints as endpoints
+    from toolkit.api.images import build as build
+    from toolkit.api.images import scan as scan
+    from toolkit.api.removal import destroy as destroy
+    from toolkit.checks.run import check as check
+    from toolkit.endpoint.handle import Endpoint as Endpoint
+    from toolkit.findings import Report as Report
+    from toolkit.recipe.resolve import load as load
+
+_MODULES = {
+    "Catalogue": "toolkit.api.catalogue",
+    "DeploymentPlan": "toolkit.api.deployment",
+    "Endpoint": "toolkit.endpoint.handle",
+    "RecipeLike": "toolkit.api.context",
+    "Report": "toolkit.findings",
+    "build": "toolkit.api.images",
+    "check": "toolkit.checks.run",
+    "compile": "toolkit.api.compilation",
+    "compile_plan": "toolkit.api.compilation",
+    "connect": "toolkit.api.handles",
+    "deploy": "toolkit.api.deployment",
+    "destroy": "toolkit.api.removal",
+    "endpoints": "toolkit.api.handles",
+    "load": "toolkit.recipe.resolve",
+    "plan": "toolkit.api.deployment",
+    "recipes": "toolkit.api.catalogue",
+    "render": "toolkit.api.export",
+    "rollback": "toolkit.api.deployment",
+    "scan": "toolkit.api.images",
+    "template": "toolkit.api.export",
+}
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value  # `toolkit.api.images` is the function, not the module that was just imported
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from toolkit.catalog import registry
 from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, ToolkitError
 from toolkit.home import home
-from toolkit.planning.record import Record
-from toolkit.planning.resources import Account
 from toolkit.platforms import jumpstart_entries, open_readable, rules_of, session_of
-from toolkit.platforms.rules import Platform
 from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
+
+if TYPE_CHECKING:
+    from toolkit.planning.record import Record
+    from toolkit.planning.resources import Account
+    from toolkit.platforms.rules import Platform
 
 RecipeLike = str | os.PathLike[str] | Recipe
 
@@ -99,6 +102,8 @@ def in_service(platform: Platform, endpoint: str) -> bool:
 
 def record_of(endpoint: str) -> Record:
     """The history of what was done to an endpoint."""
+    from toolkit.planning.record import Record
+
     return Record(home() / "records" / f"{endpoint}.jsonl")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolkit.api.context import (
     RecipeLike,
@@ -16,19 +17,18 @@ from toolkit.api.context import (
     recipe_or_none,
     record_of,
 )
-from toolkit.api.handles import existing_endpoint, planned_endpoint
-from toolkit.apply.executor import complete, make, remove
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.apply.waiter import wait_in_service
 from toolkit.checks.run import require
-from toolkit.endpoint.handle import Endpoint
 from toolkit.errors import EndpointNotFound, StalePlanError
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
 from toolkit.platforms import open_platform, rules_of, session_of
-from toolkit.platforms.rules import Platform
 from toolkit.recipe.resolve import Recipe, load
+
+if TYPE_CHECKING:
+    from toolkit.endpoint.handle import Endpoint
+    from toolkit.platforms.rules import Platform
 
 
 class DeploymentPlan(Plan):
@@ -39,6 +39,8 @@ class DeploymentPlan(Plan):
 
         Raises StalePlanError, ApplyError, EndpointFailed or WaitTimeout.
         """
+        from toolkit.api.handles import planned_endpoint
+
         if self.account == NO_ACCOUNT:
             hint = f"Log in, and make it again: toolkit plan {self.recipe} --out plan.json"
             without = session_of(self.platform).account_name
@@ -95,6 +97,8 @@ def deploy(
     `baseline` makes its twin without speculation too. Doing it again does nothing, or carries on where it was
     interrupted. Raises RecipeError, ApplyError, EndpointFailed or WaitTimeout.
     """
+    from toolkit.api.handles import planned_endpoint
+
     progress = progress or default_progress()
     loaded = load(recipe).with_platform(platform)
     with progress.stage("check"):
@@ -117,6 +121,8 @@ def rollback(
 
     Raises UsageError when there is nothing to go back to, EndpointNotFound, ApplyError, EndpointFailed or WaitTimeout.
     """
+    from toolkit.api.handles import existing_endpoint
+
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
     opened = find_platform(endpoint, recipe, platform, None)
@@ -170,6 +176,9 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
 
 def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:
     """Make and update, wait until the endpoints serve, make what needs them to serve, remove what is superseded."""
+    from toolkit.apply.executor import complete, make, remove  # a plan needs none of it
+    from toolkit.apply.waiter import wait_in_service
+
     rules = rules_of(platform.name)
     rules.require_startable(made)
     name = made.endpoints[0]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.catalog import registry
-from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import Platform, PlatformRules, PlatformSession, TrainingPlatform
+    from toolkit.platforms.sagemaker.rules.jumpstart import Entries
 
 
 def rules_of(name: str) -> PlatformRules:
@@ -44,7 +44,7 @@ def open_trainer(region: str | None = None) -> TrainingPlatform:
 
 def jumpstart_entries(recipe: Recipe) -> Entries:
     """What JumpStart's hub says of the models that the recipe names; asks AWS only if it names any."""
-    if not ids(recipe):
+    if all(source.kind != "jumpstart" for source in recipe.models.values()):
         return {}
     from toolkit.platforms.sagemaker.session import sagemaker_platform
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -110,7 +111,12 @@ class ModelFacts:
             "tokenizer": Tokenizer(**tokenizer) if tokenizer else None,
             "unverified": tuple(data["unverified"]),
         }
-        return TypeAdapter(cls).validate_python(facts)
+        return _validator().validate_python(facts)
+
+
+@cache
+def _validator() -> TypeAdapter[ModelFacts]:
+    return TypeAdapter(ModelFacts)
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:

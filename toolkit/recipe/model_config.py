@@ -14,28 +14,33 @@ _Layers = Annotated[StrictInt, Field(gt=0, le=10_000)] | None
 _Token = Annotated[StrictInt, Field(ge=-(10**9), le=10**9)] | None
 
 
-class _Quantization(BaseModel):
+class _Section(BaseModel):
+    # Only _Config's validator is built, once, with the others in it.
+    model_config = ConfigDict(defer_build=True)
+
+
+class _Quantization(_Section):
     quant_method: StrictStr | None = None
     weight_block_size: list[Annotated[StrictInt, Field(gt=0, le=10**6)]] | None = None
 
 
-class _LayerIds(BaseModel):
+class _LayerIds(_Section):
     eagle_aux_hidden_state_layer_ids: list[StrictInt] | None = None
 
 
-class _DFlash(BaseModel):
+class _DFlash(_Section):
     mask_token_id: _Token = None
 
 
-class _Verifier(BaseModel):
+class _Verifier(_Section):
     name_or_path: StrictStr | None = None
 
 
-class _Speculators(BaseModel):
+class _Speculators(_Section):
     verifier: _Verifier | None = None
 
 
-class _Config(BaseModel):
+class _Config(_Section):
     model_config = ConfigDict(protected_namespaces=())
 
     architectures: list[StrictStr] | None = None

@@ -136,10 +136,10 @@ class Recipe:
     container: ContainerSection | None = None
     baseline_of: Speculation | None = field(default=None, repr=False)
     accept_eula: bool = False
-    scaling: ScalingSection = field(default_factory=ScalingSection)
-    rollout: RolloutSection = field(default_factory=RolloutSection)
-    network: NetworkSection = field(default_factory=NetworkSection)
-    observability: ObservabilitySection = field(default_factory=ObservabilitySection)
+    scaling: ScalingSection = field(default_factory=ScalingSection.model_construct)
+    rollout: RolloutSection = field(default_factory=RolloutSection.model_construct)
+    network: NetworkSection = field(default_factory=NetworkSection.model_construct)
+    observability: ObservabilitySection = field(default_factory=ObservabilitySection.model_construct)
     lines: Lines = field(repr=False, default_factory=dict)
 
     @property

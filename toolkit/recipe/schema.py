@@ -90,7 +90,8 @@ PlatformName = Annotated[StrictStr, _known(registry.platforms), Field(json_schem
 class Section(BaseModel):
     """A mapping of the recipe: unknown keys are errors, so that a typo never passes as a default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # A section's validator is built where one is read on its own; RecipeFile's has them all in it.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class TargetSection(Section):
@@ -469,10 +470,10 @@ class RecipeFile(Section):
         "entrypoint; `custom`, or its settings: one that is built on a base",
     )
     platform: PlatformSection
-    scaling: ScalingSection = ScalingSection()
-    rollout: RolloutSection = RolloutSection()
-    network: NetworkSection = NetworkSection()
-    observability: ObservabilitySection = ObservabilitySection()
+    scaling: ScalingSection = ScalingSection.model_construct()
+    rollout: RolloutSection = RolloutSection.model_construct()
+    network: NetworkSection = NetworkSection.model_construct()
+    observability: ObservabilitySection = ObservabilitySection.model_construct()
     workloads: dict[RecipeName, NonEmptyStr] = Field(
         default_factory=dict, description='prompt sets: name to a .jsonl file of {"prompt": …}, relative to the recipe'
     )

@@ -1,38 +1,30 @@
-"""What the rest of the toolkit asks of a platform with SageMaker's API, without opening it."""
+"""What the rest of the toolkit asks of a platform with SageMaker's API, without opening it.
+
+A check asks little of it: what only plans need is imported where it is used.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolkit.apply.stages import expected_seconds
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import LONGEST_VALUE
 from toolkit.errors import PlatformError
 from toolkit.findings import Finding
-from toolkit.planning.plan import Plan
-from toolkit.planning.resources import Account, Observed, Resource
-from toolkit.planning.rules import in_order
-from toolkit.platforms.sagemaker.rules import (
-    arms,
-    cloudformation,
-    compilation,
-    jumpstart,
-    notes,
-    price,
-    rollback,
-)
+from toolkit.platforms.sagemaker.rules import arms, price
 from toolkit.platforms.sagemaker.rules.capabilities import Capabilities
-from toolkit.platforms.sagemaker.rules.deployment import Deployment
-from toolkit.platforms.sagemaker.rules.kinds import aws_kinds
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
-from toolkit.platforms.sagemaker.rules.kinds.image import image_uri, images
-from toolkit.platforms.sagemaker.rules.kinds.repository import repositories
 from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
 from toolkit.recipe.resolve import PlatformSettings, Recipe
+
+if TYPE_CHECKING:
+    from toolkit.planning.plan import Plan
+    from toolkit.planning.resources import Account, Observed, Resource
+    from toolkit.platforms.sagemaker.rules import jumpstart
+    from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
 
 # SageMaker gives a container at most an hour to get healthy, and downloads weights before that.
 _WAIT_SECONDS = 7200.0
@@ -53,6 +45,8 @@ class AwsRules:
     @cached_property
     def kinds(self) -> tuple[AwsKind, ...]:
         """In the order in which they are made; they are removed in the reverse order."""
+        from toolkit.platforms.sagemaker.rules.kinds import aws_kinds
+
         return aws_kinds(self.capabilities)
 
     @property
@@ -119,6 +113,8 @@ class AwsRules:
 
     def completed(self, recipe: Recipe, published: jumpstart.Entries) -> Recipe:
         """The recipe with what JumpStart fills in."""
+        from toolkit.platforms.sagemaker.rules import jumpstart
+
         return jumpstart.with_jumpstart_defaults(recipe, published)
 
     def endpoint_name(self, recipe: Recipe) -> str:
@@ -127,41 +123,63 @@ class AwsRules:
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         """All resources of the arms, in the order in which they are made; what two arms share stands once."""
+        from toolkit.planning.rules import in_order
+        from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
         deployments = [Deployment(arm, account) for arm in arms]
         found = [item for kind in self.kinds for deployment in deployments for item in kind.desired(deployment)]
         return in_order(found, self)
 
     def desired_image(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         """The images that are built for the arms, and their repositories; none for what runs as it is."""
+        from toolkit.planning.rules import in_order
+        from toolkit.platforms.sagemaker.rules.kinds.image import images
+        from toolkit.platforms.sagemaker.rules.kinds.repository import repositories
+
         found = [item for arm in arms for item in (*repositories(arm), *images(arm, account))]
         return in_order(found, self)
 
     def image_uri(self, recipe: Recipe, account: Account) -> str:
         """The image that a container runs. Raises UsageError where there is none."""
+        from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
+
         return image_uri(recipe, account)
 
     def require_compilable(self, recipe: Recipe) -> None:
         """Raise UsageError for a recipe that there is nothing to compile for."""
+        from toolkit.platforms.sagemaker.rules import compilation
+
         compilation.require_compilable(recipe)
 
     def desired_compilation(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         """All that compiling for the arms takes; the first is the recipe. Raises UsageError."""
+        from toolkit.planning.rules import in_order
+        from toolkit.platforms.sagemaker.rules import compilation
+
         return in_order(compilation.compile_resources(arms, account), self)
 
     def compilation_notes(self, recipe: Recipe) -> Iterator[str]:
         """What the reader of the plan of a compilation should know."""
+        from toolkit.platforms.sagemaker.rules import compilation
+
         return compilation.job_notes(recipe)
 
     def template(self, resources: Sequence[Resource]) -> dict[str, Any]:
         """The resources as a CloudFormation template. Raises UsageError."""
+        from toolkit.platforms.sagemaker.rules import cloudformation
+
         return cloudformation.template(resources, self.kinds)
 
     def template_losses(self, template: dict[str, Any]) -> list[str]:
         """What a stack of the template lacks, one sentence each."""
+        from toolkit.platforms.sagemaker.rules import cloudformation
+
         return cloudformation.losses(template, self.kinds)
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         """What the reader of a plan should know besides its actions, a sentence or line each."""
+        from toolkit.platforms.sagemaker.rules import notes
+
         return notes.notes(recipe, account)
 
     def price_per_hour(self, recipe: Recipe) -> float | None:
@@ -188,14 +206,20 @@ class AwsRules:
 
     def require_startable(self, plan: Plan) -> None:
         """Raise NotCompiled where code that the plan needs was not compiled."""
+        from toolkit.platforms.sagemaker.rules import compilation
+
         compilation.require_compiled(plan)
 
     def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
         """Kind and name of all that the endpoints run, or would go back to."""
+        from toolkit.platforms.sagemaker.rules import rollback
+
         return rollback.kept_for_rollback(observed, updated)
 
     def rollback(self, recipe: str, address: str, observed: Observed) -> Plan:
         """The plan that brings an endpoint back to what it ran before. Raises UsageError where that cannot be."""
+        from toolkit.platforms.sagemaker.rules import rollback
+
         return rollback.rollback_plan(recipe, self.name, address, observed, self.capabilities.endpoint_seconds)
 
     def wait_seconds(self, plan: Plan) -> float:
@@ -204,6 +228,8 @@ class AwsRules:
 
     def expected_seconds(self, recipe: Recipe) -> dict[str, float]:
         """By stage of a container's start; empty where nobody knows the weights' size, or they are on this machine."""
+        from toolkit.apply.stages import expected_seconds
+
         size = recipe.weight_bytes
         if not size or not self.capabilities.instance_types:
             return {}

@@ -1,0 +1,40 @@
+"""What `check` and `plan` of a local recipe load: no SDK, no HTTP client, nothing that only other commands need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = {"boto3", "botocore", "huggingface_hub", "httpx", "kubernetes", "moto", "openai", "rich", "starlette", "yaml"}
+OF_OTHERS = {
+    "toolkit.apply.executor",
+    "toolkit.endpoint.handle",
+    "toolkit.platforms.kubernetes",
+    "toolkit.platforms.local.platform",
+    "toolkit.platforms.sagemaker.rules.cloudformation",
+    "toolkit.platforms.sagemaker.session",
+}
+LOADED = """
+import sys
+from toolkit.cli.main import run
+assert run(sys.argv[1:]) == 0
+print("loaded:", *sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("command", "also"), [("check", {"toolkit.api", "toolkit.planning.planner"}), ("plan", set())])
+def test_a_local_recipe_loads_only_what_the_command_needs(command: str, also: set[str], tmp_path: Path) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", LOADED, command, "tiny/p-eagle"],
+        env={**os.environ, "TOOLKIT_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(process.stdout.rpartition("loaded:")[2].split())
+    assert "toolkit.checks.run" in loaded
+    assert loaded & (HEAVY | OF_OTHERS | also) == set()
