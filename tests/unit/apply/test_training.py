@@ -64,6 +64,21 @@ def test_stages_are_told_with_their_times(clock: FakeClock) -> None:
     assert told.updates[-1] == "sd: training 1:00, in all 2:00 of about 60 min"
 
 
+def test_a_stage_took_until_the_next_began_not_until_we_looked(clock: FakeClock) -> None:
+    told = Told()
+    jobs = iter(
+        TrainingJob("sd", status, stage, "", 0.0, entered)
+        for status, stage, entered in [("InProgress", "Starting", 0.0), ("InProgress", "Training", 15.0), (*DONE, 70.0)]
+    )
+
+    class Seen(Jobs):
+        def training_job(self, name: str) -> TrainingJob:
+            return next(jobs)
+
+    wait_completed(Seen(clock, sd=[]), {"sd": 0}, told, clock, clock.sleep)
+    assert told.said == ["sd: starting took 0:15", "sd: training took 0:55", "sd has compiled, in 2:00"]
+
+
 def test_the_programs_own_lines_are_kept_and_the_engines_last_one_is_shown(clock: FakeClock) -> None:
     told = Told()
     log = ("compile: 1 min 00 s: the engine compiles and loads", "neuronx-cc: pass 3 of 9")

@@ -10,7 +10,7 @@ import pytest
 from fakes import FakeClock, Told
 
 from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_in_service, wait_settled
-from toolkit.errors import EndpointFailed, EndpointNotFound, PlatformError, WaitTimeout
+from toolkit.errors import EndpointFailed, EndpointNotFound, PlatformError, Unavailable, WaitTimeout
 
 LOGS = Path(__file__).parents[2] / "golden" / "logs"
 NEW, OLD = "e-new", "e-old"
@@ -358,3 +358,28 @@ def test_a_deletion_does_not_take_for_ever() -> None:
     clock = FakeClock()
     with pytest.raises(WaitTimeout, match="e is still being deleted after 30 s"):
         wait_deleted(Scripted({"e": [("Deleting", OLD)]}), "e", 30, clock, clock.sleep)
+
+
+class Away(Scripted):
+    """A platform that does not answer at some looks."""
+
+    def __init__(self, *answers: bool) -> None:
+        super().__init__({"e": [CREATING, IN_SERVICE]})
+        self._answers = list(answers)
+
+    def status(self, endpoint: str) -> EndpointStatus:
+        if self._answers and not self._answers.pop(0):
+            raise Unavailable("SageMaker does not answer")
+        return super().status(endpoint)
+
+
+def test_a_platform_that_does_not_answer_for_a_while_is_waited_for() -> None:
+    away = [False] * 100  # 200 seconds
+    clock, told = wait(Away(*away, True, *away), timeout=9999)
+    assert clock.seconds == 402
+    assert told.said == ["e: goes on waiting: SageMaker does not answer", "e is in service"]
+
+
+def test_a_platform_that_does_not_answer_for_five_minutes_is_an_error() -> None:
+    with pytest.raises(Unavailable, match="SageMaker does not answer"):
+        wait(Away(*[False] * 160), timeout=9999)

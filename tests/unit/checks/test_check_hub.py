@@ -333,3 +333,27 @@ def test_jumpstart_is_not_on_this_machine(tmp_path: Path) -> None:
         ("local.not-here", "target.model"),
         ("local.not-here", "speculation.model"),
     ]
+
+
+@pytest.mark.parametrize(("best", "is_found"), [(4, True), (5, False), (9, False), (10, True)])
+def test_a_k_that_is_three_from_the_best_is_far(tmp_path: Path, best: int, is_found: bool) -> None:
+    measured = (
+        f"evidence:\n- {{workload: a, num_speculative_tokens: {best}, concurrency: 64, speedup: 1.2, "
+        'hardware: b, engine: c, date: "2026-01-01", source: d}\nplatform:'
+    )
+    found = findings(tmp_path, ("platform:", measured))  # whose K is 7
+    assert ("quality.best-k" in [finding.code for finding in found]) is is_found
+
+
+@pytest.mark.parametrize(("length", "is_found"), [(9999, True), (10000, False)])
+def test_a_head_for_long_prompts_wants_requests_as_long(tmp_path: Path, length: int, is_found: bool) -> None:
+    head, target = "amazon/gpt-oss-20b-p-eagle-long-context", "openai/gpt-oss-20b"
+    found = findings(
+        tmp_path,
+        ("1024", str(length)),
+        ("org/drafter", head),
+        ("org/target", target),
+        target={"model": target, **config(max_position_embeddings=131072)},
+        drafter={"model": head, **config(max_position_embeddings=131072)},
+    )
+    assert ("pair.context" in [finding.code for finding in found]) is is_found

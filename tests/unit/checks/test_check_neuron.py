@@ -378,3 +378,15 @@ def test_trainium_is_not_on_this_machine(tmp_path: Path) -> None:
     write_pair(tmp_path, "draft-model")
     text = RECIPE.replace("p-eagle", "draft-model").replace("name: vllm\n  version: 0.32.0", "name: neuron")
     assert "container.image" in {finding.code for finding in check(write_recipe(tmp_path, text)).errors}
+
+
+@pytest.mark.parametrize(("size", "is_found"), [(4, False), (6, True), (12, False)])
+def test_all_cores_of_an_instance_are_as_good_as_a_power_of_two(tmp_path: Path, size: int, is_found: bool) -> None:
+    heads = config(num_attention_heads=12, num_key_value_heads=12, head_dim=1)
+    found = findings(tmp_path, DRAFT_MODEL, tensor_parallel(size), on("ml.inf2.24xlarge"), target=heads)
+    assert ("neuron.tensor-parallel" in [finding.code for finding in found]) is is_found
+
+
+def test_kv_heads_may_be_copied_to_several_cores(tmp_path: Path) -> None:
+    heads = config(num_attention_heads=8, num_key_value_heads=4, head_dim=1)
+    assert findings(tmp_path, DRAFT_MODEL, tensor_parallel(8), target=heads) == ()

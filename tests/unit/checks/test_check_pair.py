@@ -178,3 +178,20 @@ def test_a_baseline_does_not_care_for_the_drafter(tmp_path: Path) -> None:
     recipe = load(write_pair(tmp_path))
     (tmp_path / "drafter" / "config.json").unlink()
     assert check(recipe.baseline()).ok
+
+
+@pytest.mark.parametrize(("last", "codes"), [(4, []), (5, ["pair.aux-layers"]), (-1, ["pair.aux-layers"])])
+def test_a_head_may_read_what_comes_out_of_the_last_layer(tmp_path: Path, last: int, codes: list[str]) -> None:
+    recipe = write_pair(tmp_path, "eagle3")
+    edit_config(tmp_path / "drafter", eagle_aux_hidden_state_layer_ids=[1, 2, last])
+    assert [finding.code for finding in check(recipe).findings] == codes
+
+
+@pytest.mark.parametrize(("positions", "is_found"), [(1023, True), (1024, False)])
+def test_a_head_has_to_know_all_positions_of_a_request_before_vllm_0_27(
+    tmp_path: Path, positions: int, is_found: bool
+) -> None:
+    recipe = write_pair(tmp_path, "eagle3")
+    recipe.write_text(recipe.read_text().replace("0.32.0", "0.26.0"))
+    edit_config(tmp_path / "drafter", max_position_embeddings=positions)
+    assert ("pair.positions" in [finding.code for finding in check(recipe).findings]) is is_found

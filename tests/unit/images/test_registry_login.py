@@ -189,6 +189,15 @@ def test_a_download_goes_on_where_it_broke(knows_ranges: bool) -> None:
     assert asked == [None, "bytes=4-"]
 
 
+def test_a_download_that_makes_progress_may_break_any_number_of_times() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        start = int(request.headers.get("Range", "bytes=0-")[6:-1])
+        return httpx.Response(206 if start else 200, stream=httpx.ByteStream(b"0123456789"[start : start + 1]))
+
+    with registry(answer) as client:
+        assert b"".join(client.read_blob("a", BLOB)) == b"0123456789"
+
+
 def test_an_image_other_than_asked_for_is_refused() -> None:
     other = httpx.Response(200, content=b"{}")
     with registry(lambda _: other) as client, pytest.raises(BuildError, match="was asked for, sha256:44136fa355b3"):

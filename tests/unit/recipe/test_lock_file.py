@@ -84,8 +84,8 @@ def test_a_tensor_is_written_in_a_form_that_reads_back(shape: tuple[int, ...]) -
 
 @pytest.mark.parametrize(
     ("revision", "planned"),
-    [(None, "0" * 40), ("main", "0" * 40), ("1" * 40, "1" * 40)],
-    ids=["none", "branch", "commit"],
+    [(None, "0" * 40), ("main", "0" * 40), ("1" * 7, "0" * 40), ("1" * 40, "1" * 40)],
+    ids=["none", "branch", "tag that could be half a commit", "commit"],
 )
 def test_what_is_deployed_is_the_locks_commit_unless_the_recipe_names_one(
     tmp_path: Path, revision: str | None, planned: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,7 @@ def test_the_first_reason_names_what_keeps_larger_splits_out(tmp_path: Path) -> 
     [
         (LLAMA_8B, 8, []),
         (LLAMA_8B, 16, []),  # 8 KV heads, each on two
+        ({**LLAMA_8B, "vocab_size": 32001}, 8, []),  # vLLM pads it to 32,064
         (QWEN3_14B, 3, ["40 attention heads", "151,936 rows", "8 KV heads", "17,408 values of the MLP"]),
         ({**LLAMA_8B, "num_key_value_heads": 3}, 8, ["3 KV heads cannot be copied evenly"]),
         ({**QWEN3_CODER_30B, **FP8}, 2, []),
@@ -190,3 +192,11 @@ def test_sizes_that_cannot_be_split(config: Mapping[str, Any], tensor_parallel: 
 
 def test_whole_experts_need_no_split() -> None:
     assert not list(divisibility(shape_of(facts({**QWEN3_CODER_30B, **FP8})), 4, expert_parallel=True))
+
+
+def test_each_layer_that_a_target_drafts_with_has_a_cache_of_its_own(tmp_path: Path) -> None:
+    without = recipe(tmp_path)
+    assert without.speculation
+    mtp = replace(without, speculation=replace(without.speculation, method="mtp", drafter=None))
+    one, eight = (fit(mtp, Lock(facts({**LLAMA_8B, "num_nextn_predict_layers": layers})), RTX_PRO) for layers in (1, 8))
+    assert one.kv_tokens * 33 == pytest.approx(eight.kv_tokens * 40, rel=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,14 @@ def test_the_fork_makes_its_kv_cache_for_all_requests(tmp_path: Path) -> None:
     fitting = recipe(tmp_path, args="tensor-parallel-size: 2", max_num_seqs=8, max_model_len=found.largest_context)
     assert fit(fitting, LLAMA, TRN2).fits
     assert fit(recipe(tmp_path, "eagle3", "tensor-parallel-size: 2", max_model_len=65536), LLAMA, TRN2).fits
+
+
+def test_dflash_has_a_kv_cache_for_all_requests_too(tmp_path: Path) -> None:
+    eagle3 = recipe(tmp_path, "eagle3", "tensor-parallel-size: 2", max_num_seqs=8, max_model_len=65536)
+    assert eagle3.speculation
+    assert fit(eagle3, LLAMA, TRN2).fits
+    dflash = replace(eagle3, speculation=replace(eagle3.speculation, method="dflash"))
+    assert fit(dflash, LLAMA, TRN2).reason.startswith("8 x 65,536 tokens need ")
 
 
 @pytest.mark.parametrize(

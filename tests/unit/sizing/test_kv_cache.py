@@ -93,6 +93,14 @@ def test_pages_that_do_not_come_out_even_are_padded() -> None:
     assert planned.bytes_per_block == 3 * 128 * 2 * 16
 
 
+@pytest.mark.parametrize(("full", "layers_per_group"), [(11, [11, 8]), (12, [6, 6, 8])])
+def test_kinds_of_layers_are_padded_to_one_group_below_one_and_a_half_times(
+    full: int, layers_per_group: list[int]
+) -> None:
+    planned = plan([FULL] * full + [SLIDING] * 8, value_bytes=2, block_size=16, in_flight_tokens=64)
+    assert [group.layers for group in planned.groups] == layers_per_group
+
+
 def test_drafters_of_another_size_share_the_table_where_all_attention_is_full() -> None:
     planned = plan([FULL] * 4 + [Attention(1, 32, 32)] * 2, value_bytes=2, block_size=16, in_flight_tokens=64)
     assert len(planned.groups) == 1

@@ -113,6 +113,14 @@ def test_an_engine_that_decodes_one_request_at_a_time(recipe: Recipe) -> None:
     assert policy(scaled(one))["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] == 1.0
 
 
+@pytest.mark.parametrize(("fewest", "copies"), [(0, 1), (1, 1), (2, 2)])
+def test_a_component_starts_with_a_copy_even_where_it_may_have_none_later(
+    recipe: Recipe, fewest: int, copies: int
+) -> None:
+    (component,) = wanted(scaled(recipe, component=True, min_instances=fewest), "InferenceComponent")
+    assert component.request["RuntimeConfig"] == {"CopyCount": copies}
+
+
 def test_a_component_without_copies_is_woken_by_the_first_request_that_fails(recipe: Recipe) -> None:
     idle = scaled(recipe, component=True, min_instances=0)
     assert named(wanted(idle, *SCALING)) == [

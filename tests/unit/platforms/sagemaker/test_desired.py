@@ -14,6 +14,7 @@ from fakes import ACCOUNT
 from pairs import recipe_with, write_pair
 
 from toolkit.engines.arguments import engine_flags
+from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import ran_before
@@ -202,3 +203,25 @@ def test_the_volume_has_room_for_the_weights_up_to_sagemakers_512_gb(weights_gb:
 )
 def test_what_an_endpoint_that_runs_b_ran_before(tag: str | None, before: str | None) -> None:
     assert ran_before(tag, "b") == before
+
+
+@pytest.mark.parametrize(
+    ("name", "is_ours"),
+    [
+        (content_name("tiny", {}), True),
+        ("tiny-0a1b2c3d", True),
+        ("tiny-0a1b2c3d-old", False),
+        ("tiny-0a1b2c3d4", False),
+        ("tiny-baseline-0a1b2c3d", False),
+    ],
+)
+def test_a_name_with_a_digest_is_told_from_one_that_begins_alike(name: str, is_ours: bool) -> None:
+    assert is_content_name("tiny", name) is is_ours
+
+
+@pytest.mark.parametrize(("instance_type", "encrypts"), [("ml.g6.xlarge", False), ("ml.inf2.xlarge", True)])
+def test_sagemaker_takes_a_key_for_its_own_volume_only(instance_type: str, encrypts: bool) -> None:
+    recipe = load("llama-3.1-8b-instruct/eagle3-trn2").baseline()
+    keyed = recipe_with(recipe, instance_types=(instance_type,), kms_key="alias/ours")
+    made = {item.kind: item for item in desired([keyed], ACCOUNT)}
+    assert ("KmsKeyId" in made["EndpointConfig"].request) is encrypts

@@ -139,6 +139,13 @@ def test_an_inference_component_is_watched_by_its_own_metrics(recipe: Recipe) ->
     assert "FirstChunkLatency" not in json.dumps(shown)
 
 
+def test_the_alarm_on_first_tokens_is_in_microseconds_as_sagemakers_metric_is(recipe: Recipe) -> None:
+    made = alarm(recipe, "toolkit-hub-first-token")
+    seconds = re.search(r"after more than (\d+) s", made["AlarmDescription"])
+    assert seconds
+    assert made["Threshold"] == int(seconds[1]) * 1_000_000
+
+
 def test_a_component_that_may_have_no_copies_is_not_in_alarm_without(recipe: Recipe) -> None:
     scaling = ScalingSection(min_instances=0, max_instances=2)
     idle = recipe_with(recipe, component=ComponentSection(), scaling=scaling)
