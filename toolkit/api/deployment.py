@@ -59,7 +59,7 @@ class DeploymentPlan(Plan):
 
 @dataclass(frozen=True)
 class _Deployment:
-    """What is deployed: a complete recipe, with its baseline or without, to an account that holds nothing of it yet."""
+    """A complete recipe on its way to an account; `is_new` where that has no endpoint of it yet."""
 
     recipe: Recipe
     account: Account
