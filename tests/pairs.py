@@ -158,9 +158,9 @@ def edit_tensors(folder: Path, changes: Mapping[str, tuple[int, ...] | None]) ->
 
 
 def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:
-    """The recipe with other values of its fields, or of its platform's settings; `platform` is another one's name."""
+    """The recipe with other values of its fields or its platform's settings; `platform` is another platform's name."""
+    of_platform = {field.name for field in fields(PlatformSettings)} - {field.name for field in fields(Recipe)}
+    settings = {key: changes.pop(key) for key in of_platform & changes.keys()}
     if "platform" in changes:
-        changes["name"] = changes.pop("platform")
-    own = {field.name for field in fields(PlatformSettings)}
-    settings = {key: changes.pop(key) for key in list(changes) if key in own}
+        settings["name"] = changes.pop("platform")
     return replace(recipe, **changes, platform=replace(recipe.platform, **settings))

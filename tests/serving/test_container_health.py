@@ -226,7 +226,7 @@ def test_new_requests_are_refused_meanwhile(life: Life) -> None:
 
 def test_a_head_that_dies_in_its_first_draft_is_never_healthy(tmp_path: Path) -> None:
     with container(tmp_path, {"SM_VLLM_SPECULATIVE_CONFIG": json.dumps(NOT_A_DRAFT_MODEL)}) as running:
-        answers = list(running.pings())
+        seen = {answer.status for answer in running.pings()}
 
-        assert {answer.status for answer in answers} == {503}
+        assert seen <= {503}  # it may have died between two of our pings
         assert "serve: the first generation failed (/v1/completions is 500: " in running.log
