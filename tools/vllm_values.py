@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,15 @@ def values(actions: Iterable[argparse.Action]) -> dict[str, Any]:
 
 
 def installed() -> dict[str, Any]:
-    """The catalogue's document, as the installed vLLM has it."""
+    """The catalogue's document but for its date, as the installed vLLM has it."""
     import vllm
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    parser = make_arg_parser(FlexibleArgumentParser())
+    parser = make_arg_parser(FlexibleArgumentParser())  # type: ignore[no-untyped-call]
     return {
         "source": "python -m tools.vllm_values, of vLLM's own parser (vllm/entrypoints/launchers/cli_args.py)",
-        "note": "a flag of that version that is in no list takes one value; flags of other versions are taken to be alike",
+        "note": "a flag that is in no list takes one value; other versions are taken to be alike",
         "version": vllm.__version__.partition("+")[0],
         **values(parser._actions),
     }
@@ -61,4 +62,4 @@ def _kind(action: argparse.Action) -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(installed(), indent=2) + "\n", encoding="utf-8")
+    FILE.write_text(json.dumps({"date": date.today().isoformat(), **installed()}, indent=2) + "\n", encoding="utf-8")

@@ -211,7 +211,9 @@ def test_the_beginning_of_a_risky_flag_on_an_engine_whose_flags_are_not_known(ro
     assert "engine.risk" in found
 
 
-@pytest.mark.parametrize("revision", ["""'["main","--trust-remote-code"]'""", "--trust-remote-code", "'a b'", "a\u2010b"])
+@pytest.mark.parametrize(
+    "revision", ["""'["main","--trust-remote-code"]'""", "--trust-remote-code", "'a b'", "a\u2010b"]
+)
 def test_a_revision_that_is_none(root: Path, revision: str) -> None:
     text = RECIPE.replace("{model: ./target}", f"{{model: org/target, revision: {revision}}}")
     codes = [finding.code for finding in check(write_recipe(root, text)).errors]
