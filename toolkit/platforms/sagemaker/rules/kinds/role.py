@@ -182,12 +182,16 @@ def _made(
 ) -> list[Resource]:
     if account.role:
         return []
-    # Only SageMaker may take it, and only for this account (confused deputy).
+    # Only SageMaker may take it, and only for this account (confused deputy). AWS's guide says of endpoints and jobs
+    # not to name one of them; roles are those of all regions.
     trust = {
         "Effect": "Allow",
         "Principal": {"Service": "sagemaker.amazonaws.com"},
         "Action": "sts:AssumeRole",
-        "Condition": {"StringEquals": {"aws:SourceAccount": account.id}},
+        "Condition": {
+            "StringEquals": {"aws:SourceAccount": account.id},
+            "ArnLike": {"aws:SourceArn": f"arn:{account.partition}:sagemaker:*:{account.id}:*"},
+        },
     }
     create = {"RoleName": name, "AssumeRolePolicyDocument": _policy([trust]), "Tags": its_tags}
     put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": _policy(statements)}
