@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from toolkit.catalog import registry
 from toolkit.errors import UsageError
+from toolkit.text import html, html_list, html_table, inert
 
 Verb = Literal["create", "update", "replace", "delete", "reuse"]
 
@@ -102,13 +102,9 @@ class Plan:
 
     def __repr__(self) -> str:
         head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.cost}>"
-        return "\n".join([head, *(f"  {action} ({action.reason})" for action in self.actions), *self.notes])
+        return inert("\n".join([head, *(f"  {action} ({action.reason})" for action in self.actions), *self.notes]))
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{a.verb}</td><td>{a.kind}</td><td><code>{escape(a.name)}</code></td><td>{escape(a.reason)}</td></tr>"
-            for a in self.actions
-        )
-        changes = f"{len(self.changes)} changes, {self.cost}"
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return f"<b>{escape(self.recipe)}</b> on {self.platform}: {changes}<table>{rows}</table><ul>{notes}</ul>"
+        rows = [(action.verb, action.kind, action.name, action.reason) for action in self.actions]
+        changes = html(f"on {self.platform}: {len(self.changes)} changes, {self.cost}")
+        return f"<b>{html(self.recipe)}</b> {changes}{html_table(rows)}{html_list(self.notes)}"
