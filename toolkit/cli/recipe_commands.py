@@ -97,11 +97,13 @@ def plan(
     made = make(recipe, platform=platform, baseline=baseline)
     if out:
         made.save(out)
-        say(f"saved; apply it: toolkit deploy --plan {out}")
-    answer(made.to_dict(), as_json or form == "json", lambda: _plan_text(made))
+        option = f" --platform {platform}" if platform else ""
+        say(f"saved; apply it: toolkit deploy --plan {out}{option}")
+    answer(made.to_dict(), as_json or form == "json", lambda: plan_text(made))
 
 
-def _plan_text(made: Plan) -> str:
+def plan_text(made: Plan) -> str:
+    """A plan as a table, with what it costs and what else there is to know."""
     actions = table(("verb", "kind", "name", "because it"), [(a.verb, a.kind, a.name, a.reason) for a in made.actions])
     return "\n".join([actions, "", f"{len(made.changes)} changes on {made.platform}, {made.cost}", *made.notes])
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from toolkit.catalog import registry
 from toolkit.errors import UsageError
@@ -80,22 +80,22 @@ class Plan:
         """The document of `toolkit plan --json`, and of a saved plan."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The plan that `to_dict` wrote."""
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Plan:
+        """The plan that `to_dict` wrote: to be looked at and compared, and not to be applied."""
         actions = tuple(Action(**action) for action in data["actions"])
         tuples = {key: tuple(data[key]) for key in ("endpoints", "left", "notes")}
-        return cls(**{**data, **tuples, "actions": actions})
+        return Plan(**{**data, **tuples, "actions": actions})
 
     def save(self, path: Path) -> None:
         """Write the plan as JSON, to be read by people and applied by `toolkit deploy --plan`."""
         path.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
 
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """The plan that `save` wrote. Raises UsageError when the file is none."""
+    @staticmethod
+    def read(path: Path) -> Plan:
+        """The plan that `save` wrote: to be looked at and compared. Raises UsageError when the file is not a plan."""
         try:
-            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+            return Plan.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:
             hint = "Make one: toolkit plan RECIPE --out plan.json"
             raise UsageError(f"{path} is not a saved plan: {error}", hint=hint) from error
