@@ -263,6 +263,6 @@ def test_where_nobody_can_be_asked_it_needs_a_yes(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert run(["deploy", "--plan", str(saved), "--no-wait"]) == 2
-    assert "Nobody can be asked here.\n  Add --yes." in capsys.readouterr().err
+    assert "Cannot ask: stdin is not a terminal.\n  Add --yes." in capsys.readouterr().err
     assert aws.done == []
     assert run(["deploy", "--plan", str(saved), "--no-wait", "--yes"]) == 0
