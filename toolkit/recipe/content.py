@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from toolkit.errors import UnreadableModel, UsageError
+from toolkit.recipe.folder import model_files
 from toolkit.recipe.schema import ContainerSection
+
+PART_BYTES = 8 * 1024**2
+"""Files of this size or more go to S3 in parts of it, as boto3 and AWS's CLI send them unless told otherwise."""
+
+# S3 takes no more parts of one object; s3transfer doubles their size until that suffices.
+_MOST_PARTS = 10_000
 
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """One file of a model folder: path within it, size in bytes, SHA-256 in hexadecimal."""
+    """One file of a model folder: path within it, size in bytes, and `content_sha256` of it."""
 
     path: str
     size: int
@@ -27,11 +35,33 @@ def digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
+def part_bytes(size: int) -> int:
+    """Size of the parts in which S3 gets a file."""
+    part = PART_BYTES
+    while size > part * _MOST_PARTS:
+        part *= 2
+    return part
+
+
+def content_sha256(parts: Iterable[bytes], size: int) -> str:
+    """SHA-256 of a file of `size` bytes in hexadecimal, as S3 computes it; `parts` are its pieces of `part_bytes`.
+
+    S3 can be asked for it, so that nobody has to read the file there: for one that was sent in parts it is the SHA-256
+    of their SHA-256 digests (a composite checksum), for a smaller one that of the file.
+    """
+    digests = [hashlib.sha256(part).digest() for part in parts]
+    if size < PART_BYTES:
+        return (digests[0] if digests else hashlib.sha256().digest()).hex()
+    return hashlib.sha256(b"".join(digests)).hexdigest()
+
+
 def manifest(folder: Path) -> tuple[WeightsFile, ...]:
-    """Every file of the folder but hidden ones, sorted by path. Reads all of it: about 1 s per GB."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_hidden(path, folder))
+    """Every file of the folder but hidden ones, sorted by path. Reads all of it: about 1 s per GB.
+
+    Raises UnreadableModel for what cannot be read, what is not a file of the folder, and what changes meanwhile.
+    """
     try:
-        return tuple(_describe(path, folder) for path in paths)
+        return tuple(_describe(path, folder) for path in model_files(folder))
     except OSError as error:
         raise UnreadableModel(f"{error.filename} cannot be read: {error.strerror}") from error
 
@@ -62,8 +92,8 @@ def _describe(path: Path, folder: Path) -> WeightsFile:
 def _sha256(path: Path, size: int, changed: int) -> str:
     """Once for each state of a file: a plan asks for the same weights many times."""
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _is_hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+        sha256 = content_sha256(iter(partial(stream.read, part_bytes(size)), b""), size)
+    after = path.stat()
+    if (after.st_size, after.st_mtime_ns) != (size, changed):
+        raise UnreadableModel(f"{path} changed while it was read", hint="Wait until it is complete, and try again.")
+    return sha256
