@@ -1,8 +1,9 @@
 """Write the hashes of every pinned package: `python -m tools.requirements_lock` after a change of a version.
 
-What is pinned stands in requirements.lock itself: one `name==version` a line, with hashes or, where it is new, without. The
-hashes are of all files that the index has of that version, so that the lock installs on every machine and Python. Nothing
-is resolved: the lock is complete. torch's CPU build is on another index; requirements-torch.lock is written by hand.
+What is pinned stands in requirements.lock itself: one `name==version` a line, with hashes or, where it is new, without.
+The hashes are of all files that the index has of that version, so that the lock installs on every machine and Python.
+Nothing is resolved: the lock is complete. torch's CPU build is on another index; requirements-torch.lock is written by
+hand.
 """
 
 from __future__ import annotations
@@ -38,7 +39,18 @@ def pins(text: str) -> list[str]:
 def _command() -> Sequence[str]:
     # Neither a local configuration nor the index's address gets into the lock.
     options = ["--no-config", "--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links", "--quiet"]
-    return [sys.executable, "-m", "uv", "pip", "compile", *options, "--no-deps", "--universal", "--generate-hashes", "-"]
+    return [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "compile",
+        *options,
+        "--no-deps",
+        "--universal",
+        "--generate-hashes",
+        "-",
+    ]
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -19,11 +18,12 @@ PART_BYTES = 8 * 1024**2
 
 # S3 takes no more parts of one object; s3transfer doubles their size until that suffices.
 _MOST_PARTS = 10_000
+_PIECE_BYTES = 1024**2
 
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """One file of a model folder: path within it, size in bytes, and `content_sha256` of it."""
+    """One file of a model folder: path within it, size in bytes, and the ContentHash of it."""
 
     path: str
     size: int
@@ -43,16 +43,39 @@ def part_bytes(size: int) -> int:
     return part
 
 
-def content_sha256(parts: Iterable[bytes], size: int) -> str:
-    """SHA-256 of a file of `size` bytes in hexadecimal, as S3 computes it; `parts` are its pieces of `part_bytes`.
+class ContentHash:
+    """SHA-256 of a file of `size` bytes as S3 computes it, so that nobody has to read the file there to compare.
 
-    S3 can be asked for it, so that nobody has to read the file there: for one that was sent in parts it is the SHA-256
-    of their SHA-256 digests (a composite checksum), for a smaller one that of the file.
+    Of a file that goes there in parts it is the SHA-256 of their SHA-256 digests (S3's composite checksum), of a
+    smaller one that of the file.
     """
-    digests = [hashlib.sha256(part).digest() for part in parts]
-    if size < PART_BYTES:
-        return (digests[0] if digests else hashlib.sha256().digest()).hex()
-    return hashlib.sha256(b"".join(digests)).hexdigest()
+
+    def __init__(self, size: int) -> None:
+        self._in_parts = size >= PART_BYTES
+        self._part = self._room = part_bytes(size)
+        self._current = hashlib.sha256()
+        self._digests: list[bytes] = []
+
+    def update(self, data: bytes) -> None:
+        """Take the next bytes of the file."""
+        rest = memoryview(data)
+        while rest:
+            piece, rest = rest[: self._room], rest[self._room :]
+            self._current.update(piece)
+            self._room -= len(piece)
+            if not self._room:
+                self._end_part()
+
+    def hexdigest(self) -> str:
+        """The digest, once all bytes were taken."""
+        if not self._in_parts:
+            return self._current.hexdigest()
+        last = [self._current.digest()] if self._room < self._part else []
+        return hashlib.sha256(b"".join([*self._digests, *last])).hexdigest()
+
+    def _end_part(self) -> None:
+        self._digests.append(self._current.digest())
+        self._current, self._room = hashlib.sha256(), self._part
 
 
 def manifest(folder: Path) -> tuple[WeightsFile, ...]:
@@ -91,9 +114,11 @@ def _describe(path: Path, folder: Path) -> WeightsFile:
 @cache
 def _sha256(path: Path, size: int, changed: int) -> str:
     """Once for each state of a file: a plan asks for the same weights many times."""
+    content = ContentHash(size)
     with path.open("rb") as stream:
-        sha256 = content_sha256(iter(partial(stream.read, part_bytes(size)), b""), size)
+        for piece in iter(partial(stream.read, _PIECE_BYTES), b""):
+            content.update(piece)
     after = path.stat()
     if (after.st_size, after.st_mtime_ns) != (size, changed):
         raise UnreadableModel(f"{path} changed while it was read", hint="Wait until it is complete, and try again.")
-    return sha256
+    return content.hexdigest()

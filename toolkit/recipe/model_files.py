@@ -44,6 +44,9 @@ class ModelFiles(Protocol):
     def sizes(self) -> Mapping[str, int]:
         """Bytes of each file on the top level."""
 
+    def digests(self) -> Mapping[str, str]:
+        """By name, what is said of a file's content where it is: `sha256:…`, `git:…` (a blob of git), or nothing."""
+
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         """Bytes `start` to before `end` of a file. Raises UnreadableModel, or OSError."""
 
@@ -66,6 +69,10 @@ class FolderFiles:
         """Bytes of each file on the top level. Raises UnreadableModel for what must not be in a model folder."""
         files = model_files(self._folder)
         return {path.name: path.stat().st_size for path in files if path.parent == self._folder}
+
+    def digests(self) -> Mapping[str, str]:
+        """Nothing is said of files on this machine."""
+        return {}
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         """Bytes `start` to before `end` of a file."""
