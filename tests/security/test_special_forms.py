@@ -21,7 +21,7 @@ from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
 
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
-from process_kubelet import _expanded  # noqa: E402
+from process_kubelet import _expanded
 
 SECRET = "{{resolve:secretsmanager:prod/database:SecretString:password}}"
 REFERENCES = "$(HF_TOKEN) $$(HF_TOKEN) $HF_TOKEN ${HF_TOKEN} $"
