@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import boto3
 import botocore.session
 from botocore.config import Config
 
+from toolkit.platforms.local import credentials
 from toolkit.platforms.local.aws import REGION
 from toolkit.platforms.local.daemon import LocalDaemon
 
@@ -33,15 +35,19 @@ _NO_FILES = {
 
 
 def session(daemon: LocalDaemon) -> boto3.Session:
-    """A boto3 session whose clients talk to the daemon, whatever AWS_* variables and files the user has."""
+    """A boto3 session whose clients talk to the daemon, whatever AWS_* variables and files the user has.
+
+    Raises PlatformError when the daemon's key cannot be read.
+    """
     return _LocalSession(daemon)
 
 
 class _LocalSession(boto3.Session):
     def __init__(self, daemon: LocalDaemon) -> None:
+        key = credentials.read(Path(daemon.credentials_file))
         super().__init__(
-            aws_access_key_id="local",
-            aws_secret_access_key="local",  # noqa: S106 - moto takes any
+            aws_access_key_id=key.access_key_id,
+            aws_secret_access_key=key.secret_access_key,
             region_name=REGION,
             botocore_session=botocore.session.Session(session_vars=_NO_FILES),
         )

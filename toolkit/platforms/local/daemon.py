@@ -2,6 +2,7 @@
 
 Its home, private to the user, holds:
 
+    credentials   the key that requests to it are signed with, made anew by each daemon
     daemon.json   who it is and where it answers; written when both servers do
     daemon.lock   locked by the daemon for as long as it lives, so that no process id has to be trusted
     start.lock    locked by whoever starts or stops it
@@ -38,12 +39,18 @@ _NOT_PASSED_ON = ("AWS_", "MOTO_")
 
 @dataclass(frozen=True)
 class LocalDaemon:
-    """A running daemon. `started_at` is seconds since the epoch."""
+    """A running daemon. `started_at` is seconds since the epoch; `credentials_file` holds the key of its owner."""
 
     pid: int
     control_url: str
     runtime_url: str
     started_at: float
+    credentials_file: str
+
+
+def credentials_file(home: Path) -> Path:
+    """Where a daemon of that home keeps its key."""
+    return home / "credentials"
 
 
 def running(home: Path) -> LocalDaemon | None:
@@ -135,6 +142,7 @@ def _wait_until_gone(home: Path, pid: int) -> None:
 
 
 def _clear(home: Path) -> None:
+    credentials_file(home).unlink(missing_ok=True)
     (home / "daemon.json").unlink(missing_ok=True)
     folders.clear_leftovers(home)
 
