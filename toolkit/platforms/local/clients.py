@@ -26,6 +26,7 @@ _CONFIG = Config(
     use_dualstack_endpoint=False,
     defaults_mode="legacy",  # type: ignore[arg-type]  # the stubs say bool
 )
+_S3 = Config(signature_version="s3v4")  # also for presigned URLs, which botocore would sign as of old
 # Each: no name in a config file, no environment variable, this value.
 _NO_FILES = {
     "profile": (None, None, None, None),
@@ -57,9 +58,10 @@ class _LocalSession(boto3.Session):
         self, service_name: str, *, endpoint_url: str | None = None, config: Config | None = None, **options: Any
     ) -> Any:
         theirs = self._daemon.runtime_url if service_name == "sagemaker-runtime" else self._daemon.control_url
+        ours = _CONFIG.merge(_S3) if service_name == "s3" else _CONFIG
         return super().client(
             service_name,  # type: ignore[call-overload]
             endpoint_url=endpoint_url or theirs,
-            config=_CONFIG.merge(config) if config else _CONFIG,
+            config=ours.merge(config) if config else ours,
             **options,
         )

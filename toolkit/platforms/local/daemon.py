@@ -73,6 +73,7 @@ def start(home: Path, containers: Path | None = None) -> LocalDaemon:
     try:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(0o700)
+        _must_be_ours(home)
         with _exclusive(home / "start.lock"):
             return running(home) or _launch(home, (containers or containers_dir()).resolve())
     except OSError as exc:
@@ -94,6 +95,15 @@ def stop(home: Path) -> bool:
             _wait_until_gone(home, daemon.pid)
         _clear(home)
         return daemon is not None
+
+
+def _must_be_ours(home: Path) -> None:
+    """Whoever owns the folder decides what is in it: for root, `chmod` alone proves nothing."""
+    if home.stat().st_uid != os.geteuid():
+        raise PlatformError(
+            f"The local platform cannot keep its state in {home}: the folder belongs to another user.",
+            hint="Set TOOLKIT_HOME to a folder of your own.",
+        )
 
 
 def _launch(home: Path, containers: Path) -> LocalDaemon:
