@@ -14,6 +14,7 @@ import pytest
 from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from daemon_state import state
 from local_account import Account, processes_in
 from other_user import as_nobody
 
@@ -89,19 +90,6 @@ def attack_forged(url: str) -> list[int]:
         ask(url, method, target, body, forged(url, method, target, body, headers))
         for method, target, body, headers in code_execution()
     ]
-
-
-def state(account: Account) -> dict[str, object]:
-    """All that the attacks would change."""
-    objects = account.s3.list_objects_v2(Bucket="models").get("Contents", [])
-    return {
-        "objects": [(item["Key"], item["ETag"]) for item in objects],
-        "models": [item["ModelName"] for item in account.sagemaker.list_models()["Models"]],
-        "endpoints": [
-            (item["EndpointName"], item["EndpointStatus"]) for item in account.sagemaker.list_endpoints()["Endpoints"]
-        ],
-        "users": account.session.client("iam").list_users()["Users"],
-    }
 
 
 @pytest.mark.parametrize("extra", [{}, {"Host": "evil.example"}, {"Authorization": "Bearer x"}], ids=str)
