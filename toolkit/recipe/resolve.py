@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from toolkit.recipe.schema import (
     SpeculationSection,
 )
 from toolkit.recipe.source import ModelSource, model_source
+from toolkit.text import html_table, inert
 
 if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image
@@ -276,14 +276,10 @@ class Recipe:
     def __repr__(self) -> str:
         k = f" K={self.speculation.num_speculative_tokens}" if self.speculation else ""
         engine = f"{self.engine.name} {self.engine.version}"
-        return f"<Recipe {self.name}: {self.target.name}, {self.method}{k}, {engine}, {self.platform.name}>"
+        return inert(f"<Recipe {self.name}: {self.target.name}, {self.method}{k}, {engine}, {self.platform.name}>")
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(key)}</td><td><code>{escape(str(value))}</code></td></tr>"
-            for key, value in self.to_dict().items()
-        )
-        return f"<table>{rows}</table>"
+        return html_table(self.to_dict().items())
 
 
 def load(recipe: str | os.PathLike[str] | Recipe) -> Recipe:
