@@ -96,7 +96,7 @@ def test_a_cluster_that_is_left_out_is_told(kubeconfig: Path, capsys: pytest.Cap
     assert run(["status", "--json"]) == 0
     ended = capsys.readouterr()
     assert json.loads(ended.out) == {"endpoints": []}
-    assert "left out: the kubeconfig cannot be used" in ended.err
+    assert "not listed: the kubeconfig cannot be used" in ended.err
 
 
 def test_a_cluster_that_does_not_answer_is_told_in_time(standin: StandInCluster, kubeconfig: Path) -> None:

@@ -132,7 +132,7 @@ def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path
     for line in RULES.template_losses(document):
         say(f"warning: {line}")
     for step in document["Metadata"][STAGE_FIRST]:
-        say(f"before you create the stack, {step['what']}: {step['command']}")
+        say(f"before you create the stack, provide {step['what']}: {step['command']}")
     file = out or "FILE"
     create = f"aws cloudformation deploy --template-file {file} --stack-name NAME --capabilities CAPABILITY_NAMED_IAM"
     say(f"then create the stack: {create}")

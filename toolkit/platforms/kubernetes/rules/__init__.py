@@ -66,11 +66,9 @@ class KubernetesRules:
         return recipe
 
     def instance(self, name: str) -> lookup.Instance | None:
-        """The hardware of one of EC2's instance types, None where it is not known."""
         return hardware.instance(name)
 
     def instances(self) -> Sequence[lookup.Instance]:
-        """All known instance types, by EC2's names."""
         return hardware.instances()
 
     def builds(self, recipe: Recipe) -> bool:
@@ -78,20 +76,16 @@ class KubernetesRules:
         return False
 
     def images(self, recipe: Recipe) -> Sequence[lookup.Image]:
-        """The engine's own images."""
         return lookup.images("upstream", recipe.engine.name)
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-        """Findings on a recipe for a cluster."""
         return findings(recipe)
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        """All resources of the arms, in the order in which they are made."""
         found = {(item.kind, item.name): item for arm in arms for item in manifests.resources(arm)}
         return tuple(sorted(found.values(), key=lambda item: position(item.kind)))
 
     def endpoint_name(self, recipe: Recipe) -> str:
-        """Name of the Deployment that serves the recipe."""
         return recipe.name
 
     def desired_image(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
@@ -99,7 +93,6 @@ class KubernetesRules:
         return ()
 
     def image_uri(self, recipe: Recipe, account: Account) -> str:
-        """The engine's own image, or the recipe's. Raises UsageError where there is none."""
         return base_image(recipe, account)
 
     def desired_compilation(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
@@ -111,7 +104,6 @@ class KubernetesRules:
         return iter(())
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
-        """What the reader of a plan should know besides its actions, a sentence or line each."""
         return notes.notes(recipe, account)
 
     def price_per_hour(self, recipe: Recipe) -> float | None:
@@ -123,7 +115,6 @@ class KubernetesRules:
         return None
 
     def price_text(self, recipe: Recipe) -> str:
-        """Why there is no price."""
         return notes.PRICE
 
     def require(self, desired: Sequence[Resource], observed: Observed) -> None:
@@ -137,7 +128,6 @@ class KubernetesRules:
         """Nothing: whether compiled code is in its bucket is not looked at, and the notes say how to make it."""
 
     def rollback(self, recipe: str, address: str, observed: Observed) -> Plan:
-        """Raises UsageError, as nothing is kept of an older recipe."""
         message = f"{address} is on Kubernetes, where nothing is kept of an older recipe"
         raise UsageError(message, hint="Deploy the older recipe.")
 
@@ -153,7 +143,6 @@ class KubernetesRules:
         return expected_seconds(download_seconds(size), load_seconds(recipe, size)) if size else {}
 
     def require_compilable(self, recipe: Recipe) -> None:
-        """Raises UsageError: `toolkit compile` starts nothing on a cluster."""
         run = self.compile_command.replace("RECIPE", str(recipe.path))
         hint = f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
         raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)

@@ -1,4 +1,4 @@
-"""The toolkit's bucket: one for all endpoints of an account and region, removed with the last of them."""
+"""The toolkit's bucket: one for all endpoints of an account and region, deleted with the last of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Uses = Mapping[str, tuple[str, ...]]
 
 
 class BucketKind(AwsKind):
-    """Nothing in it is public, and all is encrypted: S3's defaults."""
+    """By S3's defaults nothing in it is public, and everything is encrypted."""
 
     kind = "Bucket"
     resource_type = "AWS::S3::Bucket"
@@ -40,10 +40,10 @@ class BucketKind(AwsKind):
             yield Existing("Bucket", name, True, tuple(everyone), {"Bucket": name})
 
     def create(self, work: Work, request: Any) -> None:
-        """Nothing is left to do: the lease under which we make things lies in it, see `make_bucket`."""
+        """Does nothing: the bucket was created by `make_bucket` before, because the lease is stored in it."""
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        """With the lease under which we delete. A bucket in which somebody else's lease or weights lie stays."""
+        """Delete it with our own lease. A bucket with somebody else's lease or weights is kept."""
         clients.s3.delete_object(Bucket=request["Bucket"], Key=request["Lease"])
         try:
             clients.s3.delete_bucket(Bucket=request["Bucket"])
@@ -58,8 +58,8 @@ class BucketKind(AwsKind):
         return {"Condition": _CONDITION, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
 
     def sections(self, item: Resource) -> dict[str, Any]:
-        """All endpoints of an account and region share it, and weights are in it before a stack can serve them."""
-        description = "yes: the stack makes the bucket, and leaves it behind; no: it is there already"
+        """A parameter for whether to create it: the bucket is shared, and weights must be in it before the stack."""
+        description = "yes: the stack creates the bucket, and keeps it; no: the bucket exists already"
         parameter = {"Type": "String", "AllowedValues": ["yes", "no"], "Default": "no", "Description": description}
         return {
             "Parameters": {_PARAMETER: parameter},
@@ -69,11 +69,11 @@ class BucketKind(AwsKind):
     def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
         region = item.request.get("CreateBucketConfiguration", {}).get("LocationConstraint", "us-east-1")
         command = shlex.join(["aws", "s3", "mb", f"s3://{item.name}", "--region", region])
-        yield {"what": f"bucket {item.name}, unless it is there", "command": command}
+        yield {"what": f"bucket {item.name}, if it does not exist", "command": command}
 
 
 def bucket(account: Account) -> Resource:
-    """The bucket in that account and region."""
+    """The toolkit's bucket in an account and region."""
     name = bucket_name(account)
     # S3 refuses a LocationConstraint that names us-east-1, and needs one everywhere else.
     elsewhere = account.region != "us-east-1"
@@ -82,7 +82,7 @@ def bucket(account: Account) -> Resource:
 
 
 def make_bucket(clients: Clients, request: Any) -> None:
-    """Make the bucket, unless it exists."""
+    """Create the bucket, unless it exists."""
     try:
         clients.s3.create_bucket(**request)
     except clients.refusal as error:
@@ -91,7 +91,7 @@ def make_bucket(clients: Clients, request: Any) -> None:
 
 
 def read_uses(look: Look, bucket: str) -> Uses | None:
-    """Which endpoints use which weights, from the marks in S3; None without a bucket."""
+    """The endpoints that use each weights, from the marks in S3; None if the bucket does not exist."""
     clients = look.clients
 
     def read() -> Uses:
@@ -102,7 +102,7 @@ def read_uses(look: Look, bucket: str) -> Uses | None:
             uses[weights] = (*uses.get(weights, ()), endpoint)
         return uses
 
-    return unless_missing(clients, read)  # it may go this moment, with somebody's last endpoint
+    return unless_missing(clients, read)  # somebody may delete it at this moment, with their last endpoint
 
 
 def sizes(clients: Clients, bucket: str, prefix: str) -> dict[str, int]:
