@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
+from toolkit.text import inert, raw_stream
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 
 _NUMBER = re.compile(r"\d")
@@ -73,7 +76,7 @@ class PlainProgress:
             self._last, self._written = text, now
 
     def say(self, text: str) -> None:
-        self._write(f"{text}\n")
+        self._write(f"{inert(text)}\n")
 
 
 class TerminalProgress:
@@ -87,25 +90,38 @@ class TerminalProgress:
     def stage(self, name: str) -> Iterator[None]:
         from rich.live import Live
 
-        started, mark = time.monotonic(), "[red]✘[/red]"
+        started, mark = time.monotonic(), ("✘", "red")
 
-        def line() -> str:
-            return f"  {name} [dim]{time.monotonic() - started:.0f} s  {self._text}[/dim]"
+        def line() -> Text:
+            return _line("  ", name, (f" {time.monotonic() - started:.0f} s  {self._text}", "dim"))
 
         self._text = ""
         try:
-            with Live(get_renderable=line, console=self._console, transient=True, refresh_per_second=8):
+            with Live(
+                get_renderable=line,
+                console=self._console,
+                transient=True,
+                refresh_per_second=8,
+                redirect_stdout=False,  # rich would obey colours in what others write meanwhile
+                redirect_stderr=False,
+            ):
                 yield
-            mark = "[green]✔[/green]"
+            mark = ("✔", "green")
         finally:
-            self._console.print(f"{mark} {name} [dim]{time.monotonic() - started:.1f} s[/dim]", highlight=False)
+            self._console.print(_line(mark, f" {name}", (f" {time.monotonic() - started:.1f} s", "dim")))
 
     def update(self, text: str) -> None:
         self._text = text
 
     def say(self, text: str) -> None:
-        """Print a line above the live one."""
-        self._console.print(f"  {text}", highlight=False, markup=False)
+        self._console.print(_line(f"  {text}"))
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """Plain and styled parts, in which nothing is markup."""
+    from rich.text import Text
+
+    return Text.assemble(*(inert(part) if isinstance(part, str) else (inert(part[0]), part[1]) for part in parts))
 
 
 def default_progress() -> Progress:
@@ -113,7 +129,7 @@ def default_progress() -> Progress:
     if sys.stderr.isatty():
         from rich.console import Console
 
-        return TerminalProgress(Console(stderr=True))
+        return TerminalProgress(Console(file=raw_stream(sys.stderr)))
     ipython = sys.modules.get("IPython")
     notebook = ipython and ipython.get_ipython()  # a notebook shows stderr in red, like an error
     return PlainProgress(sys.stdout.write if notebook else sys.stderr.write)

@@ -22,6 +22,9 @@ def check_flags(recipe: Recipe, unknown: Callable[[str], Iterator[Finding]]) -> 
         if flag in own:
             hint = f"Remove it, and set {own[flag]}."
             yield Finding("engine.own-flag", f"`{flag}` is set by the toolkit", path, hint=hint)
+        elif whole := next((name for name in own if name.startswith(flag)), None):
+            message = f"the engine reads `{flag}` as the beginning of `{whole}`, which the toolkit sets"
+            yield Finding("engine.own-flag", message, path, hint=f"Remove it, and set {own[whole]}.")
         elif near := difflib.get_close_matches(flag, own, n=1, cutoff=0.9):
             message = f"`{flag}` looks like `{near[0]}`, which the toolkit sets"
             hint = f"If you meant that flag, remove it and set {own[near[0]]}."

@@ -105,13 +105,13 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([version("0.29.0"), (_DRAFTER, "method: glm5_next_mtp")], {"target": config(model_type="glm5_next")},
          "engine.version", "error", "engine.version", "method `glm5_next_mtp` needs vllm 0.30.0 or newer"),
         ([NGRAM, ("ngram", "ngram\n  max_model_len: 512")], {},
-         "engine.speculation-key", "error", "speculation.max_model_len", "not have the key `max_model_len`"),
+         "engine.speculation-key", "error", "speculation.max_model_len", "`ngram` does not have the key"),
         ([("tokens: 7", "tokens: 7\n  prompt_lookup_max: 4")], {},
          "engine.speculation-key", "error", "speculation.prompt_lookup_max", "have the key `prompt_lookup_max`"),
         ([NGRAM, ("ngram", "ngram\n  draft_tensor_parallel_size: 1")], {},
          "engine.speculation-key", "error", "speculation.draft_tensor_parallel_size", "`ngram` does not have the key"),
         ([SUFFIX, ("suffix", "suffix\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]"), OWN_IMAGE], {},
-         "engine.speculation-key", "error", "speculation.num_speculative_tokens_per_batch_size", "does not have"),
+         "engine.speculation-key", "error", "speculation.num_speculative_tokens_per_batch_size", "`suffix` does not"),
         ([version("0.20.0"), ("tokens: 7", "tokens: 7\n  attention_backend: FLASH_ATTN")], {},
          "engine.speculation-key", "error", "speculation.attention_backend", "`attention_backend: FLASH_ATTN` needs"),
         ([version("0.24.0"), ("tokens: 7", "tokens: 7\n  rejection_sample_method: block")], {},
@@ -303,8 +303,10 @@ def test_a_memory_finding_names_the_cheapest_types_that_fit(tmp_path: Path) -> N
 
 
 def test_every_code_has_a_case() -> None:
-    folder = Path(__file__).parent.parent
-    tested = "".join(path.read_text() for path in folder.rglob("test_*.py"))
+    tests = Path(__file__).parents[2]
+    tested = "".join(
+        path.read_text() for folder in ("unit", "security") for path in (tests / folder).rglob("test_*.py")
+    )
     named = json.loads((Path(check.__code__.co_filename).parent / "codes.json").read_text())
     short = {name: name.split(".")[1] for name in named}
     assert [name for name in named if name not in tested and f'"{short[name]}"' not in tested] == []

@@ -46,9 +46,9 @@ def test_a_flag_that_the_toolkit_sets(tmp_path: Path) -> None:
 
 
 def test_a_flag_that_looks_like_one_that_the_toolkit_sets(tmp_path: Path) -> None:
-    found = report(tmp_path, ("dtype: float32", "max-num-seq: 5"))
+    found = report(tmp_path, ("dtype: float32", "max-numb-seqs: 5"))
     assert found.ok
-    assert only(found).message == "`max-num-seq` looks like `max-num-seqs`, which the toolkit sets"
+    assert only(found).message == "`max-numb-seqs` looks like `max-num-seqs`, which the toolkit sets"
     assert only(found).hint == "If you meant that flag, remove it and set `engine.max_num_seqs`."
 
 

@@ -14,6 +14,8 @@ from toolkit.engines.neuron.flags import CONFIG_FLAGS, dflash_blocks, is_fork
 from toolkit.engines.neuron.generations import generation_of, generations
 from toolkit.engines.vllm.checks import unknown_flag
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS
+from toolkit.engines.vllm.risk_checks import check_risks
+from toolkit.engines.vllm.value_checks import check_values
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.resolve import Recipe
 
@@ -43,6 +45,8 @@ def check_neuron(recipe: Recipe) -> Iterator[Finding]:
     # vLLM's own command line (its version is the first three numbers); a plugin may add flags
     version = ".".join(recipe.engine.version.split(".")[:3])
     yield from check_flags(recipe, lambda flag: unknown_flag(recipe, flag, version, "warning"))
+    yield from check_values(recipe)
+    yield from check_risks(recipe)
     yield from _form(recipe)
     yield from _version(recipe)
     yield from _shapes(recipe)

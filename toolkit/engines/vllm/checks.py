@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from toolkit.catalog import lookup
 from toolkit.engines.flag_checks import check_flags
 from toolkit.engines.vllm.facts import flag_known, flags, subtracts_draft_slots
+from toolkit.engines.vllm.risk_checks import check_risks
 from toolkit.engines.vllm.speculation import draft_slots
 from toolkit.engines.vllm.speculation_checks import check_speculation
+from toolkit.engines.vllm.value_checks import check_values
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.resolve import Recipe
 
@@ -22,6 +24,8 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
     """Findings on version, flags, runner and token budget."""
     yield from _version(recipe)
     yield from check_flags(recipe, lambda flag: unknown_flag(recipe, flag, recipe.engine.version))
+    yield from check_values(recipe)
+    yield from check_risks(recipe)
     yield from check_speculation(recipe)
     if recipe.engine.max_num_batched_tokens is None:
         return

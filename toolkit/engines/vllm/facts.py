@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from toolkit.catalog.lookup import FOLDER, version_key
 
@@ -61,6 +62,18 @@ class EngineFacts:
     default_max_num_batched_tokens: int
 
 
+Takes = Literal["on_off", "one", "several", "optional", "json_list"]
+"""How many values a flag takes; `optional` is none or one, `json_list` is one, a list in JSON."""
+
+
+@dataclass(frozen=True)
+class Risk:
+    """What a flag does that a model does not need. `only` is a pattern of the values that do it; empty: all."""
+
+    risk: str
+    only: str = ""
+
+
 @cache
 def facts() -> EngineFacts:
     """Facts about vLLM across versions."""
@@ -99,6 +112,32 @@ def flags(version: str) -> tuple[str, ...]:
     """Every flag of that version's server, without leading dashes; empty if the version is not in the data."""
     listing = _listing("vllm/flags.json")
     return tuple(flag for flag in listing["flags"] if _listed(listing, "flags", version, flag))
+
+
+def takes(flag: str) -> Takes | None:
+    """What that flag takes, with dashes. `None`: the parser that was read has no such flag."""
+    listing = _listing("vllm/values.json")
+    kinds: tuple[Takes, ...] = ("on_off", "several", "optional", "json_list")
+    found = next((kind for kind in kinds if flag in listing[kind]), None)
+    return found or ("one" if flag_known(listing["version"], flag) else None)
+
+
+def alias_of(flag: str) -> str | None:
+    """The flag that `flag` is another name of."""
+    found: str | None = _listing("vllm/values.json")["aliases"].get(flag)
+    return found
+
+
+@cache
+def risky_flags() -> Mapping[str, Risk]:
+    """Flags that run code, load files or open the server, by name."""
+    return {flag: Risk(**fields) for flag, fields in _listing("vllm/risks.json")["flags"].items()}
+
+
+def variable_risk(variable: str) -> str | None:
+    """What that environment variable does, where it runs code, loads files or opens the server."""
+    found: Mapping[str, str] = _listing("vllm/risks.json")["variables"]
+    return next((risk for name, risk in found.items() if fnmatchcase(variable, name)), None)
 
 
 def supports_eagle3(version: str, architecture: str) -> bool | None:

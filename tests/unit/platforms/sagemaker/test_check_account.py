@@ -150,7 +150,7 @@ def test_a_quota(recipe: Recipe, value: float, in_use: int | None, message: str 
     assert (finding.code, finding.severity, finding.path) == ("account.quota", "error", "platform.instance_types.0")
     assert finding.message == f"the quota `ml.g6.xlarge for endpoint usage` in us-west-2 {message}"
     assert finding.hint == (
-        "Ask for more: aws service-quotas request-service-quota-increase --service-code sagemaker "
+        "Request more: aws service-quotas request-service-quota-increase --service-code sagemaker "
         f"--quota-code L-1 --desired-value {1 + (in_use or 0)} --region us-west-2"
     )
 
