@@ -228,7 +228,7 @@ def test_another_ones_job_is_not_taken_for_ours(recipe: Path, standin: StandIn) 
     api.compile(recipe, wait=False, progress=Silent())
     (request,) = standin.training.started
     request["Tags"].clear()
-    with pytest.raises(Exception, match="was not made by the toolkit"):
+    with pytest.raises(Exception, match="was not created by the toolkit"):
         api.compile(recipe, progress=Silent())
 
 
@@ -269,7 +269,7 @@ def test_without_an_account_there_is_a_plan(tmp_path: Path) -> None:
 
 def test_what_compiles_at_start_is_refused(recipe: Path) -> None:
     recipe.write_text(recipe.read_text().replace("max_num_seqs: 4", "max_num_seqs: 4, compile: at-start"))
-    with pytest.raises(UsageError, match="compiles when its containers start"):
+    with pytest.raises(UsageError, match="is compiled when its containers start"):
         api.compile_plan(recipe)
 
 

@@ -184,7 +184,7 @@ def test_a_base_that_is_not_there_ends_the_deploy_before_anything_else_is_made(r
 
 def test_anothers_repository_is_not_taken(recipe: Path, standin: StandIn) -> None:
     standin.session().client("ecr").create_repository(repositoryName="toolkit/hub")
-    with pytest.raises(Exception, match="was not made by the toolkit"):
+    with pytest.raises(Exception, match="was not created by the toolkit"):
         api.build(recipe, progress=Silent())
 
 

@@ -29,7 +29,7 @@ def test_a_model_in_s3_is_read_like_a_folder(account: Account, tmp_path: Path) -
 
 
 def test_a_bucket_that_is_not_there(account: Account) -> None:
-    with pytest.raises(UnreadableModel, match="cannot be listed") as error:
+    with pytest.raises(UnreadableModel, match="cannot list") as error:
         read_model(S3Files("s3://nowhere/target/", account.s3), "s3://nowhere/target/")
     assert "s3:ListBucket" in error.value.hint
 

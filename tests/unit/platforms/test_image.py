@@ -158,7 +158,9 @@ def test_a_baked_drafter_is_in_the_image_and_nowhere_else(tmp_path: Path) -> Non
 
 
 def test_only_a_folder_can_be_baked(recipe: Recipe) -> None:
-    with pytest.raises(UsageError, match="`bake_drafter` needs a drafter in a folder; org/drafter is not one"):
+    with pytest.raises(
+        UsageError, match="`bake_drafter` needs a drafter in a local folder, and org/drafter is not one"
+    ):
         render(custom(recipe, bake_drafter=True), ACCOUNT)
 
 

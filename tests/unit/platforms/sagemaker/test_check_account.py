@@ -60,7 +60,7 @@ def test_an_account_that_will_do(recipe: Recipe) -> None:
 
 
 def test_nobody_is_logged_in(recipe: Recipe) -> None:
-    problem = PlatformError("asking AWS who we are: Unable to locate credentials", hint="Log in: aws sso login")
+    problem = PlatformError("reading the AWS identity: Unable to locate credentials", hint="Log in: aws sso login")
     (finding,) = check_account(recipe, AccountFacts("us-west-2", problem=problem))
     assert (finding.code, finding.message, finding.hint) == ("account.credentials", problem.message, problem.hint)
 

@@ -244,9 +244,9 @@ def test_the_plan_of_a_recipe_without_speculation_tells_of_no_baseline(recipe: R
 def test_on_a_cluster_the_job_compiles(recipe: Recipe) -> None:
     cluster = recipe.with_platform("kubernetes")
     run = f"toolkit render {cluster.path} --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
-    with pytest.raises(UsageError, match="a Job of the cluster") as raised:
+    with pytest.raises(UsageError, match="does not work on Kubernetes") as raised:
         platform_rules("kubernetes").require_compilable(cluster)
-    assert raised.value.hint == f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
+    assert raised.value.hint == f"Run: {run}. For a SageMaker endpoint, add: --platform sagemaker"
 
 
 def test_on_a_cluster_the_check_names_the_job(recipe: Recipe) -> None:
@@ -260,11 +260,11 @@ def test_on_a_cluster_the_check_names_the_job(recipe: Recipe) -> None:
 @pytest.mark.parametrize("platform", ["sagemaker", "kubernetes"])
 def test_what_compiles_at_start_is_told_so_on_every_platform(recipe: Recipe, platform: str) -> None:
     at_start = replace(recipe, engine=replace(recipe.engine, compile_ahead=False)).with_platform(platform)
-    with pytest.raises(UsageError, match="compiles when its containers start"):
+    with pytest.raises(UsageError, match="is compiled when its containers start"):
         require_compiles_ahead(at_start)
 
 
 def test_an_engine_for_gpus_compiles_nothing(recipe: Recipe) -> None:
     gpu = replace(recipe, engine=replace(recipe.engine, name="vllm", version="0.30.0"))
-    with pytest.raises(UsageError, match="vllm compiles nothing ahead"):
+    with pytest.raises(UsageError, match="vllm has nothing to compile beforehand"):
         require_compiles_ahead(gpu)

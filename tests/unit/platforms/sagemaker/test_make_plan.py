@@ -144,7 +144,7 @@ def test_a_policy_for_other_weights(resources: tuple[Resource, ...]) -> None:
 @pytest.mark.parametrize("kind", ["Role", "Model", "EndpointConfig", "Endpoint"])
 def test_what_is_not_ours_is_never_touched(resources: tuple[Resource, ...], kind: str) -> None:
     foreign = replace(existing(only(resources, kind)), ours=False)
-    with pytest.raises(PlatformError, match=f"{kind} .* was not made by the toolkit"):
+    with pytest.raises(PlatformError, match=f"{kind} .* was not created by the toolkit"):
         plan(resources, observed(resources, foreign))
 
 

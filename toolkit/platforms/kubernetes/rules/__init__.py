@@ -1,4 +1,4 @@
-"""All that follows from a recipe for a cluster without asking one: manifests, checks, notes, and what a plan decides.
+"""The pure part of Kubernetes: manifests, checks, notes and plan decisions for a recipe.
 
 Nothing here loads the Kubernetes client.
 """
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from toolkit.platforms.rules import PlatformRules
 
 _WAIT_SECONDS = 7200.0
-# For the cluster to say that the deadline of a Deployment is over.
+# Time for the cluster to report that a Deployment's deadline is over.
 _MARGIN_SECONDS = 600.0
 
 
 class KubernetesRules:
-    """What the rest of the toolkit asks of this platform."""
+    """PlatformRules of Kubernetes."""
 
     name = "kubernetes"
     kinds: Sequence[KindRule] = KINDS
@@ -42,7 +42,7 @@ class KubernetesRules:
     builds_images = False
     starts_image_entrypoint = False
     longest_variable: int | None = None
-    gated_models = "name a Secret of the cluster as platform.hub_token_secret"
+    gated_models = "set platform.hub_token_secret to a Secret of the cluster"
     compile_command = f"toolkit render RECIPE --part compile | {manifests.APPLY} -f -"
     exports_templates = False
 
@@ -128,7 +128,7 @@ class KubernetesRules:
         """Nothing: whether compiled code is in its bucket is not looked at, and the notes say how to make it."""
 
     def rollback(self, recipe: str, address: str, observed: Observed) -> Plan:
-        message = f"{address} is on Kubernetes, where nothing is kept of an older recipe"
+        message = f"{address} is on Kubernetes, where the toolkit does not keep older recipes"
         raise UsageError(message, hint="Deploy the older recipe.")
 
     def wait_seconds(self, plan: Plan) -> float:
@@ -144,8 +144,8 @@ class KubernetesRules:
 
     def require_compilable(self, recipe: Recipe) -> None:
         run = self.compile_command.replace("RECIPE", str(recipe.path))
-        hint = f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
-        raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)
+        hint = f"Run: {run}. For a SageMaker endpoint, add: --platform sagemaker"
+        raise UsageError("`toolkit compile` does not work on Kubernetes, where a Job compiles", hint=hint)
 
 
 RULES: PlatformRules = KubernetesRules()

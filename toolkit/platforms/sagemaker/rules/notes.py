@@ -24,8 +24,8 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
         return
     if account.id == NO_ACCOUNT:
         yield (
-            f"Made without an AWS account, as if one held nothing: {NO_ACCOUNT} stands for its number, images are not "
-            "pinned. It cannot be applied."
+            f"This plan was made without an AWS account, as if it were empty: {NO_ACCOUNT} stands for its number, "
+            "and images are not pinned. It cannot be applied."
         )
     yield from recipe.engine.rules.notes(recipe)
     yield from _jumpstart(recipe, account)
