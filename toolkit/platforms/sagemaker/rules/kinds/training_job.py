@@ -27,6 +27,7 @@ from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
 from toolkit.planning.plan import Verb
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
+from toolkit.platforms.image import by_digest
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, unless_missing
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, sagemaker_tags
@@ -198,7 +199,7 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
     s3_prefix = f"s3://{bucket_name(account)}/{artifacts.prefix(key)}"
     uri = image_uri(recipe, account)
     algorithm: dict[str, Any] = {
-        "TrainingImage": account.digests.get(uri, uri),
+        "TrainingImage": by_digest(uri, recipe, account),
         "TrainingInputMode": "File",
         "ContainerEntrypoint": [_PROGRAM],
     }
