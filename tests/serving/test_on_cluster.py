@@ -169,7 +169,7 @@ def test_the_container_gets_values_as_the_recipe_has_them_and_the_hubs_token(
 
 
 def test_the_benchmarks_job_measures_both_arms(endpoint: Endpoint, kubelet: ProcessKubelet, recipe: Recipe) -> None:
-    program, job = toolkit.render(recipe, baseline=True)["benchmark"]
+    program, _, job = toolkit.render(recipe, baseline=True)["benchmark"]
     shorter = program["data"]["benchmark.py"].replace("OUTPUT_TOKENS = 600", "OUTPUT_TOKENS = 15")  # two CPUs
     config_map = {**program, "data": {"benchmark.py": shorter}}
     cluster = kubernetes_platform(None).cluster
