@@ -118,7 +118,7 @@ def test_another_ones_endpoint_is_never_touched(recipe: Path, standin: StandIn) 
     sagemaker = standin.session().client("sagemaker")
     arn = sagemaker.describe_endpoint(EndpointName="hub")["EndpointArn"]
     sagemaker.delete_tags(ResourceArn=arn, TagKeys=["toolkit:endpoint"])
-    with pytest.raises(PlatformError, match="was not made by the toolkit"):
+    with pytest.raises(PlatformError, match="was not created by the toolkit"):
         api.deploy(recipe, progress=Silent())
 
 

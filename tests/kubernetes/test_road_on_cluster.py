@@ -89,7 +89,7 @@ def test_a_plan_without_a_cluster_is_not_applied(tmp_path: Path, monkeypatch: py
 
 def test_there_is_no_rollback(platform: KubernetesPlatform, tmp_path: Path) -> None:
     apply(platform, endpoint(), tmp_path)
-    with pytest.raises(UsageError, match="nothing is kept of an older recipe"):
+    with pytest.raises(UsageError, match="the toolkit does not keep older recipes"):
         api.rollback(NAME, platform="kubernetes")
 
 
@@ -127,7 +127,7 @@ def test_what_may_not_be_looked_at_is_told_where_nothing_is(
     standin.forbidden.add(("list", "scaledobjects"))
     code, out = toolkit(capsys, "destroy", NAME, "--yes", "--platform", "kubernetes")
     assert code == 0
-    assert "not removed: ScaledObject of this endpoint, if there is any, could not be looked at" in out
+    assert "not removed: a possible ScaledObject of this endpoint, which could not be read" in out
 
 
 def test_a_rollout_gets_the_time_that_its_deployment_gives(platform: KubernetesPlatform, tmp_path: Path) -> None:

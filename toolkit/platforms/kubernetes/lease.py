@@ -1,4 +1,4 @@
-"""An endpoint's lease as a Lease in its namespace."""
+"""The lease of an endpoint as a Kubernetes Lease in its namespace."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ClusterLease:
         metadata, spec = found["metadata"], found.get("spec") or {}
         if not is_ours(found):
             hint = "Give the recipe another `name:`, or remove that Lease."
-            raise PlatformError(f"Lease {metadata['name']} was not made by the toolkit", hint=hint)
+            raise PlatformError(f"Lease {metadata['name']} was not created by the toolkit", hint=hint)
         try:
             holder: Holder | str = Holder(**json.loads((metadata.get("annotations") or {})[_HOLDER]))
         except (KeyError, ValueError, TypeError):

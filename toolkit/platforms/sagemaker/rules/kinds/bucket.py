@@ -1,4 +1,4 @@
-"""The toolkit's bucket: one for all endpoints of an account and region, removed with the last of them."""
+"""The toolkit's bucket: one for all endpoints of an account and region, deleted with the last of them."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class BucketKind(AwsKind):
             yield Existing("Bucket", name, True, tuple(everyone), {"Bucket": name})
 
     def create(self, work: Work, request: Any) -> None:
-        """Nothing is left to do: the lease under which we make things lies in it, see `make_bucket`."""
+        """Does nothing: the bucket was created by `make_bucket` before, because the lease is stored in it."""
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        """With the lease under which we delete. A bucket in which somebody else's lease or weights lie stays."""
+        """Delete it with our own lease. A bucket with somebody else's lease or weights is kept."""
         clients.s3.delete_object(Bucket=request["Bucket"], Key=request["Lease"])
         try:
             clients.s3.delete_bucket(Bucket=request["Bucket"])
@@ -86,8 +86,8 @@ class BucketKind(AwsKind):
         return {"Condition": _CONDITION, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
 
     def sections(self, item: Resource) -> dict[str, Any]:
-        """All endpoints of an account and region share it, and weights are in it before a stack can serve them."""
-        description = "yes: the stack makes the bucket, and leaves it behind; no: it is there already"
+        """A parameter for whether to create it: the bucket is shared, and weights must be in it before the stack."""
+        description = "yes: the stack creates the bucket, and keeps it; no: the bucket exists already"
         parameter = {"Type": "String", "AllowedValues": ["yes", "no"], "Default": "no", "Description": description}
         return {
             "Parameters": {_PARAMETER: parameter},
@@ -97,11 +97,11 @@ class BucketKind(AwsKind):
     def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
         region = item.request.get("CreateBucketConfiguration", {}).get("LocationConstraint", "us-east-1")
         command = shlex.join(["aws", "s3", "mb", f"s3://{item.name}", "--region", region])
-        yield {"what": f"bucket {item.name}, unless it is there", "command": command}
+        yield {"what": f"bucket {item.name}, if it does not exist", "command": command}
 
 
 def bucket(account: Account) -> Resource:
-    """The bucket in that account and region."""
+    """The toolkit's bucket in an account and region."""
     name = bucket_name(account)
     # S3 refuses a LocationConstraint that names us-east-1, and needs one everywhere else.
     elsewhere = account.region != "us-east-1"
@@ -110,9 +110,9 @@ def bucket(account: Account) -> Resource:
 
 
 def make_bucket(clients: Clients, request: Any, partition: str) -> None:
-    """Make the bucket, unless it exists, and close it.
+    """Create the bucket, unless it exists, and close it.
 
-    Whoever asks without TLS himself, as this machine's platform does, would be locked out by the policy.
+    A caller without TLS, as on the local platform, gets no TLS policy: it would lock the caller out.
     """
     s3, name, owner = clients.s3, request["Bucket"], clients.account_id
     try:
@@ -143,7 +143,7 @@ def _tls_only(resources: Sequence[Any]) -> dict[str, Any]:
 
 
 def read_uses(look: Look, bucket: str) -> Uses | None:
-    """Which endpoints use which weights, from the marks in S3; None without a bucket."""
+    """The endpoints that use each weights, from the marks in S3; None if the bucket does not exist."""
     clients = look.clients
 
     def read() -> Uses:
@@ -154,7 +154,7 @@ def read_uses(look: Look, bucket: str) -> Uses | None:
             uses[weights] = (*uses.get(weights, ()), endpoint)
         return uses
 
-    return unless_missing(clients, read)  # it may go this moment, with somebody's last endpoint
+    return unless_missing(clients, read)  # somebody may delete it at this moment, with their last endpoint
 
 
 def sizes(clients: Clients, bucket: str, prefix: str) -> dict[str, int]:
