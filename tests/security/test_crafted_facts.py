@@ -28,6 +28,8 @@ from toolkit.platforms.lease import this_process
 from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsUseKind
 from toolkit.platforms.sagemaker.rules.rollback import rollback_plan
+from toolkit.recipe.lock import lock_path, pinned, read_lock
+from toolkit.recipe.resolve import load
 
 ON_AWS = RECIPE.replace("0.32.0", "0.30.0").replace(
     "platform: {name: local}",
@@ -78,6 +80,12 @@ def test_a_lock_of_another_model_is_refused(tmp_path: Path, capsys: pytest.Captu
     recipe = write_hub_pair(tmp_path, drafter={"model": "evil/drafter"})
     assert run(["plan", str(recipe), "--json"]) == 1
     assert "lock.stale" in {finding["code"] for finding in json.loads(capsys.readouterr().out)["findings"]}
+
+
+def test_a_lock_of_another_model_pins_nothing(tmp_path: Path) -> None:
+    recipe = load(write_hub_pair(tmp_path, drafter={"model": "evil/drafter"}))
+    complete = pinned(recipe, read_lock(lock_path(recipe)))
+    assert [source.revision for source in complete.models.values()] == ["abc", None]
 
 
 def test_a_lock_s_sizes_change_time_outs_and_disks_only(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     size = sum(facts.weight_bytes or 0 for facts in known) or None
     speculation = recipe.speculation
     if speculation and speculation.drafter and lock and lock.drafter:
-        speculation = replace(speculation, drafter=_at(speculation.drafter, lock.drafter.revision))
+        speculation = replace(speculation, drafter=_at(speculation.drafter, lock.drafter))
     written = recipe.platform
     platform = replace(
         written,
@@ -96,7 +96,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     )
     return replace(
         recipe,
-        target=_at(recipe.target, lock.target.revision) if lock else recipe.target,
+        target=_at(recipe.target, lock.target) if lock else recipe.target,
         speculation=speculation,
         platform=platform,
         weight_bytes=size,
@@ -134,8 +134,10 @@ def _within_limits(seconds: float) -> int:
     return min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, round(seconds)))
 
 
-def _at(source: ModelSource, revision: str) -> ModelSource:
-    return source if source.kind != "hub" or source.commit else replace(source, revision=revision or source.revision)
+def _at(source: ModelSource, facts: ModelFacts) -> ModelSource:
+    if source.kind != "hub" or source.commit or not (facts.revision and pins(facts, source)):
+        return source
+    return replace(source, revision=facts.revision)
 
 
 def _read(written: str, source: ModelSource, open_files: OpenFiles) -> ModelFacts:
