@@ -318,8 +318,8 @@ def test_an_api_server_that_is_busy_for_a_while_does_not_end_the_wait(
     deploy(platform, endpoint())
     told = Told()
     wait(busy(platform, status, 20), told=told)
-    waits = [said for said in told.said if "goes on waiting" in said]
-    assert waits == [f"chat: goes on waiting: looking at chat: etcdserver: leader changed ({status})"]
+    waits = [said for said in told.said if "still waiting" in said]
+    assert waits == [f"chat: still waiting: looking at chat: etcdserver: leader changed ({status})"]
     assert told.said[-1] == "chat is in service"
 
 

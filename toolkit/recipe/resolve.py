@@ -68,7 +68,8 @@ class Engine:
     """The engine with its limits in tokens and requests.
 
     `max_model_len` None leaves it to the target's own limit, `max_num_batched_tokens` None to the engine.
-    `compile_ahead` says whether an engine that compiles (Trainium) starts with compiled artifacts only.
+    `compile_ahead` says whether an engine that compiles (Trainium) starts with compiled artifacts only. `allow` names
+    the flags, with dashes, and variables whose risk the recipe's author takes.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Engine:
     args: Mapping[str, Any]
     env: Mapping[str, str]
     compile_ahead: bool = True
+    allow: tuple[str, ...] = ()
 
     @property
     def rules(self) -> EngineRules:
@@ -245,6 +247,7 @@ class Recipe:
                 "max_num_batched_tokens": self.engine.max_num_batched_tokens,
                 "args": dict(self.engine.args),
                 "env": dict(self.engine.env),
+                **({"allow": list(self.engine.allow)} if self.engine.allow else {}),
                 **({"compile_ahead": self.engine.compile_ahead} if self.engine.rules.compiles(self) else {}),
             },
             "container": self.container.model_dump() if self.container else "aws-dlc",
@@ -348,6 +351,7 @@ def _engine(file: RecipeFile) -> Engine:
         args=_dashed(written.args),
         env=written.env,
         compile_ahead=written.compile == "ahead",
+        allow=tuple(name if name in written.env else name.replace("_", "-") for name in written.allow),
     )
 
 

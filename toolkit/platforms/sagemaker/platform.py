@@ -188,7 +188,7 @@ class SageMakerPlatform:
         runs = described.get("Specification", {}).get("ModelName")
         if described["InferenceComponentStatus"] != "InService" or runs != wanted:
             ended = "was rolled back" if described["InferenceComponentStatus"] == "InService" else "failed"
-            why = described.get("FailureReason") or "no reason is given"
+            why = described.get("FailureReason") or "no reason was given"
             hint = f"The container's log: toolkit logs {action.name}"
             raise EndpointFailed(f"{action.name} {ended}: {why}", hint=hint)
 
