@@ -22,10 +22,11 @@ from toolkit.errors import PlatformError, RecipeError, UsageError
 from toolkit.home import home
 from toolkit.planning.differences import differences
 from toolkit.planning.record import Event
-from toolkit.planning.resources import Existing, Observed
+from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.lease import lease as hold
 from toolkit.platforms.lease import this_process
 from toolkit.platforms.sagemaker.lease import BucketLease
+from toolkit.platforms.sagemaker.rules.kinds.training_job import ArtifactsKind
 from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsUseKind
 from toolkit.platforms.sagemaker.rules.rollback import rollback_plan
 from toolkit.recipe.lock import lock_path, pinned, read_lock
@@ -143,6 +144,25 @@ def test_a_mark_cannot_make_more_than_its_own_weights_go(mark: str) -> None:
             assert request.pop("Bucket") == "toolkit-123456789012-us-west-2"  # type: ignore[attr-defined]
             assert all(value.startswith(folders) and value.count("/") >= 1 for value in request.values())
             assert request.get("Prefix") not in ("", "/", "weights/")
+
+
+@pytest.mark.parametrize(
+    "record",
+    ["[]", '{"key": "k"}', '{"key": "k", "parts": ["a"]}', '{"key": "k", "parts": {"target": [1]}}', "[" * 10**5],
+)
+def test_a_record_of_compiled_code_that_is_none_counts_for_nothing(record: str) -> None:
+    pages = {"list_objects_v2": [{"CommonPrefixes": [{"Prefix": "neuron/k/"}]}], "list_training_jobs": []}
+    client = SimpleNamespace(
+        get_object=lambda **_: {"Body": io.BytesIO(record.encode())},
+        get_paginator=lambda name: SimpleNamespace(paginate=lambda **_: pages[name]),
+    )
+    clients = SimpleNamespace(s3=client, sagemaker=client, refusal=LookupError)
+    account = SimpleNamespace(id="123456789012", region="us-west-2")
+    wanted = [Resource("Artifacts", "k", {"Key": "k", "Parts": {"target": "org/model@abc"}})]
+    look: Any = SimpleNamespace(clients=clients, account=account, endpoints=[], wanted=lambda *_: wanted)
+    capabilities: Any = None
+    (found,) = ArtifactsKind(capabilities).observe(look)
+    assert (found.state["Complete"], found.state["Nearest"]) == (False, None)
 
 
 def stored(**changes: Any) -> str:
