@@ -182,8 +182,8 @@ def _made(
 ) -> list[Resource]:
     if account.role:
         return []
-    # Only SageMaker can assume it, and only for this account (against the confused deputy problem). AWS's guide says not
-    # to name single endpoints or jobs here.
+    # Only SageMaker can assume it, and only for this account (against the confused deputy problem). AWS's guide says
+    # not to name single endpoints or jobs here.
     trust = {
         "Effect": "Allow",
         "Principal": {"Service": "sagemaker.amazonaws.com"},
