@@ -103,7 +103,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     size = sum(facts.weight_bytes or 0 for facts in known) or None
     speculation = recipe.speculation
     if speculation and speculation.drafter and lock and lock.drafter:
-        speculation = replace(speculation, drafter=_at(speculation.drafter, lock.drafter.revision))
+        speculation = replace(speculation, drafter=_at(speculation.drafter, lock.drafter))
     written = recipe.platform
     platform = replace(
         written,
@@ -112,7 +112,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     )
     return replace(
         recipe,
-        target=_at(recipe.target, lock.target.revision) if lock else recipe.target,
+        target=_at(recipe.target, lock.target) if lock else recipe.target,
         image_digests=lock.images if lock else {},
         speculation=speculation,
         platform=platform,
@@ -158,8 +158,10 @@ def _digests(images: Mapping[str, str]) -> dict[str, str]:
     return dict(images)
 
 
-def _at(source: ModelSource, revision: str) -> ModelSource:
-    return source if source.kind != "hub" or source.commit else replace(source, revision=revision or source.revision)
+def _at(source: ModelSource, facts: ModelFacts) -> ModelSource:
+    if source.kind != "hub" or source.commit or not (facts.revision and pins(facts, source)):
+        return source
+    return replace(source, revision=facts.revision)
 
 
 def _read(written: str, source: ModelSource, open_files: OpenFiles) -> ModelFacts:
