@@ -73,7 +73,8 @@ def test_a_first_deployment_makes_eight_calls(standin: StandIn, recipe: Path) ->
 
 
 def test_the_very_first_in_an_account_makes_the_bucket_too(standin: StandIn, recipe: Path) -> None:
-    assert calls_of(standin, recipe)[3:6] == [LEASE, "s3:CreateBucket", LEASE]
+    made = ["s3:CreateBucket", "s3:PutPublicAccessBlock", "s3:PutBucketEncryption"]
+    assert calls_of(standin, recipe)[3:8] == [LEASE, *made, LEASE]
 
 
 def test_a_deployment_that_has_nothing_to_do_only_looks(standin: StandIn, recipe: Path) -> None:

@@ -54,6 +54,12 @@ def parse(text: str) -> Reference:
     return replace(found, registry=DOCKER_HUB, repository=repository)
 
 
+def same_repository(image: str, other: str) -> bool:
+    """Whether two images differ in nothing but tag and digest."""
+    first, second = parse(image), parse(other)
+    return (first.registry, first.repository) == (second.registry, second.repository)
+
+
 def is_loopback(registry: str) -> bool:
     """Whether the registry is on this machine, where plain HTTP is as good as TLS."""
     return _LOOPBACK.fullmatch(registry) is not None

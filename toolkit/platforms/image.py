@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,20 @@ def address(image: lookup.Image, account: Account) -> str:
     return f"{accounts[account.region]}.dkr.ecr.{account.region}.{account.domain}/{tagged}"
 
 
+def by_digest(image: str, recipe: Recipe, account: Account) -> str:
+    """The image as the lock pins it, else with what its tag means now; by tag where neither is known."""
+    if digest := recipe.image_digests.get(image):
+        return str(replace(parse(image), tag=None, digest=digest))
+    return account.digests.get(image, image)
+
+
 def base_image(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str:
-    """What the image is built on, by digest where that is known: the recipe's, AWS's, or the engine's own."""
+    """What the image is built on, by digest where that is known. Raises UsageError where there is none."""
+    return by_digest(base_address(recipe, account, store), recipe, account)
+
+
+def base_address(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str:
+    """What the image is built on, as it is written: the recipe's, or the catalogue's for AWS's or the engine's own."""
     section, image = _section(recipe), recipe.image
     if section.base is None and not store.has_accelerators:
         message = "`run: container` needs a base image for this machine, but those of the catalogue need a GPU"
@@ -75,8 +87,7 @@ def base_image(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str
     if section.base is None and image is None:
         message = f"no base image with {recipe.engine.name} {recipe.engine.version} is known"
         raise UsageError(message, hint="Set `container.base` to one.")
-    written = section.base or (address(image, account) if image else "")
-    return account.digests.get(written, written)
+    return section.base or (address(image, account) if image else "")
 
 
 def render(recipe: Recipe, account: Account, store: ImageStore = ECR) -> ImageSpec:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from pydantic import Field, TypeAdapter
 
 from toolkit.errors import PlatformError
 
@@ -26,13 +28,18 @@ class Holder:
     user: str
     host: str
     machine: str
-    pid: int
-    since: float
-    until: float
+    pid: Annotated[int, Field(gt=0, lt=2**31)]
+    since: Annotated[float, Field(allow_inf_nan=False)]
+    until: Annotated[float, Field(allow_inf_nan=False)]
 
     def __str__(self) -> str:
         minutes = (time.time() - self.since) / 60
         return f"{self.user} on {self.host} (process {self.pid}), since {minutes:.0f} minutes"
+
+
+def read_holder(text: str | bytes) -> Holder:
+    """The holder that a stored lease names. Raises ValueError where it names none."""
+    return TypeAdapter(Holder).validate_json(text, strict=True)
 
 
 @dataclass(frozen=True)

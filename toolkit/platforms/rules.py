@@ -38,6 +38,12 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
     def image_uri(self, recipe: Recipe, account: Account) -> str:
         """The image that the containers run. Raises UsageError if none is known."""
 
+    def base_images(self, recipe: Recipe, account: Account) -> Sequence[str]:
+        """Addresses of the images from elsewhere that run, or that one is built on, as they are written: most by tag.
+
+        Raises UsageError where there is none.
+        """
+
     def require_compilable(self, recipe: Recipe) -> None:
         """Raise UsageError if `toolkit compile` cannot compile for the recipe."""
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from aws_kinds import desired, wanted
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair, write_pair
 
@@ -80,6 +82,13 @@ def test_the_bill_of_materials_names_base_files_and_wheels(recipe: Recipe) -> No
     assert components[0] == {"type": "container", "name": BASE}
     assert components[-1]["purl"] == "pkg:pypi/orjson@3.11.5"
     assert "serve" in [item["name"] for item in components]
+
+
+def test_the_bill_of_materials_is_a_valid_one(recipe: Recipe) -> None:
+    """By the schema of CycloneDX, as its own library has it."""
+    spec = render(custom(recipe, base=BASE, wheels=["orjson==3.11.5"]), ACCOUNT)
+    text = (spec.files["/opt/toolkit/sbom.json"].content or b"").decode()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
-from toolkit.platforms.kubernetes.rules.pod import PORT
+from toolkit.platforms.kubernetes.rules.security import PORT
 from toolkit.recipe.rules import MetricNames
 
 if TYPE_CHECKING:

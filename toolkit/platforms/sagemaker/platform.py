@@ -122,14 +122,15 @@ class SageMakerPlatform:
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[None]:
         """The lease lies in the toolkit's bucket, which is made when it is not there."""
-        request = bucket(self.account()).request
+        account = self.account()
+        request = bucket(account).request
         store = BucketLease(self.clients, request["Bucket"], endpoint)
         with ExitStack() as held:
             with aws_errors(f"locking {endpoint}"):
                 try:
                     held.enter_context(lease(endpoint, store))
                 except self.clients.s3.exceptions.NoSuchBucket:
-                    make_bucket(self.clients, request)
+                    make_bucket(self.clients, request, account.partition)
                     held.enter_context(lease(endpoint, store))
             yield
 

@@ -16,7 +16,7 @@ from toolkit.findings import Finding
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.rules import KindRule
-from toolkit.platforms.image import base_image
+from toolkit.platforms.image import base_address, base_image
 from toolkit.platforms.kubernetes.rules import hardware, manifests, notes
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, position
@@ -94,6 +94,10 @@ class KubernetesRules:
 
     def image_uri(self, recipe: Recipe, account: Account) -> str:
         return base_image(recipe, account)
+
+    def base_images(self, recipe: Recipe, account: Account) -> Sequence[str]:
+        """The engine's own image, or the recipe's. Raises UsageError where there is none."""
+        return (base_address(recipe, account),)
 
     def desired_compilation(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         """None: `require_compilable` refuses."""

@@ -87,6 +87,7 @@ class DeploymentRule(ManifestRule):
 KINDS: Sequence[ManifestRule] = (
     NamespaceRule("Namespace", ApiResource("v1", "namespaces", namespaced=False), is_base=True),
     ManifestRule("ServiceAccount", ApiResource("v1", "serviceaccounts"), is_base=True),
+    ManifestRule("NetworkPolicy", ApiResource("networking.k8s.io/v1", "networkpolicies"), is_base=True),
     ManifestRule("ConfigMap", ApiResource("v1", "configmaps"), is_base=True),
     ManifestRule(
         "PersistentVolume", ApiResource("v1", "persistentvolumes", namespaced=False), is_base=True, is_rare=True

@@ -134,6 +134,15 @@ class AwsRules:
 
         return image_uri(recipe, account)
 
+    def base_images(self, recipe: Recipe, account: Account) -> Sequence[str]:
+        """The base of an image that is built, else each instance type's own; none where this machine's engine serves.
+
+        Raises UsageError where there is none.
+        """
+        from toolkit.platforms.sagemaker.rules.kinds.image import base_images
+
+        return base_images(recipe, account)
+
     def require_compilable(self, recipe: Recipe) -> None:
         from toolkit.platforms.sagemaker.rules import compilation
 

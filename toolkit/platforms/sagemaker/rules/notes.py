@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from toolkit.engines.arguments import builds
 from toolkit.planning.resources import NO_ACCOUNT, Account
-from toolkit.platforms.image import base_image
+from toolkit.platforms.image import base_image, by_digest
 from toolkit.platforms.sagemaker.rules import compilation, jumpstart
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
@@ -36,7 +36,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
         yield f"The image is built from {base}{moving}"
     else:
         whose = "JumpStart" if recipe.target.kind == "jumpstart" else "AWS"
-        yield f"No image is built: {whose}'s own image is used, {account.digests.get(uri, uri)}"
+        yield f"No image is built: {whose}'s own image is used, {by_digest(uri, recipe, account)}"
     yield from compilation.notes(recipe)
     yield f"Price: {price_text(recipe)}"
 

@@ -23,7 +23,8 @@ def rollback_plan(recipe: str, platform: str, address: str, observed: Observed, 
     if previous in (None, running):
         why = "its last update was rolled back already" if previous else "it was never updated"
         raise UsageError(f"{endpoint} runs {running} and cannot be rolled back: {why}")
-    if observed.get("EndpointConfig", previous) is None:
+    config = observed.get("EndpointConfig", previous)
+    if config is None or not config.ours:
         raise UsageError(
             f"{endpoint} ran {previous} before, which does not exist any more", hint="Deploy the recipe that you want."
         )

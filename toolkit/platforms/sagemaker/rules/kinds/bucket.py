@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.resources import Account, Existing, Resource
@@ -12,8 +13,24 @@ from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX, USES_PREFIX, bucket_name
 
 if TYPE_CHECKING:
+    from types_boto3_s3.type_defs import (
+        PublicAccessBlockConfigurationTypeDef,
+        ServerSideEncryptionByDefaultTypeDef,
+        ServerSideEncryptionConfigurationTypeDef,
+    )
+
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.deployment import Deployment
+
+# S3 does both by default today, for buckets that are made now; an account may have been told otherwise.
+_PUBLIC_ACCESS_BLOCK: PublicAccessBlockConfigurationTypeDef = {
+    "BlockPublicAcls": True,
+    "BlockPublicPolicy": True,
+    "IgnorePublicAcls": True,
+    "RestrictPublicBuckets": True,
+}
+_BY_DEFAULT: ServerSideEncryptionByDefaultTypeDef = {"SSEAlgorithm": "AES256"}
+_ENCRYPTION: ServerSideEncryptionConfigurationTypeDef = {"Rules": [{"ApplyServerSideEncryptionByDefault": _BY_DEFAULT}]}
 
 _PARAMETER, _CONDITION = "MakeBucket", "MakesBucket"
 
@@ -21,7 +38,7 @@ Uses = Mapping[str, tuple[str, ...]]
 
 
 class BucketKind(AwsKind):
-    """By S3's defaults nothing in it is public, and everything is encrypted."""
+    """Nothing in it can become public, all is encrypted, and it is reached over TLS only."""
 
     kind = "Bucket"
     resource_type = "AWS::S3::Bucket"
@@ -52,7 +69,18 @@ class BucketKind(AwsKind):
                 raise
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
-        return {"BucketName": item.name}
+        return {
+            "BucketName": item.name,
+            "BucketEncryption": {"ServerSideEncryptionConfiguration": [{"ServerSideEncryptionByDefault": _BY_DEFAULT}]},
+            "PublicAccessBlockConfiguration": dict(_PUBLIC_ACCESS_BLOCK),
+        }
+
+    def companions(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        arn = {"Fn::GetAtt": [logical_id, "Arn"]}
+        document = _tls_only([arn, {"Fn::Join": ["/", [arn, "*"]]}])
+        properties = {"Bucket": {"Ref": logical_id}, "PolicyDocument": document}
+        policy = {"Type": "AWS::S3::BucketPolicy", "Properties": properties}
+        return {f"{logical_id}Policy": {**policy, **self.attributes(item)}}
 
     def attributes(self, item: Resource) -> dict[str, Any]:
         return {"Condition": _CONDITION, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
@@ -81,13 +109,37 @@ def bucket(account: Account) -> Resource:
     return Resource("Bucket", name, {"Bucket": name, **location})
 
 
-def make_bucket(clients: Clients, request: Any) -> None:
-    """Create the bucket, unless it exists."""
+def make_bucket(clients: Clients, request: Any, partition: str) -> None:
+    """Create the bucket, unless it exists, and close it.
+
+    A caller without TLS, as on the local platform, gets no TLS policy: it would lock the caller out.
+    """
+    s3, name, owner = clients.s3, request["Bucket"], clients.account_id
     try:
-        clients.s3.create_bucket(**request)
+        s3.create_bucket(**request)
     except clients.refusal as error:
         if code_of(error) != "BucketAlreadyOwnedByYou":
             raise
+    block, rules = _PUBLIC_ACCESS_BLOCK, _ENCRYPTION
+    s3.put_public_access_block(Bucket=name, PublicAccessBlockConfiguration=block, ExpectedBucketOwner=owner)
+    s3.put_bucket_encryption(Bucket=name, ServerSideEncryptionConfiguration=rules, ExpectedBucketOwner=owner)
+    if s3.meta.endpoint_url.startswith("https:"):
+        arn = f"arn:{partition}:s3:::{name}"
+        policy = json.dumps(_tls_only([arn, f"{arn}/*"]))
+        s3.put_bucket_policy(Bucket=name, Policy=policy, ExpectedBucketOwner=owner)
+
+
+def _tls_only(resources: Sequence[Any]) -> dict[str, Any]:
+    """A policy of the bucket with these ARNs that refuses whatever comes without TLS."""
+    statement = {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": list(resources),
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
 
 
 def read_uses(look: Look, bucket: str) -> Uses | None:

@@ -10,7 +10,7 @@ from toolkit.errors import UsageError
 from toolkit.images.reference import parse
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
-from toolkit.platforms.image import address, render, request_of
+from toolkit.platforms.image import address, base_address, render, request_of
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
@@ -89,6 +89,20 @@ def image_uri(recipe: Recipe, account: Account) -> str:
         )
         raise UsageError(message, hint=f"See: toolkit check {recipe.path}")
     return address(found, account)
+
+
+def base_images(recipe: Recipe, account: Account) -> tuple[str, ...]:
+    """Addresses of the images from elsewhere that run, or that one is built on, as they are written.
+
+    Raises UsageError where there is none.
+    """
+    able = capabilities(recipe)
+    if builds(recipe):
+        return (base_address(recipe, account, able.images),)
+    if able.runs_programs:
+        return ()
+    found = (image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.instance_types)
+    return tuple(dict.fromkeys(found))
 
 
 def _base_bytes(recipe: Recipe) -> int | None:

@@ -10,6 +10,7 @@ from toolkit.planning.artifacts import variables
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
+from toolkit.platforms.image import by_digest
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
@@ -114,7 +115,7 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
     uri = image_uri(recipe, account)
     theirs = jumpstart.target_model(recipe, account.jumpstart)
     container: dict[str, Any] = {
-        "Image": account.digests.get(uri, uri),
+        "Image": by_digest(uri, recipe, account),
         "Environment": jumpstart.variables(theirs, recipe) if theirs else _environment(recipe),
         **_data_sources(model_data(recipe, account)),
     }

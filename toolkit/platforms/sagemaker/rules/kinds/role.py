@@ -182,12 +182,16 @@ def _made(
 ) -> list[Resource]:
     if account.role:
         return []
-    # Only SageMaker can assume it, and only for this account (against the confused deputy problem).
+    # Only SageMaker can assume it, and only for this account (against the confused deputy problem). AWS's guide says not
+    # to name single endpoints or jobs here.
     trust = {
         "Effect": "Allow",
         "Principal": {"Service": "sagemaker.amazonaws.com"},
         "Action": "sts:AssumeRole",
-        "Condition": {"StringEquals": {"aws:SourceAccount": account.id}},
+        "Condition": {
+            "StringEquals": {"aws:SourceAccount": account.id},
+            "ArnLike": {"aws:SourceArn": f"arn:{account.partition}:sagemaker:*:{account.id}:*"},
+        },
     }
     create = {"RoleName": name, "AssumeRolePolicyDocument": _policy([trust]), "Tags": its_tags}
     put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": _policy(statements)}

@@ -9,9 +9,13 @@ when no job for that key is running. Unverified: nothing here was run on AWS.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
 
 from toolkit.engines.arguments import (
     CHANNELS_DIR,
@@ -27,6 +31,7 @@ from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
 from toolkit.planning.plan import Verb
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
+from toolkit.platforms.image import by_digest
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, unless_missing
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, sagemaker_tags
@@ -54,6 +59,16 @@ _OUTPUT_DIR = "/opt/ml/checkpoints"
 _TARGET_CHANNEL = "target"
 # With a key of 12 characters and an attempt number, a name has at most 60 of the 63 allowed characters.
 _NAME_CHARACTERS = 44
+
+_LARGEST_RECORD = 1024**2
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What a job wrote beside its compiled code."""
+
+    key: str
+    parts: dict[str, str]
 
 
 class TrainingJobKind(AwsKind):
@@ -129,7 +144,7 @@ class ArtifactsKind(AwsKind):
     def kept_note(self, existing: Existing) -> str:
         if not self.capabilities.outlasts:
             return ""
-        address = f"s3://{existing.state['Bucket']}/{existing.state['Prefix']}"
+        address = shlex.quote(f"s3://{existing.state['Bucket']}/{existing.state['Prefix']}")
         return (
             f"compiled code in {address}, so that another deployment need not compile, about $0.023 per GB and month "
             f"(us-east-1, unverified). Remove it: aws s3 rm --recursive {address}"
@@ -198,7 +213,7 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
     s3_prefix = f"s3://{bucket_name(account)}/{artifacts.prefix(key)}"
     uri = image_uri(recipe, account)
     algorithm: dict[str, Any] = {
-        "TrainingImage": account.digests.get(uri, uri),
+        "TrainingImage": by_digest(uri, recipe, account),
         "TrainingInputMode": "File",
         "ContainerEntrypoint": [_PROGRAM],
     }
@@ -334,11 +349,10 @@ def _record(clients: Clients, bucket: str, key: str) -> dict[str, str] | None:
     if answer is None:
         return None
     try:
-        record = json.loads(answer["Body"].read())
-        parts: dict[str, str] = record["parts"]
-        return parts if record["key"] == key else None
-    except (ValueError, KeyError, TypeError):
+        record = TypeAdapter(_Record).validate_json(answer["Body"].read(_LARGEST_RECORD), strict=True)
+    except ValueError:
         return None
+    return record.parts if record.key == key else None
 
 
 def _nearest(clients: Clients, bucket: str, parts: Mapping[str, str]) -> dict[str, str] | None:
