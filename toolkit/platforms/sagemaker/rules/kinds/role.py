@@ -182,7 +182,7 @@ def _made(
 ) -> list[Resource]:
     if account.role:
         return []
-    # Only SageMaker can assume it, and only for this account (against the confused deputy problem). AWS's guide says not
+    # Only SageMaker can assume it, and only for this account (confused deputy). AWS's guide says not
     # to name single endpoints or jobs here.
     trust = {
         "Effect": "Allow",
