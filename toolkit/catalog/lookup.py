@@ -116,6 +116,7 @@ class Head:
         min_engine: first vLLM version that serves it, where one is known.
         context: `short` or `long` if the card says which of two sibling heads this is.
         recommended_max_context, min_context: tokens, for the same reason.
+        positions: `max_position_embeddings` of its config.json, where a source states it.
         revision, last_modified: of the repository, from the last refresh.
     """
 
@@ -139,6 +140,7 @@ class Head:
     last_modified: str
     note: str
     source: str
+    positions: int | None = None
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,12 @@ def registries() -> Mapping[str, str]:
     """AWS account of the registry that holds AWS's own images, by region."""
     accounts: dict[str, str] = _read("registries.json")["accounts"]
     return accounts
+
+
+def newest_image(region: str, engine_name: str) -> str:
+    """The newest engine version that AWS's SDK lists for that region; empty where all are listed, or none is known."""
+    newest: dict[str, dict[str, str]] = _read("registries.json")["newest"]
+    return next((found.get(engine_name, "") for start, found in newest.items() if region.startswith(start)), "")
 
 
 @cache

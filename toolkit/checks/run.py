@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from toolkit.checks.container import check_container
+from toolkit.checks.listed import check_listed
 from toolkit.checks.memory import check_memory
 from toolkit.checks.overrides import check_overrides
 from toolkit.checks.pair import check_pair
@@ -61,6 +62,7 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
     yield from recipe.platform.rules.check(recipe, models)
     yield from recipe.engine.rules.check_hardware(recipe, models)
     yield from check_overrides(recipe, models)
+    yield from check_listed(recipe, models)
     if models:
         yield from check_target(recipe, models.target)
         yield from check_pair(recipe, models)

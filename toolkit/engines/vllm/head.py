@@ -44,7 +44,8 @@ def check_head_version(engine: Engine, target: ModelFacts, head: ModelFacts) -> 
         return
     yield from _architecture(engine, head)
     yield from _full_map(engine, target, head)
-    yield from _positions(engine, target, head)
+    length = engine.max_model_len or target.text_config.get("max_position_embeddings")
+    yield from _positions(engine, _known_positions(head), length)
 
 
 def _architecture(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
@@ -145,9 +146,14 @@ def _drafted(head: ModelFacts) -> Any:
     return head.config.get("draft_vocab_size") or head.text_config.get("draft_vocab_size") or head.vocab_size
 
 
-def _positions(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
-    positions = head.text_config.get("max_position_embeddings")
-    length = engine.max_model_len or target.text_config.get("max_position_embeddings")
+def check_listed_positions(recipe: Recipe) -> Iterator[Finding]:
+    """A finding on a public head whose positions the catalogue knows, for a recipe without a lock."""
+    listed = lookup.head(recipe.drafter.written) if recipe.drafter else None
+    if listed and listed.positions and recipe.engine.max_model_len:
+        yield from _positions(recipe.engine, listed.positions, recipe.engine.max_model_len)
+
+
+def _positions(engine: Engine, positions: Any, length: Any) -> Iterator[Finding]:
     fixed = facts().max_position_crash_until
     if not isinstance(positions, int) or not isinstance(length, int) or positions >= length:
         return
@@ -157,6 +163,12 @@ def _positions(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator
         )
         hint = f"Set `max_model_len: {positions}` or less, or `version: {fixed}` or newer."
         yield Finding("pair.positions", message, "engine.max_model_len", hint=hint)
+
+
+def _known_positions(head: ModelFacts) -> Any:
+    """The positions in the head's config, or in the catalogue if the lock has no such key."""
+    listed = lookup.head(head.model)
+    return head.text_config.get("max_position_embeddings") or (listed.positions if listed else None)
 
 
 def _mask_hidden(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:

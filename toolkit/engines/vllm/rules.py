@@ -12,6 +12,7 @@ from toolkit.catalog.lookup import Instance
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.facts import facts
 from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
+from toolkit.engines.vllm.head import check_listed_positions
 from toolkit.engines.vllm.model_checks import check_models
 from toolkit.engines.vllm.settings import settings_of
 from toolkit.engines.vllm.workspace import workspace
@@ -125,8 +126,7 @@ class Vllm(EngineRules):
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         yield from check_engine(recipe)
-        if models:
-            yield from check_models(recipe, models)
+        yield from check_models(recipe, models) if models else check_listed_positions(recipe)
 
     def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Empty: the platform's check covers the hardware."""

@@ -178,7 +178,7 @@ def test_an_experiment_needs_the_instances_of_both_variants(recipe: Recipe) -> N
 
 def test_a_type_that_is_not_in_the_region(recipe: Recipe) -> None:
     finding = only(on_types(recipe, "ml.p6-b200.48xlarge"), GOOD)
-    assert (finding.code, finding.severity) == ("account.region", "warning")
+    assert (finding.code, finding.severity) == ("sagemaker.region", "warning")
     assert finding.message.startswith("AWS lists no price for ml.p6-b200.48xlarge endpoints in us-west-2")
     assert "us-east-1" in finding.hint
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.checks.environment import check_environment, check_quoting
+from toolkit.platforms.sagemaker.rules.checks.region import check_region
 from toolkit.platforms.sagemaker.rules.checks.settings import check_settings
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
@@ -17,6 +18,7 @@ def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_quoting(recipe)
     yield from _settings_of_a_cluster(recipe)
     yield from check_settings(recipe, models)
+    yield from check_region(recipe)
 
 
 def _settings_of_a_cluster(recipe: Recipe) -> Iterator[Finding]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.catalog import lookup
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
+from toolkit.platforms.sagemaker.rules.checks.region import check_types
 from toolkit.recipe.resolve import Recipe
 
 _TYPES = "platform.instance_types"
@@ -168,12 +168,8 @@ def _permissions(facts: AccountFacts) -> Iterator[Finding]:
 
 def _types(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding]:
     types = facts.jumpstart_types if recipe.leaves_instance_type_open else recipe.platform.instance_types
-    for index, name in enumerate(types):
-        instance = lookup.instance(name)
-        if instance and instance.regions and region not in instance.regions:
-            message = f"AWS lists no price for {name} endpoints in {region}, so the type may not be available there"
-            hint = f"It is available in {', '.join(instance.regions)}. Set platform.region, or use another type."
-            yield Finding("account.region", message, f"{_TYPES}.{index}", hint=hint, severity="warning")
+    if recipe.platform.region is None:  # else the check without an account says it
+        yield from check_types(tuple(types), region)
     needed, most = needed_instances(recipe), recipe.scaling.max_instances
     room = {quota.instance_type: quota.value - (quota.in_use or 0) for quota in facts.quotas}
     # SageMaker tries the next type of the list if one has no capacity.

@@ -1,0 +1,86 @@
+"""Is the drafter meant for this use? Asks the catalogue of public drafters, which needs no lock, and any lock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from toolkit.catalog import lookup, methods
+from toolkit.catalog.lookup import Head
+from toolkit.findings import Finding, Severity
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe
+
+_DRAFTER = "speculation.model"
+_K = "speculation.num_speculative_tokens"
+_LENGTH = "engine.max_model_len"
+# The same model in another precision has the same hidden states, up to rounding.
+_PRECISION = re.compile(
+    r"-(fp8|fp8-(block|dynamic|kv)|nvfp4|mxfp4|awq(-int4)?|gptq(-int[48])?|int[48]|w4a16|w8a8|w8a16"
+    r"|quantized\.w[48]a(8|16)|bnb-4bit|bf16)$"
+)
+
+
+def check_listed(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    """Findings on target, number of draft tokens and context; empty without a drafter. `models` None: no lock."""
+    if recipe.speculation is None or recipe.drafter is None:
+        return
+    listed = lookup.head(models.drafter.model if models and models.drafter else recipe.drafter.written)
+    yield from _target(recipe, models, listed)
+    yield from _depth(recipe, models, listed)
+    if listed and recipe.engine.max_model_len is not None:
+        yield from _context(listed, recipe.engine.max_model_len)
+
+
+def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterator[Finding]:
+    """A head reads hidden states, so it fits one target only; a draft model only needs the same tokens."""
+    if recipe.target.kind != "hub":
+        return
+    target = models.target.model if models else recipe.target.written
+    drafter = models.drafter if models else None
+    speculators = (drafter.config.get("speculators_config") or {}) if drafter else {}
+    verifier = (speculators.get("verifier") or {}).get("name_or_path")
+    trained_for = (listed.target if listed and methods.method(listed.method).kind != "model" else None) or verifier
+    if not trained_for or _same_model(trained_for) == _same_model(target):
+        return
+    message = f"this drafter was trained for {trained_for}, not for {target}"
+    # A target that other public heads were trained for is a model of its own, not a fine-tune.
+    other_model = _same_model(target) in {_same_model(head.target) for head in lookup.heads()}
+    severity: Severity = "error" if other_model else "warning"
+    hint = "A fine-tune of that target accepts fewer drafts, another model none. Measure it: toolkit prove."
+    if other_model:
+        known = [head.repo for head in lookup.heads() if _same_model(head.target) == _same_model(target)]
+        hint = f"Set `target.model: {trained_for}`, or use a drafter of this target, such as {known[0]}."
+    yield Finding("pair.other-target", message, _DRAFTER, hint=hint, severity=severity)
+
+
+def _depth(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterator[Finding]:
+    assert recipe.speculation
+    tokens = recipe.speculation.num_speculative_tokens
+    written = models.drafter.config.get("num_depths") if models and models.drafter else None
+    depth = written or (listed.trained_depth if listed else None)
+    if isinstance(depth, int) and recipe.speculation.facts.mask_token and tokens > depth:
+        message = (
+            f"K={tokens} is more than the drafter was trained for ({depth}): the tokens after that will be rejected"
+        )
+        yield Finding("pair.trained-depth", message, _K, hint=f"Set it to {depth} or less.", severity="warning")
+
+
+def _context(listed: Head, length: int) -> Iterator[Finding]:
+    most, least = listed.recommended_max_context, listed.min_context
+    if listed.context == "short" and most and length > 4 * most:
+        message = f"this head is meant for less than {most} tokens, and requests may have {length}"
+        hint = "Acceptance falls with long prompts. Use a long-context version of the head if there is one."
+        yield Finding("pair.context", message, _LENGTH, hint=hint, severity="warning")
+    if listed.context == "long" and least and length < least:
+        message = f"this head is meant for prompts of over {least} tokens, and requests have at most {length}"
+        hint = "Use its short-context version, which accepts more."
+        yield Finding("pair.context", message, _LENGTH, hint=hint, severity="warning")
+
+
+def _same_model(model: str) -> str:
+    """A key that is equal for a model and its copies in another precision, whoever published them."""
+    name = model.lower()
+    while (shorter := _PRECISION.sub("", name)) != name:
+        name = shorter
+    return name.rpartition("/")[2]
