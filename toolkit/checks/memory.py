@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from toolkit.catalog.lookup import Instance
 from toolkit.errors import ToolkitError
-from toolkit.findings import Finding
+from toolkit.findings import Finding, Severity
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.fit import fit, fits, sizable
+from toolkit.sizing.fit import Fit, fit, fits, sizable
 
 _TYPES = "platform.instance_types"
 _LENGTH = "engine.max_model_len"
@@ -29,13 +29,13 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
         return
     if problem:
-        message = f"{problem.message}: the estimate is without the drafter"
-        yield Finding("memory.unknown", message, "speculation.model", hint=problem.hint, severity="info")
+        yield Finding("memory.unknown", problem.message, "speculation.model", hint=problem.hint, severity="info")
     if recipe.leaves_instance_type_open:
         return
     try:
         for index, name in enumerate(recipe.platform.instance_types):
-            if found := recipe.platform.rules.instance(name):
+            found = recipe.platform.rules.instance(name)
+            if found and recipe.engine.rules.runs_on(found):  # else the hardware checks report the type
                 yield from _instance(recipe, models, found, f"{_TYPES}.{index}")
     except ToolkitError as error:  # a flag's value that the memory estimate does not support
         yield Finding("memory.unknown", error.message, "engine", hint=error.hint, severity="warning")
@@ -50,16 +50,25 @@ def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> It
         hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
         if len(recipe.platform.instance_types) > 1 and recipe.platform.rules.has_settings_by_type:
             hint = f"For this type only: `{{type: {found.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
-        yield Finding("memory.tensor-parallel", message, path, hint=hint)
+        message, severity = _verdict(found, message)
+        yield Finding("memory.tensor-parallel", message, path, hint=hint, severity=severity)
     if found.fits or (recipe.engine.rules.explains_hardware and not found.weights_gib):  # not sized
         return
     others = f"Cheapest types that fit: {_cheapest(recipe, models)}."
-    message = f"{found.instance}: {found.reason}"
+    message, severity = _verdict(found, f"{found.instance}: {found.reason}")
     if found.largest_context:
         hint = f"Set it to {found.largest_context} or less. {others}"
-        yield Finding("memory.context", message, _LENGTH, hint=hint)
+        yield Finding("memory.context", message, _LENGTH, hint=hint, severity=severity)
     else:
-        yield Finding("memory.does-not-fit", message, path, hint=f"{others} See: toolkit fit {recipe.path}")
+        hint = f"{others} See: toolkit fit {recipe.path}"
+        yield Finding("memory.does-not-fit", message, path, hint=hint, severity=severity)
+
+
+def _verdict(found: Fit, message: str) -> tuple[str, Severity]:
+    """The message with the estimate's uncertainty, and a warning instead of an error if that could change it."""
+    if not found.doubtful:
+        return message, "error"
+    return f"{message} (an estimate that may be off by {found.uncertainty_gib:.1f} GiB)", "warning"
 
 
 def _cheapest(recipe: Recipe, models: Lock) -> str:

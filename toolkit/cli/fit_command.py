@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -25,6 +25,10 @@ Source = Annotated[
 Types = Annotated[
     list[str] | None, typer.Option("--instance", help="An instance type (repeatable). Default: all of them.")
 ]
+Sort = Annotated[
+    Literal["price", "kv-price"],
+    typer.Option(help="Cheapest first: by the price of the instance, or of a million tokens of KV cache."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 _HEAD = (
@@ -37,6 +41,7 @@ _HEAD = (
     "full requests",
     "largest context",
     "$/h",
+    "$/h per 1M KV tokens",
     "verdict",
 )
 
@@ -45,17 +50,36 @@ def register(app: typer.Typer) -> None:
     app.command()(fit)
 
 
-def fit(recipe: Source, instance: Types = None, as_json: Json = False) -> None:
+def fit(recipe: Source, instance: Types = None, sort: Sort = "price", as_json: Json = False) -> None:
     """Show on which instance types a recipe's models fit, cheapest first, and how many requests they hold."""
     from toolkit.sizing.fit import fits, sizable
 
     loaded, models = _read(recipe)
     models, problem = sizable(models)
-    found = fits(loaded, models, _instances(instance, loaded))
-    notes = [f"The drafter is not included: {problem.message}. {problem.hint}"] if problem else []
+    found = fits(loaded, models, _instances(instance, loaded), sort)
+    notes = [*([f"{problem.message}. {problem.hint}"] if problem else []), *_notes(found)]
     document = {"recipe": recipe, "fits": [one.to_dict() for one in found], "notes": notes}
     answer(document, as_json, lambda: "\n".join([_text(found), *notes]))
     exit_unless(any(one.fits for one in found))
+
+
+def _notes(found: Sequence[Fit]) -> Iterator[str]:
+    """How far to trust the numbers, and what the order of the types and idle accelerators mean."""
+    fitting = [one for one in found if one.fits]
+    if unpriced := [one.instance for one in fitting if one.price_per_hour is None]:
+        yield (
+            f"No price is known for {', '.join(unpriced)}; they come after the others, whatever they cost. "
+            "To read prices: toolkit lock --prices"
+        )
+    if any(one.uncertainty_gib for one in fitting):
+        yield "The KV cache is an estimate; ± is how far it may be off. It is the memory of one copy of the engine."
+    if idle := [one for one in fitting if one.copies > 1]:
+        most = max(idle, key=lambda one: one.copies)
+        yield (
+            f"One copy of the engine does not use all accelerators of {', '.join(one.instance for one in idle)}. "
+            f"`data-parallel-size: {most.copies}` in engine.args runs {most.copies} copies on {most.instance}, with "
+            f"{most.copies * most.kv_tokens:,} KV tokens in all. The price of KV tokens counts all copies."
+        )
 
 
 def _read(source: str) -> tuple[Recipe | None, Lock]:
@@ -107,10 +131,21 @@ def _row(found: Fit) -> tuple[str, ...]:
         str(found.accelerators),
         str(found.tensor_parallel),
         f"{found.weights_gib + found.drafter_gib:.1f} GiB",
-        f"{found.kv_gib:.1f} GiB",
+        f"{found.kv_gib:.1f} GiB" + (f" ±{found.uncertainty_gib:.1f}" if found.uncertainty_gib else ""),
         f"{found.kv_tokens:,}",
         f"{found.max_concurrency:.2f}",
         f"{found.largest_context:,}",
-        "?" if found.price_per_hour is None else f"{found.price_per_hour:.2f}",
-        "fits" if found.fits else found.reason,
+        _price(found.price_per_hour),
+        _price(found.price_per_million_kv_tokens),
+        _verdict(found),
     )
+
+
+def _price(dollars: float | None) -> str:
+    return "?" if dollars is None else f"{dollars:.2f}"
+
+
+def _verdict(found: Fit) -> str:
+    if found.fits:
+        return "fits, narrowly" if found.doubtful else "fits"
+    return f"may not fit: {found.reason}" if found.doubtful else found.reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from toolkit.catalog import registry
 from toolkit.catalog.lookup import Instance
@@ -23,6 +23,9 @@ GIB = 1024**3
 # published vLLM logs.
 _VISIBLE_SHARE = 0.989
 
+# By how much the workspace may differ from published logs (tests/unit/sizing/published_memory.json).
+_UNCERTAIN_BYTES, _UNCERTAIN_SHARE = 3 * GIB // 10, 0.4
+
 _TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
 _VOCABULARY_PADDING = 64
 
@@ -38,8 +41,12 @@ class Fit:
 
     `max_concurrency` is the number of requests of `max_model_len` tokens, as vLLM logs it; `largest_concurrency` is
     rounded down and at most `max_num_seqs`. `largest_context` is that of a single request, at most the target's limit.
-    `workspace_gib` is an estimate, and so is everything that depends on it. `price_per_hour` is in US dollars, None if
-    unknown.
+    `workspace_gib` is an estimate, and so is everything that depends on it: it and `kv_gib` may be off by
+    `uncertainty_gib` (None if it was not compared with logs). `doubtful` means that this could change the verdict, or
+    the tensor parallelism that is needed. `price_per_hour` is in US dollars, None if unknown.
+
+    `copies` of the engine, or its `data-parallel-size`, would use all accelerators; the memory is that of one copy.
+    `price_per_million_kv_tokens` is the price per hour for a million tokens of KV cache, in all copies.
     """
 
     instance: str
@@ -57,10 +64,19 @@ class Fit:
     largest_context: int = 0
     price_per_hour: float | None = None
     reason: str = ""
+    uncertainty_gib: float | None = None
+    doubtful: bool = False
+    copies: int = 1
+
+    @property
+    def price_per_million_kv_tokens(self) -> float | None:
+        if self.price_per_hour is None or not self.kv_tokens:
+            return None
+        return self.price_per_hour * 1e6 / (self.kv_tokens * self.copies)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit fit --json`."""
-        return asdict(self)
+        return {**asdict(self), "price_per_million_kv_tokens": self.price_per_million_kv_tokens}
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,9 @@ class Pair:
         return weights.serving_dtype(self.target, self.settings.dtype)
 
 
+Order = Literal["price", "kv-price"]
+"""What `fits` sorts by: the price per hour, or that of a million tokens of KV cache."""
+
 Workspace = Callable[[Pair, int, bool], int]
 """Bytes besides weights and KV cache, from the pair, the number of accelerators, and whether they are a CPU."""
 
@@ -109,9 +128,14 @@ def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
 
 
 def _drafter_shape(recipe: Recipe | None, models: Lock) -> Shape | None:
-    """The drafter's shape, or that of the target's own drafting layers."""
+    """The drafter's shape, or that of the target's own drafting layers; None if only the size of its files is known."""
     if models.drafter:
-        return shape_of(models.drafter)
+        try:
+            return shape_of(models.drafter)
+        except ToolkitError:
+            if weights.file_bytes(models.drafter) is None:
+                raise
+            return None
     if recipe is None or recipe.speculation is None or recipe.speculation.facts.drafter != "optional":
         return None
     target = shape_of(models.target)
@@ -121,21 +145,29 @@ def _drafter_shape(recipe: Recipe | None, models: Lock) -> Shape | None:
 
 
 def sizable(models: Lock) -> tuple[Lock, ToolkitError | None]:
-    """The models without the drafter if that cannot be sized, and the reason. Raises ToolkitError for the target."""
+    """The models without what cannot be sized, and what is missing. Raises ToolkitError for the target.
+
+    Of a drafter whose config lacks a size, the weights count if the size of its files is known.
+    """
     shape_of(models.target)
+    if models.drafter is None:
+        return models, None
     try:
-        if models.drafter:
-            shape_of(models.drafter)
+        shape_of(models.drafter)
     except ToolkitError as error:
-        return Lock(models.target), error
+        if weights.file_bytes(models.drafter) is None:
+            message = f"{error.message}: the estimate is without the drafter"
+            return Lock(models.target), ToolkitError(message, hint=error.hint)
+        message = f"{error.message}: the estimate has the drafter's weights, but not its KV cache"
+        return models, ToolkitError(message, hint=error.hint)
     return models, None
 
 
-def fits(recipe: Recipe | None, models: Lock, instances: Iterable[Instance]) -> tuple[Fit, ...]:
-    """The fit on each instance: fitting ones first, cheapest first, unknown prices last."""
+def fits(recipe: Recipe | None, models: Lock, instances: Iterable[Instance], by: Order = "price") -> tuple[Fit, ...]:
+    """The fit on each instance: fitting ones first, the lowest price first, unknown prices last."""
 
     def order(found: Fit) -> tuple[bool, bool, float, str]:
-        price = found.price_per_hour
+        price = found.price_per_hour if by == "price" else found.price_per_million_kv_tokens
         return not found.fits, price is None, price or 0.0, found.instance
 
     return tuple(sorted((fit(recipe, models, instance) for instance in instances), key=order))
@@ -166,15 +198,19 @@ def fit_by_size(pair: Pair, instance: Instance, empty: Fit, workspace: Workspace
     wanted = pair.settings.tensor_parallel or 1
     if wanted > max(1, instance.accelerator_count):
         return replace(empty, reason=f"tensor-parallel-size {wanted} needs that many accelerators")
-    last, problems = empty, []
+    last, problems, doubtful = empty, [], False
     for size in _sizes(pair.settings, instance):
         found = list(_problems(pair, size))
         if found:
             problems.append(f"tensor parallelism {size}: {found[0]}")
             continue
         last = _fit_size(pair, instance, empty, size, workspace)
+        doubtful |= last.doubtful
         if last.fits:
-            return last
+            break
+    last = replace(last, doubtful=doubtful)
+    if last.fits:
+        return last
     return replace(last, reason="; ".join(filter(None, (last.reason, *problems[:1]))))
 
 
@@ -227,12 +263,13 @@ def _block_problems(shape: Shape, tensor_parallel: int, expert_parallel: bool) -
 
 
 def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int, workspace: Workspace) -> Fit:
-    """The fit with tensor parallelism `size`: the memory that remains for the KV cache, and its tokens."""
+    """The fit with tensor parallelism `size`, and whether the estimate's uncertainty could change the verdict."""
     on_cpu = instance.accelerator_count == 0
-    settings, models, length = pair.settings, pair.models, pair.max_model_len
-    target = weights.rank_bytes(models.target, size, pair.dtype)
-    drafter = weights.rank_bytes(models.drafter, size, pair.dtype) if models.drafter else 0
+    settings, length = pair.settings, pair.max_model_len
+    target = weights.rank_bytes(pair.models.target, size, pair.dtype)
+    drafter = _drafter_bytes(pair, size)
     space = workspace(pair, size, on_cpu)
+    uncertain = uncertainty(space)
     free = _visible_bytes(instance) - target - drafter - space
     asked = settings.kv_cache_memory_bytes  # vLLM uses this value regardless of gpu-memory-utilization
     for_cache = asked or free - int(_visible_bytes(instance) * (1 - settings.memory_utilization))
@@ -244,13 +281,30 @@ def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int, workspace: 
         workspace_gib=space / GIB,
         kv_gib=max(0, for_cache) / GIB,
         max_model_len=length,
+        uncertainty_gib=uncertain / GIB,
+        copies=max(1, instance.accelerator_count // size),
     )
     if asked and asked > free:
         reason = f"kv-cache-memory-bytes is {asked / GIB:.1f} GiB, but {max(0, free) / GIB:.1f} are free"
-        return replace(plan, reason=reason)
+        return replace(plan, reason=reason, doubtful=asked <= free + uncertain)
     cache = cache_of(pair.target, pair.drafter, settings, tensor_parallel=size, on_cpu=on_cpu)
     longest = cache.largest_context(for_cache, max(length, pair.target.max_position_embeddings))
-    return _with_room(replace(plan, largest_context=longest), cache, for_cache, settings.max_num_seqs)
+    found = _with_room(replace(plan, largest_context=longest), cache, for_cache, settings.max_num_seqs)
+    nearest = for_cache - uncertain if found.fits else for_cache + uncertain
+    return replace(found, doubtful=not asked and found.fits != (cache.bytes_for(length) <= nearest))
+
+
+def uncertainty(workspace_bytes: int) -> int:
+    """Bytes by which that estimate of the workspace may be off."""
+    return round(_UNCERTAIN_BYTES + _UNCERTAIN_SHARE * workspace_bytes)
+
+
+def _drafter_bytes(pair: Pair, size: int) -> int:
+    """Bytes of the drafter on one accelerator; without its shape, those of all its files."""
+    drafter = pair.models.drafter
+    if drafter is None:
+        return 0
+    return weights.rank_bytes(drafter, size, pair.dtype) if pair.drafter else weights.file_bytes(drafter) or 0
 
 
 def _with_room(plan: Fit, cache: KVCache, memory: int, max_num_seqs: int) -> Fit:

@@ -11,6 +11,8 @@ from toolkit.sizing.kv_cache import GROUP_FACTOR
 class Settings:
     """The engine's settings. None means the engine's default for the device, or the model's limit.
 
+    `sampler_bytes_per_logit` is the memory of sampling, per sequence and token of the vocabulary. `graphs_counted`: the
+    memory of CUDA graphs is subtracted before the KV cache is planned; else it comes on top of the limit.
     `steps_in_flight` is the number of concurrent steps, whose tokens a sliding window keeps in addition.
     """
 
@@ -29,3 +31,5 @@ class Settings:
     steps_in_flight: int = 2
     expert_parallel: bool = False
     kv_group_factor: float = GROUP_FACTOR
+    sampler_bytes_per_logit: int = 24
+    graphs_counted: bool = True

@@ -52,6 +52,13 @@ def rank_bytes(facts: ModelFacts, tensor_parallel: int, dtype: str) -> int:
     return round(held * facts.weight_bytes / sum(_stored_bytes(tensor) for tensor in tensors.values()))
 
 
+def file_bytes(facts: ModelFacts) -> int | None:
+    """Bytes of the model's files, from its tensors or as stated; None if neither is known."""
+    if facts.tensors:
+        return round(sum(_stored_bytes(tensor) for tensor in facts.tensors.values()))
+    return facts.weight_bytes
+
+
 def expected_tensors(shape: Shape) -> dict[str, Tensor]:
     """The large tensors in a checkpoint of this shape; biases and scales (below 0.5 %) are omitted."""
     hidden = shape.hidden

@@ -158,7 +158,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([], {"target": config(layer_types=["linear_attention"] * 4)},
          "memory.unknown", "info", "target.model", "linear_attention"),
         ([], {"drafter": config(num_attention_heads=None)},
-         "memory.unknown", "info", "speculation.model", "the estimate is without the drafter"),
+         "memory.unknown", "info", "speculation.model", "the drafter's weights, but not its KV cache"),
         ([args("kv-cache-dtype: float8")], {}, "memory.unknown", "warning", "engine", "kv-cache-dtype float8"),
         ([("ml.g6.xlarge", "ml.g6.12xlarge")], {"target": {"tensors": None, "weight_bytes": 30 * 2**30}},
          "memory.tensor-parallel", "error", "platform.instance_types.0", "the models need 2 accelerators"),

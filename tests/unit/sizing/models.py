@@ -34,6 +34,41 @@ QWEN3_14B = {
     "max_position_embeddings": 40960,
     "torch_dtype": "bfloat16",
 }
+QWEN3_32B = {**QWEN3_14B, "num_hidden_layers": 64, "num_attention_heads": 64, "intermediate_size": 25600}
+QWEN3_8B = {
+    **QWEN3_14B,
+    "hidden_size": 4096,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "intermediate_size": 12288,
+}
+QWEN3_4B = {**QWEN3_8B, "hidden_size": 2560, "intermediate_size": 9728}
+QWEN3_06B = {
+    **QWEN3_8B,
+    "hidden_size": 1024,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "intermediate_size": 3072,
+}
+QWEN2_7B = {
+    "hidden_size": 3584,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "intermediate_size": 18944,
+    "vocab_size": 152064,
+    "max_position_embeddings": 32768,
+}
+QWEN25_05B = {
+    "hidden_size": 896,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "intermediate_size": 4864,
+    "vocab_size": 151936,
+    "max_position_embeddings": 32768,
+}
+MISTRAL_7B = {**LLAMA_8B, "vocab_size": 32064, "max_position_embeddings": 32768}
 QWEN3_CODER_30B = {
     "hidden_size": 2048,
     "num_hidden_layers": 48,

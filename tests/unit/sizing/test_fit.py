@@ -16,7 +16,7 @@ from toolkit.engines.vllm.settings import settings_of
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.sizing.fit import cache_of, divisibility, fit, fits
+from toolkit.sizing.fit import Fit, cache_of, divisibility, fit, fits, sizable
 from toolkit.sizing.shape import shape_of
 
 PAIR = Lock(facts(GPT_OSS_20B), facts(GPT_OSS_HEAD))
@@ -30,7 +30,7 @@ def instance(
         accelerator=accelerator,
         accelerator_count=count,
         memory_per_accelerator_mib=int(gib * 1024),
-        compute_capability="",
+        compute_capability="8.9" if count and "Trainium" not in accelerator else "",
         interconnect="",
         vcpus=8,
         host_memory_gib=host_gib,
@@ -76,13 +76,55 @@ def test_a_pair_that_fits(tmp_path: Path) -> None:
 
 
 def test_the_cheapest_that_fits_comes_first(tmp_path: Path) -> None:
-    found = fits(recipe(tmp_path), PAIR, [EIGHT_H100, FOUR_L4, L4, RTX_PRO])
+    small = replace(L4, memory_per_accelerator_mib=18 * 1024)
+    found = fits(recipe(tmp_path), PAIR, [EIGHT_H100, FOUR_L4, small, RTX_PRO])
     assert [(one.instance, one.fits) for one in found] == [
         ("ml.g7e.2xlarge", True),
         ("ml.g6.12xlarge", True),
         ("ml.p5.48xlarge", True),  # no price is known
         ("ml.g6.xlarge", False),
     ]
+
+
+def test_the_cheapest_kv_tokens_come_first(tmp_path: Path) -> None:
+    """Eight accelerators with one copy each: what they hold together counts."""
+    priced = replace(EIGHT_H100, price=Price(20, "us-east-1", "2026-11-01", "a test", "good"))
+    found = fits(recipe(tmp_path), PAIR, [RTX_PRO, priced, FOUR_L4], "kv-price")
+    assert [one.instance for one in found] == ["ml.p5.48xlarge", "ml.g7e.2xlarge", "ml.g6.12xlarge"]
+    assert (found[0].tensor_parallel, found[0].copies) == (1, 8)
+    assert found[0].price_per_million_kv_tokens == pytest.approx(20e6 / (8 * found[0].kv_tokens))
+
+
+def test_a_verdict_within_the_uncertainty_is_doubtful(tmp_path: Path) -> None:
+    clear = fit(recipe(tmp_path), Lock(facts(LLAMA_8B)), L4)
+    assert clear.uncertainty_gib
+    spare = clear.kv_gib - 32768 * 128 / 1024**2  # one request of 32,768 tokens takes 128 KiB for each
+
+    def smaller_by(gib: float) -> Fit:
+        mib = round(L4.memory_per_accelerator_mib - gib * 1024 / 0.92 / 0.989)
+        return fit(recipe(tmp_path), Lock(facts(LLAMA_8B)), replace(L4, memory_per_accelerator_mib=mib))
+
+    assert [(found.fits, found.doubtful) for found in map(smaller_by, (spare - 0.1, spare + 0.1))] == [
+        (True, True),
+        (False, True),
+    ]
+    assert not smaller_by(spare + clear.uncertainty_gib + 0.2).doubtful
+
+
+def test_a_drafter_without_sizes_counts_by_its_files(tmp_path: Path) -> None:
+    drafter = facts({"hidden_size": 2880, "vocab_size": 201088}, weight_bytes=3_600_000_000)
+    models, problem = sizable(Lock(facts(GPT_OSS_20B), drafter))
+    assert problem
+    assert "not its KV cache" in problem.message
+    found = fit(recipe(tmp_path), models, RTX_PRO)
+    assert found.drafter_gib == pytest.approx(3.35, abs=0.01)
+    nothing, problem = sizable(Lock(facts(GPT_OSS_20B), replace(drafter, weight_bytes=None)))
+    assert nothing.drafter is None
+    assert problem
+
+
+def test_types_that_the_engine_has_no_images_for_do_not_fit(tmp_path: Path) -> None:
+    assert fit(None, Lock(facts(LLAMA_8B)), CPU).reason == "images of vllm need NVIDIA GPUs"
 
 
 def test_as_few_accelerators_as_will_do(tmp_path: Path) -> None:

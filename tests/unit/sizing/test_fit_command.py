@@ -31,12 +31,14 @@ def fit(*arguments: object) -> Result:
 
 def test_a_table_with_the_answer_on_top(lock: Path) -> None:
     ended = fit(lock, "--instance", "ml.g6.xlarge", "--instance", "ml.g7e.2xlarge")
-    head, _, first, second = ended.stdout.splitlines()
+    head, _, first, second, *notes = ended.stdout.splitlines()
     assert ended.exit_code == 0
     assert head.startswith("instance        accelerators  TP  weights")
     assert first.startswith("ml.g7e.2xlarge")
     assert first.endswith("fits")
     assert second.startswith("ml.g6.xlarge")
+    (note,) = notes
+    assert note.startswith("The KV cache is an estimate; ± is how far it may be off.")
     assert "131,072 tokens" in second or "weights and workspace" in second
 
 
@@ -59,15 +61,13 @@ def test_every_type_that_can_host_an_endpoint(lock: Path) -> None:
 def test_a_drafter_that_cannot_be_sized_is_left_out_and_told() -> None:
     ended = fit("gpt-oss-20b/p-eagle", "--instance", "ml.g7e.2xlarge", "--json")
     assert ended.exit_code == 0
-    (note,) = json.loads(ended.stdout)["notes"]
-    assert note.startswith(
-        "The drafter is not included: amazon/GPT-OSS-20B-P-EAGLE: its config has no `num_attention_heads`."
-    )
+    note, *_ = json.loads(ended.stdout)["notes"]
+    assert note.startswith("amazon/GPT-OSS-20B-P-EAGLE: its config has no `num_attention_heads`: the estimate")
 
 
 def test_types_that_were_not_sized_stand_by_their_reason() -> None:
     ended = fit("qwen3-32b/draft-model-trn2", "--instance", "ml.trn2.48xlarge", "--instance", "ml.g6.xlarge")
-    assert ended.stdout.splitlines()[-1] == "nxd-inference runs on Trainium and Inferentia only: ml.g6.xlarge"
+    assert ended.stdout.splitlines()[3] == "nxd-inference runs on Trainium and Inferentia only: ml.g6.xlarge"
 
 
 def test_an_unknown_type(lock: Path) -> None:
@@ -78,3 +78,12 @@ def test_an_unknown_type(lock: Path) -> None:
 
 def test_a_lock_that_is_not_there(tmp_path: Path) -> None:
     assert isinstance(fit(tmp_path / "none.lock.json").exception, RecipeNotFound)
+
+
+def test_what_the_order_and_idle_accelerators_mean(lock: Path) -> None:
+    ended = fit(lock, "--instance", "ml.p5.48xlarge", "--instance", "ml.p4de.24xlarge", "--sort", "kv-price", "--json")
+    document = json.loads(ended.stdout)
+    assert document["fits"][0]["price_per_million_kv_tokens"] > 0
+    unpriced, _, idle = document["notes"]
+    assert unpriced.startswith("No price is known for ml.p4de.24xlarge")
+    assert "`data-parallel-size: 8` in engine.args runs 8 copies" in idle

@@ -37,6 +37,8 @@ class CoreLoad:
 
 def fit_on_cores(recipe: Recipe, pair: Pair, instance: Instance, empty: Fit) -> Fit:
     """The fit with the smallest tensor parallelism that is sufficient."""
+    if pair.models.drafter and pair.drafter is None:
+        return replace(empty, reason="the drafter's config has no sizes, which its compiled graphs depend on")
     engine, generation, on = recipe.engine, generation_of(recipe.engine), family(instance.name)
     if not instance.neuron_cores:
         return replace(empty, reason=f"{engine.name} runs on Trainium and Inferentia only")

@@ -119,6 +119,9 @@ class Vllm(EngineRules):
         if instance.neuron_cores:
             needed = f"engine: {{name: {registry.engine_for(instance)}}}"
             return replace(empty, reason=f"{instance.accelerator} needs another engine: {needed}")
+        has_types = recipe is None or recipe.platform.rules.has_instance_types
+        if has_types and not self.runs_on(instance):
+            return replace(empty, reason=f"images of {self.name} need NVIDIA GPUs")
         return fit_by_size(pair, instance, empty, _workspace_bytes)
 
     def notes(self, recipe: Recipe) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from toolkit.catalog import lookup, methods
 from toolkit.engines.vllm.facts import facts, kv_group_factor
+from toolkit.engines.vllm.workspace import sampler_bytes_per_logit
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
@@ -17,6 +18,8 @@ from toolkit.sizing.settings import Settings
 # tokens of one step until 0.25.0, and since 0.26.0 those of both that asynchronous scheduling runs at a time.
 _MEMORY_UTILIZATION, _OLD_MEMORY_UTILIZATION, _MEMORY_UTILIZATION_SINCE = 0.92, 0.90, "0.20.0"
 _STEPS_IN_FLIGHT_SINCE = "0.26.0"
+# Its start-up logs say: "CUDA graph memory profiling is enabled (default since v0.21.0)".
+_GRAPHS_COUNTED_SINCE = "0.21.0"
 
 
 def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
@@ -47,6 +50,8 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
         steps_in_flight=_steps_in_flight(flags, engine.version),
         expert_parallel=_is_on(flags, "enable-expert-parallel", False),
         kv_group_factor=kv_group_factor(engine.version) or GROUP_FACTOR,
+        sampler_bytes_per_logit=sampler_bytes_per_logit(engine.version),
+        graphs_counted=_is_since(engine.version, _GRAPHS_COUNTED_SINCE),
     )
 
 

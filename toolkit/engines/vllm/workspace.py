@@ -1,35 +1,36 @@
 """Memory besides weights and KV cache. An estimate: only the engine's profiling run on the device measures it.
 
-The terms and their sizes come from published vLLM startup logs of other models; each constant names its source.
-Estimates are rather too large than too small, so that a pair that is reported to fit does fit.
+The constants are fitted to published start-up logs (tests/unit/sizing/published_memory.json names each): they give the
+middle of what was logged, and `toolkit.sizing.fit` says by how much the truth may differ.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolkit.catalog import lookup
 from toolkit.sizing.fit import GIB
 from toolkit.sizing.settings import Settings
 from toolkit.sizing.shape import Shape
 
-SAMPLER_BYTES_PER_LOGIT = 36
-"""Sampling with top-k and top-p holds sorted copies, indices and probabilities of max_num_seqs x vocabulary logits.
+_SAMPLER_SINCE, _SAMPLER_BYTES, _OLD_SAMPLER_BYTES = "0.18.0", 24, 36
+"""Bytes of sampling per sequence and token of the vocabulary: sorted copies, indices and probabilities of all logits.
 
-Published: gpt-oss-120b 36.5 (vLLM issue 23278, 1024 sequences), Qwen3-235B-A22B-FP8 38.6 (0.10.2, 256 sequences),
-Qwen2.5-7B-AWQ 28.7 (256 sequences).
+Published, before 0.18: gpt-oss-120b 36.5 (1024 sequences), Qwen3-8B 38.6, Llama-3.1-8B 38; since: gpt-oss-20b 23.5,
+Qwen3-8B 22, Qwen3-32B 25 (1024 sequences), but 36 in two logs of 0.28 and 0.31.
 """
 
 VERIFICATION_BYTES_PER_LOGIT = 4
 """Logits of every draft token and the bonus token, float32 (vLLM, v1/sample/rejection_sampler.py)."""
 
-GRAPHS_BYTES, DRAFTER_GRAPHS_BYTES = 3 * GIB // 4, GIB // 4
-"""CUDA graphs. Published logs of vLLM 0.10 to 0.28: 0.2 to 1.5 GiB, mostly 0.5 to 0.75; one of 3.45 (235B, 4 GPUs)."""
+GRAPHS_BYTES, DRAFTER_GRAPHS_BYTES = 3 * GIB // 8, GIB // 8
+"""CUDA graphs as the engine estimates them before it plans the KV cache: 0.1 to 0.8 GiB in logs of 0.18 to 0.26."""
 
-NON_TORCH_BYTES = 7 * GIB // 20
+NON_TORCH_BYTES = 3 * GIB // 20
 """CUDA libraries beside torch: 0.02 to 0.35 GiB in published logs (the highest: vLLM issue 10517)."""
 
-COMMUNICATION_BYTES = GIB // 2
-"""All-reduce buffers of tensor parallelism. Not verified."""
+COMMUNICATION_BYTES = GIB // 10
+"""All-reduce buffers of tensor parallelism: at most 0.25 GiB in logs with two and four GPUs."""
 
 CPU_PROCESS_BYTES = GIB
 """The worker process before its weights: 0.85 to 0.99 GB measured (vLLM 0.32 on CPU, eager)."""
@@ -59,16 +60,22 @@ def workspace(
         per_token = max(per_token, _values_per_token(drafter, tensor_parallel))
         per_token += drafter.taps * target.hidden  # the target's hidden states are kept for the head
     positions = settings.max_num_seqs * (1 + settings.num_speculative_tokens)
-    sampled = settings.max_num_seqs * SAMPLER_BYTES_PER_LOGIT
+    sampled = settings.max_num_seqs * settings.sampler_bytes_per_logit
     verified = positions * VERIFICATION_BYTES_PER_LOGIT if settings.num_speculative_tokens else 0
+    counted = settings.graphs_counted and not settings.enforce_eager and not on_cpu
     graphs = GRAPHS_BYTES + (DRAFTER_GRAPHS_BYTES if drafter else 0)
     runtime = NON_TORCH_BYTES + (COMMUNICATION_BYTES if tensor_parallel > 1 else 0)
     return Workspace(
         activations=settings.max_num_batched_tokens * per_token * dtype_bytes,
         sampling=(sampled + verified) * target.vocabulary,
-        graphs=0 if settings.enforce_eager or on_cpu else graphs,
+        graphs=graphs if counted else 0,
         runtime=CPU_PROCESS_BYTES if on_cpu else runtime,
     )
+
+
+def sampler_bytes_per_logit(version: str) -> int:
+    """Bytes of sampling per sequence and token of the vocabulary in that version of vLLM."""
+    return _OLD_SAMPLER_BYTES if lookup.older(version, _SAMPLER_SINCE) else _SAMPLER_BYTES
 
 
 def _values_per_token(shape: Shape, tensor_parallel: int) -> int:
