@@ -5,7 +5,7 @@ Engines implement EngineRules (toolkit/engines), the pure parts of platforms Pla
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -112,6 +112,10 @@ class EngineRules(Protocol):
 
     def cache_variables(self, folder: str) -> dict[str, str]:
         """Environment that keeps in `folder` what the engine finds out when it first starts."""
+
+    def cpu_variables(self, given: Collection[str], free_bytes: int, cpu_features: Collection[str]) -> dict[str, str]:
+        """Environment for a CPU with that much free memory, for flags that the `given` variables leave open."""
+        return {}
 
     def reports_drafts(self, recipe: Recipe) -> bool:
         """Whether it tells how many tokens it drafted and accepted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from toolkit.catalog import methods, registry
 from toolkit.catalog.lookup import Instance
 from toolkit.engines.vllm.checks import check_engine
+from toolkit.engines.vllm.cpu import cpu_variables
 from toolkit.engines.vllm.facts import facts
 from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
 from toolkit.engines.vllm.head import check_listed_positions
@@ -94,6 +95,9 @@ class Vllm(EngineRules):
     def cache_variables(self, folder: str) -> dict[str, str]:
         """vLLM's inspection of a model class takes 8 s without its cache."""
         return {"VLLM_CACHE_ROOT": f"{folder}/vllm"}
+
+    def cpu_variables(self, given: Collection[str], free_bytes: int, cpu_features: Collection[str]) -> dict[str, str]:
+        return cpu_variables(given, free_bytes, cpu_features)
 
     def reports_drafts(self, recipe: Recipe) -> bool:
         return True

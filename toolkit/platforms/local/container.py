@@ -23,7 +23,7 @@ from pathlib import Path
 
 from toolkit.catalog import registry
 from toolkit.home import cache
-from toolkit.platforms.local import folders, keeper
+from toolkit.platforms.local import folders, keeper, machine
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.host import Address
 from toolkit.platforms.local.logs import LogStream
@@ -193,10 +193,12 @@ def free_port(candidates: range = _PORTS) -> int:
 def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_socket: Path) -> dict[str, str]:
     """The container's whole environment: the image's, CreateModel's, SageMaker's own. Nothing of the user's account.
 
-    The cache of the engine outlives it.
+    The cache of the engine outlives it. What CreateModel leaves open is set for this machine's memory and CPU.
     """
     opt_ml = str(folder / "opt" / "ml")
     engines = [registry.engine_rules(name) for name in registry.engines() if _runs_here(name)]
+    free, features = machine.free_bytes(), machine.cpu_features()
+    defaults = [item for engine in engines for item in engine.cpu_variables(variables, free, features).items()]
     caches = [variable for engine in engines for variable in engine.cache_variables(str(cache())).items()]
     return {
         **{name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
@@ -204,6 +206,7 @@ def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_soc
         "TMPDIR": str(folders.temporary_folder(folder)),
         "PYTHONUNBUFFERED": "1",
         **dict(caches),
+        **dict(defaults),
         **{name: _OPT_ML.sub(lambda _: opt_ml, value) for name, value in variables.items()},
         "AWS_REGION": REGION,
         "SAGEMAKER_BASE_DIR": opt_ml,

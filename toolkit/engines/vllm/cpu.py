@@ -1,0 +1,32 @@
+"""vLLM's flags on a CPU, where its defaults do not work or take too long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from toolkit.engines.vllm.flags import PREFIX
+
+# As /proc/cpuinfo calls them.
+_BFLOAT16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+# vLLM writes to the whole KV cache when it makes it, and an endpoint may have several variants.
+_KV_CACHE_SHARE, _MOST_KV_CACHE_BYTES = 0.25, 8 * 1024**3
+
+
+def cpu_variables(given: Collection[str], free_bytes: int, cpu_features: Collection[str]) -> dict[str, str]:
+    """Variables for memory, dtype and eager mode, each only if `given` has none that decides the same.
+
+    By default vLLM asks for 92 % of the machine's memory, and refuses to start if that is not free. Without bfloat16
+    instructions, float32 is faster and exact. Compiling takes longer than most local uses.
+    """
+    kv_cache = round(min(free_bytes * _KV_CACHE_SHARE, _MOST_KV_CACHE_BYTES))
+    dtype = "bfloat16" if _BFLOAT16_FEATURES.intersection(cpu_features) else "float32"
+    wanted = (
+        ("KV_CACHE_MEMORY_BYTES", str(kv_cache), ("GPU_MEMORY_UTILIZATION", "KV_CACHE_MEMORY")),
+        ("DTYPE", dtype, ()),
+        ("ENFORCE_EAGER", "true", ("NO_ENFORCE_EAGER", "COMPILATION_CONFIG", "OPTIMIZATION_LEVEL")),
+    )
+    return {
+        f"{PREFIX}{flag}": value
+        for flag, value, others in wanted
+        if not any(f"{PREFIX}{name}" in given for name in (flag, *others))
+    }
