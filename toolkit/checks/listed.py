@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from toolkit.catalog import lookup, methods
 from toolkit.catalog.lookup import Head
@@ -14,6 +15,7 @@ from toolkit.recipe.resolve import Recipe
 _DRAFTER = "speculation.model"
 _K = "speculation.num_speculative_tokens"
 _LENGTH = "engine.max_model_len"
+_FAMILIES = ("eagle", "eagle3", "dflash", "draft-model")
 # The same model in another precision has the same hidden states, up to rounding.
 _PRECISION = re.compile(
     r"-(fp8|fp8-(block|dynamic|kv)|nvfp4|mxfp4|awq(-int4)?|gptq(-int[48])?|int[48]|w4a16|w8a8|w8a16"
@@ -26,10 +28,44 @@ def check_listed(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     if recipe.speculation is None or recipe.drafter is None:
         return
     listed = lookup.head(models.drafter.model if models and models.drafter else recipe.drafter.written)
+    yield from _method(recipe, models, listed)
     yield from _target(recipe, models, listed)
     yield from _depth(recipe, models, listed)
     if listed and recipe.engine.max_model_len is not None:
         yield from _context(listed, recipe.engine.max_model_len)
+
+
+def _method(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterator[Finding]:
+    """A drafter of another kind: the engine cannot load it, or accepts nothing that it drafts."""
+    written = _written_kind(models.drafter.config) if models and models.drafter else ""
+    made_for = listed.method if listed else written
+    ours, theirs = _family(recipe.method), _family(made_for)
+    # A P-EAGLE head may also draft one token after the other, but an EAGLE-3 head not all in parallel.
+    sequential = listed is not None and listed.method == "eagle3" and recipe.method == "p-eagle"
+    if made_for and ours in _FAMILIES and (ours != theirs or sequential):
+        message = f"this drafter is made for method `{made_for}`, not `{recipe.method}`"
+        hint = f"Set `method: {made_for}`, or use another drafter."
+        yield Finding("pair.method", message, "speculation.method", hint=hint)
+
+
+def _family(method: str) -> str:
+    """Methods whose drafters have one format: P-EAGLE heads are EAGLE-3 heads, a PARD drafter is a draft model."""
+    return {"p-eagle": "eagle3", "pard": "draft-model"}.get(method, method)
+
+
+def _written_kind(config: Mapping[str, Any]) -> str:
+    """The method that a drafter's config.json names; empty if it names none."""
+    speculators = {"peagle": "p-eagle", "eagle3": "eagle3", "eagle": "eagle", "dflash": "dflash"}
+    if named := speculators.get(str(config.get("speculators_model_type"))):
+        return named
+    for architecture in map(str, config.get("architectures") or ()):
+        if "DFlash" in architecture:
+            return "dflash"
+        if "Eagle3" in architecture:
+            return "eagle3"
+        if architecture.startswith("Eagle"):
+            return "eagle"
+    return "eagle" if config.get("model_type") == "eagle" else ""
 
 
 def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterator[Finding]:

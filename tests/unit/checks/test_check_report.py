@@ -30,8 +30,8 @@ def test_every_code_that_the_source_gives_is_explained() -> None:
 
 def test_a_code_is_explained() -> None:
     text = str(explain("pair.positions"))
-    assert text.startswith("pair.positions (error): the head knows fewer positions than a request may have\n")
-    assert "source: vLLM issue 48894" in text
+    assert text.startswith("pair.positions (error; warning where speculation only stops): the drafter knows fewer")
+    assert "source: vLLM issues 48894, 57941" in text
 
 
 def test_a_mistyped_code_gets_the_nearest() -> None:

@@ -16,6 +16,7 @@ from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vll
 from toolkit.engines.vllm.head import check_listed_positions
 from toolkit.engines.vllm.model_checks import check_models
 from toolkit.engines.vllm.settings import settings_of
+from toolkit.engines.vllm.thread_checks import check_threads
 from toolkit.engines.vllm.workspace import workspace
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
@@ -133,7 +134,11 @@ class Vllm(EngineRules):
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         yield from check_engine(recipe)
-        yield from check_models(recipe, models) if models else check_listed_positions(recipe)
+        if models is None:
+            yield from check_listed_positions(recipe)
+            return
+        yield from check_models(recipe, models)
+        yield from check_threads(recipe, models)
 
     def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Empty: the platform's check covers the hardware."""

@@ -1,0 +1,98 @@
+"""What public issues of vLLM report, found in the files of a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pairs import HUB_RECIPE, write_hub_pair
+
+from toolkit.checks.run import check
+from toolkit.findings import Finding
+
+DRAFTER = "method: p-eagle"
+DRAFT_MODEL = (DRAFTER, "method: draft-model")
+DFLASH = (DRAFTER, "method: dflash")
+KINDS = ["sliding_attention"] * 3 + ["full_attention"]
+
+
+def found(root: Path, code: str, *edits: tuple[str, str], **configs: Mapping[str, Any]) -> list[Finding]:
+    text = HUB_RECIPE
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    facts = {name: {"config": config} for name, config in configs.items()}
+    return [finding for finding in check(write_hub_pair(root, text, **facts)).findings if finding.code == code]
+
+
+def args(text: str) -> tuple[str, str]:
+    return ("  max_model_len", f"  args: {{{text}}}\n  max_model_len")
+
+
+@pytest.mark.parametrize(("version", "severity"), [("0.30.0", "error"), ("0.28.0", "warning")])
+def test_a_dflash_drafter_with_too_few_positions(tmp_path: Path, version: str, severity: str) -> None:
+    """Issue 57941: only the V2 runner, the default since 0.29.0, reads beyond the drafter's positions."""
+    (finding,) = found(
+        tmp_path, "pair.positions", DFLASH, ("0.30.0", version), drafter={"max_position_embeddings": 512}
+    )
+    assert finding.severity == severity
+
+
+def test_a_draft_model_with_two_kinds_of_attention(tmp_path: Path) -> None:
+    """Issue 33133."""
+    mixed = {"layer_types": KINDS, "sliding_window": 128}
+    (finding,) = found(tmp_path, "engine.kv-groups", DRAFT_MODEL, drafter=mixed)
+    assert finding.message.startswith("the draft model has layers with full and sliding attention")
+    assert not found(tmp_path, "engine.kv-groups", DRAFT_MODEL)
+
+
+@pytest.mark.parametrize(("instance_type", "count"), [("ml.g6.xlarge", 1), ("ml.p6-b200.48xlarge", 0)])
+def test_flashinfer_and_attention_sinks(tmp_path: Path, instance_type: str, count: int) -> None:
+    sinks = {"model_type": "gpt_oss"}
+    edits = (args("attention-backend: FLASHINFER"), ("ml.g6.xlarge", instance_type))
+    assert len(found(tmp_path, "engine.attention-backend", *edits, target=sinks)) == count
+
+
+@pytest.mark.parametrize(("size", "count"), [(512, 1), (2048, 0)])
+def test_graphs_for_fewer_tokens_than_full_batches(tmp_path: Path, size: int, count: int) -> None:
+    """256 requests with seven draft tokens each."""
+    assert len(found(tmp_path, "engine.capture-size", args(f"max-cudagraph-capture-size: {size}"))) == count
+
+
+def test_prefix_caching_with_uneven_kinds_of_layers(tmp_path: Path) -> None:
+    """Issue 40624."""
+    uneven = {"layer_types": KINDS, "sliding_window": 128}
+    assert found(tmp_path, "quality.prefix-cache", target=uneven)
+    assert not found(tmp_path, "quality.prefix-cache", args("no-enable-prefix-caching: true"), target=uneven)
+    assert not found(tmp_path, "quality.prefix-cache")
+
+
+@pytest.mark.parametrize(
+    ("method", "config", "made_for"),
+    [
+        ("draft-model", {"architectures": ["LlamaForCausalLMEagle3"]}, "eagle3"),
+        ("eagle3", {"architectures": ["EagleLlamaForCausalLM"]}, "eagle"),
+        ("p-eagle", {"speculators_model_type": "dflash"}, "dflash"),
+        ("dflash", {"model_type": "eagle", "architectures": None}, "eagle"),
+    ],
+)
+def test_a_drafter_of_another_kind(tmp_path: Path, method: str, config: Mapping[str, Any], made_for: str) -> None:
+    (finding,) = found(tmp_path, "pair.method", (DRAFTER, f"method: {method}"), drafter=config)
+    assert f"made for method `{made_for}`, not `{method}`" in finding.message
+
+
+def test_an_eagle3_head_cannot_draft_in_parallel(tmp_path: Path) -> None:
+    head = ("org/drafter", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B")
+    assert found(tmp_path, "pair.method", head)
+    assert not found(tmp_path, "pair.method", head, (DRAFTER, "method: eagle3"))
+
+
+def test_an_eagle3_head_on_the_v2_runner(tmp_path: Path) -> None:
+    """Issue 40551."""
+    eagle3 = (DRAFTER, "method: eagle3")
+    asked = ("  max_model_len", '  env: {VLLM_USE_V2_MODEL_RUNNER: "1"}\n  max_model_len')
+    assert found(tmp_path, "quality.runner", eagle3)[0].severity == "info"
+    assert found(tmp_path, "quality.runner", eagle3, asked)[0].severity == "warning"
+    assert not found(tmp_path, "quality.runner", eagle3, ("0.30.0", "0.28.0"))
