@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless
+from toolkit.cli.output import answer, exit_unless, say
 from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table
 from toolkit.home import home
@@ -28,6 +28,8 @@ def status(as_json: Json = False) -> None:
 
     running = daemon.running(home() / "local")
     if running is None:
+        if why := daemon.why_gone(home() / "local"):
+            say(why)
         answer({"running": False}, as_json, lambda: "the local platform is not running; `toolkit deploy` starts it")
         return
     endpoints = [asdict(item) for item in api.endpoints()]
@@ -45,8 +47,7 @@ def stop(as_json: Json = False) -> None:
     """Stop the local platform with all its endpoints; nothing is left behind."""
     from toolkit.platforms.local import daemon
 
-    stopped = daemon.running(home() / "local") is not None
-    daemon.stop(home() / "local")
+    stopped = daemon.stop(home() / "local")
     answer({"stopped": stopped}, as_json, lambda: "stopped" if stopped else "it was not running")
 
 

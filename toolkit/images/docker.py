@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import BuildError, UsageError
+from toolkit.home import user_home
 from toolkit.images.auth import Credentials, anonymous
 from toolkit.images.command import Ended, Log, build_failure, last_words, logins, push_failure, run, secret_folder
 from toolkit.images.context import build_arguments, build_context
@@ -84,7 +85,7 @@ class DockerBuilder:
 @contextmanager
 def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
     """A folder for DOCKER_CONFIG: the user's own settings and contexts, and our logins, until the block ends."""
-    own = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    own = Path(os.environ.get("DOCKER_CONFIG") or user_home() / ".docker")
     with secret_folder() as folder:
         for entry in own.iterdir() if own.is_dir() else ():
             if entry.name != "config.json":

@@ -8,13 +8,14 @@ import os
 from pathlib import Path
 
 from toolkit.errors import UsageError
+from toolkit.home import user_home
 from toolkit.images.reference import DOCKER_HUB
 
 
 def docker_credentials(registry: str) -> tuple[str, str] | None:
     """User and password of `docker login`, None where there is no login. Raises UsageError for a broken file."""
     folder = os.environ.get("DOCKER_CONFIG")
-    return read_login((Path(folder) if folder else Path.home() / ".docker") / "config.json", registry)
+    return read_login((Path(folder) if folder else user_home() / ".docker") / "config.json", registry)
 
 
 def read_login(path: Path, registry: str) -> tuple[str, str] | None:

@@ -1,15 +1,19 @@
-"""What was done, one JSON line per event, written before and after each action: a killed command leaves its story."""
+"""What was done, one JSON line per event, written before and after each action: a killed command leaves its story.
+
+It is history only. A record that cannot be written or read never stops a command: it is said once, and all goes on.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from toolkit.planning.plan import Action, Plan
 
@@ -29,15 +33,19 @@ class Event:
     detail: str = ""
 
 
+_EVENT = TypeAdapter(Event)
+
+
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
 class Record:
-    """The history of one endpoint in a file. Losing it loses the story only: the platform is the truth."""
+    """The history of one endpoint in a file. `warn` is told, once, that it cannot be written or read."""
 
-    def __init__(self, path: Path, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, path: Path, warn: Callable[[str], object], now: Callable[[], datetime] = _utc_now) -> None:
         self.path = path
+        self._warn = warn
         self._now = now
 
     def write(self, plan: Plan, action: Action, step: Step, detail: str = "") -> None:
@@ -51,25 +59,40 @@ class Record:
             step,
             detail,
         )
+        try:
+            self._append(json.dumps(asdict(event)))
+        except OSError as error:
+            self._say(f"this command is not recorded in {self.path}: {error.strerror}. It goes on all the same")
+
+    def events(self) -> list[Event]:
+        """All events, oldest first. What is no event, and a last line that a crash cut short, is left out."""
+        try:
+            *lines, _unfinished = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self._say(f"what was done before cannot be read in {self.path}: {error.strerror}")
+            return []
+        found, unread = [], []
+        for number, line in enumerate(lines, start=1):
+            try:
+                found.append(_EVENT.validate_json(line))
+            except ValidationError:
+                unread.append(str(number))
+        if unread:
+            self._say(f"{self.path}, line {', '.join(unread)}: not an event, left out. It is history only: delete it")
+        return found
+
+    def _append(self, line: str) -> None:
+        """After the last whole line: what a crash, or a full disk, left of another is cut off."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(("" if self._ends_with_a_whole_line() else "\n") + json.dumps(asdict(event)) + "\n")
+        with self.path.open("a+b") as stream:
+            stream.seek(0)
+            stream.truncate(stream.read().rfind(b"\n") + 1)
+            stream.write(line.encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
 
-    def _ends_with_a_whole_line(self) -> bool:
-        return self.path.read_bytes()[-1:] in (b"", b"\n")
-
-    def last(self) -> Event | None:
-        """The newest event, None when there is none."""
-        return next(iter(deque(self.events(), maxlen=1)), None)
-
-    def events(self) -> Iterator[Event]:
-        """All events, oldest first. A last line cut short by a crash is left out."""
-        if not self.path.is_file():
-            return
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            try:
-                yield Event(**json.loads(line))
-            except ValueError:
-                continue
+    def _say(self, text: str) -> None:
+        self._warn(f"warning: {text}.")
+        self._warn = lambda _: None

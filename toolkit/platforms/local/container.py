@@ -7,6 +7,7 @@ says /opt/ml, and the entrypoint learns of it by SAGEMAKER_BASE_DIR (a variable 
 
 from __future__ import annotations
 
+import errno
 import http.client
 import os
 import random
@@ -17,7 +18,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,8 +100,12 @@ class Container:
             env=command.environment,
             start_new_session=True,
         )
-        folders.write_session(folder, self._process.pid)
         threading.Thread(target=self._follow, name=f"log of {folder}", daemon=True).start()
+        try:
+            folders.write_session(folder, self._process.pid)
+        except OSError:
+            self.stop()
+            raise
 
     def ended(self, timeout_s: float | None = None) -> bool:
         """True once no process is left and the last line is in the log; waits for that up to `timeout_s`."""
@@ -157,12 +161,17 @@ class Container:
 
 
 def free_port(candidates: range = _PORTS) -> int:
-    """A port on loopback that nobody listens on."""
-    while True:
-        port = random.choice(candidates)  # noqa: S311
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+    """A port on loopback that nobody listens on. Raises OSError when there is none."""
+    for port in random.sample(candidates, len(candidates)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                return port
+    raise OSError(errno.EADDRINUSE, f"no port from {candidates[0]} to {candidates[-1]} is free on 127.0.0.1")
 
 
 def _environment(variables: Mapping[str, str], folder: Path, port: int) -> dict[str, str]:

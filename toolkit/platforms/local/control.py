@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Iterable
+from socket import socket
 from typing import TYPE_CHECKING
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -53,9 +54,10 @@ def control_application(service: Callable[[str], SageMaker]) -> WSGIApplication:
     return application
 
 
-def control_server(application: WSGIApplication) -> BaseWSGIServer:
-    """A server on a free port of loopback; it answers once `serve_forever()` runs."""
-    return make_server("127.0.0.1", 0, application, threaded=True, request_handler=_RequestHandler)
+def control_server(application: WSGIApplication, listening: socket) -> BaseWSGIServer:
+    """A server on that socket; it answers once `serve_forever()` runs."""
+    host, port = listening.getsockname()
+    return make_server(host, port, application, threaded=True, request_handler=_RequestHandler, fd=listening.fileno())
 
 
 def _answer(sagemaker: SageMaker, target: str, body: bytes) -> tuple[str, Answer]:
