@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from forked_vllm import ForkedVllm
 
-from toolkit.engines.arguments import engine_flags, environment
+from toolkit.engines.arguments import environment
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import Recipe, load
 
@@ -44,7 +44,7 @@ def arms() -> list[Recipe]:
 
 def meant(recipe: Recipe) -> dict[str, Any]:
     """Of what is read, the values that the recipe gives; a `no-` flag is its name with False."""
-    flags = engine_flags(recipe)
+    flags = recipe.flags
     turned_off = {flag.removeprefix("no-"): False for flag in flags if flag.startswith("no-")}
     given = {flag.replace("-", "_"): value for flag, value in {**flags, **turned_off}.items()}
     return {name: given[name] for name in READ if name in given}

@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.endpoint.handle import Endpoint
-from toolkit.engines.arguments import engine_flags
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
 
@@ -56,7 +55,7 @@ def first_prompts(workload: Path) -> list[str]:
 
 def llm_arguments(recipe: Recipe) -> dict[str, Any]:
     """The flags of the recipe's server, as vLLM takes them without one."""
-    arguments = {flag.replace("-", "_"): value for flag, value in engine_flags(recipe).items()}
+    arguments = {flag.replace("-", "_"): value for flag, value in recipe.flags.items()}
     if recipe.speculation:
         drafter = str(recipe.speculation.drafter.folder)
         arguments["speculative_config"] = {**arguments["speculative_config"], "model": drafter}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import builds, image_of
+from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.images.reference import parse
@@ -32,7 +32,7 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
     """Check that there is an image to run, or to build on. Unknown versions are reported by the engine's checks."""
     engine = recipe.engine
     named = (recipe.container is not None and recipe.container.base) or recipe.target.kind == "jumpstart"
-    if image_of(recipe) or named or not engine.rules.knows(engine.version):
+    if recipe.image or named or not engine.rules.knows(engine.version):
         return
     bases = [image.version for image in lookup.images("upstream", engine.name)]
     platform = recipe.platform.rules
@@ -63,7 +63,7 @@ def _built(recipe: Recipe) -> Iterator[Finding]:
         message = f"{shown} is not the name of an image"
         hint = "Write registry/repository:tag or registry/repository@sha256:…, small letters, no user or password."
         yield Finding("container.base", message, "container.base", hint=hint)
-    image = None if section.base else image_of(recipe)
+    image = None if section.base else recipe.image
     if image and image.python and section.python not in (None, image.python):
         message = f"the image that it is built on has Python {image.python}: wheels for {section.python} do not fit it"
         hint = f"Remove it, or write {image.python}."

@@ -36,7 +36,7 @@ def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
     Flags whose values are longer than `longest` are in a file.
     """
     too_long = config_file(recipe, longest)
-    flags = {flag: _text(value) for flag, value in engine_flags(recipe).items() if flag not in too_long}
+    flags = {flag: _text(value) for flag, value in recipe.flags.items() if flag not in too_long}
     if too_long:
         flags["config"] = f"{CHANNELS_DIR}/{CONFIG_CHANNEL}/{CONFIG_NAME}"
     variables = {variable(recipe, flag): value for flag, value in flags.items()}
@@ -48,7 +48,7 @@ def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
     """Flags whose values are too long for SageMaker's environment: they travel with the model data, as a file."""
     if recipe.platform.rules.longest_variable is None:
         return {}
-    return {flag: value for flag, value in engine_flags(recipe).items() if len(_text(value)) > longest}
+    return {flag: value for flag, value in recipe.flags.items() if len(_text(value)) > longest}
 
 
 def variable(recipe: Recipe, flag: str) -> str:
@@ -78,11 +78,6 @@ def is_in_image(recipe: Recipe) -> bool:
     return builds(recipe) and recipe.container is not None and recipe.container.bake_drafter
 
 
-def engine_flags(recipe: Recipe) -> dict[str, Any]:
-    """Flags of the engine by name, without the leading dashes."""
-    return {**recipe.engine.args, **recipe.engine.rules.flags(recipe)}
-
-
 def drafter_path(recipe: Recipe) -> str:
     """Where the engine finds the drafter: in the image, by its hub id, or in its channel; empty without one."""
     drafter = recipe.drafter
@@ -91,12 +86,6 @@ def drafter_path(recipe: Recipe) -> str:
     if is_in_image(recipe):
         return IMAGE_DRAFTER_DIR
     return drafter.written if fetched_by_container(recipe, drafter) else DRAFTER_DIR
-
-
-def image_of(recipe: Recipe) -> lookup.Image | None:
-    """The catalogue's image for the recipe's engine on its platform, or for its container to be built on; or None."""
-    images = recipe.platform.rules.images(recipe)
-    return next((image for image in images if image.version == recipe.engine.version), None)
 
 
 def _text(value: Any) -> str:

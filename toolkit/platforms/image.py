@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import IMAGE_DRAFTER_DIR, image_of
+from toolkit.engines.arguments import IMAGE_DRAFTER_DIR
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.home import containers_dir
 from toolkit.images.reference import parse
@@ -67,7 +67,7 @@ def address(image: lookup.Image, account: Account) -> str:
 
 def base_image(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str:
     """What the image is built on, by digest where that is known: the recipe's, AWS's, or the engine's own."""
-    section, image = _section(recipe), image_of(recipe)
+    section, image = _section(recipe), recipe.image
     if section.base is None and not store.has_accelerators:
         message = "`run: container` needs a base image that runs on this machine, and those of the catalogue need a GPU"
         hint = f"Name one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
@@ -114,7 +114,7 @@ def render(recipe: Recipe, account: Account, store: ImageStore = ECR) -> ImageSp
 def _python(recipe: Recipe) -> str:
     """Python of the base: what the recipe says, or the catalogue of its own image."""
     section = _section(recipe)
-    known = None if section.base else image_of(recipe)
+    known = None if section.base else recipe.image
     return section.python or (known.python if known else "") or _PYTHON
 
 

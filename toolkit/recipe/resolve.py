@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import methods, registry
 from toolkit.catalog.methods import EngineMethod, Method
@@ -27,6 +28,9 @@ from toolkit.recipe.schema import (
     SpeculationSection,
 )
 from toolkit.recipe.source import ModelSource, model_source
+
+if TYPE_CHECKING:
+    from toolkit.catalog.lookup import Image
 
 _CLUSTER = "platform.kubernetes"
 
@@ -119,7 +123,8 @@ class Recipe:
     """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
 
     `lock.pinned` fills in revisions and the size of the weights. `container` None is AWS's image. `baseline_of` is what
-    a baseline leaves out: some engines need their flags to be alike.
+    a baseline leaves out: some engines need their flags to be alike. What follows from the fields (`image`, `flags`,
+    the recipe on one of its instance types) is decided once and kept.
     """
 
     name: str
@@ -177,6 +182,17 @@ class Recipe:
         """Whether it names no instance type, and its target comes from where one is known to suit it."""
         return self.target.kind == "jumpstart" and "platform.instance_types" not in self.lines
 
+    @cached_property
+    def image(self) -> Image | None:
+        """The catalogue's image of its engine on its platform, or of what its container is built on."""
+        images = self.platform.rules.images(self)
+        return next((image for image in images if image.version == self.engine.version), None)
+
+    @cached_property
+    def flags(self) -> Mapping[str, Any]:
+        """All flags of its engine by name, without the leading dashes."""
+        return {**self.engine.args, **self.engine.rules.flags(self)}
+
     def baseline(self) -> Recipe:
         """This recipe without speculation, named `<name>-baseline`."""
         if self.speculation is None:
@@ -185,6 +201,15 @@ class Recipe:
 
     def on(self, instance_type: str) -> Recipe:
         """The recipe as it runs on that instance type."""
+        if instance_type not in self._by_type:
+            self._by_type[instance_type] = self._on(instance_type)
+        return self._by_type[instance_type]
+
+    @cached_property
+    def _by_type(self) -> dict[str, Recipe]:
+        return {}
+
+    def _on(self, instance_type: str) -> Recipe:
         here = replace(self, platform=replace(self.platform, instance_types=(instance_type,)))
         differs = self.platform.overrides.get(instance_type)
         if differs is None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from neuron_machine import NXD_INFERENCE, VLLM_NEURON, Machine
 
-from toolkit.engines.arguments import engine_flags, environment
+from toolkit.engines.arguments import environment
 from toolkit.planning import artifacts
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import Recipe, load
@@ -30,7 +30,7 @@ def test_a_recipe_reaches_its_engine(recipe: Recipe, tmp_path: Path) -> None:
     said = machine.serves(engine, environment(recipe) | artifacts.variables(recipe, str(machine.artifacts)))
 
     given = _flags(said["argv"])
-    expected = {flag: _told(value) for flag, value in {"model": "org/model", **engine_flags(recipe)}.items()}
+    expected = {flag: _told(value) for flag, value in {"model": "org/model", **recipe.flags}.items()}
     assert given.items() >= expected.items()
     assert given.keys() - expected.keys() == {"port", "middleware"}
     assert said["env"].get("VLLM_USE_V1") == ("0" if engine is NXD_INFERENCE else None)

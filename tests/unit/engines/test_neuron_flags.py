@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pairs import recipe_with
 
-from toolkit.engines.arguments import engine_flags, environment
+from toolkit.engines.arguments import environment
 from toolkit.engines.neuron import generations as neuron
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import Recipe, load
@@ -38,7 +38,7 @@ def recipe_of(root: Path, method: str = "eagle3", **engine: Any) -> Recipe:
 
 
 def flags_of(root: Path, method: str, **engine: Any) -> dict[str, Any]:
-    return engine_flags(recipe_of(root, method, **engine))
+    return recipe_of(root, method, **engine).flags
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -59,7 +59,7 @@ def test_the_environment_of_each_generation(tmp_path: Path, generation: neuron.G
 def test_both_arms_of_a_shipped_recipe_differ_by_the_drafter_only(name: str) -> None:
     """Fused speculation is how the fork runs a drafter at all."""
     recipe = load(name)
-    with_drafter, without = engine_flags(recipe), engine_flags(recipe.baseline())
+    with_drafter, without = recipe.flags, recipe.baseline().flags
     differing = {flag for flag in with_drafter if with_drafter[flag] != without.get(flag)}
     assert differing - {"override-neuron-config"} == {"served-model-name", "speculative-config"}
     assert with_drafter.keys() - without.keys() == {"speculative-config"}
@@ -68,16 +68,16 @@ def test_both_arms_of_a_shipped_recipe_differ_by_the_drafter_only(name: str) -> 
 @pytest.mark.parametrize("method", ["eagle3", "dflash"])
 def test_a_baseline_is_told_the_same_but_for_the_drafter(tmp_path: Path, method: str) -> None:
     recipe = recipe_of(tmp_path, method)
-    told = {"served-model-name": recipe.name, "speculative-config": engine_flags(recipe)["speculative-config"]}
-    assert engine_flags(recipe.baseline()) | told == engine_flags(recipe)
+    told = {"served-model-name": recipe.name, "speculative-config": recipe.flags["speculative-config"]}
+    assert recipe.baseline().flags | told == recipe.flags
 
 
 def test_a_baseline_has_room_for_the_drafts_of_its_instance_type(tmp_path: Path) -> None:
     """33 blocks of 32 hold 1024 tokens and 32 drafts, 34 hold one more."""
     differs = {"trn2.3xlarge": InstanceType(type="trn2.3xlarge", num_speculative_tokens=33)}
     recipe = recipe_with(recipe_of(tmp_path, "dflash", max_num_seqs=1), overrides=differs)
-    blocks = engine_flags(recipe.baseline().on("trn2.3xlarge"))["num-gpu-blocks-override"]
-    assert blocks == engine_flags(recipe.on("trn2.3xlarge"))["num-gpu-blocks-override"] == 34 + 1
+    blocks = recipe.baseline().on("trn2.3xlarge").flags["num-gpu-blocks-override"]
+    assert blocks == recipe.on("trn2.3xlarge").flags["num-gpu-blocks-override"] == 34 + 1
 
 
 def test_the_toolkit_and_the_recipe_write_the_configuration_together(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_drafter_that_the_engine_fetches_is_pinned(tmp_path: Path) -> None:
     assert recipe.speculation
     at = replace(recipe.speculation.drafter, revision="0123abc")
     pinned = replace(recipe, speculation=replace(recipe.speculation, drafter=at))
-    assert engine_flags(pinned)["speculative-config"]["revision"] == "0123abc"
+    assert pinned.flags["speculative-config"]["revision"] == "0123abc"
 
 
 def test_a_staged_drafter_has_no_revision(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_staged_drafter_has_no_revision(tmp_path: Path) -> None:
     assert recipe.speculation
     at = replace(recipe.speculation.drafter, revision="0123abc")
     staged = replace(recipe, speculation=replace(recipe.speculation, drafter=at))
-    assert engine_flags(staged)["speculative-config"] == {
+    assert staged.flags["speculative-config"] == {
         "method": "eagle3",
         "model": "/opt/ml/additional-model-data-sources/drafter",
         "num_speculative_tokens": 3,

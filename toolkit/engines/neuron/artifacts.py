@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, family
-from toolkit.engines.arguments import engine_flags
 from toolkit.engines.neuron.generations import generation_of
 from toolkit.recipe.resolve import Recipe
 
@@ -51,7 +50,7 @@ def compiled_parts(recipe: Recipe, image: str, target: str, drafter: str) -> dic
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """Every other flag and variable of the engine."""
-    flags = {flag: value for flag, value in engine_flags(recipe).items() if flag not in _NO_SETTINGS}
+    flags = {flag: value for flag, value in recipe.flags.items() if flag not in _NO_SETTINGS}
     if "speculative-config" in flags:
         config: dict[str, Any] = flags["speculative-config"]
         flags["speculative-config"] = {

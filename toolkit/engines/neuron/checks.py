@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES
-from toolkit.engines.arguments import engine_flags
 from toolkit.engines.flag_checks import check_flags
 from toolkit.engines.neuron.flags import CONFIG_FLAGS, dflash_blocks, is_fork
 from toolkit.engines.neuron.generations import generation_of, generations
@@ -281,7 +280,7 @@ def _last_tokens(recipe: Recipe) -> Iterator[Finding]:
 
 def _whole_prompts(recipe: Recipe) -> Iterator[Finding]:
     """Without chunked prefill a step must take the longest request (vLLM, config/scheduler.py)."""
-    flags, tokens, length = engine_flags(recipe), recipe.engine.max_num_batched_tokens, recipe.engine.max_model_len
+    flags, tokens, length = recipe.flags, recipe.engine.max_num_batched_tokens, recipe.engine.max_model_len
     whole = flags.get("no-enable-chunked-prefill") is True or flags.get("enable-chunked-prefill") is False
     if whole and tokens and length and tokens < length:
         message = f"without chunked prefill a step must take a request of {length} tokens, and this allows {tokens}"

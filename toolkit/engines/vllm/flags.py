@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import fetched_by_container, image_of, supervised
+from toolkit.engines.arguments import fetched_by_container, supervised
 from toolkit.engines.vllm.facts import facts
 from toolkit.engines.vllm.speculation import speculative_config
 from toolkit.recipe.resolve import Recipe
@@ -78,7 +78,7 @@ def _runner(recipe: Recipe) -> dict[str, str]:
 
 def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
     """Without its supervisor the image starts the engine with the arguments as they are."""
-    image = image_of(recipe)
+    image = recipe.image
     unharmed = (
         image is None
         or recipe.container

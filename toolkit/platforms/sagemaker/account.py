@@ -22,7 +22,7 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from toolkit.engines.arguments import builds, image_of
+from toolkit.engines.arguments import builds
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
 from toolkit.findings import Finding
 from toolkit.planning.resources import Account
@@ -252,7 +252,7 @@ def _images(recipe: Recipe, account: Account) -> Sequence[str]:
         types = recipe.platform.instance_types if account.jumpstart else ()  # else it is said elsewhere why
         return sorted({image_uri(recipe.on(name), account) for name in types})
     has_base = recipe.container is not None and recipe.container.base is not None
-    if image_of(recipe) is None and not has_base:  # checks.container says so
+    if recipe.image is None and not has_base:  # checks.container says so
         return ()
     return [base_image(recipe, account) if builds(recipe) else image_uri(recipe, account)]
 

@@ -13,7 +13,6 @@ from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
 from pairs import recipe_with, write_pair
 
-from toolkit.engines.arguments import engine_flags
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules.arms import arms
@@ -132,7 +131,7 @@ def bucket(recipe: Recipe, region: str) -> Resource:
 
 def test_the_baseline_of_an_experiment_is_told_the_same_but_for_the_drafter() -> None:
     half = replace(load("llama-3.1-8b-instruct/dflash-trn2"), rollout=RolloutSection(speculative_percent=50))
-    speculative, baseline = (engine_flags(arm) for arm in arms(half))
+    speculative, baseline = (arm.flags for arm in arms(half))
     assert {**baseline, "speculative-config": speculative["speculative-config"]} == speculative
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import builds, engine_flags, environment, image_of, supervised, variable
+from toolkit.engines.arguments import builds, environment, supervised, variable
 from toolkit.findings import Finding
 from toolkit.recipe.resolve import Recipe
 
@@ -33,12 +33,12 @@ def check_environment(recipe: Recipe) -> Iterator[Finding]:
 
 def check_quoting(recipe: Recipe) -> Iterator[Finding]:
     """What `arguments.environment` does where the image's supervisor would break a flag; old images have none."""
-    image, variables = image_of(recipe), environment(recipe)
+    image, variables = recipe.image, environment(recipe)
     if builds(recipe):  # the toolkit's own entrypoint has no supervisor
         return
     if image is None or image.supervisor_quoting == "unknown":
         return
-    values = {flag: variables.get(variable(recipe, flag)) for flag in engine_flags(recipe)}
+    values = {flag: variables.get(variable(recipe, flag)) for flag in recipe.flags}
     broken = [flag for flag, value in values.items() if value is not None and not supervised(image, value)]
     if not broken:
         return

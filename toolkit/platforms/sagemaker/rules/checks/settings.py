@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup, registry
 from toolkit.catalog.lookup import Instance
-from toolkit.engines.arguments import fetched_by_container, image_of
+from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.checks.component import check_component
 from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
@@ -91,7 +91,7 @@ def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Find
         choose = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
         yield Finding("sagemaker.accelerator", message, path, hint=f"{choose} one of: toolkit fit RECIPE")
         return
-    image = image_of(recipe)  # of JumpStart's models it is not ours that serves
+    image = recipe.image  # of JumpStart's models it is not ours that serves
     if image is None or image.ami not in AMI_DRIVERS or recipe.target.kind == "jumpstart":
         return
     driver = AMI_DRIVERS[image.ami]

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import image_of
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
@@ -140,7 +139,7 @@ def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
 def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
     theirs = jumpstart.target_model(recipe, account.jumpstart)
     found: dict[str, Any] = {"RoutingConfig": {"RoutingStrategy": recipe.platform.routing.upper().replace("-", "_")}}
-    image = image_of(recipe)
+    image = recipe.image
     if ami := theirs.ami if theirs else image.ami if image else "":
         found["InferenceAmiVersion"] = ami
     if recipe.platform.download_timeout and not recipe.platform.component:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolkit.engines.arguments import builds, image_of
+from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.images.reference import parse
 from toolkit.planning.resources import Account, Existing, Observed, Resource
@@ -82,7 +82,7 @@ def image_uri(recipe: Recipe, account: Account) -> str:
         return theirs.image
     if built := images(recipe, account):
         return str(built[0].request["Image"])
-    found = image_of(recipe)
+    found = recipe.image
     if found is None:
         message = f"platform `{recipe.platform.name}` has no image with {recipe.engine.name} {recipe.engine.version}"
         raise UsageError(message, hint=f"See: toolkit check {recipe.path}")
@@ -91,7 +91,7 @@ def image_uri(recipe: Recipe, account: Account) -> str:
 
 def _base_bytes(recipe: Recipe) -> int | None:
     """What the base takes in a registry, if the catalogue knows it."""
-    found = image_of(recipe)
+    found = recipe.image
     if (recipe.container and recipe.container.base) or found is None or found.size_gb is None:
         return None
     return round(found.size_gb * 1e9)
