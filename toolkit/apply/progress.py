@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ class PlainProgress:
             self._last, self._written = text, now
 
     def say(self, text: str) -> None:
-        """Write a line."""
-        self._write(f"{text}\n")
+        """Write a line. Where that fails, as in a log on a full disk, the work goes on without."""
+        with suppress(OSError):
+            self._write(f"{text}\n")
 
 
 class TerminalProgress:

@@ -6,8 +6,10 @@ Exit codes: 0 yes or done, 1 the answer is no, 2 wrong usage or no recipe to rea
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
+import os
 import sys
 from itertools import pairwise
 from typing import Annotated
@@ -66,6 +68,8 @@ _EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
     (ToolkitError, 1),
 )
 _INTERRUPTED = 130
+_EXIT_CODE_OUTSIDE = 3
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 # Imports make many objects that live on: Python's default of 700 would go through them a hundred times.
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 _NO_ANSWER = {2: "UsageError", _INTERRUPTED: "Interrupted"}
@@ -75,7 +79,13 @@ _CARRY_ON = "interrupted: what was done is recorded. The same command carries on
 def main() -> None:
     """Run one command and exit with its code."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        code = _unwritten(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more, and says so
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -94,7 +104,17 @@ def run(arguments: list[str]) -> int:
         if _wants_json(arguments):
             print(json.dumps(error_document(error)))  # noqa: T201
         return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+    except OSError as error:
+        if error.errno not in _DISK_ERRORS:
+            raise
+        return _unwritten(error)
     return 0
+
+
+def _unwritten(error: OSError) -> int:
+    """Say which file could not be written; the exit code."""
+    say(f"error: {error.filename or 'the answer'} could not be written: {error.strerror}")
+    return _EXIT_CODE_OUTSIDE
 
 
 def _wants_json(arguments: list[str]) -> bool:

@@ -89,7 +89,16 @@ def test_a_line_that_is_no_event_is_named_and_left_out(record: Record, warned: l
     assert warned == [f"warning: {record.path}, line 2: not an event, left out. It is history only: delete it."]
 
 
-@pytest.mark.parametrize("spoil", [lambda record: record.mkdir(), lambda record: record.parent.rmdir() or record.parent.touch()])
+def a_folder(record: Path) -> None:
+    record.mkdir()
+
+
+def in_a_file(record: Path) -> None:
+    record.parent.rmdir()
+    record.parent.touch()
+
+
+@pytest.mark.parametrize("spoil", [a_folder, in_a_file])
 def test_a_record_that_cannot_be_written_is_said_once(
     record: Record, warned: list[str], spoil: Callable[[Path], object]
 ) -> None:

@@ -24,7 +24,7 @@ from toolkit.platforms.local.presence import Presence
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
 
-_LOOK_S = 1.0
+_LOOK_S = 0.25
 
 
 def main(home: Path, containers: Path, ready_fd: int) -> None:
