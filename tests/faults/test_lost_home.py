@@ -41,6 +41,8 @@ def a_read_only_disk(folder: Path) -> Iterator[Path]:
         yield view
 
 
+Spoil = Callable[[Path], AbstractContextManager[Path]]
+
 TOOLKIT = (sys.executable, "-m", "toolkit")
 HOMES = {
     "a file": (a_file, "Not a directory"),
@@ -69,6 +71,7 @@ def test_a_home_that_holds_nothing_is_refused_before_anything_is_made_and_stops_
         assert toolkit("destroy", "tiny", "--yes", "--platform", "local").out == "there was nothing of tiny to remove\n"
         saved = toolkit("plan", recipe, "--out", home / "plan.json")
         assert saved.code == (0 if kind == "64 kB" else 3)
+        assert kind == "64 kB" or f"error: {home / 'plan.json'}: {why}\n" in saved.err
 
 
 @pytest.mark.parametrize("spoil", [filled, read_only])
@@ -103,14 +106,6 @@ def test_a_deployment_for_which_the_disk_has_no_room_says_so_and_can_be_destroye
         assert "The disk is too full for s3://" in deployed.err
         assert toolkit("destroy", recipe, "--yes").code == 0
         assert toolkit("status", "--platform", "local").out == "no endpoints\n"
-
-
-def test_a_plan_or_a_template_that_cannot_be_written_is_named(tmp_path: Path, recipe: Path, toolkit: Toolkit) -> None:
-    with a_full_disk(tmp_path / "disk") as disk:
-        ran = toolkit("plan", recipe, "--out", disk / "plan.json")
-        assert ran.code == 3
-        assert "error: " in ran.err
-        assert "No space left on device" in ran.err
 
 
 def test_an_answer_that_cannot_be_written_is_said_once() -> None:

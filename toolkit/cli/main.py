@@ -69,7 +69,7 @@ _EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
 )
 _INTERRUPTED = 130
 _EXIT_CODE_OUTSIDE = 3
-_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 # Imports make many objects that live on: Python's default of 700 would go through them a hundred times.
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 _NO_ANSWER = {2: "UsageError", _INTERRUPTED: "Interrupted"}
@@ -83,7 +83,7 @@ def main() -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        code = _unwritten(error)
+        code = _file_error(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more, and says so
     sys.exit(code)
 
@@ -105,15 +105,15 @@ def run(arguments: list[str]) -> int:
             print(json.dumps(error_document(error)))  # noqa: T201
         return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
     except OSError as error:
-        if error.errno not in _DISK_ERRORS:
+        if error.filename is None and error.errno not in _DISK_ERRORS:
             raise
-        return _unwritten(error)
+        return _file_error(error)
     return 0
 
 
-def _unwritten(error: OSError) -> int:
-    """Say which file could not be written; the exit code."""
-    say(f"error: {error.filename or 'the answer'} could not be written: {error.strerror}")
+def _file_error(error: OSError) -> int:
+    """Say which file it is, and what is wrong with it; the exit code."""
+    say(f"error: {error.filename or 'the answer could not be written'}: {error.strerror}")
     return _EXIT_CODE_OUTSIDE
 
 
