@@ -65,13 +65,13 @@ def test_a_home_that_holds_nothing_is_refused_before_anything_is_made_and_stops_
         assert "name another folder: TOOLKIT_HOME=" in deployed.err
         assert running(home / "local") is None
         assert toolkit("status", "--platform", "local").out == "no endpoints\n"
-        assert toolkit("local", "stop").out == "it was not running\n"
+        assert toolkit("local", "stop").out == "the local platform was not running\n"
         for command in ("check", "plan", "fit"):
             assert toolkit(command, recipe).code == 0
         assert toolkit("destroy", "tiny", "--yes", "--platform", "local").out == "there was nothing of tiny to remove\n"
         saved = toolkit("plan", recipe, "--out", home / "plan.json")
         assert saved.code == (0 if kind == "64 kB" else 3)
-        assert kind == "64 kB" or f"error: {home / 'plan.json'}: {why}\n" in saved.err
+        assert kind == "64 kB" or f"error: {home / 'plan.json'} could not be written: {why}\n" in saved.err
 
 
 @pytest.mark.parametrize("spoil", [filled, read_only])

@@ -1,7 +1,7 @@
-"""Bring up to date what a network can tell: revisions of heads from the Hugging Face hub, prices from AWS's price list.
+"""Update the catalogue from the network: revisions of heads (Hugging Face hub) and prices (AWS's price list).
 
-Both are public and need no credentials. The list itself was not read when this was written: unverified. Its shape is
-that of public programs that read it, and of what others quote from it, such as usage type USE2-Host:ml.g6.xlarge,
+Both are public and need no credentials. Unverified: the real price list was not read for this. Its format is
+taken from public programs that read it and from quoted entries, such as usage type USE2-Host:ml.g6.xlarge,
 1.1267000000 USD, unit Hrs, "$1.1267 per Hosting ml.g6.xlarge hour in US East (Ohio)". Training, Studio, asynchronous
 inference and the rest have usage types of their own, reservations terms of their own.
 """
@@ -26,16 +26,16 @@ _HOSTING = re.compile(r"(?:^|-)Host:(ml\..+)$")
 def refresh(
     client: httpx.Client, folder: Path, *, hub: str = HUB, price_list: str = PRICE_LIST, region: str = REGION
 ) -> list[str]:
-    """Rewrite heads.json and instances.json in `folder`; one line for each change, and for each thing not read.
+    """Update heads.json and instances.json in `folder`. Returns a line for each change and for each failure to read.
 
-    What cannot be read stays as it is. A file without a change is not written. Raises OSError.
+    Entries that cannot be read are kept. A file without changes is not written. Raises OSError.
     """
     heads = refresh_heads(client, folder, hub=hub)
     return [*heads, *refresh_prices(client, folder, price_list=price_list, region=region)]
 
 
 def refresh_heads(client: httpx.Client, folder: Path, *, hub: str = HUB) -> list[str]:
-    """The heads' part of `refresh`."""
+    """Update the revisions in heads.json."""
     path = folder / "heads.json"
     data = _read(path)
     changed: list[str] = []
@@ -51,7 +51,7 @@ def refresh_heads(client: httpx.Client, folder: Path, *, hub: str = HUB) -> list
 
 
 def _hub_facts(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What the hub says about a repository; `gated` is false, or how access is granted (`auto`, `manual`)."""
+    """The hub's facts about a repository; `gated` is false, or how access is granted (`auto`, `manual`)."""
     facts = {"revision": answer.get("sha"), "last_modified": answer.get("lastModified")}
     if "gated" in answer:
         facts["gated"] = bool(answer["gated"])
@@ -61,9 +61,9 @@ def _hub_facts(answer: Mapping[str, Any]) -> dict[str, Any]:
 def refresh_prices(
     client: httpx.Client, folder: Path, *, price_list: str = PRICE_LIST, region: str = REGION
 ) -> list[str]:
-    """The prices' part of `refresh`: US dollars per hour, on demand, of real-time hosting in `region`.
+    """Update the prices in instances.json: on-demand US dollars per hour of real-time hosting in `region`.
 
-    A type that the region's list has no price for keeps the one it has. The whole list (one JSON document, perhaps
+    A type without a price in the region's list keeps its old one. The whole list (one JSON document, perhaps
     hundreds of MB) is held in memory while it is read.
     """
     url = f"{price_list}/offers/v1.0/aws/AmazonSageMaker/current/{region}/index.json"
@@ -73,7 +73,7 @@ def refresh_prices(
     try:
         prices = dict(_hosting_prices(answer))
     except (AttributeError, TypeError, ValueError) as error:
-        return [f"instances.json: prices not read, {url} has another shape than was expected: {error}"]
+        return [f"instances.json: prices not read, {url} does not have the expected format: {error}"]
     if not prices:
         return [f"instances.json: prices not read, {url} lists no hosting price per hour"]
     source = {"region": region, "date": str(answer.get("publicationDate", ""))[:10], "source": url, "quality": "good"}
@@ -121,7 +121,7 @@ def _update(entry: dict[str, Any], facts: Mapping[str, Any]) -> list[str]:
 
 
 def _get(client: httpx.Client, url: str) -> dict[str, Any] | str:
-    """The JSON object at `url`, or a short reason why it could not be read."""
+    """The JSON object at `url`, or the reason why it could not be read."""
     try:
         response = client.get(url, follow_redirects=True)
         answer = response.json() if response.is_success else None
@@ -129,7 +129,7 @@ def _get(client: httpx.Client, url: str) -> dict[str, Any] | str:
         return f"{url}: {error or type(error).__name__}"
     if not response.is_success:
         return f"{url} answered {response.status_code} {response.reason_phrase}"
-    return answer if isinstance(answer, dict) else f"{url} answered no JSON object"
+    return answer if isinstance(answer, dict) else f"{url} did not answer with a JSON object"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, data: dict[str, Any], changed: list[str]) -> None:
-    """Atomically, in the format of the files beside this module; nothing where nothing changed."""
+    """Write a catalogue file atomically, if it changed."""
     if not changed:
         return
     data["date"] = datetime.now(UTC).date().isoformat()

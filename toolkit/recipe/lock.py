@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import ToolkitError
+from toolkit.files import write_whole
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model
 from toolkit.recipe.resolve import Recipe
@@ -75,9 +76,7 @@ def write_lock(recipe: Recipe, open_files: OpenFiles, sources: Sources | None = 
     """Read both models' facts and write the lock beside the recipe. Raises UnreadableModel; then nothing changed."""
     text = json.dumps(read_models(recipe, open_files, sources).to_dict(), indent=1, sort_keys=True)
     path = lock_path(recipe)
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(text + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, text + "\n")
     return path
 
 

@@ -54,7 +54,7 @@ def test_a_spelling_is_its_method_under_the_engines_name() -> None:
 
 
 def test_an_unknown_method_gets_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="there is no drafting method `medusa`") as caught:
+    with pytest.raises(UsageError, match="unknown drafting method `medusa`") as caught:
         methods.method("medusa")
     assert "p-eagle" in caught.value.hint
 

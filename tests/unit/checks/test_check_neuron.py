@@ -228,14 +228,14 @@ CASES = [
     (EAGLE3, [args("enable-chunked-prefil: true")], {},
      "engine.unknown-flag", "warning", "engine.args.enable-chunked-prefil", "vllm 0.29.0 has no flag"),
     (DRAFT_MODEL, [], {"drafter": config(vocab_size=64)},
-     "pair.vocab-size", "error", "speculation.model", "vocabulary has 64 tokens"),
+     "pair.vocab-size", "error", "speculation.model", "has 64 tokens in its vocabulary"),
     (EAGLE3, [], {"drafter": config(target_hidden_size=16)},
      "pair.hidden-size", "error", "speculation.model", "made for a target with hidden size 16"),
     (DRAFT_MODEL, [], {"target": {"tensors": None, "weight_bytes": 65 * 2**30}},
      "memory.does-not-fit", "error", "platform.instance_types.0", "of each of 2 logical cores, which has 24.0"),
     (DRAFT_MODEL, [("    tensor-parallel-size: 2", "    dtype: bfloat16")],
      {"target": {"tensors": None, "weight_bytes": 40 * 2**30}},
-     "memory.tensor-parallel", "error", "platform.instance_types.0", "it takes 2 logical cores"),
+     "memory.tensor-parallel", "error", "platform.instance_types.0", "the models need 2 logical cores"),
     (DRAFT_MODEL, [("1024", "4000000")],
      {"target": config(max_position_embeddings=4_000_000, num_hidden_layers=64, head_dim=128)},
      "memory.context", "error", "engine.max_model_len", "4 x 4,000,000 tokens need"),
@@ -351,7 +351,7 @@ def test_wheels_are_for_the_images_own_python(tmp_path: Path) -> None:
     written = ("platform:", 'container: {python: "3.12"}\nplatform:')
     (finding,) = findings(tmp_path, DRAFT_MODEL, written)
     assert (finding.code, finding.severity, finding.path) == ("container.python", "error", "container.python")
-    assert finding.hint == "Remove it, or write 3.11."
+    assert finding.hint == "Remove `python`, or set it to 3.11."
     own = ("platform:", 'container: {base: mine:1, python: "3.12"}\nplatform:')
     assert findings(tmp_path, DRAFT_MODEL, own) == ()
 

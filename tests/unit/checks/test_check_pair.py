@@ -81,8 +81,8 @@ def test_what_else_fits(tmp_path: Path, method: str, edit: Edit) -> None:
         ("eagle3", config(num_aux_hidden_states=2), "fc-width", "it must take 16 values", "EAGLE-3 style head"),
         ("p-eagle", config(vocab_size=64), "vocab-size",
          "the head's vocabulary has 64 tokens, the target's 32", "trained"),
-        ("draft-model", config(vocab_size=64), "vocab-size", "draft model's vocabulary has 64 tokens", "same family"),
-        ("pard", config(vocab_size=64), "vocab-size", "draft model's vocabulary has 64 tokens", "same family"),
+        ("draft-model", config(vocab_size=64), "vocab-size", "has 64 tokens in its vocabulary", "same family"),
+        ("pard", config(vocab_size=64), "vocab-size", "draft model has 64 tokens in its vocabulary", "same family"),
         ("eagle3", tensors(lm_head__weight=(16, 8)), "draft-vocab-size", "is BF16 16x8, but", "`draft_vocab_size`"),
         ("eagle3", config(draft_vocab_size=16), "draft-vocab-size", "drafts from 16 tokens", "`draft_vocab_size`"),
         ("eagle3", tensors(model__norm=(8,)), "tensor-prefix", "1 tensors start with `model.` (`model.norm`)",
@@ -100,7 +100,7 @@ def test_what_else_fits(tmp_path: Path, method: str, edit: Edit) -> None:
         ("p-eagle", config(ptd_token_id=32), "mask-token",
          "32 (`ptd_token_id`) is outside the vocabulary of 32", "Correct"),
         ("p-eagle", config(ptd_token_id=-1), "mask-token", "-1 (`ptd_token_id`) is outside", "Correct"),
-        ("draft-model", other_tokenizer, "tokenizer", "give the same text different token ids", "target's tokenizer"),
+        ("draft-model", other_tokenizer, "tokenizer", "give different token ids", "target's tokenizer"),
     ],
 )  # fmt: skip
 def test_a_pair_that_does_not_fit(tmp_path: Path, method: str, edit: Edit, code: str, message: str, hint: str) -> None:
@@ -151,7 +151,7 @@ def test_more_draft_tokens_than_the_head_was_trained_for_is_a_warning(tmp_path: 
     assert report.ok
     (finding,) = report.findings
     assert (finding.code, finding.severity, finding.line) == ("pair.trained-depth", "warning", 7)
-    assert finding.hint == "Use 4 or less."
+    assert finding.hint == "Set it to 4 or less."
 
 
 def test_several_faults_of_a_head_are_told_at_once(tmp_path: Path) -> None:

@@ -131,18 +131,18 @@ def test_prompts_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "code", "message"),
     [
-        (None, "workload.unreadable", "there is no file"),
-        ("", "workload.empty", "holds no prompts"),
-        ("\n\n", "workload.empty", "holds no prompts"),
+        (None, "workload.unreadable", "does not exist"),
+        ("", "workload.empty", "contains no prompts"),
+        ("\n\n", "workload.empty", "contains no prompts"),
         ('{"prompt": "a"}\nb\n', "workload.unreadable", "mine.jsonl:2 is not JSON"),
-        ('{"text": "a"}\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
-        ('{"prompt": null}\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
+        ('{"text": "a"}\n', "workload.unreadable", "mine.jsonl:1 has no `prompt` that is a string"),
+        ('{"prompt": null}\n', "workload.unreadable", "mine.jsonl:1 has no `prompt` that is a string"),
         ('{"prompt": "\\ud83d"}\n', "workload.unreadable", "mine.jsonl:1 has half of a surrogate pair"),
-        ('["prompt"]\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
+        ('["prompt"]\n', "workload.unreadable", "mine.jsonl:1 has no `prompt` that is a string"),
     ],
 )
 def test_a_prompt_set_that_is_none(tmp_path: Path, content: str | None, code: str, message: str) -> None:
     finding = only(workload_report(tmp_path, content))
     assert (finding.code, finding.path, finding.line) == (code, "workloads.mine", 19)
     assert message in finding.message
-    assert ("counts from the recipe's folder" if content is None else '{"prompt": "…"}') in finding.hint
+    assert ("relative to the recipe's folder" if content is None else '{"prompt": "…"}') in finding.hint

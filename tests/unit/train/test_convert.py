@@ -355,7 +355,7 @@ def test_the_command_says_no_to_a_head_of_another_target(tmp_path: Path) -> None
 def test_the_command_tells_people_what_changed(tmp_path: Path) -> None:
     code, stdout = toolkit_convert(specforge_eagle3(tmp_path / "head"), "--out", tmp_path / "out")
     assert code == 0
-    assert "out: eagle3 head from specforge" in stdout
+    assert "out: eagle3 head, converted from specforge" in stdout
     assert "Set `num_aux_hidden_states` to 3" in stdout
     code, stdout = toolkit_convert(tmp_path / "out", "--out", tmp_path / "again")
-    assert (code, stdout.splitlines()[1].strip()) == (0, "nothing to change")
+    assert (code, stdout.splitlines()[1].strip()) == (0, "no changes were needed")
