@@ -102,9 +102,8 @@ def test_after_hours_without_a_request_it_ends_and_the_next_command_says_why(
         log = (tmp_path / "local" / "daemon.log").read_text()
         first, second = toolkit("status", "--platform", "local"), toolkit("status", "--platform", "local")
     assert "The local platform ended by itself on " in log
-    assert (
-        "nothing was asked of it for 0.0005 hours (TOOLKIT_LOCAL_IDLE_HOURS). Its endpoints went with it: tiny." in log
-    )
+    assert "nothing was asked of it for 0.0005 hours (TOOLKIT_LOCAL_IDLE_HOURS)." in log
+    assert "Its endpoints went with it: tiny." in log
     assert log.splitlines()[-1] in first.err
     assert second.err == ""
     assert list(tmp_path.glob("local/endpoints/*")) == []
@@ -147,11 +146,10 @@ def test_no_free_port_is_said(tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("only root may make a network")
     ports = "/proc/sys/net/ipv4/ip_local_port_range"
-    script = (
-        f"ip link set lo up && echo 40000 40000 > {ports} && exec {sys.executable} -c '{START}' {tmp_path / 'local'}"
-    )
+    python = f"{sys.executable} -c '{START}' {tmp_path / 'local'}"
+    script = f"ip link set lo up && echo 40000 40000 > {ports} && exec {python}"
     ran = subprocess.run(["unshare", "--net", "sh", "-c", script], capture_output=True, text=True, check=False)
-    assert "did not start: 127.0.0.1: Address already in use" in ran.stdout, ran.stderr
+    assert "did not start: no port of 127.0.0.1 is free (Address already in use): " in ran.stdout, ran.stderr
 
 
 START = """

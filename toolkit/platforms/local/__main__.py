@@ -50,7 +50,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     asked_to_end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked_to_end.set())
-    control_socket, runtime_socket = (socket.create_server(("127.0.0.1", 0), backlog=512) for _ in range(2))
+    control_socket, runtime_socket = _listening(), _listening()
 
     @cache
     def s3() -> S3Client:
@@ -96,6 +96,13 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     for thread in serving:
         thread.join()
     presence.withdraw(why)
+
+
+def _listening() -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", 0), backlog=512)
+    except OSError as error:
+        sys.exit(f"no port of 127.0.0.1 is free ({error.strerror}): end a program that listens on one")
 
 
 def _wait_for_end(asked_to_end: threading.Event, activity: Activity, presence: Presence) -> str:

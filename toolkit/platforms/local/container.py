@@ -28,6 +28,7 @@ from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.logs import LogStream
 
 _GRACE_S = 10.0  # between SIGTERM and SIGKILL
+_KEEPER_S = 5.0  # beyond the grace time, for the keeper to end
 _PING_TIMEOUT_S = 2.0  # SageMaker's own
 _IMAGE = re.compile(r"(?:[^/]+/)?(?P<repository>[a-z0-9][a-z0-9._-]*):(?P<tag>[\w.-]+)")
 _OPT_ML = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
@@ -132,7 +133,9 @@ class Container:
         """End all its processes and wait for that: SIGTERM, and SIGKILL after the grace time."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._ended.wait()
+        if not self._ended.wait(_GRACE_S + _KEEPER_S):  # the keeper does not do it: somebody has stopped it
+            keeper.kill_session(self._process.pid)
+            self._ended.wait()
 
     def _follow(self) -> None:
         """Copy its output to the log until it has ended."""
