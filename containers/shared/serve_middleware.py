@@ -142,11 +142,7 @@ class ProgressHealth:
             self._waited += since
         was_stuck, self._is_stuck = self._is_stuck, self._waited >= self._seconds
         if self._is_stuck != was_stuck:
-            _log(
-                "the engine has made no step: requests wait for it"
-                if self._is_stuck
-                else "the engine makes steps again"
-            )
+            _log("requests wait, and the engine makes no step" if self._is_stuck else "the engine makes steps again")
         return self._is_stuck
 
 

@@ -27,7 +27,6 @@ from toolkit.platforms.local import folders, keeper
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.logs import LogStream
 
-_GRACE_S = 10.0  # between SIGTERM and SIGKILL
 _KEEPER_S = 5.0  # beyond the grace time, for the keeper to end
 _PING_TIMEOUT_S = 2.0  # SageMaker's own
 _IMAGE = re.compile(r"(?:[^/]+/)?(?P<repository>[a-z0-9][a-z0-9._-]*):(?P<tag>[\w.-]+)")
@@ -84,16 +83,17 @@ class Container:
     It runs until `stop()`, until it ends by itself, or until the daemon is gone, whichever comes first.
     """
 
-    def __init__(self, starter: Starter, folder: Path, log: LogStream) -> None:
+    def __init__(self, starter: Starter, folder: Path, log: LogStream, grace_s: float) -> None:
         self.port = free_port()
         self._folder = folder
         self._log = log
+        self._grace_s = grace_s
         self._ended = threading.Event()
         command = starter(folder, self.port)
         if command.removal:
             keeper.write_removal(folder, command.removal)
         self._process = subprocess.Popen(
-            [sys.executable, "-I", keeper.__file__, str(_GRACE_S), *command.arguments],
+            [sys.executable, "-I", keeper.__file__, str(grace_s), *command.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -133,7 +133,7 @@ class Container:
         """End all its processes and wait for that: SIGTERM, and SIGKILL after the grace time."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        if not self._ended.wait(_GRACE_S + _KEEPER_S):  # the keeper does not do it: somebody has stopped it
+        if not self._ended.wait(self._grace_s + _KEEPER_S):  # the keeper does not do it: somebody has stopped it
             keeper.kill_session(self._process.pid)
             self._ended.wait()
 

@@ -47,6 +47,8 @@ class Model:
     starter: Starter
     data: Mapping[str, str]
     startup_timeout_s: float
+    grace_s: float = 10.0
+    """Between SIGTERM and SIGKILL."""
 
 
 class StartError(Exception):
@@ -184,7 +186,7 @@ class _Instance:
             if self._stopping:
                 raise StartError("The endpoint is being deleted.")
             try:
-                self._container = Container(model.starter, self._folder, self._log)
+                self._container = Container(model.starter, self._folder, self._log, model.grace_s)
             except OSError as exc:
                 raise StartError(f"The container of {self.variant.name} could not be started: {exc}.") from exc
             self._deadline = time.monotonic() + model.startup_timeout_s

@@ -61,18 +61,17 @@ def model(tmp_path: Path) -> Callable[..., Model]:
     program.write_text(SERVER)
 
     def make(startup_timeout_s: float = 30.0, **environment: str) -> Model:
-        return Model(partial(process, program, environment), {}, startup_timeout_s)
+        return Model(partial(process, program, environment), {}, startup_timeout_s, grace_s=0.2)
 
     return make
 
 
-def deployment(folder: Path, checks: HealthChecks = HealthChecks(), **models: Model) -> ContainerDeployment:
+def deployment(folder: Path, checks: HealthChecks | None = None, **models: Model) -> ContainerDeployment:
     s3: Any = None  # no model data, no S3
     placements = (Placement("ml.g6e.xlarge", {"Image": "image"}),)
     variants = tuple(Variant(name, {}, placements, weight=1.0, count=1) for name in models)
-    return ContainerDeployment(
-        EndpointSpec("endpoint", "config", variants), models, folder / "endpoint" / "1", s3, checks
-    )
+    spec = EndpointSpec("endpoint", "config", variants)
+    return ContainerDeployment(spec, models, folder / "endpoint" / "1", s3, checks or HealthChecks())
 
 
 def failure(one: ContainerDeployment) -> str:
@@ -196,7 +195,7 @@ def test_a_port_that_is_taken_is_not_given() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        candidates = range(port - 1, port + 2)
+        candidates = range(port - 20, port + 20)
         assert port not in {container.free_port(candidates) for _ in range(50)}
 
 
