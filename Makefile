@@ -15,7 +15,7 @@ test: lint types imports
 
 # Every crash of every command, and whatever else `test` takes samples of: an hour.
 test-exhaustive: .venv/installed
-	TOOLKIT_EVERY_CRASH=1 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/aws/test_crash_safe.py
+	TOOLKIT_EVERY_CRASH=1 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/aws/test_crash_safe.py tests/faults
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -85,9 +85,9 @@ def play(seed: int, local: Path, recipe: Path, name: str, containers: Path, tool
     start(local, containers)  # where the daemon was killed; its endpoints are gone with it
     if command == "invoke":
         assert toolkit("deploy", recipe, "--no-prove").code == 0
-    until(lambda: toolkit(*arguments).code == 0)
+    succeeds(toolkit, *arguments)
     assert toolkit("deploy", recipe, "--no-prove").code == 0
-    until(lambda: toolkit("invoke", name, "One, two,", "--platform", "local").code == 0)
+    succeeds(toolkit, "invoke", name, "One, two,", "--platform", "local")
 
     assert toolkit("destroy", recipe, "--yes").code == 0
     assert toolkit("status", "--platform", "local").out == "no endpoints\n"
@@ -127,7 +127,15 @@ def processes_in(folder: Path) -> list[int]:
     return found
 
 
-def until(look: Callable[[], bool], timeout_s: float = 240) -> None:
+def succeeds(toolkit: Toolkit, *arguments: str, timeout_s: float = 15) -> None:
+    """Run it until it does: a container may be on its way back."""
+    deadline = time.monotonic() + timeout_s
+    while (ran := toolkit(*arguments)).code:
+        assert time.monotonic() < deadline, ran
+        time.sleep(0.1)
+
+
+def until(look: Callable[[], bool], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not look():
         assert time.monotonic() < deadline
