@@ -23,6 +23,7 @@ DAMAGES: dict[str, Damage] = {
 FILES = {
     "the record": "records/tiny.jsonl",
     "daemon.json": "local/daemon.json",
+    "the daemon's key": "local/credentials",
     "daemon.lock": "local/daemon.lock",
     "start.lock": "local/start.lock",
     "the daemon's log": "local/daemon.log",

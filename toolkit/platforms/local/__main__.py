@@ -16,8 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolkit.platforms.local import credentials
 from toolkit.platforms.local.activity import Activity
-from toolkit.platforms.local.daemon import IDLE_HOURS, LocalDaemon, idle_hours
+from toolkit.platforms.local.daemon import IDLE_HOURS, LocalDaemon, credentials_file, idle_hours
 from toolkit.platforms.local.folders import endpoints_folder
 from toolkit.platforms.local.presence import Presence
 
@@ -40,11 +41,14 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     # Imported here, and not before the fork: half a second of moto, boto3 and uvicorn.
     import uvicorn
 
+    from toolkit.platforms.local.access import Guard
     from toolkit.platforms.local.aws import HOME
     from toolkit.platforms.local.clients import session
     from toolkit.platforms.local.container_host import ContainerHost
     from toolkit.platforms.local.control import control_application, control_server
+    from toolkit.platforms.local.front import guarded
     from toolkit.platforms.local.gateway import gateway
+    from toolkit.platforms.local.objects import with_large_objects
     from toolkit.platforms.local.service import SageMaker
 
     asked_to_end = threading.Event()
@@ -59,16 +63,19 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
 
     sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3))
     activity = Activity()
-    control = control_server(activity.counted_wsgi(control_application(lambda region: sagemaker)), control_socket)
+    guard = Guard(credentials.create(credentials_file(home)))
+    application = activity.counted_wsgi(with_large_objects(control_application(lambda region: sagemaker), home))
+    control = control_server(guarded(application, guard, home), control_socket)
     daemon = LocalDaemon(
         pid=os.getpid(),
         control_url=f"http://127.0.0.1:{control_socket.getsockname()[1]}",
         runtime_url=f"http://127.0.0.1:{runtime_socket.getsockname()[1]}",
         started_at=time.time(),
+        credentials_file=str(credentials_file(home)),
     )
     runtime = uvicorn.Server(
         uvicorn.Config(
-            activity.counted_asgi(gateway(sagemaker.endpoints.targets)),
+            activity.counted_asgi(gateway(sagemaker.endpoints.targets, guard)),
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=1,

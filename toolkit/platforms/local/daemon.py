@@ -2,6 +2,7 @@
 
 Its home, private to the user, holds:
 
+    credentials   the key that requests to it are signed with, made anew by each daemon
     daemon.json   who it is and where it answers; written when both servers do
     daemon.lock   locked by the daemon for as long as it lives, so that no process id has to be trusted
     daemon.ended  why the last one ended by itself
@@ -32,7 +33,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from toolkit.errors import PlatformError, UsageError
 from toolkit.home import containers_dir
-from toolkit.platforms.local import folders, keeper
+from toolkit.platforms.local import credentials, folders, keeper
 
 IDLE_HOURS = "TOOLKIT_LOCAL_IDLE_HOURS"
 """After so many hours without a request the daemon ends by itself; 0 is never."""
@@ -48,12 +49,18 @@ _NOT_PASSED_ON = ("AWS_", "MOTO_")
 
 @dataclass(frozen=True)
 class LocalDaemon:
-    """A running daemon. `started_at` is seconds since the epoch."""
+    """A running daemon. `started_at` is seconds since the epoch; `credentials_file` holds the key of its owner."""
 
     pid: int
     control_url: str
     runtime_url: str
     started_at: float
+    credentials_file: str
+
+
+def credentials_file(home: Path) -> Path:
+    """Where a daemon of that home keeps its key."""
+    return home / "credentials"
 
 
 _DAEMON = TypeAdapter(LocalDaemon)
@@ -74,6 +81,8 @@ def running(home: Path) -> LocalDaemon | None:
             return None
     except OSError as exc:
         raise PlatformError(f"whether the local platform runs cannot be seen in {home}: {exc.strerror}") from exc
+    if (home / "daemon.json").is_file() and credentials_file(home).exists():
+        credentials.read(credentials_file(home))
     raise PlatformError(
         f"the local platform runs (process {_holder(home)}), but {home / 'daemon.json'} does not say where it answers",
         hint="Try again in a moment. If it stays so, end it with all its endpoints: toolkit local stop",
@@ -94,6 +103,7 @@ def start(home: Path, containers: Path | None = None) -> LocalDaemon:
     try:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(0o700)
+        _must_be_ours(home)
         with _exclusive(home / "start.lock"):
             if daemon := running(home):
                 return daemon
@@ -156,6 +166,15 @@ def idle_hours() -> float:
     raise UsageError(f"{IDLE_HOURS}={text}: not a number of hours", hint=hint)
 
 
+def _must_be_ours(home: Path) -> None:
+    """Whoever owns the folder decides what is in it: for root, `chmod` alone proves nothing."""
+    if home.stat().st_uid != os.geteuid():
+        raise PlatformError(
+            f"The local platform cannot keep its state in {home}: the folder belongs to another user.",
+            hint="Set TOOLKIT_HOME to a folder of your own.",
+        )
+
+
 def _launch(home: Path, containers: Path) -> LocalDaemon:
     _clear(home)
     ready, to_daemon = os.pipe()
@@ -202,17 +221,20 @@ def _wait_until_gone(home: Path, pid: int) -> None:
 
 
 def _clear(home: Path) -> None:
+    credentials_file(home).unlink(missing_ok=True)
     (home / "daemon.json").unlink(missing_ok=True)
     (home / "daemon.ended").unlink(missing_ok=True)
     folders.clear_leftovers(home)
 
 
 def _described(home: Path) -> LocalDaemon | None:
-    """What daemon.json says, None when it says nothing that makes sense."""
+    """What daemon.json says, None when it, or the key that it names, makes no sense."""
     try:
-        return _DAEMON.validate_json((home / "daemon.json").read_bytes())
-    except (OSError, ValidationError):
+        daemon = _DAEMON.validate_json((home / "daemon.json").read_bytes())
+        credentials.read(Path(daemon.credentials_file))
+    except (OSError, ValidationError, PlatformError):
         return None
+    return daemon
 
 
 def _is_alive(home: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What makes a living daemon findable: its lock and its description, mended for as long as it lives."""
+"""What makes a living daemon findable: its lock, its description and its key, mended for as long as it lives."""
 
 from __future__ import annotations
 
@@ -17,31 +17,33 @@ class Presence:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._text = ""
+        self._files: dict[Path, bytes] = {}
         self._lock = self._locked()
 
     def announce(self, daemon: LocalDaemon) -> None:
-        """Say in daemon.json where it answers."""
-        self._text = json.dumps(asdict(daemon))
-        self._write()
+        """Say in daemon.json where it answers, and keep its key where that says."""
+        key = Path(daemon.credentials_file)
+        self._files = {key: key.read_bytes(), self._home / "daemon.json": json.dumps(asdict(daemon)).encode()}
+        self.mend()
 
     def mend(self) -> None:
         """Put back what was deleted or changed. Raises BlockingIOError when another daemon has the home."""
-        file = self._home / "daemon.lock"
-        if not (file.exists() and os.path.samestat(file.stat(), os.fstat(self._lock))):
+        lock = self._home / "daemon.lock"
+        if not (lock.exists() and os.path.samestat(lock.stat(), os.fstat(self._lock))):
             self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
             lost, self._lock = self._lock, self._locked()
             os.close(lost)
-        described = self._home / "daemon.json"
-        if not described.is_file() or described.read_bytes() != self._text.encode():
-            self._write()
+        for file, content in self._files.items():
+            if not file.is_file() or file.read_bytes() != content:
+                _write(file, content)
 
     def withdraw(self, why: str = "") -> None:
         """The daemon ends; where it does so by itself, the next command says why."""
         with suppress(OSError):
             if why:
                 (self._home / "daemon.ended").write_text(why)
-            (self._home / "daemon.json").unlink(missing_ok=True)
+            for file in self._files:
+                file.unlink(missing_ok=True)
 
     def _locked(self) -> int:
         """A descriptor that is never closed: the lock shall last as long as the process."""
@@ -50,8 +52,9 @@ class Presence:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return lock
 
-    def _write(self) -> None:
-        """In one step, so that a reader sees all of it or nothing."""
-        new = self._home / "daemon.json.new"
-        new.write_text(self._text)
-        new.replace(self._home / "daemon.json")
+
+def _write(file: Path, content: bytes) -> None:
+    """In one step, so that a reader sees all of it or nothing; for the owner's eyes, by the process's umask."""
+    new = file.with_name(f"{file.name}.new")
+    new.write_bytes(content)
+    new.replace(file)
