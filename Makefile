@@ -11,7 +11,7 @@ demo: .venv/installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" ./demo.sh
 
 test: lint types imports sbom
-	$(BIN)/python -m pytest $(TWO_AT_A_TIME) --durations=40 --durations-min=4 tests/serving tests/images tests/aws tests/kubernetes tests/unit tests/security tests/tools
+	$(BIN)/python -m pytest $(TWO_AT_A_TIME) --durations=40 --durations-min=4 tests/serving tests/images tests/faults tests/aws tests/kubernetes tests/unit tests/security tests/tools
 
 # Every crash of every command, and whatever else `test` takes samples of: an hour.
 test-exhaustive: .venv/installed
