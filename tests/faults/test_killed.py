@@ -92,7 +92,7 @@ def play(
     finally:
         began.kill()
     with capsys.disabled():
-        print(f" {command}: {'killed' if killed else 'too late for'} the {victim}")  # noqa: T201
+        print(f" {command}: {'killed' if killed else 'too late for'} the {victim}")
 
     if command == "invoke":
         assert toolkit("deploy", recipe, "--no-prove").code == 0
