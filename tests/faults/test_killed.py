@@ -22,6 +22,16 @@ from toolkit.platforms.local import running, start, stop
 from toolkit.platforms.local.keeper import session_members
 
 TINY = Path(__file__).parents[2] / "recipes" / "tiny" / "ngram.yaml"
+# The command in a process of its own. A daemon that it starts runs the containers of the test.
+PROGRAM = """
+import sys
+from pathlib import Path
+from toolkit.platforms.local import session
+session.containers_dir = lambda: Path(sys.argv[1])
+del sys.argv[1]
+from toolkit.cli.main import main
+main()
+"""
 Capture = pytest.CaptureFixture[str]
 VICTIMS = ("command", "daemon", "keeper", "entrypoint", "engine")
 COMMANDS = ("deploy", "update", "destroy", "invoke")
@@ -83,17 +93,18 @@ def play(
         "invoke": ["invoke", name, "One, two,", "--platform", "local", "--max-tokens", "64"],
     }.get(command, ["deploy", str(recipe), "--no-prove"])
 
-    began = subprocess.Popen([sys.executable, "-m", "toolkit", *arguments], stderr=subprocess.DEVNULL)
+    program = [sys.executable, "-c", PROGRAM, str(containers), *arguments]
+    began = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(chance.uniform(0, longest_s))
         killed = kill(victim, began, local)
-        start(local, containers)  # or the command does it, with other containers than the test's
         began.wait(300)
     finally:
         began.kill()
     with capsys.disabled():
         print(f" {command}: {'killed' if killed else 'too late for'} the {victim}")
 
+    start(local, containers)  # its endpoints are gone with it
     if command == "invoke":
         assert toolkit("deploy", recipe, "--no-prove").code == 0
     succeeds(toolkit, *arguments)
