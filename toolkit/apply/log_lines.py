@@ -1,0 +1,79 @@
+"""The lines that a program wrote, out of what other programs put around them: times, names, colours, JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_MOST_LINES = 50_000
+_LONGEST_LINE = 4_000
+_MOST_PREFIXES = 6
+_COLOUR = re.compile(r"(?:\x1b|#033)\[[0-9;?]*[ -/]*[@-~]")
+_PREFIX = re.compile(
+    "|".join(
+        [
+            r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?\]?[\s|]+",  # CloudWatch, --timestamps
+            r"[\w.-]+/i-[0-9a-f]{8,17}\S*[\s|]+",  # aws logs tail: the stream of a variant's instance
+            r"(?:stdout|stderr) [FP] ",  # containerd's files
+            r"\[(?:pod|container)/[^\]]+\] ",  # kubectl logs --prefix
+            r"[\w.-]+ +\| ",  # docker compose
+            r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@-]+(?:\[\d+\])?: ",  # journald
+            r"\[(?:rank|default)\d+\]: ?",  # PyTorch
+            r"(?:\[?\w+ *\]? +)?PyProcess \S+: ?|\[\d+,\d+\]<std(?:out|err)>: ?",  # DJL Serving, MPI
+        ]
+    )
+)
+_MESSAGES = ("FailureReason", "message", "Message", "msg", "log", "event")
+_LEVELS = ("level", "levelname", "severity")
+_ORDINARY = ("debug", "info", "warn", "warning")
+
+
+def log_lines(text: str) -> list[str]:
+    """The newest lines of a log, an answer of `aws` or `kubectl` as JSON, or lines of JSON, as they were written."""
+    document = _json(text)
+    texts = _said(document) if document is not None else text.splitlines()
+    return [line for part in texts for raw in part.splitlines()[-_MOST_LINES:] for line in _unwrapped(raw)][-_MOST_LINES:]
+
+
+def _unwrapped(raw: str) -> Iterator[str]:
+    line = _COLOUR.sub("", raw[:_LONGEST_LINE]).rstrip()
+    for _ in range(_MOST_PREFIXES):
+        found = _PREFIX.match(line)
+        if not found:
+            break
+        line = line[found.end() :]
+    document = _json(line)
+    if document is None:
+        yield line
+        return
+    for part in _said(document):
+        yield from part.splitlines()
+
+
+def _json(text: str) -> Any:
+    """The JSON object or list that the text is; None for anything else."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _said(document: Any) -> Iterator[str]:
+    """Every message in a document, with its reason before it, or its level where it is none of an error."""
+    if isinstance(document, list):
+        for item in document:
+            yield from _said(item)
+    if not isinstance(document, dict):
+        return
+    message = next((document[key] for key in _MESSAGES if isinstance(document.get(key), str)), "")
+    reason = document.get("reason") or document.get("Reason")
+    level = next((str(document[key]).lower() for key in _LEVELS if key in document), "")
+    before = "INFO " if level in _ORDINARY else f"{reason}: " if isinstance(reason, str) else ""
+    if message or before:
+        yield f"{before}{_COLOUR.sub('', message)}"
+    for value in document.values():
+        yield from _said(value)
