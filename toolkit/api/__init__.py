@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
     from toolkit.api.removal import destroy as destroy
+    from toolkit.apply.explain import Explanation as Explanation
+    from toolkit.apply.explain import explain as explain
     from toolkit.checks.run import check as check
     from toolkit.endpoint.handle import Endpoint as Endpoint
     from toolkit.findings import Report as Report
@@ -32,6 +34,7 @@ _MODULES = {
     "Catalogue": "toolkit.api.catalogue",
     "DeploymentPlan": "toolkit.api.deployment",
     "Endpoint": "toolkit.endpoint.handle",
+    "Explanation": "toolkit.apply.explain",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
     "build": "toolkit.api.images",
@@ -42,6 +45,7 @@ _MODULES = {
     "deploy": "toolkit.api.deployment",
     "destroy": "toolkit.api.removal",
     "endpoints": "toolkit.api.handles",
+    "explain": "toolkit.apply.explain",
     "load": "toolkit.recipe.resolve",
     "plan": "toolkit.api.deployment",
     "recipes": "toolkit.api.catalogue",

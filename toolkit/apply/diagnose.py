@@ -52,9 +52,9 @@ def diagnose_text(lines: Sequence[str], platform: str | None = None) -> Cause | 
 def likeliest(lines: Sequence[str]) -> tuple[str, ...]:
     """Lines that may tell why, where no cause is known: exceptions first, then whatever sounds like a failure."""
     known = words()
-    shown = [line for line in reversed(lines) if not known.noise.search(line)]
+    shown = [line for line in reversed(lines) if not known.noise.search(line) and not known.echo.search(line)]
     errors = [_message(line, known) for line in shown if _is_error(line, known)]
-    others = [_without_prefix(line, known) for line in shown if _SOUNDS_BAD.search(line)]
+    others = [text for line in shown if _SOUNDS_BAD.search(text := _without_prefix(line, known))]
     return tuple(dict.fromkeys([*errors[:_MOST_EVIDENCE], *others]))[:_MOST_EVIDENCE]
 
 
@@ -121,7 +121,8 @@ def _cause(hit: _Hit, all_words: Words, fatal: bool) -> Cause:
 def _evidence(hit: _Hit, at: int, all_words: Words) -> tuple[str, ...]:
     """The lines that show it: what must stand beside it, what the line continues, the line itself, more like it."""
     known, lines = hit.known, hit.lines
-    beside = [line for line in lines if known.beside and known.beside.search(line)][:1]
+    said = [line for line in lines if not all_words.noise.search(line)]
+    beside = [line for line in said if known.beside and known.beside.search(line)][:1]
     is_continuation = all_words.prefix.sub("", lines[at])[:1].isspace()
     before = lines[max(0, at - is_continuation) : at] if at == hit.at else lines[max(0, at - 2) : at]
     alike = [line for line in lines[at + 1 :] if known.words.search(line) and not all_words.noise.search(line)]

@@ -9,12 +9,12 @@ from typing import Any
 from toolkit.apply.causes import words
 from toolkit.apply.diagnose import diagnose, diagnose_text, likeliest
 from toolkit.apply.log_lines import log_lines
-from toolkit.errors import Cause
 
 _NO_LOG = "no-log"
-_UNKNOWN = "The cause is not known."
-_ASK_FOR_LOG = "Give the container's whole log: toolkit logs NAME | toolkit explain -"
-_LOOK = "Look for these lines in the issues of the program that wrote them; `toolkit check RECIPE` may know more."
+_NOTHING = "the cause is not known: no line looks like an error"
+_UNKNOWN = "the cause is not known; the likeliest line: {line}"
+_ASK_FOR_LOG = "Give the whole log of the container that ended: toolkit logs NAME | toolkit explain -"
+_LOOK = "Look for that line in the issues of the program that wrote it; `toolkit check RECIPE` may know more."
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ class Explanation:
         return self.cause is not None
 
     def __str__(self) -> str:
-        lines = [f"  | {line}" for line in self.evidence if line != self.message]
-        return "\n".join([f"{self.cause or 'unknown'}: {self.message}", *lines, f"  {self.hint}"])
+        lines = [f"  | {line}" for line in self.evidence if not self.message.endswith(line)]
+        first = f"{self.cause}: {self.message}" if self.cause else self.message
+        return "\n".join([first, *lines, f"  {self.hint}"])
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -57,11 +58,7 @@ def explain(log: str | None = None, *, reason: str = "", platform: str | None = 
     lines, reasons = log_lines(log or ""), log_lines(reason)
     cause = diagnose(lines, "\n".join(reasons), platform) or diagnose_text([*lines, *reasons], platform)
     if cause is None or cause.code in words(platform).unknown_deaths or (cause.code == _NO_LOG and log is None):
-        return _unknown([*reasons, *lines], cause, has_log=bool(lines))
+        found = likeliest([*reasons, *lines])
+        message = _UNKNOWN.format(line=found[0]) if found else _NOTHING
+        return Explanation(None, message, found, _LOOK if found else _ASK_FOR_LOG)
     return Explanation(cause.code, cause.line, cause.evidence, cause.hint)
-
-
-def _unknown(lines: list[str], cause: Cause | None, has_log: bool) -> Explanation:
-    evidence = tuple(dict.fromkeys([*(cause.evidence if cause and has_log else ()), *likeliest(lines)]))
-    message = f"{_UNKNOWN} The likeliest lines:" if evidence else f"{_UNKNOWN} No line looks like an error."
-    return Explanation(None, message, evidence, _LOOK if has_log else _ASK_FOR_LOG)

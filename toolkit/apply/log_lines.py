@@ -10,18 +10,22 @@ from typing import Any
 _MOST_LINES = 50_000
 _LONGEST_LINE = 4_000
 _MOST_PREFIXES = 6
-_COLOUR = re.compile(r"(?:\x1b|#033)\[[0-9;?]*[ -/]*[@-~]")
+# Colours, also as CloudWatch's agent writes them, and its end of line.
+_NOISE = re.compile(r"(?:\x1b|#033)\[[0-9;?]*[ -/]*[@-~]|#015\"?$")
 _PREFIX = re.compile(
     "|".join(
         [
-            r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?\]?[\s|]+",  # CloudWatch, --timestamps
+            r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?\]?(?:[\s|]+|$)",  # of CloudWatch
+            r"\d{13},\"?",  # CloudWatch's export as CSV
             r"[\w.-]+/i-[0-9a-f]{8,17}\S*[\s|]+",  # aws logs tail: the stream of a variant's instance
             r"(?:stdout|stderr) [FP] ",  # containerd's files
             r"\[(?:pod|container)/[^\]]+\] ",  # kubectl logs --prefix
             r"[\w.-]+ +\| ",  # docker compose
             r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@-]+(?:\[\d+\])?: ",  # journald
             r"\[(?:rank|default)\d+\]: ?",  # PyTorch
-            r"(?:\[?\w+ *\]? +)?PyProcess \S+: ?|\[\d+,\d+\]<std(?:out|err)>: ?",  # DJL Serving, MPI
+            r"(?:\[?\w+ *\]? +)?(?:PyProcess )?W-\d+-\S+-std(?:out|err):? ",  # DJL Serving, TorchServe
+            r"(?:MODEL_LOG|[\w.]+WorkerLifeCycle) - ",
+            r"\[\d+,\d+\]<std(?:out|err)>: ?",  # MPI
         ]
     )
 )
@@ -32,24 +36,20 @@ _ORDINARY = ("debug", "info", "warn", "warning")
 
 def log_lines(text: str) -> list[str]:
     """The newest lines of a log, an answer of `aws` or `kubectl` as JSON, or lines of JSON, as they were written."""
-    document = _json(text)
-    texts = _said(document) if document is not None else text.splitlines()
-    return [line for part in texts for raw in part.splitlines()[-_MOST_LINES:] for line in _unwrapped(raw)][-_MOST_LINES:]
+    texts = list(_said(_json(text))) or [text]
+    raw = [line for part in texts for line in part.splitlines()][-_MOST_LINES:]
+    return [line for wrapped in raw for line in _unwrapped(wrapped)]
 
 
 def _unwrapped(raw: str) -> Iterator[str]:
-    line = _COLOUR.sub("", raw[:_LONGEST_LINE]).rstrip()
+    line = _NOISE.sub("", raw[:_LONGEST_LINE]).rstrip()
     for _ in range(_MOST_PREFIXES):
         found = _PREFIX.match(line)
         if not found:
             break
         line = line[found.end() :]
-    document = _json(line)
-    if document is None:
-        yield line
-        return
-    for part in _said(document):
-        yield from part.splitlines()
+    for part in list(_said(_json(line))) or [line]:
+        yield from part.splitlines() or [""]
 
 
 def _json(text: str) -> Any:
@@ -74,6 +74,6 @@ def _said(document: Any) -> Iterator[str]:
     level = next((str(document[key]).lower() for key in _LEVELS if key in document), "")
     before = "INFO " if level in _ORDINARY else f"{reason}: " if isinstance(reason, str) else ""
     if message or before:
-        yield f"{before}{_COLOUR.sub('', message)}"
+        yield f"{before}{message}"
     for value in document.values():
         yield from _said(value)
