@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _MOST_LINES = 50_000
-_LONGEST_LINE = 4_000
+_LONGEST_LINE = 2_000
 _MOST_PREFIXES = 6
 # Colours, also as CloudWatch's agent writes them, and its end of line.
 _NOISE = re.compile(r"(?:\x1b|#033)\[[0-9;?]*[ -/]*[@-~]|#015\"?$")
