@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
     from toolkit.api.removal import destroy as destroy
+<<<<<<< HEAD
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
+=======
+    from toolkit.api.saved_plan import read_plan as read_plan
+>>>>>>> main
     from toolkit.checks.run import check as check
     from toolkit.endpoint.handle import Endpoint as Endpoint
     from toolkit.findings import Report as Report
@@ -48,6 +52,7 @@ _MODULES = {
     "explain": "toolkit.apply.explain",
     "load": "toolkit.recipe.resolve",
     "plan": "toolkit.api.deployment",
+    "read_plan": "toolkit.api.saved_plan",
     "recipes": "toolkit.api.catalogue",
     "render": "toolkit.api.export",
     "rollback": "toolkit.api.deployment",

@@ -14,7 +14,7 @@ import typer
 
 from toolkit.apply.progress import default_progress
 from toolkit.cli.output import answer, confirm, exit_unless, say
-from toolkit.cli.recipe_commands import Baseline, Json, PlatformName
+from toolkit.cli.recipe_commands import Baseline, Json, PlatformName, plan_text
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
@@ -39,7 +39,8 @@ def register(app: typer.Typer) -> None:
 def deploy(
     recipe: Annotated[str | None, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")] = None,
     saved: Annotated[
-        Path | None, typer.Option("--plan", help="Apply a plan saved by `toolkit plan --out`, instead of a recipe.")
+        Path | None,
+        typer.Option("--plan", help="Apply a plan saved by `toolkit plan --out`, if its recipe still leads to it."),
     ] = None,
     baseline: Baseline = False,
     platform: PlatformName = None,
@@ -50,15 +51,19 @@ def deploy(
             "--prove/--no-prove", help="After the deployment, run `toolkit prove` with one prompt of each workload."
         ),
     ] = True,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply a saved plan without asking.")] = False,
     as_json: Json = False,
 ) -> None:
     """Create an endpoint, wait for it, and prove it. Run it again to resume, or to apply a changed recipe."""
     from toolkit import api
 
-    if (recipe is None) == (saved is None):
+    if recipe is None and saved is None:
         raise UsageError("give a recipe, or a saved plan with --plan", hint="See: toolkit recipes")
     if saved:
-        endpoint = api.DeploymentPlan.read(saved).apply(wait=wait)
+        made = api.read_plan(saved, recipe, platform=platform)
+        say(plan_text(made))
+        exit_unless(confirm(f"Do this on {made.platform} ({made.account} {made.region}), as {made.recipe} says?", yes))
+        endpoint = made.apply(wait=wait)
     else:
         endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait)
     if not (wait and proof and endpoint.speculative):

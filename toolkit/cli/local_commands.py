@@ -38,6 +38,7 @@ def status(as_json: Json = False) -> None:
         f"running, pid {running.pid}",
         f"AWS APIs        {running.control_url}",
         f"invocations     {running.runtime_url}",
+        f"key             {running.credentials_file} (for other programs: AWS_SHARED_CREDENTIALS_FILE)",
         *[f"endpoint        {item['name']}: {item['status']}" for item in endpoints],
     ]
     answer({"running": True, **asdict(running), "endpoints": endpoints}, as_json, lambda: "\n".join(lines))

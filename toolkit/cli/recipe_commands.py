@@ -105,11 +105,13 @@ def plan(
     planned = make(recipe, platform=platform, baseline=baseline)
     if out:
         planned.save(out)
-        say(f"saved; to apply it: toolkit deploy --plan {out}")
+        option = f" --platform {platform}" if platform else ""
+        say(f"saved; to apply it: toolkit deploy --plan {out}{option}")
     answer(planned.to_dict(), as_json or form == "json", lambda: plan_text(planned))
 
 
 def plan_text(plan: Plan, *, cost: bool = True) -> str:
+    """A plan as a table, with what it costs, and its notes."""
     actions = table(("verb", "kind", "name", "reason"), [(a.verb, a.kind, a.name, a.reason) for a in plan.actions])
     summary = f"{len(plan.changes)} changes on {plan.platform}" + (f", {plan.cost}" if cost else "")
     return "\n".join([actions, "", summary, *plan.notes])

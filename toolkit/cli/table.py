@@ -7,6 +7,8 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from toolkit.text import inert
+
 _GAP = 2
 
 
@@ -16,6 +18,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], room: int | No
     Cells wrap between words. If even the longest words do not fit, each row becomes lines of `name  value`.
     """
     room = _terminal_width() if room is None else room
+    rows = [tuple(map(inert, row)) for row in rows]
     if (plain := _unwrapped([head, *rows], room)) is not None:
         return plain
     if widths := _widths([head, *rows], room):

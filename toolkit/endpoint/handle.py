@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from html import escape
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -19,6 +18,7 @@ from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.prove import DEFAULT_PROMPTS, Proof, prove
 from toolkit.errors import UsageError
 from toolkit.planning.plan import Plan
+from toolkit.text import html_table
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
@@ -163,11 +163,7 @@ class Endpoint:
         return {**names, "status": status.status, "config": status.config}
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{key}</td><td><code>{escape(str(value))}</code></td></tr>"
-            for key, value in self.to_dict().items()
-        )
-        return f"<table>{rows}</table>"
+        return html_table(self.to_dict().items())
 
 
 def _openai_package() -> ModuleType:

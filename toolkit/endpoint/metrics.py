@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any
+
+from toolkit.text import html_list, html_table, inert
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,10 @@ class Metrics:
     def __repr__(self) -> str:
         lines = [f"  {name:20} {text}" for name, text in self.rows()]
         notes = [f"  {note}" for note in self.notes]
-        return "\n".join([f"<Metrics {self.endpoint}: {self.minutes} minutes>", *lines, *notes])
+        return inert("\n".join([f"<Metrics {self.endpoint}: {self.minutes} minutes>", *lines, *notes]))
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><td>{name}</td><td>{escape(text)}</td></tr>" for name, text in self.rows())
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return f"<table>{rows}</table>{notes}"
+        return html_table(self.rows()) + html_list(self.notes)
 
 
 def _known(name: str, value: Percentiles | float | None, form: str = "{}") -> Iterator[tuple[str, str]]:

@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
-from html import escape
 from operator import add
 from typing import Any, Literal
 
 from toolkit.endpoint.generation import Acceptance, Generation, Invoker, Stream, chat_body
 from toolkit.errors import InvocationError
+from toolkit.text import html_list, html_table, inert
 
 # Below this the drafter only costs time: even random drafts are accepted more often.
 _MIN_ACCEPTANCE_LENGTH = 1.05
@@ -102,18 +102,11 @@ class Proof:
         lines = [f"  {'yes' if v.holds else 'NO '} {v.claim}: {v.detail}" for v in self.verdicts]
         arms = [f"  {a.workload:12} {a.arm:12} {a.tokens_per_second:6.0f} tokens/s" for a in self.arms]
         head = f"<Proof {self.endpoint}: {'holds' if self.ok else 'FAILS'}>"
-        return "\n".join([head, *lines, *arms, *(f"  {cost}" for cost in self.costs)])
+        return inert("\n".join([head, *lines, *arms, *(f"  {cost}" for cost in self.costs)]))
 
     def _repr_html_(self) -> str:
-        claims = "".join(
-            f"<li>{'✔' if v.holds else '✘'} {escape(v.claim)}: {escape(v.detail)}</li>" for v in self.verdicts
-        )
-        head = "".join(f"<th>{name}</th>" for name in TABLE_HEAD)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in table_row(arm)) + "</tr>" for arm in self.arms
-        )
-        costs = "".join(f"<li>{escape(cost)}</li>" for cost in self.costs)
-        return f"<ul>{claims}</ul><table><tr>{head}</tr>{rows}</table><ul>{costs}</ul>"
+        claims = html_list(f"{'✔' if v.holds else '✘'} {v.claim}: {v.detail}" for v in self.verdicts)
+        return claims + html_table(map(table_row, self.arms), TABLE_HEAD) + html_list(self.costs)
 
 
 TABLE_HEAD = ("workload", "arm", "tokens/s", "speedup", "ITL", "TTFT", "acceptance length", "identical")

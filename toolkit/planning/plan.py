@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from toolkit.catalog import registry
 from toolkit.errors import UsageError
+from toolkit.text import html, html_list, html_table, inert
 
 Verb = Literal["create", "update", "replace", "delete", "reuse"]
 
@@ -80,35 +80,31 @@ class Plan:
         """The JSON document of `toolkit plan --json` and of a saved plan."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Plan:
+        """The inverse of `to_dict`: a plan to look at and compare, which cannot be applied."""
         actions = tuple(Action(**action) for action in data["actions"])
         tuples = {key: tuple(data[key]) for key in ("endpoints", "not_removed", "notes")}
-        return cls(**{**data, **tuples, "actions": actions})
+        return Plan(**{**data, **tuples, "actions": actions})
 
     def save(self, path: Path) -> None:
         """Write the plan as JSON, for review and for `toolkit deploy --plan`."""
         path.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
 
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """The plan that `save` wrote. Raises UsageError if the file is not a plan."""
+    @staticmethod
+    def read(path: Path) -> Plan:
+        """The plan that `save` wrote, to look at and compare. Raises UsageError if the file is not a plan."""
         try:
-            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+            return Plan.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:
             hint = "Save one: toolkit plan RECIPE --out plan.json"
             raise UsageError(f"{path} is not a saved plan: {error}", hint=hint) from error
 
     def __repr__(self) -> str:
         head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.cost}>"
-        return "\n".join([head, *(f"  {action} ({action.reason})" for action in self.actions), *self.notes])
+        return inert("\n".join([head, *(f"  {action} ({action.reason})" for action in self.actions), *self.notes]))
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{a.verb}</td><td>{a.kind}</td><td><code>{escape(a.name)}</code></td><td>{escape(a.reason)}</td></tr>"
-            for a in self.actions
-        )
-        changes = f"{len(self.changes)} changes, {self.cost}"
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return f"<b>{escape(self.recipe)}</b> on {self.platform}: {changes}<table>{rows}</table><ul>{notes}</ul>"
+        rows = [(action.verb, action.kind, action.name, action.reason) for action in self.actions]
+        changes = html(f"on {self.platform}: {len(self.changes)} changes, {self.cost}")
+        return f"<b>{html(self.recipe)}</b> {changes}{html_table(rows)}{html_list(self.notes)}"

@@ -35,6 +35,10 @@ class HubFiles:
         files = {file["rfilename"]: int(file.get("size") or 0) for file in self._info["siblings"]}
         return {name: size for name, size in files.items() if "/" not in name}
 
+    def digests(self) -> Mapping[str, str]:
+        """The hub's own digest of each file: SHA-256 of a large one, git's of any other."""
+        return {file["rfilename"]: digest for file in self._info["siblings"] if (digest := _digest(file))}
+
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         """Bytes `start` to before `end` of a file, by a range request."""
         headers = {} if end is None else {"Range": f"bytes={start}-{end - 1}"}
@@ -81,6 +85,12 @@ def hub_client(endpoint: str | None = None, token: str | None = None) -> httpx.C
         follow_redirects=True,
         timeout=_TIMEOUT_SECONDS,
     )
+
+
+def _digest(file: Mapping[str, Any]) -> str:
+    if sha256 := (file.get("lfs") or {}).get("sha256"):
+        return f"sha256:{sha256}"
+    return f"git:{file['blobId']}" if file.get("blobId") else ""
 
 
 def _hint(status: int, repo: str) -> str:

@@ -101,4 +101,4 @@ def test_a_method_that_is_added_can_be_written_and_checked(tmp_path: Path) -> No
         (finding,) = check(path).findings
     finally:
         methods.unregister("toy")
-    assert (finding.code, finding.message) == ("engine.method", "vllm does not draft with `toy`")
+    assert (finding.code, finding.message) == ("engine.method", "vllm does not support method `toy`")

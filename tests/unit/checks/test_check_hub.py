@@ -66,9 +66,9 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([DRAFT_MODEL], {"target": tokenizer(), "drafter": tokenizer(chat_template_sha256="other")},
          "pair.chat-template", "info", "speculation.model", "different chat templates"),
         ([], {"drafter": config(eagle_aux_hidden_state_layer_ids=[1, 2, 9])},
-         "pair.aux-layers", "error", "speculation.model", "layer 9 of a target that has 4"),
+         "pair.aux-layers", "error", "speculation.model", "layer 9 of the target, which has 4"),
         ([], {"drafter": config(architectures=["PEagleDraftModel"])},
-         "pair.architecture", "error", "speculation.model", "no drafter `Eagle3PEagleDraftModel`"),
+         "pair.architecture", "error", "speculation.model", "does not know the drafter `Eagle3PEagleDraftModel`"),
         ([version("0.21.0")], {"drafter": config(speculators_config={}, speculators_model_type="peagle",
                                                 mask_token_id=3, model_type="llama")},
          "pair.speculators-format", "error", "engine.version", "from 0.22.0 on"),
@@ -77,9 +77,9 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "pair.speculators-format", "error", "engine.version", "from 0.24.0 on"),
         ([], {"drafter": config(speculators_config={}, speculators_model_type="peagle", mask_token_id=3,
                                 model_type="llama", fc_norm=True)},
-         "pair.speculators-format", "error", "speculation.model", "does not see `fc_norm`"),
+         "pair.speculators-format", "error", "speculation.model", "ignores `fc_norm`"),
         ([version("0.26.0")], {"drafter": config(max_position_embeddings=512)},
-         "pair.positions", "error", "engine.max_model_len", "knows 512 positions"),
+         "pair.positions", "error", "engine.max_model_len", "supports 512 positions"),
         ([("org/target", "org/other"), ("org/drafter", "amazon/GPT-OSS-20B-P-EAGLE")],
          {"target": {"model": "org/other"}, "drafter": {"model": "amazon/GPT-OSS-20B-P-EAGLE"}},
          "pair.other-target", "warning", "speculation.model", "trained for openai/gpt-oss-20b, not for org/other"),
@@ -105,23 +105,23 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([version("0.29.0"), (_DRAFTER, "method: glm5_next_mtp")], {"target": config(model_type="glm5_next")},
          "engine.version", "error", "engine.version", "method `glm5_next_mtp` needs vllm 0.30.0 or newer"),
         ([NGRAM, ("ngram", "ngram\n  max_model_len: 512")], {},
-         "engine.speculation-key", "error", "speculation.max_model_len", "method `ngram` takes no `max_model_len`"),
+         "engine.speculation-key", "error", "speculation.max_model_len", "`ngram` does not have the key"),
         ([("tokens: 7", "tokens: 7\n  prompt_lookup_max: 4")], {},
-         "engine.speculation-key", "error", "speculation.prompt_lookup_max", "`p-eagle` takes no `prompt_lookup_max`"),
+         "engine.speculation-key", "error", "speculation.prompt_lookup_max", "have the key `prompt_lookup_max`"),
         ([NGRAM, ("ngram", "ngram\n  draft_tensor_parallel_size: 1")], {},
-         "engine.speculation-key", "error", "speculation.draft_tensor_parallel_size", "method `ngram` takes no"),
+         "engine.speculation-key", "error", "speculation.draft_tensor_parallel_size", "`ngram` does not have the key"),
         ([SUFFIX, ("suffix", "suffix\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]"), OWN_IMAGE], {},
-         "engine.speculation-key", "error", "speculation.num_speculative_tokens_per_batch_size", "`suffix` takes no"),
+         "engine.speculation-key", "error", "speculation.num_speculative_tokens_per_batch_size", "`suffix` does not"),
         ([version("0.20.0"), ("tokens: 7", "tokens: 7\n  attention_backend: FLASH_ATTN")], {},
-         "engine.speculation-key", "error", "speculation.attention_backend", "knows `attention_backend: FLASH_ATTN`"),
+         "engine.speculation-key", "error", "speculation.attention_backend", "`attention_backend: FLASH_ATTN` needs"),
         ([version("0.24.0"), ("tokens: 7", "tokens: 7\n  rejection_sample_method: block")], {},
-         "engine.speculation-key", "error", "speculation.rejection_sample_method", "sample_method: block` from"),
+         "engine.speculation-key", "error", "speculation.rejection_sample_method", "sample_method: block` needs"),
         ([("tokens: 7", "tokens: 7\n  max_model_len: 2048")], {},
          "engine.speculation-value", "error", "speculation.max_model_len", "more than the 1024 of a request"),
         ([NGRAM, args("async-scheduling: true")], {},
-         "engine.clash", "error", "engine.args.async-scheduling", "does not go with method `ngram`"),
+         "engine.clash", "error", "engine.args.async-scheduling", "cannot be combined with method `ngram`"),
         ([SUFFIX], {}, "engine.package", "warning", "speculation.method", "needs the Python package arctic-inference"),
-        ([MTP], {}, "pair.own-layers", "error", "speculation.method", "knows no `mtp` layers of this target (LlamaFor"),
+        ([MTP], {}, "pair.own-layers", "error", "speculation.method", "`mtp` layers in this target (LlamaFor"),
         ([DSPARK, ("  max_model_len", '  env: {VLLM_USE_V2_MODEL_RUNNER: "0"}\n  max_model_len')],
          {"target": DEEPSEEK_V4},
          "engine.runner", "error", "engine.env.VLLM_USE_V2_MODEL_RUNNER", "on the V2 model runner only"),
@@ -129,12 +129,12 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "container.bake", "error", "container.bake_drafter", "the recipe names no drafter"),
         ([args("enable-lora: true")], {}, "engine.lora", "warning", "engine.args.enable-lora", "adapters change"),
         ([args("kv-sharing-fast-prefill: true")], {},
-         "engine.fast-prefill", "error", "engine.args.kv-sharing-fast-prefill", "does not go with speculation"),
+         "engine.fast-prefill", "error", "engine.args.kv-sharing-fast-prefill", "cannot be combined with speculation"),
         ([version("0.23.0"), ("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {},
-         "engine.schedule", "error", "speculation.num_speculative_tokens_per_batch_size", "from 0.24.0 on"),
+         "engine.schedule", "error", "speculation.num_speculative_tokens_per_batch_size", "0.24.0 or newer"),
         ([args("data-parallel-size: 2"),
           ("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {},
-         "engine.schedule", "warning", "speculation.num_speculative_tokens_per_batch_size", "no effect with data"),
+         "engine.schedule", "warning", "speculation.num_speculative_tokens_per_batch_size", "with data parallelism"),
         ([("tokens: 7", "tokens: 7\n  draft_tensor_parallel_size: 2")], {},
          "engine.draft-tensor-parallel", "error", "speculation.draft_tensor_parallel_size", "cannot run on 2"),
         ([args("quantization: awq")], {"target": config(quantization_config={"quant_method": "fp8"})},
@@ -142,7 +142,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([version("0.27.0"), ("16384", "768")], {},
          "engine.token-budget", "error", "engine.max_num_batched_tokens", "leave 0 of 768 tokens"),
         ([version("0.27.0"), ("16384", "8959")], {},
-         "engine.token-budget", "warning", "engine.max_num_batched_tokens", "leave 8191 tokens a step"),
+         "engine.token-budget", "warning", "engine.max_num_batched_tokens", "leave 8191 tokens per step"),
         ([], {"target": config(architectures=["GPT2LMHeadModel"])},
          "engine.target-architecture", "error", "target.model", "hidden states of a `GPT2LMHeadModel`"),
         ([version("0.20.0")], {"target": config(vision_config={})},
@@ -183,7 +183,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([("ml.g6.xlarge", "ml.p5.48xlarge")], {"target": {"weight_bytes": 400 * 10**9}},
          "sagemaker.health-check", "warning", "platform.health_check_timeout", "take up to 980 s"),
         ([], {"target": {"generation_config": {"min_p": 0.1}}},
-         "quality.refused-sampling", "error", "target.model", "requests with it are refused"),
+         "quality.refused-sampling", "error", "target.model", "such requests are refused"),
         ([args("override-generation-config: {temperature: 1.5}")], {},
          "quality.temperature", "warning", "engine.args.override-generation-config", "temperature 1.5"),
         ([("platform:", "evidence:\n- {workload: a, num_speculative_tokens: 3, concurrency: 64, speedup: 1.2, "
@@ -303,8 +303,10 @@ def test_a_memory_finding_names_the_cheapest_types_that_fit(tmp_path: Path) -> N
 
 
 def test_every_code_has_a_case() -> None:
-    folder = Path(__file__).parent.parent
-    tested = "".join(path.read_text() for path in folder.rglob("test_*.py"))
+    tests = Path(__file__).parents[2]
+    tested = "".join(
+        path.read_text() for folder in ("unit", "security") for path in (tests / folder).rglob("test_*.py")
+    )
     named = json.loads((Path(check.__code__.co_filename).parent / "codes.json").read_text())
     short = {name: name.split(".")[1] for name in named}
     assert [name for name in named if name not in tested and f'"{short[name]}"' not in tested] == []

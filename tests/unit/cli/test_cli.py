@@ -239,7 +239,6 @@ def test_ctrl_c_says_how_to_go_on(toolkit: Toolkit, monkeypatch: pytest.MonkeyPa
         (["check"], "give a recipe, or --all"),
         (["invoke", "tiny", "hi", "--max-tokens", "0"], "Invalid value for '--max-tokens'"),
         (["deploy"], "give a recipe, or a saved plan with --plan"),
-        (["deploy", "tiny/p-eagle", "--plan", "plan.json"], "give a recipe, or a saved plan with --plan"),
         (["deploy", "--plan", "/nonexistent.json"], "/nonexistent.json is not a saved plan"),
         (["status", "--platform", "cloud"], "'cloud' is not one of 'local', 'sagemaker', 'kubernetes'"),
         (["destroy", "tiny", "--platform", "cloud", "--yes"], "'cloud' is not one of 'local', 'sagemaker'"),

@@ -45,7 +45,7 @@ def test_what_is_not_a_saved_plan(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "plan.json"
     if content is not None:
         path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(UsageError, match=r"plan\.json is not a saved plan: .*\n  Make one: toolkit plan RECIPE --out"):
+    with pytest.raises(UsageError, match=r"plan\.json is not a saved plan: .*\n  Save one: toolkit plan RECIPE --out"):
         Plan.read(path)
 
 
