@@ -23,12 +23,9 @@ if TYPE_CHECKING:
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
     from toolkit.api.removal import destroy as destroy
-<<<<<<< HEAD
+    from toolkit.api.saved_plan import read_plan as read_plan
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
-=======
-    from toolkit.api.saved_plan import read_plan as read_plan
->>>>>>> main
     from toolkit.checks.run import check as check
     from toolkit.endpoint.handle import Endpoint as Endpoint
     from toolkit.findings import Report as Report
