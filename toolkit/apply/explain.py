@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any
 
 from toolkit.apply.causes import words
 from toolkit.apply.diagnose import diagnose, diagnose_text, likeliest
 from toolkit.apply.log_lines import log_lines
+from toolkit.text import html_list, inert
 
 _NO_LOG = "no-log"
 _NOTHING = "the cause is not known: no line looks like an error"
@@ -36,10 +36,10 @@ class Explanation:
     def __str__(self) -> str:
         lines = [f"  | {line}" for line in self.evidence if not self.message.endswith(line)]
         first = f"{self.cause}: {self.message}" if self.cause else self.message
-        return "\n".join([first, *lines, f"  {self.hint}"])
+        return inert("\n".join([first, *lines, f"  {self.hint}"]))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        return html_list(line.strip() for line in str(self).splitlines())
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit explain --json`."""

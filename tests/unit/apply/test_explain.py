@@ -190,9 +190,16 @@ def test_text_that_only_looks_like_json_is_text(text: str) -> None:
 def test_an_explanation_is_shown_as_text_as_html_and_as_data() -> None:
     found = toolkit.explain(f"<b>\n{DISK}")
     assert str(found).startswith(f"disk-full: {DISK}\n  The disk is full")
-    assert found._repr_html_().startswith("<pre>disk-full: OSError")
+    assert found._repr_html_().startswith("<ul><li>disk-full: OSError")
     assert found.to_dict() == {"cause": "disk-full", "message": DISK, "evidence": [DISK], "hint": found.hint}
     assert found
+
+
+def test_a_terminal_obeys_nothing_in_a_log() -> None:
+    found = toolkit.explain(f"\x1b]0;owned\x07 {DISK}: <script>\u202e")
+    assert found.cause == "disk-full"
+    assert not {"\x1b", "\x07", "\u202e"} & set(str(found))
+    assert "<script>" not in found._repr_html_()
 
 
 def keys(schema: dict[str, object], definitions: dict[str, dict[str, object]], above: str = "") -> set[str]:
