@@ -2,6 +2,9 @@
 
 `failures/*.json` quote logs and reasons of public threads and documents, each with its source: a GitHub thread
 (owner/repository#number), or a document. `cause` is null where the message does not tell why.
+
+The rules were written from the first 90 messages. Of 114 that were collected afterwards and tell a cause, in four sets,
+77 (68 %) were named before the rules had learnt them, and 4 of all 128 wrongly: expect that of messages not in here.
 """
 
 from __future__ import annotations
