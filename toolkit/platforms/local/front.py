@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 from xml.sax.saxutils import escape
 
+from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY
+
 from toolkit.platforms.local import sigv4
 from toolkit.platforms.local.access import Guard, must_be_a_program
 from toolkit.platforms.local.sigv4 import AccessError, Received, Signature
@@ -32,7 +34,7 @@ _UNSIGNED = (sigv4.UNSIGNED_PAYLOAD, "STREAMING-UNSIGNED-PAYLOAD-TRAILER")
 _CONTENT_PARAMETERS = {"partNumber", "uploadId", "x-id"}
 # moto's own: its switches, and an instance's metadata, which no service of AWS answers.
 _CLOSED = ("/moto-api", "/favicon.ico", "/latest/meta-data/", "/latest/api/")
-_BAD_REQUESTS = ("EntityTooLarge", "MissingContentLength", "XAmzContentSHA256Mismatch")
+_BAD_REQUESTS = ("EntityTooLarge", "InsufficientStorage", "MissingContentLength", "XAmzContentSHA256Mismatch")
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,12 @@ def guarded(application: WSGIApplication, guard: Guard, folder: Path) -> WSGIApp
 
 def received(environ: WSGIEnvironment) -> Received:
     """The request as it came over the wire."""
-    headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key.startswith("HTTP_")}
+    kept: dict[str, str] = environ.get(PRESERVED_HEADER_NAMES_ENVIRON_KEY, {})  # names that have underscores
+    headers = {
+        kept.get(key, key[5:].replace("_", "-")).lower(): value
+        for key, value in environ.items()
+        if key.startswith("HTTP_")
+    }
     for key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
         if environ.get(key):
             headers[key.replace("_", "-").lower()] = environ[key]
@@ -109,16 +116,20 @@ def is_content(request: Received, signature: Signature) -> bool:
 
 
 def _read(environ: WSGIEnvironment, most: int, folder: Path) -> Body:
-    """What comes with the request. Raises AccessError, before reading, when it is more than `most` bytes."""
+    """What comes with the request. Raises AccessError when it is more than `most` bytes, or than the disk takes."""
     length = environ.get("CONTENT_LENGTH") or "0"
     if not length.isdecimal() or int(length) > most:
         raise AccessError("EntityTooLarge", f"The body of this request must be at most {most} bytes.")
     file = cast(IO[bytes], tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(folder)))  # noqa: SIM115 - the caller closes it
     digest, size = hashlib.sha256(), 0
-    while piece := environ["wsgi.input"].read(min(_PIECE, int(length) - size)):
-        size += len(piece)
-        digest.update(piece)
-        file.write(piece)
+    try:
+        while piece := environ["wsgi.input"].read(min(_PIECE, int(length) - size)):
+            size += len(piece)
+            digest.update(piece)
+            file.write(piece)
+    except OSError as error:
+        file.close()
+        raise AccessError("InsufficientStorage", f"The body does not get into {folder}: {error}.") from error
     file.seek(0)
     return Body(file, size, digest.hexdigest())
 
