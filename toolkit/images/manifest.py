@@ -75,7 +75,7 @@ def encode(document: Any) -> bytes:
 
 
 def for_our_platform(index: Manifest, image: str) -> str:
-    """Digest of the linux/amd64 image of several. Raises BuildError when there is none."""
+    """Digest of the linux/amd64 image in a list. Raises BuildError if there is none."""
     entries = _decode(index, image).get("manifests", [])
     try:
         platforms = [f"{entry['platform']['os']}/{entry['platform']['architecture']}" for entry in entries]
@@ -95,10 +95,10 @@ def check_platform(config: dict[str, Any], image: str) -> None:
 
 
 def parts(manifest: Manifest, image: str) -> Parts:
-    """Configuration and layers. Raises BuildError for what is no image of today."""
+    """Configuration and layers. Raises BuildError for an unsupported manifest."""
     document = _decode(manifest, image)
     if manifest.media_type not in (SCHEMA_2, OCI) or "config" not in document:
-        hint = "Build and push it with a Docker of this decade."
+        hint = "Build and push it again with a current version of Docker."
         raise BuildError(f"{image} is of type {manifest.media_type}, not an image that can be read", hint=hint)
     try:
         return Parts(_blob(document["config"]), tuple(_blob(layer) for layer in document["layers"]))
@@ -107,7 +107,7 @@ def parts(manifest: Manifest, image: str) -> Parts:
 
 
 def schema_2(image: Parts, name: str) -> Manifest:
-    """The manifest in Docker's words. Raises BuildError for layers that Docker has no word for, such as zstd."""
+    """The manifest as Docker schema 2. Raises BuildError for layers that it does not support, such as zstd."""
     layers = [_in_docker_words(layer, name).as_json() for layer in image.layers]
     config = _in_docker_words(image.config, name).as_json()
     return Manifest(SCHEMA_2, encode({"schemaVersion": 2, "mediaType": SCHEMA_2, "config": config, "layers": layers}))
@@ -121,7 +121,7 @@ def read_config(body: bytes, image: str, layers: Sequence[Blob]) -> dict[str, An
     except (ValueError, KeyError, TypeError) as error:
         raise BuildError(f"{image}: its configuration cannot be read: {error!r}") from error
     if count != len(layers):
-        raise BuildError(f"{image}: its configuration tells of {count} layers, its manifest of {len(layers)}")
+        raise BuildError(f"{image}: its configuration has {count} layers, its manifest {len(layers)}")
     check_platform(config, image)
     return dict(config)
 
@@ -149,7 +149,7 @@ def _checked(digest: str) -> str:
 def _in_docker_words(blob: Blob, image: str) -> Blob:
     if word := _SCHEMA_2_WORDS.get(blob.media_type):
         return Blob(word, blob.digest, blob.size)
-    message = f"{image} has a layer of type {blob.media_type}, which Docker's schema 2 does not know"
+    message = f"{image} has a layer of type {blob.media_type}, which Docker's schema 2 does not support"
     raise BuildError(message, hint="SageMaker takes only schema 2: push the image again with gzip layers.")
 
 

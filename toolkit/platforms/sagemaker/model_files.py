@@ -43,7 +43,7 @@ class S3Files:
             answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + name, Range=wanted)
             return answer["Body"].read()
         except (BotoCoreError, ClientError) as error:
-            raise UnreadableModel(f"{self.location}/{name} cannot be read: {error}") from error
+            raise UnreadableModel(f"cannot read {self.location}/{name}: {error}") from error
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
@@ -55,6 +55,6 @@ class S3Files:
                 for item in page.get("Contents", [])
             }
         except (BotoCoreError, ClientError) as error:
-            hint = "Correct the address, or the rights: it takes s3:ListBucket and s3:GetObject."
-            raise UnreadableModel(f"{self.location} cannot be listed: {error}", hint=hint) from error
+            hint = "Correct the address, or your permissions: s3:ListBucket and s3:GetObject are needed."
+            raise UnreadableModel(f"cannot list {self.location}: {error}", hint=hint) from error
         return found
