@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from toolkit import documents
 from toolkit.catalog import registry
 from toolkit.errors import UsageError
 
@@ -25,6 +26,8 @@ class Action:
     reason: str
     request: Mapping[str, Any] = field(repr=False)
     expected_seconds: int = 0
+
+    __pydantic_config__ = documents.NO_OTHER_KEYS
 
     def __str__(self) -> str:
         return f"{self.verb} {self.kind} {self.name}"
@@ -51,6 +54,8 @@ class Plan:
     region: str = ""
     left: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    __pydantic_config__ = documents.NO_OTHER_KEYS
 
     @property
     def changes(self) -> Sequence[Action]:
@@ -82,10 +87,8 @@ class Plan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The plan that `to_dict` wrote."""
-        actions = tuple(Action(**action) for action in data["actions"])
-        tuples = {key: tuple(data[key]) for key in ("endpoints", "left", "notes")}
-        return cls(**{**data, **tuples, "actions": actions})
+        """The plan that `to_dict` wrote. Raises documents.Unfit, which names the key that is wrong."""
+        return documents.fit(cls, data)
 
     def save(self, path: Path) -> None:
         """Write the plan as JSON, to be read by people and applied by `toolkit deploy --plan`."""
@@ -95,8 +98,8 @@ class Plan:
     def read(cls, path: Path) -> Self:
         """The plan that `save` wrote. Raises UsageError when the file is none."""
         try:
-            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return cls.from_dict(documents.decode(documents.read_file(path)))
+        except (OSError, ValueError) as error:
             hint = "Make one: toolkit plan RECIPE --out plan.json"
             raise UsageError(f"{path} is not a saved plan: {error}", hint=hint) from error
 

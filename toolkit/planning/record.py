@@ -6,12 +6,16 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from toolkit import documents
 from toolkit.planning.plan import Action, Plan
+
+_LONGEST_LINE = 1024**2
 
 Step = Literal["started", "done", "failed", "interrupted"]
 
@@ -65,11 +69,10 @@ class Record:
         return next(iter(deque(self.events(), maxlen=1)), None)
 
     def events(self) -> Iterator[Event]:
-        """All events, oldest first. A last line cut short by a crash is left out."""
+        """All events, oldest first. What is not one is left out, such as a line cut short by a crash."""
         if not self.path.is_file():
             return
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            try:
-                yield Event(**json.loads(line))
-            except ValueError:
-                continue
+        with self.path.open("rb") as stream:
+            while line := stream.readline(_LONGEST_LINE):
+                with suppress(documents.Unfit):
+                    yield documents.parse(Event, line)
