@@ -49,6 +49,8 @@ NO_OTHER_KEYS: ConfigDict = {"extra": "forbid"}
 """As a dataclass's or TypedDict's `__pydantic_config__`: a key that it does not have is an error."""
 OTHER_KEYS: ConfigDict = {"extra": "allow"}
 """Likewise: other keys are kept as they are."""
+CHECKED_AGAIN: ConfigDict = {"revalidate_instances": "always"}
+"""Likewise: `fit` also checks what was made without it."""
 
 
 def read_file(path: Path, limits: Limits = LIMITS) -> bytes:
@@ -142,6 +144,11 @@ def fit(model: type[T], value: Any) -> T:
     except ValidationError as error:
         raise Unfit(_first_problem(error)) from error
     return found
+
+
+def prepare(model: type[T]) -> None:
+    """Make what `fit` needs for `model` now, where its time does not count."""
+    _adapter(cast(Any, model))
 
 
 @cache

@@ -40,7 +40,7 @@ def manifest(document: Any, media_type: str = SCHEMA_2) -> Manifest:
         (manifest({"config": ENTRY}), "`layers`: field required"),
         (
             manifest({"config": {**ENTRY, "digest": "sha256:../../x"}, "layers": []}),
-            "`config.digest`: string should match",
+            "`config.digest`: string",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
+from toolkit import documents
 from toolkit.errors import PlatformError
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of
@@ -72,8 +73,8 @@ class ClusterLease:
             hint = "Give the recipe another `name:`, or remove that Lease."
             raise PlatformError(f"Lease {metadata['name']} was not made by the toolkit", hint=hint)
         try:
-            holder: Holder | str = Holder(**json.loads((metadata.get("annotations") or {})[_HOLDER]))
-        except (KeyError, ValueError, TypeError):
+            holder: Holder | str = documents.parse(Holder, (metadata.get("annotations") or {}).get(_HOLDER, ""))
+        except documents.Unfit:
             holder = spec.get("holderIdentity", "somebody")
         # Whoever holds it may have said that it renews less often.
         return Entry(metadata["resourceVersion"], holder, spec.get("leaseDurationSeconds", self.rules.seconds))

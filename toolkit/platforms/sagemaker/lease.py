@@ -8,6 +8,7 @@ from typing import TypedDict, Unpack
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from toolkit import documents
 from toolkit.platforms.lease import Entry, Holder, Rules
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
@@ -47,8 +48,9 @@ class BucketLease:
                 return None
             raise
         try:
-            return Entry(found["ETag"], Holder(**json.loads(found["Body"].read())), self.rules.seconds)
-        except (ValueError, TypeError):
+            holder = documents.parse(Holder, found["Body"].read(documents.LIMITS.size + 1))
+            return Entry(found["ETag"], holder, self.rules.seconds)
+        except documents.Unfit:
             return Entry(found["ETag"], None, self.rules.seconds)
 
     def replace(self, holder: Holder, version: str) -> str:

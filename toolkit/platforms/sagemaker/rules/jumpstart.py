@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toolkit import documents
 from toolkit.catalog import lookup, methods
 from toolkit.engines.arguments import environment
 from toolkit.errors import UnreadableModel, UsageError
@@ -52,6 +53,8 @@ class DataSource:
     licence: str
     hub_content: str = ""
 
+    __pydantic_config__ = documents.CHECKED_AGAIN
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -64,6 +67,8 @@ class Preset:
     num_speculative_tokens: int | None
     variable: str
     read: bool
+
+    __pydantic_config__ = documents.CHECKED_AGAIN
 
     def __str__(self) -> str:
         k = f" K={self.num_speculative_tokens}" if self.num_speculative_tokens else ""
@@ -92,6 +97,8 @@ class JumpStartModel:
     download_timeout: int | None
     volume_gb: int | None
     network_isolation: bool
+
+    __pydantic_config__ = documents.CHECKED_AGAIN
 
     @property
     def repository(self) -> str:
@@ -127,7 +134,7 @@ def parse(content: Mapping[str, Any], instance_type: str | None = None, config: 
     that is not there.
     """
     try:
-        return _parse(content, instance_type, config)
+        return documents.fit(JumpStartModel, _parse(content, instance_type, config))
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         name = content.get("HubContentName", "model")
         message = f"JumpStart's entry of {name} is of an unknown shape: {error!r}"

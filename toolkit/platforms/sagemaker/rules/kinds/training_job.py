@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
+from toolkit import documents
 from toolkit.engines.arguments import (
     CHANNELS_DIR,
     CONFIG_CHANNEL,
@@ -334,11 +336,18 @@ def _record(clients: Clients, bucket: str, key: str) -> dict[str, str] | None:
     if answer is None:
         return None
     try:
-        record = json.loads(answer["Body"].read())
-        parts: dict[str, str] = record["parts"]
-        return parts if record["key"] == key else None
-    except (ValueError, KeyError, TypeError):
+        record = documents.parse(_Record, answer["Body"].read(documents.LIMITS.size + 1))
+    except documents.Unfit:
         return None
+    return record.parts if record.key == key else None
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What the compiler's container wrote of what it has made, and from what."""
+
+    key: str
+    parts: dict[str, str]
 
 
 def _nearest(clients: Clients, bucket: str, parts: Mapping[str, str]) -> dict[str, str] | None:
