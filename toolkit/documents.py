@@ -146,6 +146,29 @@ def fit(model: type[T], value: Any) -> T:
     return found
 
 
+class Members(dict[str, Any]):
+    """An object of a document. A key that it lacks is an error with the document's name and the way to it."""
+
+    def __init__(
+        self, members: Any = (), name: str = "", path: str = "", error: Callable[[str], Exception] = KeyError
+    ) -> None:
+        super().__init__(members)
+        self._name, self._path, self._error = name, path, error
+
+    def __missing__(self, key: str) -> NoReturn:
+        raise self._error(f"{self._name} lacks `{self._path}{key}`")
+
+
+def named(value: Any, name: str, error: Callable[[str], Exception], path: str = "") -> Any:
+    """The value, with objects that raise `error` for a key that they lack. Only of what is known not to be deep."""
+    if isinstance(value, dict):
+        members = {key: named(inner, name, error, f"{path}{key}.") for key, inner in value.items()}
+        return Members(members, name, path, error)
+    if isinstance(value, list):
+        return [named(inner, name, error, f"{path}{index}.") for index, inner in enumerate(value)]
+    return value
+
+
 def prepare(model: type[T]) -> None:
     """Make what `fit` needs for `model` now, where its time does not count."""
     _adapter(cast(Any, model))

@@ -71,7 +71,7 @@ def stream(
     try:
         with closing(answer["Body"]) as events:  # also when the caller has had enough
             for event in events:
-                yield event["PayloadPart"]["Bytes"]
+                yield event.get("PayloadPart", {}).get("Bytes", b"")
     except _BROKEN as error:
         raise _broken_off(endpoint, error) from error
 
