@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import boto3
 
 _HINT = "What answers there is not AWS, or a proxy between cut the answer short. The same command carries on."
+_FIRST_REFUSAL = 300
 _KIND = re.compile(r"(Output|Response|Result)$")
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "boolean": bool,
@@ -81,9 +82,8 @@ class _CheckedParser:
         return documents.named(parsed, name, UnreadableAnswer)
 
 
-def _error(parsed: Mapping[str, Any], status: int) -> dict[str, str]:
+def _error(found: Any, status: int) -> dict[str, str]:
     """Code and message, whatever was sent of them."""
-    found = parsed.get("Error")
     written = found if isinstance(found, dict) else {}
     return {**written, "Code": str(written.get("Code") or status), "Message": str(written.get("Message") or "")}
 
