@@ -1,17 +1,17 @@
 # `make demo` shows the main job on this machine, `make test` runs everything. Both make what they need in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-TORCH := torch==2.13.0+cpu
+INSTALL := $(BIN)/pip install -q --no-deps --require-hashes
 # A start of vLLM keeps one core busy. What takes longest begins first.
 TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-exhaustive lint types imports unit serving benchmark models notebooks format clean
+.PHONY: demo test test-exhaustive lint types imports unit serving benchmark models notebooks sbom lock format clean
 
 demo: .venv/installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" ./demo.sh
 
-test: lint types imports
-	$(BIN)/python -m pytest $(TWO_AT_A_TIME) --durations=40 --durations-min=4 tests/serving tests/images tests/aws tests/kubernetes tests/unit tests/tools
+test: lint types imports sbom
+	$(BIN)/python -m pytest $(TWO_AT_A_TIME) --durations=40 --durations-min=4 tests/serving tests/images tests/aws tests/kubernetes tests/unit tests/security tests/tools
 
 # Every crash of every command, and whatever else `test` takes samples of: an hour.
 test-exhaustive: .venv/installed
@@ -50,15 +50,25 @@ format: .venv/installed
 clean:
 	rm -rf .venv dist
 
-# torch's CPU build comes from where pip is set up to look, else from PyTorch's own index. The lock is complete, so nothing is
-# resolved here and nothing can pull in CUDA packages.
-.venv/installed: requirements.lock pyproject.toml
+# The locks are complete, so nothing is resolved here, nothing can pull in CUDA packages, and what has another hash than theirs is
+# refused. torch's CPU build comes from where pip is set up to look, else from PyTorch's own index.
+.venv/installed: requirements.lock requirements-torch.lock pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install -q --no-deps "$(TORCH)" || \
-		$(BIN)/pip install -q --no-deps --index-url https://download.pytorch.org/whl/cpu "$(TORCH)"
-	$(BIN)/pip install -q --no-deps -r requirements.lock
+	$(INSTALL) -r requirements-torch.lock || \
+		$(INSTALL) --index-url https://download.pytorch.org/whl/cpu -r requirements-torch.lock
+	$(INSTALL) -r requirements.lock
 	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
 	touch $@
+
+# Writes the hashes of requirements.lock anew, after a change of a version in it.
+lock: .venv/installed
+	$(BIN)/python -m tools.requirements_lock
+
+# Bill of materials, with licences, of the wheel and of all that is installed beside it (CycloneDX).
+sbom: .venv/installed
+	mkdir -p dist
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --gather-license-texts --output-reproducible \
+		--output-file dist/sbom.json $(BIN)/python
 
 # Runs the notebooks and keeps their outputs.
 notebooks: .venv/installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Iterator
@@ -37,6 +38,18 @@ def hub(repositories: dict[str, Path], gated: set[str] | None = None) -> Iterato
     server.server_close()
 
 
+def _sibling(path: Path) -> dict[str, object]:
+    """A file as the hub describes it with `blobs=true`: a large one with the SHA-256 by which Git LFS stores it."""
+    content = path.read_bytes()
+    blob = {
+        "rfilename": path.name,
+        "size": len(content),
+        "blobId": hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest(),
+    }
+    large = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+    return {**blob, "lfs": large} if path.suffix == ".safetensors" else blob
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: Hub
 
@@ -52,8 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif repo in self.server.gated and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self._answer(401, b"Access to this model is restricted")
         elif file is None:
-            siblings = [{"rfilename": path.name, "size": path.stat().st_size} for path in folder.iterdir()]
-            self._answer(200, json.dumps({"sha": COMMIT, "siblings": siblings}).encode())
+            self._answer(200, json.dumps({"sha": COMMIT, "siblings": list(map(_sibling, folder.iterdir()))}).encode())
         else:
             self._file(folder / file)
 

@@ -29,6 +29,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolkit.text import inert
+
 if TYPE_CHECKING:
     from toolkit.findings import Finding
 
@@ -42,7 +44,7 @@ class ToolkitError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+        return inert(f"{self.message}\n  {self.hint}" if self.hint else self.message)
 
 
 class RecipeError(ToolkitError):

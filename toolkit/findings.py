@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any, Literal
+
+from toolkit.text import html, html_table, inert
 
 Severity = Literal["error", "warning", "info"]
 
@@ -56,16 +57,13 @@ class Report:
 
     def __repr__(self) -> str:
         lines = [finding.line_for(self.recipe) for finding in self.findings]
-        return "\n".join([f"<Report {self.recipe}: {'ok' if self.ok else f'{len(self.errors)} errors'}>", *lines])
+        head = f"<Report {self.recipe}: {'ok' if self.ok else f'{len(self.errors)} errors'}>"
+        return inert("\n".join([head, *lines]))
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{f.severity}</td><td>{f.line or ''}</td><td><code>{escape(f.path)}</code></td>"
-            f"<td>{escape(f.message)}<br><i>{escape(f.hint)}</i></td><td><code>{f.code}</code></td></tr>"
-            for f in self.findings
-        )
+        rows = [(f.severity, f.line or "", f.path, f.message, f.hint, f.code) for f in self.findings]
         verdict = "no errors" if self.ok else f"{len(self.errors)} errors"
-        return f"<b>{escape(self.recipe)}</b>: {verdict}<table>{rows}</table>"
+        return f"<b>{html(self.recipe)}</b>: {verdict}{html_table(rows)}"
 
     def to_dict(self) -> dict[str, Any]:
         """The document of `toolkit check --json`."""

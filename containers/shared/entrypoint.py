@@ -1,8 +1,9 @@
 """What every container of ours does: its environment becomes vLLM's arguments, then vLLM becomes this process.
 
 SM_VLLM_MAX_MODEL_LEN=4096 is `--max-model-len 4096`; vllm/README.md has the whole table. The contract is that of AWS's
-vLLM image. No shell and no supervisor stand between the two processes, so no value is ever parsed a second time; the
-process id stays, so SageMaker's SIGTERM reaches vLLM and vLLM's exit code reaches SageMaker.
+vLLM image, but that no value becomes another flag. No shell and no supervisor stand between the two processes, so no
+value is ever parsed a second time; the process id stays, so SageMaker's SIGTERM reaches vLLM and vLLM's exit code
+reaches SageMaker.
 
 vLLM gets the middleware of serve_middleware.py, which lies beside this file: health that is true, and a graceful end.
 Standard library only.
@@ -35,8 +36,27 @@ OUR_OPTIONS = [
     ["--middleware", "serve_middleware.Drain"],
 ]
 
-# vLLM takes these as one value each, even where that value is a JSON list.
-SINGLE_VALUE_FLAGS = {"--allowed-origins", "--allowed-methods", "--allowed-headers", "--middleware"}
+# vLLM takes several values for these; whatever is written for another flag stays one (tests compare this with vLLM).
+SEVERAL_VALUES = {
+    "--allowed-media-domains",
+    "--api-key",
+    "--collect-detailed-traces",
+    "--cpu-offload-params",
+    "--cudagraph-capture-sizes",
+    "--ignore-patterns",
+    "--kv-cache-dtype-skip-layers",
+    "--logits-processors",
+    "--lora-modules",
+    "--lora-target-modules",
+    "--numa-bind-cpus",
+    "--numa-bind-nodes",
+    "--offload-params",
+    "--served-model-name",
+    "--sleep-preserve-parameter-names",
+}
+
+# vLLM's parser takes whatever else begins with a dash for a flag.
+NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 
 # Values that never reach the log. A flag is a token's when it ends so (--hf-token), not where it counts them; the
 # configuration of watermarks holds their key.
@@ -80,7 +100,7 @@ def listen_port(env: Mapping[str, str]) -> str:
 
 def vllm_options(env: Mapping[str, str], model_dir: Path) -> list[list[str]]:
     """vLLM's options, each a flag and its values: the port, the model, then the SM_VLLM_* variables by name."""
-    options = [["--port", listen_port(env)], ["--model", find_model(env, model_dir)]]
+    options = [["--port", listen_port(env)], ["--model", *no_flags(MODEL, [find_model(env, model_dir)])]]
     names = sorted(name for name in env if name.startswith(PREFIX) and name not in {MODEL, PORT})
     options += [option(name, env[name]) for name in names]
     return [given for given in options if given]
@@ -144,8 +164,15 @@ def option(name: str, value: str) -> list[str]:
         return []
     if word == "true" or not value:
         return [flag]
-    values = [value] if flag in SINGLE_VALUE_FLAGS else split(value)
+    values = no_flags(name, split(value) if flag in SEVERAL_VALUES else [value])
     return [flag, *values] if values else []
+
+
+def no_flags(name: str, values: list[str]) -> list[str]:
+    """The values of the variable `name`. Raises ServeError where vLLM's parser would take one for a flag."""
+    if any(value.startswith("-") and not NEGATIVE_NUMBER.fullmatch(value) for value in values):
+        raise ServeError(f"{name} has a value that begins with a dash, which vLLM would take for another flag")
+    return values
 
 
 def split(value: str) -> list[str]:

@@ -241,8 +241,8 @@ def test_destroy_stops_what_still_compiles_and_tells_what_stays(recipe: Path, st
 
     removed = api.destroy(recipe, progress=Silent())
     assert standin.training.running == []
-    assert any(f"aws s3 rm --recursive {place}" in item for item in removed.left)
-    assert any("in which there is more" in item for item in removed.left)
+    assert any(f"aws s3 rm --recursive {place}" in item for item in removed.not_removed)
+    assert any("in which there is more" in item for item in removed.not_removed)
     assert {item.split()[1] for item in standin.leftovers()} == {"repository", "group", "bucket", "object"}
 
 

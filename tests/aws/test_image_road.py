@@ -80,7 +80,7 @@ def test_the_image_stays_and_is_used_again(recipe: Path, standin: StandIn) -> No
     api.deploy(recipe, progress=Silent())
     removed = api.destroy(recipe, progress=Silent())
     assert standin.leftovers() == KEPT
-    assert any("images in toolkit/hub" in item for item in removed.left)
+    assert any("images in toolkit/hub" in item for item in removed.not_removed)
     assert (verbs(recipe)["Repository"], verbs(recipe)["Image"]) == ("reuse", "reuse")
 
 

@@ -152,7 +152,7 @@ def test_an_error_amid_the_stream_is_told_after_what_came(kind: str, code: str) 
     arrived: list[bytes] = []
     with scripted(streamed(EVENTS[:70], last=eventstream.exception(kind, "it broke", code)), STREAM) as server:
         parts = runtime.stream(client(server), "chat", BODY, FakeClock().sleep)
-        with pytest.raises(InvocationError, match=rf"chat broke off: .*{kind}.*it broke"):
+        with pytest.raises(InvocationError, match=rf"chat: the answer broke off: .*{kind}.*it broke"):
             arrived.extend(parts)
     assert b"".join(arrived) == EVENTS[:70]
     assert len(server.requests) == 1, "half an answer has been given"
@@ -160,7 +160,7 @@ def test_an_error_amid_the_stream_is_told_after_what_came(kind: str, code: str) 
 
 def test_a_connection_that_breaks_amid_the_stream_is_told() -> None:
     problem, requests = refused(stream, streamed(EVENTS[:70], cut=True), STREAM)
-    assert str(problem).startswith("chat broke off: ")
+    assert str(problem).startswith("chat: the answer broke off: ")
     assert requests == 1
 
 
@@ -168,13 +168,13 @@ def test_a_garbled_frame_is_told() -> None:
     garbled = bytearray(eventstream.payload_part(EVENTS[:70]))
     garbled[-1] ^= 1
     problem, _ = refused(stream, Reply(parts=(bytes(garbled),), headers=FRAMES))
-    assert str(problem).startswith("chat broke off: ")
+    assert str(problem).startswith("chat: the answer broke off: ")
 
 
 def test_a_stream_that_ends_early_without_a_word_is_an_error() -> None:
     with scripted(streamed(EVENTS[:-100])) as server:
         parts = runtime.stream(client(server), "chat", BODY, FakeClock().sleep)
-        with pytest.raises(InvocationError, match="broke off before its end"):
+        with pytest.raises(InvocationError, match="ended too early"):
             _ = Stream(parts).result
 
 
@@ -186,7 +186,7 @@ def test_an_answer_that_is_no_json_is_told() -> None:
 
 def test_an_answer_that_breaks_off_is_told() -> None:
     problem, requests = refused(invoke, Reply(parts=(b'{"id": ',), cut=True))
-    assert str(problem).startswith("chat broke off: ")
+    assert str(problem).startswith("chat: the answer broke off: ")
     assert requests == 1
 
 

@@ -51,7 +51,7 @@ def test_deploying_twice_changes_nothing_and_destroying_leaves_only_the_log(reci
 
     removed = api.destroy(recipe, progress=Silent())
     assert standin.leftovers() == [LOG_GROUP]
-    assert "log group /aws/sagemaker/Endpoints/hub: kept for 30 days" in removed.left[0]
+    assert "log group /aws/sagemaker/Endpoints/hub: kept for 30 days" in removed.not_removed[0]
 
 
 def test_the_plan_needs_no_account(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_the_command_line_takes_the_same_road(recipe: Path, standin: StandIn, tm
 
     assert run("deploy", str(recipe), "--no-prove")["status"] == "InService"
     assert [item["name"] for item in run("status", "--platform", "sagemaker")["endpoints"]] == ["hub"]
-    assert run("destroy", "hub", "--platform", "sagemaker", "--yes")["left"]
+    assert run("destroy", "hub", "--platform", "sagemaker", "--yes")["not_removed"]
     assert standin.leftovers() == [LOG_GROUP]
 
 
@@ -257,5 +257,5 @@ def test_captured_requests_stay_and_are_told(recipe: Path, standin: StandIn) -> 
     s3 = standin.session().client("s3")
     s3.put_object(Bucket="toolkit-123456789012-us-west-2", Key="capture/hub/1.jsonl", Body=b"{}")
     removed = api.destroy(recipe, progress=Silent())
-    assert any("bucket toolkit-123456789012-us-west-2, in which there is more" in item for item in removed.left)
+    assert any("bucket toolkit-123456789012-us-west-2, in which there is more" in item for item in removed.not_removed)
     assert "Bucket" not in {action.kind for action in removed.actions}

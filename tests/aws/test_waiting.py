@@ -52,6 +52,12 @@ def test_only_what_is_new_is_read_again(user: User, platform: SageMakerPlatform)
     assert [line.text for line in platform.logs("ep")] == [*before, "one more", "another container"]
 
 
+def test_a_log_has_no_colours(user: User, platform: SageMakerPlatform) -> None:
+    user.deploy("ep")
+    write(user, "only/i-2", "\x1b[0;36m(EngineCore pid=7)\x1b[0;0m \x1b[1;38:5:9mERROR\x1b[m gone")
+    assert [line.text for line in platform.logs("ep")][-1] == "(EngineCore pid=7) ERROR gone"
+
+
 def test_a_log_of_many_pages_is_read_to_its_end(user: User, platform: SageMakerPlatform) -> None:
     """A page of CloudWatch holds at most 10,000 events; the error stands on the last one."""
     user.deploy("ep")

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from loopback_registry import USER, running
+from system_packages import install
 
 from toolkit.home import containers_dir
 from toolkit.images.auth import Credentials
@@ -27,40 +28,12 @@ from toolkit.images.builder import Builder
 from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.platforms.image import programs
 
-PACKAGES = {
-    "buildah": "buildah",
-    "podman": "podman",
-    "runc": "runc",
-    "netavark": "netavark",
-    "iptables": "iptables",
-    "dockerd": "docker.io",
-    "docker": "docker.io",
-    "nsenter": "util-linux",
-    "curl": "curl",
-}
-_ALSO_AT = "/usr/lib/podman"
 _START_SECONDS = 60
 _STORAGE = '[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
 _CONTAINERS = (
     '[containers]\ndefault_ulimits = []\ncgroupns = "host"\n'
     '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
 )
-
-
-def install(*programs: str) -> None:
-    """See that the programs are there, from Debian's packages if we may install them; else the tests are skipped."""
-    missing = [name for name in programs if shutil.which(name) is None and not (Path(_ALSO_AT) / name).exists()]
-    if not missing:
-        return
-    names = ", ".join(missing)
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        pytest.skip(f"NOT TESTED: {names} missing, and only root of a Debian can install them")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    packages = sorted({PACKAGES[name] for name in missing})
-    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
-        done = subprocess.run(["apt-get", *command], capture_output=True, text=True, env=environment, check=False)
-        if done.returncode:
-            pytest.skip(f"NOT TESTED: {names} cannot be installed: {done.stderr.strip()[-300:]}")
 
 
 @contextmanager

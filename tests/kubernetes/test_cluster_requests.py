@@ -72,7 +72,7 @@ def test_what_the_container_refuses_is_its_own_word(standin: StandInCluster, ser
         standin.backend = container.url
         with pytest.raises(InvocationError, match="chat: answered 400: max_tokens is too large") as error:
             serving.invoke(NAME, {})
-    assert error.value.hint.startswith("Change the request")
+    assert error.value.hint.startswith("Correct the request")
 
 
 def test_an_answer_that_breaks_off_is_told(standin: StandInCluster, serving: KubernetesPlatform) -> None:

@@ -213,7 +213,7 @@ def test_a_removal_takes_all_but_the_namespace_and_what_others_have(either: Kube
 
 def test_the_last_removal_tells_of_the_namespace(platform: KubernetesPlatform) -> None:
     deploy(platform, endpoint())
-    (told,) = plan(platform, ()).left
+    (told,) = plan(platform, ()).not_removed
     assert told.startswith("namespace ml, in which others may have something")
     assert told.endswith("kubectl delete namespace ml")
 
@@ -371,7 +371,7 @@ def test_a_removal_tells_which_rare_kinds_it_may_not_see(
 ) -> None:
     deploy(platform, endpoint())
     standin.forbidden.add(("list", f"{kind.lower()}s"))
-    *_, told = plan(platform, ()).left
+    *_, told = plan(platform, ()).not_removed
     assert told.startswith(f"{kind} of this endpoint, if there is any, could not be looked at")
 
 

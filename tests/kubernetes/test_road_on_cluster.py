@@ -104,7 +104,7 @@ def test_a_bare_name_is_found_in_its_namespace(
 ) -> None:
     apply(platform, endpoint(), tmp_path)
     code, out = toolkit(capsys, "destroy", NAME, "--yes", *where)
-    assert (code, out.startswith("removed 4 resources; left: namespace ml")) == (0, True)
+    assert (code, out.startswith("removed 4 resources\nnot removed: namespace ml")) == (0, True)
     assert there(standin) == ["namespaces/ml"]
 
 
@@ -127,7 +127,7 @@ def test_what_may_not_be_looked_at_is_told_where_nothing_is(
     standin.forbidden.add(("list", "scaledobjects"))
     code, out = toolkit(capsys, "destroy", NAME, "--yes", "--platform", "kubernetes")
     assert code == 0
-    assert "left: ScaledObject of this endpoint, if there is any, could not be looked at" in out
+    assert "not removed: ScaledObject of this endpoint, if there is any, could not be looked at" in out
 
 
 def test_a_rollout_gets_the_time_that_its_deployment_gives(platform: KubernetesPlatform, tmp_path: Path) -> None:

@@ -277,6 +277,13 @@ def test_a_progress_bar_is_its_last_state_and_no_line_is_none(
     assert lines == ["one", "Loading: 100%", "two", "three"]
 
 
+def test_a_log_has_no_colours(standin: StandInCluster, platform: KubernetesPlatform) -> None:
+    standin.controllers.script = Script([scheduled(), started("\x1b[0;36m(EngineCore pid=7)\x1b[0;0m gone"), ready()])
+    deploy(platform, endpoint())
+    wait(platform)
+    assert "(EngineCore pid=7) gone" in [line.text for line in platform.logs(NAME)]
+
+
 @pytest.mark.parametrize("resource", ["pods", "events", "replicasets"])
 def test_who_may_not_look_at_pods_may_look_at_endpoints(
     standin: StandInCluster, platform: KubernetesPlatform, resource: str
@@ -311,8 +318,8 @@ def test_an_api_server_that_is_busy_for_a_while_does_not_end_the_wait(
     deploy(platform, endpoint())
     told = Told()
     wait(busy(platform, status, 20), told=told)
-    waits = [said for said in told.said if "goes on waiting" in said]
-    assert waits == [f"chat: goes on waiting: looking at chat: etcdserver: leader changed ({status})"]
+    waits = [said for said in told.said if "still waiting" in said]
+    assert waits == [f"chat: still waiting: looking at chat: etcdserver: leader changed ({status})"]
     assert told.said[-1] == "chat is in service"
 
 

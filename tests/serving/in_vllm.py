@@ -41,6 +41,14 @@ LOADED_AHEAD = (
 _running: list[LLM] = []  # they end with the process: shutting them down takes longer than starting them
 
 
+def flag_values() -> dict[str, Any]:
+    """The catalogue's document on the values of flags, as this vLLM has it."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tools.vllm_values import installed
+
+    return installed()
+
+
 def sizes(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Blocks of the KV cache and bytes of the weights, once the engine is up."""
     pack = utils.dispatch_cpu_unquantized_gemm
@@ -111,7 +119,9 @@ def parse_names(command_lines: Sequence[Sequence[str]], names: Sequence[str]) ->
     return [{name: getattr(found, name) for name in names} for found in parsed]
 
 
-JOBS: Mapping[str, Callable[..., Any]] = {job.__name__: job for job in (sizes, growth, answer, parse, parse_names)}
+JOBS: Mapping[str, Callable[..., Any]] = {
+    job.__name__: job for job in (sizes, growth, answer, parse, parse_names, flag_values)
+}
 
 
 def _started(arguments: Mapping[str, Any]) -> LLM:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from forked_vllm import ForkedVllm
 
+from tools.vllm_values import FILE
+
 pytestmark = pytest.mark.serving
 
 ENTRYPOINT = Path(__file__).parents[2] / "containers" / "shared" / "entrypoint.py"
@@ -82,3 +84,13 @@ def test_vllm_reads_the_environment_as_it_was_meant(tmp_path: Path, vllm: Forked
         "port": 9123,
         "host": "127.0.0.1",
     }
+
+
+def test_the_catalogue_knows_what_each_flag_takes(vllm: ForkedVllm) -> None:
+    """Else run: python -m tools.vllm_values."""
+    read = vllm.run("flag_values")
+
+    committed = json.loads(FILE.read_text())
+    assert read == {name: found for name, found in committed.items() if name != "date"}
+    listed = runpy.run_path(str(ENTRYPOINT))["SEVERAL_VALUES"]
+    assert {flag.removeprefix("--") for flag in listed} == set(read["several"])

@@ -1,4 +1,4 @@
-"""The quickstart notebook, with the endpoint that other tests share: its `deploy` finds nothing to change.
+"""The quickstart notebook, with the endpoint that other tests share: its `deploy` finds no changes were needed.
 
 That the same cells deploy what is not there yet is shown on AWS's stand-in, in tests/aws/test_notebook_on_sagemaker.py.
 The last module of those that share the endpoint: the notebook removes it.

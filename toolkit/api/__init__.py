@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
     from toolkit.api.removal import destroy as destroy
+    from toolkit.api.saved_plan import read_plan as read_plan
     from toolkit.checks.run import check as check
     from toolkit.endpoint.handle import Endpoint as Endpoint
     from toolkit.findings import Report as Report
@@ -44,6 +45,7 @@ _MODULES = {
     "endpoints": "toolkit.api.handles",
     "load": "toolkit.recipe.resolve",
     "plan": "toolkit.api.deployment",
+    "read_plan": "toolkit.api.saved_plan",
     "recipes": "toolkit.api.catalogue",
     "render": "toolkit.api.export",
     "rollback": "toolkit.api.deployment",

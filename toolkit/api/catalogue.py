@@ -8,6 +8,7 @@ from typing import Any
 
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.text import html_table, inert
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,10 @@ class Catalogue(Sequence[Recipe]):
         return {name: recipe.to_dict() for name, recipe in self.entries}
 
     def __repr__(self) -> str:
-        return "\n".join(f"{name:24} {recipe.description}" for name, recipe in self.entries)
+        return inert("\n".join(f"{name:24} {recipe.description}" for name, recipe in self.entries))
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td><code>{name}</code></td><td>{recipe.description}</td></tr>" for name, recipe in self.entries
-        )
-        return f"<table>{rows}</table>"
+        return html_table((name, recipe.description) for name, recipe in self.entries)
 
 
 def recipes() -> Catalogue:

@@ -52,7 +52,8 @@ class DeploymentPlan(Plan):
             raise StalePlanError(
                 f"what runs now is not what this plan for {self.endpoints[0]} was made from", hint=f"Run: {again}"
             )
-        recipe = deployed_recipe(load(self.recipe)) if Path(self.recipe).is_file() else None  # for what `prove` asks
+        found = load(self.recipe).with_platform(self.platform) if Path(self.recipe).is_file() else None
+        recipe = deployed_recipe(found) if found else None  # for what `prove` asks
         _apply(self, platform, recipe, wait, progress or default_progress())
         return planned_endpoint(self, platform, recipe)
 

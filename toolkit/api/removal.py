@@ -58,7 +58,7 @@ def _without_buckets_that_stay(planned: Plan, rest: Sequence[Action]) -> Plan:
     buckets = [action.name for action in rest if action.kind == "Bucket"]
     notes = [f"bucket {name}, in which there is more. Look: aws s3 ls --recursive s3://{name}" for name in buckets]
     actions = tuple(action for action in planned.actions if action.kind != "Bucket" or action.name not in buckets)
-    return replace(planned, actions=actions, left=(*planned.left, *notes))
+    return replace(planned, actions=actions, not_removed=(*planned.not_removed, *notes))
 
 
 def _removal(name: str, platform: Platform, endpoints: Sequence[str]) -> Plan:

@@ -1,1 +1,1 @@
-"""Do what a plan says: the loop over actions, the wait, the cause of a failure, the progress on the way."""
+"""Apply a plan: execute its actions, wait, show progress, and find the cause of a failure."""

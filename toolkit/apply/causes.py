@@ -1,17 +1,16 @@
-"""What engines and platforms write, read from their own JSON files: known causes of failure, and the marks of a start.
+"""Known causes of failure and the stages of a start, read from the JSON files of engines and platforms.
 
-An engine's files stand in its rules, those of its platform in the registry; engines/causes.json has the words of what
-every engine is built on. A file may have these keys:
+An engine's files are listed in its rules, a platform's in the registry; engines/causes.json is for all engines. A file
+may have these keys:
 
-* `reasons`, `log`: known causes, by the words of the platform, and by lines of a container. The first entry that fits
-  wins; entries with a higher `rank` come after those of all files with a lower one. `{name}` in a hint is one of
-  `texts`.
-* `starts`, `answers`: the line that a server begins with, and the one that it writes once it answers.
-* `listens`: host and port that it listens on. `prefix`: what its logger puts before a line. `noise`: lines that look
-  like errors and are none. `echo`: errors that only name another one. `unknown_death`: codes whose cause is the last
+* `reasons`, `log`: known causes, found in the platform's failure reason or in lines of a container. The first entry
+  that matches wins; entries are sorted by `rank`, across files. `{name}` in a hint is replaced from `texts`.
+* `starts`, `answers`: the first line of a server's start, and the line that it writes when it begins to serve.
+* `listens`: host and port that it listens on. `prefix`: the logger's prefix of a line. `noise`: lines that look like
+  errors but are harmless. `echo`: errors that only repeat another one. `unknown_death`: codes whose cause is the last
   error before.
-* `stages`, `counts`: marks of the stages (stages.py), and what is counted in them.
-* `health_check`: what a platform says of a container that did not become healthy, and what to do about it.
+* `stages`, `counts`: lines that begin a stage (stages.py), and progress counters within it.
+* `health_check`: how a platform reports a container that did not become healthy, and what to do.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _NOTHING = re.compile(r"(?!)")
 
 @dataclass(frozen=True)
 class Known:
-    """A cause that is known by its words.
+    """A known cause and the texts that identify it.
 
-    `words` is searched in single lines. `beside` must be in some line of the same start too, `without` in none.
-    `certain` says how many starts must have ended so until another one is pointless; 0: it may go away by itself.
+    `words` must match a line; `beside` must match another line of the same start, and `without` no line. `certain` is
+    the number of failed starts after which another start is pointless; 0 if the cause may go away by itself.
     """
 
     code: str
@@ -51,8 +50,8 @@ class Known:
 class HealthCheck:
     """A platform's check of a container's health.
 
-    `failed` is found in its reason, `ended` where the container ended by itself. `refused` finds the check's requests
-    that were answered with an error. `hints` and `lines` are by the cause's code.
+    `failed` matches its failure reason, `ended` that of a container that exited. `refused` matches log lines of health
+    check requests that got an error. The keys of `hints` and `lines` are codes of causes.
     """
 
     failed: re.Pattern[str]
@@ -65,7 +64,7 @@ class HealthCheck:
 
 @dataclass(frozen=True)
 class Words:
-    """All that is known of what platform and engines write."""
+    """Everything known about the messages of a platform and all engines."""
 
     reasons: tuple[Known, ...]
     log: tuple[Known, ...]
@@ -82,7 +81,7 @@ class Words:
 
 
 def words(platform: str | None = None) -> Words:
-    """The words of all engines, and of that platform; of all platforms without one."""
+    """The patterns of all engines and of one platform, by default of all platforms."""
     engines = [path for name in registry.engines() for path in registry.engine_rules(name).causes]
     names = registry.platforms() if platform is None else (platform,)
     platforms = [path for name in names for path in registry.platform_causes(name)]
@@ -115,7 +114,7 @@ def _known(files: Sequence[Mapping[str, Any]], table: str) -> tuple[Known, ...]:
 
 def _entry(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Known:
     hint = fields["hint"]
-    for name, text in texts.items():  # a text may hold one that stands after it
+    for name, text in texts.items():  # a text may refer to a later one
         hint = hint.replace(f"{{{name}}}", text)
     return Known(
         fields["code"],
@@ -138,6 +137,6 @@ def _all(files: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
 
 
 def _any(texts: Iterable[str]) -> re.Pattern[str]:
-    """A pattern that finds one of several."""
+    """A pattern that matches any of the texts."""
     found = "|".join(f"(?:{text})" for text in texts)
     return re.compile(found) if found else _NOTHING

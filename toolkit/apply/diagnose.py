@@ -1,4 +1,4 @@
-"""From the words of a platform and the lines of a container to the cause, and the edit that mends it."""
+"""Find the cause of a failure, and the edit to make, from a platform's failure reason and a container's log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ERROR_LINE = re.compile(r"(\b[A-Z]\w*(Error|Exception)(: .+|$)|(?<!original )\b
 
 @dataclass(frozen=True)
 class _Hit:
-    """A known cause and the line of a log that names it."""
+    """A known cause, and the log line that shows it."""
 
     known: Known
     lines: Sequence[str]
@@ -25,9 +25,9 @@ class _Hit:
 
 
 def diagnose(lines: Sequence[str], failure_reason: str = "", platform: str | None = None) -> Cause | None:
-    """The cause that the platform's words name, else the one that the container's lines show; None for neither.
+    """The cause found in the platform's failure reason, or else in the container's log; None if unknown.
 
-    `failure_reason` is why the platform says that an endpoint failed, or the message of a refused request.
+    `failure_reason` is the platform's reason for a failed endpoint, or the error message of a refused request.
     """
     known = words(platform)
     refused = _find(known.reasons, failure_reason.splitlines(), known)
@@ -43,7 +43,7 @@ def diagnose(lines: Sequence[str], failure_reason: str = "", platform: str | Non
 
 
 def last_error(lines: Sequence[str]) -> str:
-    """The last line that looks like an error of its own; empty when there is none."""
+    """The last line that looks like an error and not like the echo of another one; may be empty."""
     known = words()
     at = _last_error_at(lines, known)
     return "" if at is None else _message(lines[at], known)
@@ -57,20 +57,20 @@ def _last_error_at(lines: Sequence[str], known: Words) -> int | None:
 
 
 def _starts(lines: Sequence[str], known: Words) -> Iterator[Sequence[str]]:
-    """The log cut where the engine begins again."""
+    """The log, split at each start of the engine."""
     begins = [at for at, line in enumerate(lines) if known.starts.search(line)][1:]
     for first, end in zip([0, *begins], [*begins, len(lines)], strict=True):
         yield lines[first:end]
 
 
 def _after_answering(lines: Sequence[str], known: Words) -> Sequence[str]:
-    """What may have ended a start: nothing that was written before it succeeded."""
+    """The lines that may show why a start ended: those after the server began to serve."""
     up = next((at for at, line in enumerate(lines) if known.answers.search(line)), 0)
     return lines[up:]
 
 
 def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hit | None:
-    """The first entry of the table whose words the lines have, at the first of them that looks like an error."""
+    """The first entry of the table that matches, with the matching line that looks most like an error."""
     candidates = [(at, line) for at, line in enumerate(lines) if not all_words.noise.search(line)]
     for known in table:
         found = [at for at, line in candidates if known.words.search(line)]
@@ -92,7 +92,7 @@ def _cause(hit: _Hit, all_words: Words, fatal: bool) -> Cause:
 
 
 def _evidence(hit: _Hit, at: int, all_words: Words) -> tuple[str, ...]:
-    """The lines that show it: what must stand beside it, what the line continues, the line itself, more like it."""
+    """The log lines that show the cause: the one that `beside` matches, the line with its context, similar lines."""
     known, lines = hit.known, hit.lines
     beside = [line for line in lines if known.beside and known.beside.search(line)][:1]
     is_continuation = all_words.prefix.sub("", lines[at])[:1].isspace()
@@ -103,7 +103,7 @@ def _evidence(hit: _Hit, at: int, all_words: Words) -> tuple[str, ...]:
 
 
 def _unhealthy(lines: Sequence[str], failure_reason: str, known: Words, check: HealthCheck) -> Cause | None:
-    """What a failed health check shows when the log names no known cause."""
+    """The cause of a failed health check when the log shows no known cause."""
     *_, newest = _starts(lines, known)
     if not newest:
         return _unhealthy_cause("no-log", _cut(failure_reason), check, ())
@@ -111,13 +111,13 @@ def _unhealthy(lines: Sequence[str], failure_reason: str, known: Words, check: H
         return None
     last = tuple(_without_prefix(line, known) for line in newest[-_MOST_EVIDENCE:])
     if (stage := stage_of(newest)) != ANSWERING:
-        line = f"it was still {stage} when the time for the health check was up"
+        line = f"it was still {stage} when the health check timed out"
         return _unhealthy_cause("health-check-too-slow", line, check, last)
     return _not_reached(newest, last, known, check)
 
 
 def _not_reached(lines: Sequence[str], last: tuple[str, ...], known: Words, check: HealthCheck) -> Cause:
-    """Why a running server cannot be reached."""
+    """The cause if the server runs but does not answer the health check."""
     listening = [(found, line) for line in lines for listens in known.listens if (found := listens.search(line))]
     if listening:
         match, line = listening[-1]
@@ -134,7 +134,7 @@ def _unhealthy_cause(code: str, line: str, check: HealthCheck, evidence: tuple[s
 
 
 def _message(line: str, known: Words) -> str:
-    """The error without the logger's prefix, or the whole line where it does not look like an error."""
+    """The error without the logger's prefix, or the whole line if it does not look like an error."""
     match = _ERROR_LINE.search(line)
     return _cut(match[0]) if match else _without_prefix(line, known)
 

@@ -1,4 +1,4 @@
-"""Apply a plan: a loop over its actions, each recorded before and after it happens."""
+"""Execute the actions of a plan. Each is recorded before and after it happens."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class Executor(Protocol):
         """The platform's name in recipes."""
 
     def execute(self, action: Action, progress: Progress) -> None:
-        """Do one action; doing it again does no harm. Raises PlatformError."""
+        """Execute one action; it is idempotent. Raises PlatformError."""
 
     def lease(self, endpoint: str) -> AbstractContextManager[None]:
-        """The right to change that endpoint. Raises PlatformError when somebody else is changing it."""
+        """A lock on the endpoint. Raises PlatformError while somebody else is changing it."""
 
 
 def make(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
-    """Create, update and replace, in the plan's order, up to the endpoint. Raises ApplyError: it says how to go on."""
+    """Create, update and replace, in the plan's order, up to the endpoint. Raises ApplyError."""
     _execute(plan, _made(plan, needs_service=False), platform, record, progress)
 
 
 def complete(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
-    """Make the resources that need an endpoint in service, such as scaling policies. Raises ApplyError."""
+    """Create the resources that need an endpoint in service, such as scaling policies. Raises ApplyError."""
     _execute(plan, _made(plan, needs_service=True), platform, record, progress)
 
 
 def remove(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
-    """Delete what the plan no longer wants, in the plan's order. Raises ApplyError."""
+    """Execute the plan's delete actions, in its order. Raises ApplyError."""
     _execute(plan, [action for action in plan.changes if action.verb == "delete"], platform, record, progress)
 
 
@@ -59,8 +59,8 @@ def _execute(plan: Plan, actions: Sequence[Action], platform: Executor, record: 
             raise
         except PlatformError as error:
             record.write(plan, action, "failed", error.message)
-            done = f"{position} of {len(actions)} actions were done; recorded in {record.path}."
-            on = f"The same command carries on; toolkit destroy {plan.endpoints[0]} removes what is there."
+            done = f"{position} of {len(actions)} actions are done; they are recorded in {record.path}."
+            on = f"Run the same command again to resume, or remove everything: toolkit destroy {plan.endpoints[0]}"
             cause = diagnose((), error.message, platform.name)
             helps = error.hint or (cause.hint if cause else "")
             hint = f"{helps}\n  {done} {on}".strip()

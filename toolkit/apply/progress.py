@@ -1,4 +1,4 @@
-"""Progress of stages with their elapsed time: a moving line on a terminal, plain lines elsewhere."""
+"""Show the progress of stages and their elapsed time: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
+from toolkit.text import inert, raw_stream
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 
 _NUMBER = re.compile(r"\d")
@@ -18,16 +21,16 @@ _MINUTE = 60.0
 
 
 class Progress(Protocol):
-    """Where stages say what they do."""
+    """Receives the progress of stages."""
 
     def stage(self, name: str) -> AbstractContextManager[None]:
-        """A named step that takes time; its elapsed time is shown."""
+        """A named stage, timed from enter to exit."""
 
     def update(self, text: str) -> None:
-        """What the current stage is doing now."""
+        """Show what the current stage is doing."""
 
     def say(self, text: str) -> None:
-        """A line to keep."""
+        """Show a line permanently."""
 
 
 class Silent:
@@ -45,7 +48,7 @@ class Silent:
 
 
 class PlainProgress:
-    """One line per finished stage, and one whenever what it does changes: a minute apart where only numbers move.
+    """One line per finished stage, and one per update. Updates that differ only in numbers appear once a minute.
 
     `clock` counts seconds.
     """
@@ -58,7 +61,6 @@ class PlainProgress:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Write the stage and its elapsed time when it is over."""
         started, outcome = self._clock(), "stopped"
         try:
             yield
@@ -67,7 +69,6 @@ class PlainProgress:
             self.say(f"[{self._clock() - started:6.1f} s] {name} {outcome}".rstrip())
 
     def update(self, text: str) -> None:
-        """Write what the stage does, when it is something new."""
         now = self._clock()
         is_news = _NUMBER.sub("", text) != _NUMBER.sub("", self._last)
         if is_news or (text != self._last and now - self._written >= _MINUTE):
@@ -75,12 +76,11 @@ class PlainProgress:
             self._last, self._written = text, now
 
     def say(self, text: str) -> None:
-        """Write a line."""
-        self._write(f"{text}\n")
+        self._write(f"{inert(text)}\n")
 
 
 class TerminalProgress:
-    """A moving line with the elapsed time while a stage runs, a line to keep when it is over."""
+    """A live line with the elapsed time while a stage runs, and a permanent line when it has ended."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -88,37 +88,48 @@ class TerminalProgress:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Show the stage while it runs."""
         from rich.live import Live
 
-        started, mark = time.monotonic(), "[red]✘[/red]"
+        started, mark = time.monotonic(), ("✘", "red")
 
-        def line() -> str:
-            return f"  {name} [dim]{time.monotonic() - started:.0f} s  {self._text}[/dim]"
+        def line() -> Text:
+            return _line("  ", name, (f" {time.monotonic() - started:.0f} s  {self._text}", "dim"))
 
         self._text = ""
         try:
-            with Live(get_renderable=line, console=self._console, transient=True, refresh_per_second=8):
+            with Live(
+                get_renderable=line,
+                console=self._console,
+                transient=True,
+                refresh_per_second=8,
+                redirect_stdout=False,  # rich would obey colours in what others write meanwhile
+                redirect_stderr=False,
+            ):
                 yield
-            mark = "[green]✔[/green]"
+            mark = ("✔", "green")
         finally:
-            self._console.print(f"{mark} {name} [dim]{time.monotonic() - started:.1f} s[/dim]", highlight=False)
+            self._console.print(_line(mark, f" {name}", (f" {time.monotonic() - started:.1f} s", "dim")))
 
     def update(self, text: str) -> None:
-        """Show what the stage does."""
         self._text = text
 
     def say(self, text: str) -> None:
-        """Print a line above the moving one."""
-        self._console.print(f"  {text}", highlight=False, markup=False)
+        self._console.print(_line(f"  {text}"))
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """Plain and styled parts, in which nothing is markup."""
+    from rich.text import Text
+
+    return Text.assemble(*(inert(part) if isinstance(part, str) else (inert(part[0]), part[1]) for part in parts))
 
 
 def default_progress() -> Progress:
-    """The progress that fits where we run: a terminal, a notebook, a log."""
+    """The progress display for a terminal, a notebook or a log, whichever this is."""
     if sys.stderr.isatty():
         from rich.console import Console
 
-        return TerminalProgress(Console(stderr=True))
+        return TerminalProgress(Console(file=raw_stream(sys.stderr)))
     ipython = sys.modules.get("IPython")
-    notebook = ipython and ipython.get_ipython()  # which shows stderr on red, as if something had gone wrong
+    notebook = ipython and ipython.get_ipython()  # a notebook shows stderr in red, like an error
     return PlainProgress(sys.stdout.write if notebook else sys.stderr.write)

@@ -1,4 +1,4 @@
-"""How far a container has come, read from what its engine logs as it starts, and its platform says of it."""
+"""The stage of a container's start, read from its engine's log and its platform's events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from toolkit.apply.causes import Words, words
 
 PROVISIONING = "waiting for an instance, weights and image"
-"""Before the container's first line. SageMaker does not tell which of the three it is about; Kubernetes does."""
+"""The stage before the container's first line. SageMaker does not say which of the three it is; Kubernetes does."""
 
 PULLING = "pulling the image"
 
@@ -26,22 +26,22 @@ _NAMES = {
     "warming-up": "warming up",
     "answering": ANSWERING,
 }
-"""All stages in their order, by their names in causes.json."""
+"""All stages in order, by their names in causes.json."""
 
 STAGES = tuple(_NAMES.values())
 
-# Of published logs: an instance and its image take three to six minutes, compiling and graphs one to three.
+# From published logs: instance and image take three to six minutes, compiling and graphs one to three.
 _INSTANCE_SECONDS, _COMPILE_SECONDS = 270.0, 120.0
 
 
 def expected_seconds(download: float, load: float) -> dict[str, float]:
-    """How long the long stages are thought to take, for weights that take so many seconds to fetch and to load."""
+    """Expected seconds of the long stages, given the seconds to download and to load the weights."""
     return {PROVISIONING: _INSTANCE_SECONDS + download, LOADING: load, COMPILING: _COMPILE_SECONDS}
 
 
 @dataclass
 class Start:
-    """A container's start as its lines tell it. `entered` is when the stage began, by the caller's clock."""
+    """A container's start as shown by its log. `entered` is when the stage began, by the caller's clock."""
 
     stage: str = PROVISIONING
     entered: float = 0.0
@@ -49,7 +49,7 @@ class Start:
     words: Words = field(default_factory=words, repr=False)
 
     def read(self, line: str, now: float) -> str:
-        """Take in the next line, written at `now`; a sentence when a stage is over, else an empty text."""
+        """Process the next line, written at `now`. Returns a sentence when a stage has ended, else an empty string."""
         for pattern, what in self.words.counts:
             if found := pattern.search(line):
                 self.count = f"{found[1]} {what}".strip()
@@ -59,19 +59,19 @@ class Start:
         if not again and STAGES.index(stage) <= STAGES.index(self.stage):
             return ""
         took = f"{self.stage} took {minutes(now - self.entered)}" if now >= self.entered else ""
-        said = f"it starts again, after {self.stage}" if again else took
+        said = f"it restarts, after {self.stage}" if again else took
         self.stage, self.entered, self.count = stage, now, ""
         return said
 
     def tell(self, now: float, expected: float | None) -> str:
-        """The stage with its elapsed time, the time that it is expected to take, and what is counted in it."""
+        """The stage with its elapsed time, expected time and counter."""
         of = f" of about {_roughly(expected)}" if expected else ""
         counted = f" ({self.count})" if self.count else ""
         return f"{self.stage} {minutes(now - self.entered)}{of}{counted}"
 
 
 def stage_of(lines: Iterable[str]) -> str:
-    """The stage that a log breaks off in."""
+    """The stage in which a log ends."""
     start = Start()
     for line in lines:
         start.read(line, 0.0)

@@ -1,4 +1,4 @@
-"""Wait until training jobs have ended, tell how far they are, and why one failed."""
+"""Wait for training jobs, show their progress, and report why one failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.apply.waiter import LogLine
 from toolkit.errors import PlatformError, TrainingJobFailed
 
 _LAST_LINES = 15
-# The container's own program writes so; all else is the engine's and the compiler's, of which there is much.
+# Lines of the container's own program; all others, of which there are many, are from the engine and the compiler.
 _COMPILER_NEWS = re.compile(r"compile: ")
 _LONGEST_LINE = 80
 
@@ -36,7 +36,7 @@ class TrainingJob:
 
 
 class Trainer(Protocol):
-    """What waiting for jobs needs of a platform."""
+    """What waiting for training jobs needs of a platform."""
 
     @property
     def name(self) -> str:
@@ -44,13 +44,13 @@ class Trainer(Protocol):
 
     @property
     def poll_seconds(self) -> float:
-        """The pause between two looks at a job."""
+        """The interval between two polls of a job."""
 
     def training_job(self, name: str) -> TrainingJob:
         """The job now. Raises PlatformError."""
 
     def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
-        """What its containers have written since the bookmarks, which are moved on."""
+        """New lines of its log since the bookmarks, which are updated."""
 
 
 def wait_completed(
@@ -60,9 +60,9 @@ def wait_completed(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Return when every job is Completed (`jobs`: name to the seconds that it is thought to take, 0 for not known).
+    """Return when every job is Completed. `jobs` maps names to expected seconds, 0 if unknown.
 
-    A job ends by itself: it has a longest time. Raises TrainingJobFailed, with cause and last lines.
+    No timeout is needed: a job has a maximum runtime. Raises TrainingJobFailed, with cause and last lines.
     """
     watches = [_Watch(platform, name, expected, progress) for name, expected in jobs.items()]
     while watches := [watch for watch in watches if not watch.completed(clock())]:
@@ -71,7 +71,7 @@ def wait_completed(
 
 
 class _Watch:
-    """One job that is waited for, and what is known of it so far."""
+    """One job that is waited for, and its state so far."""
 
     def __init__(self, platform: Trainer, name: str, expected: int, progress: Progress) -> None:
         self._platform, self._name, self._expected, self._progress = platform, name, expected, progress
@@ -81,7 +81,7 @@ class _Watch:
         self._is_readable = True
 
     def completed(self, now: float) -> bool:
-        """Look at it and say what is new. Raises TrainingJobFailed."""
+        """Poll it and report what is new. Raises TrainingJobFailed."""
         before, job = self._job, self._platform.training_job(self._name)
         self._job = job
         if before and before.stage != job.stage:
@@ -95,12 +95,12 @@ class _Watch:
         return False
 
     def tell(self, now: float) -> str:
-        """What it does now and for how long, for the moving line."""
+        """What it is doing and for how long, for the live line."""
         assert self._job is not None
         of = f" of about {self._expected / 60:.0f} min" if self._expected else ""
         line = f": {self._lines[-1][:_LONGEST_LINE]}" if self._lines else ""
         since = minutes(now - self._job.entered)
-        return f"{self._name}: {_words(self._job.stage)} {since}, in all {minutes(now - self._job.began)}{of}{line}"
+        return f"{self._name}: {_words(self._job.stage)} {since}, in total {minutes(now - self._job.began)}{of}{line}"
 
     def _read(self) -> None:
         try:
@@ -108,25 +108,25 @@ class _Watch:
                 self._lines.append(line.text.rstrip())
                 if _COMPILER_NEWS.match(line.text):
                     self._progress.say(f"{self._name}: {self._lines[-1]}")
-        except PlatformError as error:  # who may start jobs need not be one who may read logs
+        except PlatformError as error:  # a user who may start jobs may lack the permission to read logs
             if self._is_readable:
-                self._progress.say(f"{self._name}: its log cannot be read: {error.message}")
+                self._progress.say(f"{self._name}: cannot read its log: {error.message}")
             self._is_readable = False
 
     def _failed(self, job: TrainingJob) -> TrainingJobFailed:
         ended = "failed" if job.status == "Failed" else f"was stopped ({job.stage})"
         cause = diagnose(self._lines, job.reason, self._platform.name)
-        why = cause.line if cause else job.reason or last_error(self._lines) or "no reason is given"
-        hint = cause.hint if cause else "The toolkit does not know this cause."
+        why = cause.line if cause else job.reason or last_error(self._lines) or "no reason was given"
+        hint = cause.hint if cause else "This is not a cause that the toolkit knows."
         whole = f"aws logs tail /aws/sagemaker/TrainingJobs --since 1d --log-stream-name-prefix {job.name}/"
         return TrainingJobFailed(
             f"{job.name} {ended}: {why}",
-            hint=f"{hint}\n  The job's whole log: {whole}",
+            hint=f"{hint}\n  For the whole log, run: {whole}",
             logs=self._lines[-_LAST_LINES:],
             cause=cause,
         )
 
 
 def _words(stage: str) -> str:
-    """`downloading training image` of DownloadingTrainingImage."""
+    """`DownloadingTrainingImage` as the words `downloading training image`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", stage).lower()

@@ -1,4 +1,4 @@
-"""Wait until endpoints are in service, tell how far they are, and tell failed from timed out."""
+"""Wait until endpoints are in service, show their progress, and report why one failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.errors import Cause, EndpointFailed, EndpointNotFound, PlatformErro
 from toolkit.planning.resources import UNDER_WAY
 
 _LAST_LINES = 15
-# Where nobody starts a container again, its endpoint fails by itself this soon after it died.
+# If no container is restarted, its endpoint fails by itself within this time after the container died.
 _GRACE_SECONDS = 10.0
 _SILENT_SECONDS = 900.0
 _PATIENCE_SECONDS = 300.0
@@ -28,11 +28,11 @@ _ENDED = {
 
 @dataclass(frozen=True)
 class EndpointStatus:
-    """Status of an endpoint (InService, Creating, Updating, RollingBack, Failed, Deleting …), and what it runs.
+    """Status of an endpoint (InService, Creating, Updating, RollingBack, Failed, Deleting …) and its configuration.
 
-    `began` is when what is under way began, in seconds since 1970; 0 when nothing is, or nobody knows. Two sentences of
-    the platform: `no_log_reason` says why containers may have written nothing for long, `hopeless` what becomes of an
-    endpoint with this status whose containers cannot start, and what the user can do.
+    `began` is when the current operation began, in seconds since 1970; 0 if there is none, or it is unknown. Two
+    sentences of the platform: `no_log_reason` says why containers may not have written anything for a long time,
+    `hopeless` what happens to an endpoint with this status whose containers cannot start, and what the user can do.
     """
 
     name: str
@@ -54,7 +54,7 @@ class LogLine:
 
 
 class Waitable(Protocol):
-    """What waiting needs of a platform."""
+    """What waiting for endpoints needs of a platform."""
 
     @property
     def name(self) -> str:
@@ -62,18 +62,18 @@ class Waitable(Protocol):
 
     @property
     def poll_seconds(self) -> float:
-        """The pause between two looks at an endpoint."""
+        """The interval between two polls of an endpoint."""
 
     def status(self, endpoint: str) -> EndpointStatus:
-        """The endpoint's status now. Raises EndpointNotFound."""
+        """The endpoint's current status. Raises EndpointNotFound."""
 
     def logs(
         self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
     ) -> Iterator[LogLine]:
-        """What the endpoint's containers have written since it was created; the newest container comes last.
+        """The log lines of the endpoint's containers since it was created, the newest container last.
 
-        Only of containers that began to write at `since` or later. `bookmarks` says how far each stream was read: what
-        comes is newer, and they are moved on, so that the same mapping given again brings only new lines.
+        Only of containers whose log begins at `since` or later. `bookmarks` is how far each stream was read. It is
+        updated, so that calling again with the same mapping returns only new lines.
         """
 
 
@@ -87,12 +87,11 @@ def wait_in_service(
     *,
     expected: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
-    """Return when every endpoint is InService with its EndpointConfig (`configs`: endpoint to config).
+    """Return when every endpoint is InService with its EndpointConfig. `configs` maps endpoints to configs.
 
-    `expected` gives the seconds that stages (names of stages.STAGES) are thought to take. Raises EndpointFailed, with
-    cause and last lines, as soon as one has failed, was rolled back, or cannot come up whatever is tried; WaitTimeout
-    after `timeout` seconds; EndpointNotFound when one vanishes; Unavailable when the platform does not answer for five
-    minutes.
+    `expected` are the expected seconds of stages (names of stages.STAGES). Raises EndpointFailed, with cause and last
+    lines, as soon as one has failed, was rolled back, or cannot start however often it is tried; WaitTimeout after
+    `timeout` seconds; EndpointNotFound if one disappears; Unavailable if the platform does not answer for five minutes.
     """
     deadline = clock() + timeout
     watches = [_Watch(platform, endpoint, config, progress, clock()) for endpoint, config in configs.items()]
@@ -112,7 +111,7 @@ def wait_settled(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Return when the endpoint may be changed, which AWS refuses while something is under way; whether it is there.
+    """Wait until the endpoint can be changed, which AWS refuses during another operation. Returns whether it exists.
 
     Raises WaitTimeout.
     """
@@ -123,7 +122,7 @@ def wait_settled(
                 raise WaitTimeout(
                     f"{endpoint} is still {status} after {timeout:.0f} s", hint="Run the same command again."
                 )
-            progress.update(f"{endpoint} is {status.lower()}; it can be changed when that is over")
+            progress.update(f"{endpoint} is {status.lower()}; waiting until it can be changed")
             sleep(platform.poll_seconds)
     except EndpointNotFound:
         return False
@@ -137,7 +136,7 @@ def wait_deleted(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Return when the endpoint is gone. Raises WaitTimeout after `timeout` seconds."""
+    """Return when the endpoint is deleted. Raises WaitTimeout after `timeout` seconds."""
     deadline = clock() + timeout
     try:
         while clock() <= deadline:
@@ -150,14 +149,14 @@ def wait_deleted(
 
 @dataclass
 class _Container:
-    """The log of one container as far as it was read, and how far its start has come."""
+    """The log of one container so far, and the stage of its start."""
 
     start: Start
     lines: list[str] = field(default_factory=list)
 
 
 class _Watch:
-    """One endpoint that is waited for, and what is known of it so far."""
+    """One endpoint that is waited for, and its state so far."""
 
     def __init__(self, platform: Waitable, endpoint: str, config: str, progress: Progress, now: float) -> None:
         self.endpoint = endpoint
@@ -174,13 +173,13 @@ class _Watch:
         self._said: set[str] = set()
 
     def in_service(self, now: float) -> bool:
-        """Look at it and say what is new. Raises EndpointFailed, EndpointNotFound or Unavailable."""
+        """Poll it and report what is new. Raises EndpointFailed, EndpointNotFound or Unavailable."""
         try:
             status = self._platform.status(self.endpoint)
         except Unavailable as error:
             if now - self._answered > _PATIENCE_SECONDS:
                 raise
-            self._say_once(f"goes on waiting: {error.message}")
+            self._say_once(f"still waiting: {error.message}")
             return False
         self._answered = now
         self._status, self._began = status, status.began or self._began
@@ -200,11 +199,11 @@ class _Watch:
 
     @property
     def stage(self) -> str:
-        """What it does now."""
+        """What it is doing, as a phrase."""
         return "rolling back" if self._status.status == "RollingBack" else self._newest.start.stage
 
     def tell(self, now: float, expected: Mapping[str, float]) -> str:
-        """What it does now and for how long, for the moving line."""
+        """What it is doing and for how long, for the live line."""
         start = self._newest.start
         if not self._containers and now - self._waiting_since > _SILENT_SECONDS:
             self._say_once(
@@ -218,17 +217,17 @@ class _Watch:
         return next(reversed(self._containers.values()), _Container(Start(entered=self._waiting_since)))
 
     def _read(self, now: float) -> bool:
-        """Take in what the containers have written since the last look; whether that is anything."""
+        """Read new log lines. Returns whether there are any."""
         news: list[LogLine] = []
         try:
             for line in self._platform.logs(self.endpoint, self._began, self._bookmarks):
-                news.append(line)  # one by one: what came before an error has its bookmark behind it
+                news.append(line)  # one by one: lines before an error are taken and have moved their bookmark
             self._is_readable = True
         except EndpointNotFound:
             raise
-        except PlatformError as error:  # a caller who may deploy need not be one who may read logs
+        except PlatformError as error:  # a user who may deploy may lack the permission to read logs
             self._is_readable = False
-            self._say_once(f"its log cannot be read, so its stages are not shown: {error.message}")
+            self._say_once(f"cannot read its log, so its stages are not shown: {error.message}")
         latest = max((line.time for line in news), default=0.0)
         for line in news:
             self._take(line, now - (latest - line.time))
@@ -252,15 +251,15 @@ class _Watch:
 
     def _hopeless(self, cause: Cause) -> EndpointFailed:
         hint = f"{cause.hint}\n  {self._status.hopeless}"
-        return self._error(f"{self.endpoint} cannot come up: {cause.line}", hint, cause)
+        return self._error(f"{self.endpoint} cannot start: {cause.line}", hint, cause)
 
     def _failed(self, ended: str, reason: str) -> EndpointFailed:
         lines = self._newest.lines
         cause = diagnose(lines, reason, self._platform.name) or self._certain
         if cause and (self._is_readable or cause.code != "no-log"):
             return self._error(f"{self.endpoint} {ended}: {cause.line}", cause.hint, cause)
-        why = last_error(lines) or reason or "no reason is given"
-        hint = f"The toolkit does not know this cause. The container's whole log: toolkit logs {self.endpoint}"
+        why = last_error(lines) or reason or "no reason was given"
+        hint = f"This is not a cause that the toolkit knows. For the whole log, run: toolkit logs {self.endpoint}"
         return self._error(f"{self.endpoint} {ended}: {why}", hint, None)
 
     def _error(self, message: str, hint: str, cause: Cause | None) -> EndpointFailed:
@@ -275,5 +274,7 @@ class _Watch:
 def _timed_out(watches: Sequence[_Watch], timeout: float) -> WaitTimeout:
     still = ", ".join(f"{watch.endpoint} (still {watch.stage})" for watch in watches)
     first = watches[0].endpoint
-    hint = f"See: toolkit logs {first}. The same command goes on waiting; toolkit destroy {first} gives up."
+    hint = (
+        f"See: toolkit logs {first}. Run the same command again to go on waiting, or give up: toolkit destroy {first}"
+    )
     return WaitTimeout(f"not in service after {minutes(timeout)} minutes: {still}", hint=hint)

@@ -1,6 +1,6 @@
-"""Read the dated facts that lie beside this module. No logic: each function finds one fact.
+"""Look up dated facts in the JSON files beside this module. Each function finds one fact.
 
-What no source states is `None`, `""` or empty here, never a guess.
+What no source states is `None`, `""` or empty, never a guess.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-"""Where the JSON files lie."""
+"""The folder of the JSON files."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Image:
     """A container image that serves one engine version on one platform.
 
     Fields:
-        version: the engine's, which may be a pre-release (`0.22.1rc0`).
+        version: of the engine; it may be a pre-release (`0.22.1rc0`).
         registry: AWS account of the ECR registry (us-east-1 and most regions), or the host of a public one.
         cuda, driver, python: `13.0`, the lowest NVIDIA driver branch it states (`580`), `3.12`.
         standards_version: pinned version of the package model-hosting-container-standards.
-        entrypoint: `python` and `bash-loop` turn SM_VLLM_* variables into flags, `own` is another contract.
-        supervisor_quoting: `broken` takes the quotes out of JSON flags, `fixed`, or `unknown`.
+        entrypoint: `python` and `bash-loop` turn SM_VLLM_* variables into flags; `own` works in another way.
+        supervisor_quoting: `broken` if the supervisor removes the quotes of JSON flags, else `fixed` or `unknown`.
         ami: SageMaker's InferenceAmiVersion that its CUDA needs.
     """
 
@@ -112,11 +112,11 @@ class Head:
         method: the recipe's `speculation.method`.
         target: Hugging Face id.
         layers, trained_depth: decoder layers; draft tokens that it was trained to predict in one pass.
-        card_flags: flags of the engine without leading dashes. `card_env`: environment variables.
+        card_flags: flags of the engine without leading dashes; `card_env`: environment variables.
         min_engine: first vLLM version that serves it, where one is known.
-        context: `short` or `long` where a card says which of two sibling heads this is.
+        context: `short` or `long` if the card says which of two sibling heads this is.
         recommended_max_context, min_context: tokens, for the same reason.
-        revision, last_modified: of the repository, as the hub told the last refresh.
+        revision, last_modified: of the repository, from the last refresh.
     """
 
     repo: str

@@ -1,7 +1,7 @@
-"""How draft tokens are made: the one table of drafting methods, read from methods.json.
+"""The table of drafting methods, read from methods.json.
 
-What differs between methods is a fact here, so that no other code asks for a method by its name. `register` adds a
-method at run time.
+Everything that differs between methods is a field here, so that no other code compares a method's name. `register`
+adds a method at run time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Kind = Literal["head", "model", "target", "text"]
 Slots = Literal["none", "one", "k-1", "k"]
 
 BASELINE = "none"
-"""What a recipe writes for no speculation; not a method of the table."""
+"""The recipe's value for no speculation. It is not in the table."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A further key of `speculation`: the first engine version that takes it, and those of single values of it."""
+    """An optional key of `speculation`: the first engine version that accepts it, and the first for certain values."""
 
     since: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -34,17 +34,17 @@ class Key:
 
 @dataclass(frozen=True)
 class EngineMethod:
-    """How one engine is configured to draft so.
+    """How one engine is configured for a method.
 
     Fields:
-        method: the engine's own name; empty where it finds out from the drafter and gets no name.
-        since: first engine version that has it.
-        fixed: what its configuration always says besides.
-        keys: further keys of a recipe's `speculation` that it takes.
+        method: the engine's own name; empty if the engine detects the method from the drafter's files.
+        since: first engine version that supports it.
+        fixed: settings that its configuration always has.
+        keys: optional keys of a recipe's `speculation` that it accepts.
         runner: the only model runner that it runs on, `V1` or `V2`; empty for both.
-        not_with: flags of the engine that it refuses together with the method.
-        packages: Python packages that it needs and that do not come with the engine.
-        targets: model types and architectures of config.json that bring a drafter of their own for it.
+        not_with: flags of the engine that cannot be combined with the method.
+        packages: Python packages that it needs and the engine does not bring.
+        targets: model types and architectures (config.json) that contain layers for this method.
     """
 
     method: str
@@ -57,7 +57,7 @@ class EngineMethod:
     targets: tuple[str, ...] = ()
 
     def takes(self, key: str, version: str) -> bool:
-        """Whether that version of the engine takes a further key of `speculation` with this method."""
+        """Whether that version of the engine accepts an optional key of `speculation` with this method."""
         return key in self.keys and not older(version, self.keys[key].since)
 
 
@@ -66,16 +66,16 @@ class Method:
     """A drafting method, as a recipe's `speculation.method` names it.
 
     Fields:
-        drafter: whether the recipe names a drafter; with `optional`, the target brings its own where it names none.
-        kind: what drafts: a `head` that reads one target's hidden states, a `model` of its own, layers of the `target`
+        drafter: whether the recipe names a drafter; `optional` if the target can draft with layers of its own.
+        kind: what drafts: a `head` that reads one target's hidden states, a separate `model`, layers of the `target`
             itself, or the `text` so far, without any model.
-        reads_layers: whether it reads hidden states of layers inside the target, not only the last ones.
-        parallel: all K tokens in one pass, not one by one.
+        reads_layers: whether it reads hidden states of layers inside the target, not only of the last layer.
+        parallel: whether all K tokens are drafted in one pass, not one by one.
         mask_token: whether the drafter's config.json has to name a mask token.
         draft_slots_formula: slots of the engine's token budget that drafting takes for each request.
-        full_drafts: whether every draft has K tokens; others have up to K, and steps without any.
-        format: of the drafter's files, where the checks can read it: `eagle3`.
-        spelling_of: the method that this is another name for; empty for a method of its own.
+        full_drafts: whether every draft has K tokens; if not, drafts have 0 to K.
+        format: format of the drafter's files, if the checks can read it: `eagle3`.
+        spelling_of: the method that this is another name for; else empty.
     """
 
     name: str
@@ -97,12 +97,12 @@ class Method:
 
 
 def methods() -> tuple[Method, ...]:
-    """Every method, in the order of the table; without their other spellings."""
+    """Every method in the order of the table, without other spellings."""
     return tuple(found for found in _table().values() if not found.spelling_of)
 
 
 def names() -> tuple[str, ...]:
-    """All that a recipe may write, other spellings and the baseline's name included."""
+    """All values that a recipe may have, including other spellings and the baseline's name."""
     return (*_table(), BASELINE)
 
 
@@ -111,12 +111,12 @@ def method(name: str) -> Method:
     found = _table().get(name)
     if found is None:
         known = ", ".join(item.name for item in methods())
-        raise UsageError(f"there is no drafting method `{name}`", hint=f"Use one of: {known}.")
+        raise UsageError(f"unknown drafting method `{name}`", hint=f"Use one of: {known}.")
     return found
 
 
 def configured(engine: str, config: Mapping[str, Any]) -> str:
-    """The method that an engine's own configuration asks for, empty where the table has none."""
+    """Name of the method that an engine's own configuration selects; empty if the table does not have it."""
     for found in methods():
         supported = found.engines.get(engine)
         if supported is None or not supported.method or supported.method != config.get("method"):
@@ -132,7 +132,7 @@ def register(added: Method) -> None:
 
 
 def unregister(name: str) -> None:
-    """Take out a method that was added."""
+    """Remove a method added by `register`."""
     del _table()[name]
 
 

@@ -1,8 +1,8 @@
-"""The one registry of platforms and engines: who answers for a name, imported when it is first asked.
+"""The registry of platforms and engines: the object behind each name, imported when it is first used.
 
-Names stand in data: platforms in platforms.json, engines in the files of the folder engines/. So the rooms below ask
-a platform or an engine without importing it, and a new one needs no other file. `register_platform` and
-`register_engine` add one at run time.
+Names are data: platforms in platforms.json, engines in the files of the folder engines/. So lower layers use a platform
+or an engine without importing it, and a new one needs no change here. `register_platform` and `register_engine` add
+one at run time.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class PlatformEntry:
-    """Where a platform's objects are, as `module:attribute`.
+    """Import paths of a platform's objects, as `module:attribute`.
 
-    `rules` is its pure part (a PlatformRules), `session` what opens it (a PlatformSession). `causes` are JSON files
-    with its causes of failure (apply/causes.py), in the package's folder or by absolute paths.
+    `rules` is its pure part (a PlatformRules), `session` opens it (a PlatformSession). `causes` are JSON files with
+    its known causes of failure (apply/causes.py): paths in this package, or absolute ones.
     """
 
     rules: str
@@ -56,17 +56,17 @@ def platform_causes(name: str) -> tuple[Path, ...]:
 
 
 def engines() -> tuple[str, ...]:
-    """Names of all engines that a recipe may write, the default first."""
+    """Names of all engines that a recipe may have, the default first."""
     return tuple(_engines())
 
 
 def default_engine() -> str:
-    """The engine of a recipe that names none."""
+    """The engine of a recipe that does not name one."""
     return next(iter(_engines()))
 
 
 def engine_summary() -> str:
-    """What the catalogue's engines are for, in a line."""
+    """What the catalogue's engines are for, in one line."""
     return "; ".join(facts["summary"] for facts in _engine_files())
 
 
@@ -76,7 +76,7 @@ def engine_for(instance: Instance) -> str | None:
 
 
 def engine_rules(name: str) -> Any:
-    """What answers for an engine. Raises UsageError for an unknown name."""
+    """The rules of an engine. Raises UsageError for an unknown name."""
     return _load(_known(name, _engines(), "engine"))
 
 
@@ -86,12 +86,12 @@ def register_platform(name: str, entry: PlatformEntry) -> None:
 
 
 def unregister_platform(name: str) -> None:
-    """Take out a platform that was added."""
+    """Remove a platform added by `register_platform`."""
     del _platforms()[name]
 
 
 def unregister_engine(name: str) -> None:
-    """Take out an engine that was added."""
+    """Remove an engine added by `register_engine`."""
     del _engines()[name]
 
 
@@ -115,7 +115,7 @@ def _engines() -> dict[str, str]:
 
 @cache
 def _engine_files() -> tuple[dict[str, Any], ...]:
-    """What the catalogue says of engines, the default's file first."""
+    """The catalogue's engine files, the default engine's first."""
     files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((_FOLDER / "engines").glob("*.json"))]
     return tuple(sorted(files, key=lambda facts: not facts["is_default"]))
 
@@ -126,7 +126,7 @@ def _platform(name: str) -> PlatformEntry:
 
 def _known(name: str, known: Mapping[str, _T], what: str) -> _T:
     if name not in known:
-        raise UsageError(f"there is no {what} `{name}`", hint=f"Use one of: {', '.join(known)}.")
+        raise UsageError(f"unknown {what} `{name}`", hint=f"Use one of: {', '.join(known)}.")
     return known[name]
 
 

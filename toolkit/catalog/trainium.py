@@ -1,4 +1,4 @@
-"""Trainium and Inferentia as hardware: families of instances, chips, and the cores that are grouped to logical ones."""
+"""Trainium and Inferentia hardware: instance families, chips, and logical NeuronCores."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from toolkit.catalog.lookup import Instance
 
 TRAINING_FAMILIES = ("trn1", "trn1n", "trn2")
-"""Families that SageMaker runs training jobs on, which compile ahead (botocore 1.44.5: TrainingInstanceType)."""
+"""Families on which SageMaker runs training jobs, and so compile jobs (botocore 1.44.5: TrainingInstanceType)."""
 
 DEVICE_GROUPS = (1, 4, 8, 16)
-"""Chips that are connected with one another, as Neuron's DRA driver groups them (awsdocs-neuron, deploy/eks/dra)."""
+"""Group sizes of connected chips in Neuron's DRA driver (awsdocs-neuron, deploy/eks/dra)."""
 
 LOGICAL_CORES_VARIABLES = ("NEURON_LOGICAL_NC_CONFIG", "NEURON_RT_VIRTUAL_CORE_SIZE")
-"""How many physical cores make a logical one, on Trainium2 and newer: 2, or 1; by its newer and its older name."""
+"""Variables that set the physical cores per logical core (LNC: 1 or 2) on Trainium2 and newer; new and old name."""
 
 
 def family(instance_type: str) -> str:
-    """The instance family of a type, with or without SageMaker's `ml.`: `trn2` of `ml.trn2.48xlarge`."""
+    """The instance family of a type, with or without the prefix `ml.`: `trn2` for `ml.trn2.48xlarge`."""
     return instance_type.removeprefix("ml.").partition(".")[0]
 
 

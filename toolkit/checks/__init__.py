@@ -1,1 +1,1 @@
-"""What is wrong with a recipe, before it costs anything. README.md lists every code."""
+"""Find errors in a recipe before anything is created. README.md lists every code."""

@@ -1,4 +1,4 @@
-"""What each code of a finding means: codes.json here and in the engines' folders, and the explanation of one code."""
+"""The meaning of each finding's code, read from codes.json here and in the engines' folders."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FOLDER = Path(__file__).parent
 class Code:
     """A kind of finding.
 
-    `what` is wrong, `otherwise` says what would happen without the check (empty: nothing worth telling), `since` the
-    oldest vLLM of which we know that it is so (empty: any), `source` where that stands; a path of vLLM's package unless
-    it begins with `toolkit`.
+    `what` is wrong; `otherwise` says what would happen without the check (may be empty); `since` is the oldest vLLM
+    version known to behave so (empty: any); `source` is the evidence, a path in vLLM's package unless it begins with
+    `toolkit`.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Code:
     source: str
 
     def to_dict(self) -> dict[str, str]:
-        """The document of `toolkit check --explain CODE --json`."""
+        """The JSON document of `toolkit check --explain CODE --json`."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -49,9 +49,9 @@ def codes() -> dict[str, Code]:
 
 
 def explain(code: str) -> Code:
-    """One code. Raises UsageError with the nearest names."""
+    """One code. Raises UsageError, with similar codes as the hint."""
     if code in codes():
         return codes()[code]
     near = difflib.get_close_matches(code, codes(), n=3, cutoff=0.4)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "The codes stand in brackets in what `check` prints."
-    raise UsageError(f"there is no code `{code}`", hint=hint)
+    hint = f"Did you mean {' or '.join(near)}?" if near else "`toolkit check` prints each finding's code in brackets."
+    raise UsageError(f"unknown code `{code}`", hint=hint)

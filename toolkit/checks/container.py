@@ -1,4 +1,4 @@
-"""Is there an image to run or to build on, and does no secret stand in the recipe?"""
+"""Is there an image to run or to build on, and is the recipe free of secrets?"""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 
 _OFFERED = 3
-# Names that end as those of secrets do: HF_TOKEN, HUGGING_FACE_HUB_TOKEN, AWS_SECRET_ACCESS_KEY, WANDB_API_KEY. What
-# is only on or off (HF_HUB_DISABLE_IMPLICIT_TOKEN, `hf-token: true`) is none.
+# Names of secrets end like this: HF_TOKEN, HUGGING_FACE_HUB_TOKEN, AWS_SECRET_ACCESS_KEY, WANDB_API_KEY. A switch
+# (HF_HUB_DISABLE_IMPLICIT_TOKEN, `hf-token: true`) is not a secret.
 _SECRET = re.compile(r"(^|[_-])(token|secret|password|passwd|credentials?|(api|access|secret|private)[_-]?key)$", re.I)
 _ON_OR_OFF = ("", "0", "1", "true", "false", "yes", "no", "on", "off")
 
 
 def check_container(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on the image, and on secrets. A JumpStart target brings an image of its own."""
+    """Findings on the image and on secrets. A JumpStart target has its own image."""
     yield from _built(recipe)
     yield from _image(recipe)
     yield from _secrets(recipe)
@@ -40,49 +40,49 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
     versions = [image.version for image in ours] if platform.builds_images else bases
     released = dict.fromkeys(version for version in versions if version.replace(".", "").isdigit())
     known = " or ".join(list(released)[:_OFFERED]) or "another platform"
-    message = f"platform `{recipe.platform.name}` has no image with {engine.name} {engine.version}"
+    message = f"the catalogue has no image with {engine.name} {engine.version} for platform `{recipe.platform.name}`"
     other = ""
     if not platform.builds_images:
-        other = " Or name an image that has it: `container: {base: registry/repository:tag}`."
+        other = " Or name one yourself: `container: {base: registry/repository:tag}`."
     elif platform.starts_image_entrypoint and engine.version in bases:
-        other = " Or write `container: custom`: it is built on the engine's own."
+        other = " Or write `container: custom` to build one from the engine's public image."
     yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{other}")
 
 
 def _built(recipe: Recipe) -> Iterator[Finding]:
-    """Of an image of one's own: what would stop its build."""
+    """What would make the build of a custom image fail."""
     section, drafter = recipe.container or ContainerSection(), recipe.drafter
     if not builds(recipe):
         return
     if recipe.target.kind == "jumpstart":
-        message = f"{recipe.target} runs in the image that JumpStart has for it"
+        message = f"{recipe.target} is a JumpStart model, which runs in JumpStart's own image"
         hint = "Remove `container`, or name the model's hub id as `target.model`."
         yield Finding("container.jumpstart", message, "container", hint=hint)
     if section.base and not _is_image_name(section.base):
         shown = f"…@{section.base.rpartition('@')[2]}" if "@" in section.base else section.base  # no password
-        message = f"{shown} is not the name of an image"
-        hint = "Write registry/repository:tag or registry/repository@sha256:…, small letters, no user or password."
+        message = f"{shown} is not an image reference"
+        hint = "Write registry/repository:tag or registry/repository@sha256:…, in lower case, without user or password."
         yield Finding("container.base", message, "container.base", hint=hint)
     image = None if section.base else recipe.image
     if image and image.python and section.python not in (None, image.python):
-        message = f"the image that it is built on has Python {image.python}: wheels for {section.python} do not fit it"
-        hint = f"Remove it, or write {image.python}."
+        message = f"the base image has Python {image.python}, and wheels for {section.python} do not work with it"
+        hint = f"Remove `python`, or set it to {image.python}."
         yield Finding("container.python", message, "container.python", hint=hint)
     if section.dockerfile and not Path(section.dockerfile).is_file():
-        message = f"there is no file {section.dockerfile}"
-        hint = "Correct it; a relative path counts from the recipe's folder."
+        message = f"file {section.dockerfile} does not exist"
+        hint = "Correct the path; it is relative to the recipe's folder."
         yield Finding("container.dockerfile", message, "container.dockerfile", hint=hint)
     if section.dockerfile and section.builder == "append":
-        message = "append runs no instructions of a Dockerfile"
-        hint = "Remove `builder`, or name docker, buildah or codebuild."
+        message = "builder `append` cannot run a Dockerfile"
+        hint = "Remove `builder`, or set it to docker, buildah or codebuild."
         yield Finding("container.builder", message, "container.builder", hint=hint)
     if section.bake_drafter and drafter and drafter.folder is None:
-        message = f"`bake_drafter` needs a drafter in a folder; {drafter} is not one"
-        hint = "Download it, and write its folder as `speculation.model`."
+        message = f"`bake_drafter` needs a drafter in a local folder, and {drafter} is not one"
+        hint = "Download it, and set `speculation.model` to its folder."
         yield Finding("container.bake", message, "container.bake_drafter", hint=hint)
     if section.bake_drafter and recipe.speculation and drafter is None:
-        message = "`bake_drafter` is set, but the recipe has no drafter"
-        yield Finding("container.bake", message, "container.bake_drafter", hint="Remove it.")
+        message = "`bake_drafter` is set, but the recipe names no drafter"
+        yield Finding("container.bake", message, "container.bake_drafter", hint="Remove `bake_drafter`.")
 
 
 def _is_image_name(text: str) -> bool:
@@ -94,12 +94,12 @@ def _is_image_name(text: str) -> bool:
 
 
 def _secrets(recipe: Recipe) -> Iterator[Finding]:
-    """Everybody who may describe the Model could read them, and everybody who has the recipe."""
+    """Secrets would be visible to everybody who can describe the Model or read the recipe."""
     for section, values in (("env", recipe.engine.env), ("args", recipe.engine.args)):
         for name, value in values.items():
             if _SECRET.search(name) and str(value).lower() not in _ON_OR_OFF:
                 message = (
-                    f"`{name}` looks like a secret, and recipes and the environment of a Model are no place for one"
+                    f"`{name}` looks like a secret: whoever can read the recipe or describe the Model would see it"
                 )
                 hint = f"Remove it. For a gated model {recipe.platform.rules.gated_models}."
                 yield Finding("container.secret", message, f"engine.{section}.{name}", hint=hint)

@@ -1,4 +1,4 @@
-"""Does the pair fit the memory of the instance, with room for the requests that it shall serve?"""
+"""Do the two models fit the memory of the instance, with a KV cache for the requests?"""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _OFFERED = 3
 
 
 def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Findings on each instance type; nothing where the platform's instances are not of a type."""
+    """Findings on each instance type; empty on a platform without instance types."""
     if not recipe.platform.rules.has_instance_types:
         return
     if recipe.engine.rules.compiles(recipe) and recipe.engine.max_model_len is None:
-        return  # graphs are compiled for the length, which the engine's check asks for
+        return  # the engine's own check asks for max_model_len, for which graphs are compiled
     try:
         models, problem = sizable(models)
     except ToolkitError as error:
         yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
         return
     if problem:
-        message = f"{problem.message}: what the drafter takes is left out"
+        message = f"{problem.message}: the estimate is without the drafter"
         yield Finding("memory.unknown", message, "speculation.model", hint=problem.hint, severity="info")
     if recipe.leaves_instance_type_open:
         return
@@ -37,7 +37,7 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         for index, name in enumerate(recipe.platform.instance_types):
             if found := recipe.platform.rules.instance(name):
                 yield from _instance(recipe, models, found, f"{_TYPES}.{index}")
-    except ToolkitError as error:  # a flag's value that the memory model does not know
+    except ToolkitError as error:  # a flag's value that the memory estimate does not support
         yield Finding("memory.unknown", error.message, "engine", hint=error.hint, severity="warning")
 
 
@@ -46,14 +46,14 @@ def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> It
     size = found.tensor_parallel
     if found.fits and size > 1 and _TENSOR_PARALLEL not in recipe.on(found.instance).engine.args:
         unit = "logical cores" if instance.neuron_cores else "accelerators"
-        message = f"{found.instance}: it takes {size} {unit}, and the engine uses one unless it is told"
+        message = f"{found.instance}: the models need {size} {unit}, and the engine uses one by default"
         hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
         if len(recipe.platform.instance_types) > 1 and recipe.platform.rules.has_settings_by_type:
-            hint = f"For this type: `{{type: {found.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
+            hint = f"For this type only: `{{type: {found.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         yield Finding("memory.tensor-parallel", message, path, hint=hint)
     if found.fits or (recipe.engine.rules.explains_hardware and not found.weights_gib):  # not sized
         return
-    others = f"The cheapest types that fit: {_cheapest(recipe, models)}."
+    others = f"Cheapest types that fit: {_cheapest(recipe, models)}."
     message = f"{found.instance}: {found.reason}"
     if found.largest_context:
         hint = f"Set it to {found.largest_context} or less. {others}"

@@ -1,4 +1,4 @@
-"""Instance types with settings of their own: everything else is checked with these, too."""
+"""Instance types with their own settings: run all other checks with these settings too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _K = "num_speculative_tokens"
 
 
 def check_overrides(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    """Findings caused by an instance type's own flags or K. Memory is not among them: it is checked for every type."""
+    """Findings caused by an instance type's own flags or K. Memory is checked elsewhere, for every type."""
     if not recipe.platform.overrides:
         return
     everywhere = set(_findings(recipe, models))
@@ -39,7 +39,7 @@ def _findings(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 
 
 def _path(path: str, recipe: Recipe, name: str, here: str) -> str:
-    """Where the instance type says what is wrong with it, else the type itself."""
+    """The key in the instance type's own settings that causes the finding, or else the type itself."""
     own = recipe.platform.overrides[name]
     for flag in (flag.replace("_", "-") for flag in own.args):
         if path == f"engine.args.{flag}":

@@ -1,4 +1,4 @@
-"""Will speculation pay, as this recipe asks for it?"""
+"""Will speculation make this recipe faster?"""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import Evidence
 
 _K = "speculation.num_speculative_tokens"
-# Measured best K of one pair differ by this much between workloads (vLLM blog 2026-03-13), so less is no finding.
+# The best K of one pair differs by this much between workloads (vLLM blog 2026-03-13): a smaller difference is fine.
 _FAR = 3
 
 
 def check_quality(recipe: Recipe) -> Iterator[Finding]:
-    """K against the K with the best measured speedup at the concurrency that the recipe allows."""
+    """Compare K with the K that had the best measured speedup at the recipe's concurrency."""
     if recipe.speculation is None or recipe.speculation.schedule:
         return
     wanted, requests = recipe.speculation.num_speculative_tokens, recipe.engine.max_num_seqs
@@ -40,7 +40,7 @@ def _fastest(evidence: Sequence[Evidence], requests: int) -> Evidence | None:
         for item in evidence
         if item.speedup and item.num_speculative_tokens and item.concurrency and item.concurrency <= requests
     ]
-    # The nearest concurrency decides: best K falls as more requests share a step.
+    # Use the nearest concurrency: the best K falls as more requests share a step.
     return max(measured, key=lambda item: (item.concurrency or 0, item.speedup or 0), default=None)
 
 

@@ -1,6 +1,6 @@
-"""Run every check on a recipe. Pure but for reading the recipe, its lock and its models' headers: no AWS, no GPU.
+"""Run every check on a recipe. Only reads the recipe, its lock and its models' headers: no AWS, no GPU.
 
-What the AWS account says is a check too, on facts that the caller has to bring.
+Checks of the AWS account are passed in by the caller.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from toolkit.recipe.source import ModelSource
 def check(
     recipe: str | os.PathLike[str] | Recipe, *, account: Callable[[Recipe], Iterable[Finding]] | None = None
 ) -> Report:
-    """All findings on a recipe, those of reading it included. Raises RecipeNotFound when there is nothing to read.
+    """All findings on a recipe, including errors in the file. Raises RecipeNotFound if it cannot be read.
 
-    `account` has the findings on the account that the recipe is deployed to; what it raises goes through.
+    `account` returns findings on the account that the recipe is deployed to; its exceptions are not caught.
     """
     try:
         complete = load(recipe)
@@ -44,7 +44,7 @@ def check(
 
 
 def require(recipe: Recipe) -> Report:
-    """The report of a recipe that may be deployed. Raises RecipeError when a check found an error."""
+    """The report of a recipe without errors. Raises RecipeError if a check found an error."""
     report = check(recipe)
     if not report.ok:
         raise RecipeError(report.recipe, report.errors)
@@ -69,7 +69,7 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
-    """Facts of the recipe's models, None when one of them is not known; and what there is to say of them."""
+    """Facts of the recipe's models (None if one of them is unknown), and findings on the models and the lock."""
     findings = []
     locked = None
     try:
@@ -91,31 +91,37 @@ def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
 def _model(
     recipe: Recipe, key: str, source: ModelSource, locked: ModelFacts | None
 ) -> tuple[ModelFacts | None, list[Finding]]:
-    """Facts of one model: of a folder what is in it now, of any other what the lock says."""
+    """Facts of one model: read from its folder, or for any other source from the lock."""
     if source.folder:
         try:
             facts = read_folder(source.folder)
         except UnreadableModel as error:
-            hint = error.hint or "Correct the folder."
+            hint = error.hint or "Correct the path, or the files in that folder."
             return None, [Finding("model.unreadable", error.message, key, hint=hint)]
         stale = locked is not None and locked != facts
-        message = "the model differs from what the lock file says of it"
+        message = "the model in this folder has changed since the lock file was written"
         found = Finding("lock.stale", message, key, hint=_relock(recipe), severity="warning")
         return facts, [found] if stale else []
     if locked is None:
-        message = f"there is no lock, and so nothing is known of {source}: the pair was not checked"
+        message = f"there is no lock file, so nothing is known about {source}: the pair was not checked"
         return None, [Finding("lock.missing", message, key, hint=_relock(recipe))]
     if not pins(locked, source):
         of = f"{locked.model}@{locked.revision}" if locked.revision else locked.model
-        message = f"the lock file is that of {of}"
+        message = f"the lock file was written for {of}"
         return None, [Finding("lock.stale", message, key, hint=_relock(recipe))]
     return locked, [_partial(recipe, key, locked)] if locked.partial else []
 
 
 def _partial(recipe: Recipe, key: str, facts: ModelFacts) -> Finding:
     unverified = f"; not verified: {'; '.join(facts.unverified)}" if facts.unverified else ""
-    message = f"the facts of {facts.model} were curated from what was published{unverified}"
-    return Finding("lock.partial", message, key, hint=f"With a network: toolkit lock {recipe.path}", severity="info")
+    message = f"the facts about {facts.model} were taken from publications, not from its files{unverified}"
+    return Finding(
+        "lock.partial",
+        message,
+        key,
+        hint=f"To read its files from the hub: toolkit lock {recipe.path}",
+        severity="info",
+    )
 
 
 def _relock(recipe: Recipe) -> str:

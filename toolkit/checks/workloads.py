@@ -1,4 +1,4 @@
-"""Prompt sets: `.jsonl` files of {"prompt": …}."""
+"""Check and read prompt sets: `.jsonl` files of {"prompt": …}."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def check_workloads(recipe: Recipe) -> Iterator[Finding]:
     for name, path in recipe.workloads.items():
         try:
             if not read_prompts(path):
-                yield Finding("workload.empty", f"{path} holds no prompts", f"workloads.{name}", hint=hint)
+                yield Finding("workload.empty", f"{path} contains no prompts", f"workloads.{name}", hint=hint)
         except FileNotFoundError:
-            missing = "A relative path counts from the recipe's folder."
-            yield Finding("workload.unreadable", f"there is no file {path}", f"workloads.{name}", hint=missing)
+            missing = "Correct the path; it is relative to the recipe's folder."
+            yield Finding("workload.unreadable", f"file {path} does not exist", f"workloads.{name}", hint=missing)
         except (OSError, ValueError) as error:
             yield Finding("workload.unreadable", f"not a prompt set: {error}", f"workloads.{name}", hint=hint)
 
 
 def read_prompts(path: Path) -> tuple[str, ...]:
-    """The prompts of a `.jsonl` file, in order. Raises OSError, or ValueError with the line when it is not one."""
+    """The prompts of a `.jsonl` file, in order. Raises OSError, or ValueError with the line that is wrong."""
     content = documents.read_file(path, _LIMITS).decode()
     lines = content.split("\n")  # splitlines() would split at U+2028 inside a prompt too
     return tuple(_prompt(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip())

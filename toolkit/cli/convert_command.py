@@ -1,4 +1,4 @@
-"""`toolkit convert`: a head from another trainer becomes a folder that vLLM loads."""
+"""`toolkit convert`: turn a head from another training tool into a folder that vLLM loads."""
 
 from __future__ import annotations
 
@@ -16,33 +16,36 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command of this module."""
     app.command()(convert)
 
 
 def convert(
-    head: Annotated[Path, typer.Argument(help="The exported head: SpecForge, NeMo AutoModel or speculators.")],
-    out: Annotated[Path, typer.Option(help="The folder to write; the head itself stays as it is.")],
-    target: Annotated[Path | None, typer.Option(help="The target's folder: check that the head fits it.")] = None,
+    head: Annotated[
+        Path, typer.Argument(help="Folder of the exported head (SpecForge, NeMo AutoModel or speculators).")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write. The exported head is not changed.")],
+    target: Annotated[
+        Path | None, typer.Option(help="Folder of the target model, to check that the head fits it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:
-    """Convert a head trained elsewhere into the folder that vLLM loads."""
+    """Convert a head that was trained with another tool into a folder that vLLM loads."""
     from toolkit.findings import Report
     from toolkit.recipe.model_files import read_folder
     from toolkit.train.convert import convert as run
 
-    made = run(head, out, target=target)
-    findings = check_head(read_folder(target), read_folder(out), made.method) if target else ()
+    converted = run(head, out, target=target)
+    findings = check_head(read_folder(target), read_folder(out), converted.method) if target else ()
     report = Report(str(out), findings)
     document = {
-        "out": str(made.out),
-        "format": made.format,
-        "changes": list(made.changes),
+        "out": str(converted.out),
+        "format": converted.format,
+        "changes": list(converted.changes),
         "findings": [asdict(finding) for finding in findings],
     }
     lines = [
-        f"{made.out}: {made.method} head from {made.format}",
-        *(f"  {change}" for change in made.changes or ("nothing to change",)),
+        f"{converted.out}: {converted.method} head, converted from {converted.format}",
+        *(f"  {change}" for change in converted.changes or ("no changes were needed",)),
         *(finding.line_for(report.recipe) for finding in findings),
     ]
     answer(document, as_json, lambda: "\n".join(lines))
@@ -50,7 +53,7 @@ def convert(
 
 
 def check_head(target: ModelFacts, head: ModelFacts, method: str) -> tuple[Finding, ...]:
-    """What `toolkit check` says of this pair in a recipe with `method`, which is `p-eagle` or `eagle3`."""
+    """The findings of `toolkit check` on this pair of models, for a recipe with method `p-eagle` or `eagle3`."""
     from toolkit.checks.pair import check_pair
     from toolkit.recipe.load import LoadedRecipe
     from toolkit.recipe.lock import Lock

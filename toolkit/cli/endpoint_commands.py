@@ -1,4 +1,4 @@
-"""Commands about endpoints."""
+"""Commands that create, use and remove endpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 
 from toolkit.apply.progress import default_progress
 from toolkit.cli.output import answer, confirm, exit_unless, say
-from toolkit.cli.recipe_commands import Baseline, Json, PlatformName
+from toolkit.cli.recipe_commands import Baseline, Json, PlatformName, plan_text
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
@@ -27,32 +27,43 @@ if TYPE_CHECKING:
     from toolkit.endpoint.prove import Proof
     from toolkit.planning.plan import Plan
 
-Name = Annotated[str, typer.Argument(help="An endpoint's name, or the recipe that it was made from.")]
-Requests = Annotated[int, typer.Option(min=1, help="Prompts of each workload that are asked.")]
+Name = Annotated[str, typer.Argument(help="The endpoint's name, or the recipe it was deployed from.")]
+Requests = Annotated[int, typer.Option(min=1, help="How many prompts of each workload to send.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
     for command in (deploy, status, invoke, logs, metrics, prove, rollback, destroy):
         app.command()(command)
 
 
 def deploy(
     recipe: Annotated[str | None, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")] = None,
-    saved: Annotated[Path | None, typer.Option("--plan", help="Apply a saved plan instead.")] = None,
+    saved: Annotated[
+        Path | None,
+        typer.Option("--plan", help="Apply a plan saved by `toolkit plan --out`, if its recipe still leads to it."),
+    ] = None,
     baseline: Baseline = False,
     platform: PlatformName = None,
-    wait: Annotated[bool, typer.Option(help="Return only when it is in service.")] = True,
-    proof: Annotated[bool, typer.Option("--prove/--no-prove", help="Prove it with a few requests.")] = True,
+    wait: Annotated[bool, typer.Option(help="Wait until the endpoint is in service.")] = True,
+    proof: Annotated[
+        bool,
+        typer.Option(
+            "--prove/--no-prove", help="After the deployment, run `toolkit prove` with one prompt of each workload."
+        ),
+    ] = True,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply a saved plan without asking.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check, plan, make, wait and prove. Run it again to carry on, or to bring a changed recipe about."""
+    """Create an endpoint, wait for it, and prove it. Run it again to resume, or to apply a changed recipe."""
     from toolkit import api
 
-    if (recipe is None) == (saved is None):
+    if recipe is None and saved is None:
         raise UsageError("give a recipe, or a saved plan with --plan", hint="See: toolkit recipes")
     if saved:
-        endpoint = api.DeploymentPlan.read(saved).apply(wait=wait)
+        made = api.read_plan(saved, recipe, platform=platform)
+        say(plan_text(made))
+        exit_unless(confirm(f"Do this on {made.platform} ({made.account} {made.region}), as {made.recipe} says?", yes))
+        endpoint = made.apply(wait=wait)
     else:
         endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait)
     if not (wait and proof and endpoint.speculative):
@@ -61,16 +72,16 @@ def deploy(
     result = _prove(endpoint, requests=1)
     answer({**endpoint.to_dict(), "proof": result.to_dict()}, as_json, lambda: _proof_text(result))
     prompt = next(iter(endpoint.workloads.values()))[0]
-    say(f"try it: toolkit invoke {endpoint.name} {shlex.quote(prompt)}")
+    say(f"Try it: toolkit invoke {endpoint.name} {shlex.quote(prompt)}")
     exit_unless(result.ok)
 
 
 def status(
     platform: PlatformName = None,
-    all_regions: Annotated[bool, typer.Option("--all-regions", help="Look in every region of AWS.")] = False,
+    all_regions: Annotated[bool, typer.Option("--all-regions", help="Search every AWS region.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the endpoints that the toolkit made: here, and on AWS where there are credentials."""
+    """List the endpoints that the toolkit created: on this machine, on the cluster, and on AWS if you are logged in."""
     from toolkit import api
 
     found = api.endpoints(platform=platform, all_regions=all_regions)
@@ -81,28 +92,28 @@ def status(
 def rollback(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    wait: Annotated[bool, typer.Option(help="Return only when it is done.")] = True,
+    wait: Annotated[bool, typer.Option(help="Wait until the rollback is done.")] = True,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Bring an endpoint back to what it ran before its last update. A rollback is one: again goes forward again."""
+    """Return an endpoint to what it ran before its last update. A second rollback undoes the first."""
     from toolkit import api
 
-    exit_unless(confirm(f"Bring {name} back to what it ran before its last update?", yes))
+    exit_unless(confirm(f"Roll {name} back to what it ran before its last update?", yes))
     endpoint = api.rollback(name, platform=platform, wait=wait)
-    now = endpoint.status()
-    answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {now.status}, runs {now.config}")
+    status = endpoint.status()
+    answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {status.status}, runs {status.config}")
 
 
 def invoke(
     name: Name,
-    prompt: Annotated[str, typer.Argument(help="What to ask; `-` reads it from stdin.")],
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")] = 256,
-    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
+    prompt: Annotated[str, typer.Argument(help="The prompt; `-` reads it from stdin.")],
+    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum length of the answer, in tokens.")] = 256,
+    temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature; 0 is greedy.")] = 0.0,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Ask an endpoint; the answer streams to stdout."""
+    """Send a prompt to an endpoint and stream the answer to stdout."""
     from toolkit import api
 
     text = sys.stdin.read() if prompt == "-" else prompt
@@ -113,25 +124,23 @@ def invoke(
             sys.stdout.flush()
     result = stream.result
     length = f", {result.acceptance.length:.2f} tokens per target step" if result.acceptance else ""
-    answer(asdict(result), as_json, lambda: "")  # the text is on the screen already; this ends its line
+    answer(asdict(result), as_json, lambda: "")  # as text the answer was printed above: only end its line
     rate = result.completion_tokens / result.latency
     say(f"{result.completion_tokens} tokens, {rate:.0f} tokens/s, first after {result.ttft * 1000:.0f} ms{length}")
 
 
 def logs(
     name: Name,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes more; Ctrl-C ends it.")] = False,
-    since: Annotated[
-        float | None, typer.Option(min=0, help="Only what was written in the last so many seconds.")
-    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
+    since: Annotated[float | None, typer.Option(min=0, help="Print only the last SINCE seconds.")] = None,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Print what an endpoint's containers have written."""
+    """Print the log of an endpoint's containers."""
     from toolkit import api
 
     if follow and as_json:
-        raise UsageError("--json is one document, which has an end: it cannot follow", hint="Leave out one of them.")
+        raise UsageError("--json cannot be combined with --follow", hint="Remove one of them.")
     endpoint = api.connect(name, platform=platform)
     lines = endpoint.logs(follow=follow, since=since)
     if as_json:
@@ -144,11 +153,11 @@ def logs(
 
 def metrics(
     name: Name,
-    minutes: Annotated[int, typer.Option(min=1, max=1440, help="How far to look back.")] = 60,
+    minutes: Annotated[int, typer.Option(min=1, max=1440, help="Length of the period, up to now.")] = 60,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Show what an endpoint did lately: requests, errors, latencies, and how much was accepted."""
+    """Show an endpoint's recent requests, errors, latencies and acceptance rate."""
     from toolkit import api
 
     found = api.connect(name, platform=platform).metrics(minutes)
@@ -156,7 +165,7 @@ def metrics(
 
 
 def prove(name: Name, requests: Requests = 4, platform: PlatformName = None, as_json: Json = False) -> None:
-    """Establish with a few requests: is speculation on, is the output the target's own, is it faster?"""
+    """Test with a few requests: is speculation on, is the output identical to the target's own, is it faster?"""
     from toolkit import api
 
     result = _prove(api.connect(name, platform=platform), requests)
@@ -170,10 +179,10 @@ def destroy(
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Remove an endpoint, its baseline, and everything that was made for them."""
+    """Remove an endpoint, its baseline, and everything that was created for them."""
     from toolkit import api
 
-    exit_unless(confirm(f"Remove {name} and everything made for it?", yes))
+    exit_unless(confirm(f"Remove {name} and everything created for it?", yes))
     done = api.destroy(name, platform=platform)
     answer(done.to_dict(), as_json, lambda: _removed_text(name, done))
 
@@ -197,8 +206,8 @@ def _status_text(found: Sequence[Deployed]) -> str:
         for item in found
     ]
     known = [item.price_per_hour for item in found if item.price_per_hour is not None]
-    more = "" if len(known) == len(found) else " and what has no known price"
-    return f"{table(head, rows)}\n\n{sum(known):.2f} $/h in all{more}"
+    more = "" if len(known) == len(found) else " (without endpoints of unknown price)"
+    return f"{table(head, rows)}\n\n{sum(known):.2f} $/h in total{more}"
 
 
 def _age(seconds: float) -> str:
@@ -209,10 +218,10 @@ def _age(seconds: float) -> str:
 
 
 def _removed_text(name: str, done: Plan) -> str:
-    kept = "\n".join(f"left: {item}" for item in done.left)
+    kept = "\n".join(f"not removed: {item}" for item in done.not_removed)
     if not done.actions:
-        return f"there was nothing of {name} to remove" + (f"\n{kept}" if kept else "")
-    return f"removed {len(done.actions)} resources; {kept or 'nothing is left'}"
+        return f"nothing to remove: {name} has no resources" + (f"\n{kept}" if kept else "")
+    return f"removed {len(done.actions)} resources" + (f"\n{kept}" if kept else "; nothing remains")
 
 
 def _metrics_text(found: Metrics) -> str:

@@ -1,4 +1,4 @@
-"""`toolkit fit`: on which instances a pair fits, and with how much room."""
+"""`toolkit fit`: on which instance types a pair of models fits, and how much memory is free for the KV cache."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from toolkit.recipe.resolve import Recipe
     from toolkit.sizing.fit import Fit
 
-Source = Annotated[str, typer.Argument(help="A recipe, or a .lock.json, which is sized with the engine's defaults.")]
-Types = Annotated[list[str] | None, typer.Option("--instance", help="An instance type; every one if left out.")]
+Source = Annotated[
+    str, typer.Argument(help="A recipe, or a .lock.json file, which is sized with the engine's defaults.")
+]
+Types = Annotated[
+    list[str] | None, typer.Option("--instance", help="An instance type (repeatable). Default: all of them.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 _HEAD = (
@@ -38,25 +42,24 @@ _HEAD = (
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
     app.command()(fit)
 
 
 def fit(recipe: Source, instance: Types = None, as_json: Json = False) -> None:
-    """Show on which instances a recipe's models fit, the cheapest first, and how much room is left."""
+    """Show on which instance types a recipe's models fit, cheapest first, and how many requests they hold."""
     from toolkit.sizing.fit import fits, sizable
 
     loaded, models = _read(recipe)
     models, problem = sizable(models)
     found = fits(loaded, models, _instances(instance, loaded))
-    notes = [f"The drafter is left out. {problem.message}. {problem.hint}"] if problem else []
+    notes = [f"The drafter is not included: {problem.message}. {problem.hint}"] if problem else []
     document = {"recipe": recipe, "fits": [one.to_dict() for one in found], "notes": notes}
     answer(document, as_json, lambda: "\n".join([_text(found), *notes]))
     exit_unless(any(one.fits for one in found))
 
 
 def _read(source: str) -> tuple[Recipe | None, Lock]:
-    """The recipe with its models' facts; a lock file comes without a recipe."""
+    """The recipe and its models' facts. The recipe is None for a lock file."""
     from toolkit.platforms.model_files import open_files
     from toolkit.recipe.lock import lock_path, read_lock, read_models
     from toolkit.recipe.resolve import load
@@ -64,14 +67,14 @@ def _read(source: str) -> tuple[Recipe | None, Lock]:
     if source.endswith(".lock.json"):
         lock = read_lock(Path(source))
         if lock is None:
-            raise RecipeNotFound(f"there is no lock file {source}")
+            raise RecipeNotFound(f"lock file {source} does not exist")
         return None, lock
     recipe = load(source)
     return recipe, read_lock(lock_path(recipe)) or read_models(recipe, open_files)
 
 
 def _instances(names: list[str] | None, recipe: Recipe | None) -> list[Instance]:
-    """The instance types of these names, or every one that the recipe's platform has."""
+    """The named instance types, or by default all that the recipe's platform has."""
     from toolkit.catalog import lookup
 
     every = recipe.platform.rules.instances() if recipe else [item for item in lookup.instances() if item.hostable]
@@ -83,12 +86,12 @@ def _instances(names: list[str] | None, recipe: Recipe | None) -> list[Instance]
 
 def _unknown(name: str, known: Sequence[Instance]) -> NoReturn:
     near = get_close_matches(name, [instance.name for instance in known], n=3)
-    hint = f"Did you mean {', '.join(near)}?" if near else "Leave --instance out to see all."
+    hint = f"Did you mean {', '.join(near)}?" if near else "Remove --instance to see all of them."
     raise UsageError(f"{name} is not in the catalogue of instance types", hint=hint)
 
 
 def _text(found: Sequence[Fit]) -> str:
-    """A row for each that was sized; the others by their reason."""
+    """A table of the types that were sized; below it the others, grouped by reason."""
     sized = [one for one in found if one.weights_gib]
     reasons: dict[str, list[str]] = {}
     for one in found:

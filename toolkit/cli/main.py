@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from itertools import pairwise
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from toolkit.cli import (
 )
 from toolkit.cli.output import error_document, explain, say
 from toolkit.errors import PlatformError, RecipeError, RecipeNotFound, ToolkitError, UsageError
+from toolkit.text import inert_stream
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -79,7 +81,12 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command; its exit code."""
+    """Run one command; its exit code. What it writes is shown by the terminal, and never obeyed."""
+    with redirect_stdout(inert_stream(sys.stdout)), redirect_stderr(inert_stream(sys.stderr)):
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     try:
         app(arguments, prog_name="toolkit")
     except SystemExit as ended:  # how typer ends: 0, an Exit's own code, 2 for wrong usage, 130 for Ctrl-C

@@ -14,33 +14,33 @@ from toolkit.errors import ContainerFailed, RecipeError, ToolkitError, UsageErro
 
 
 def answer(document: dict[str, Any], as_json: bool, show: Callable[[], str]) -> None:
-    """Print the answer: as one JSON document, or as the text that `show` makes."""
+    """Print the answer as one JSON document, or as the text that `show` returns."""
     print(json.dumps(document, indent=2, default=str) if as_json else show())  # noqa: T201
 
 
 def say(text: str) -> None:
-    """A line for a person."""
+    """Print a line for the user to stderr, so that stdout holds the answer alone."""
     print(text, file=sys.stderr)  # noqa: T201
 
 
 def exit_unless(yes: bool) -> None:
-    """End the command with exit code 1, "the answer is no", unless it is yes."""
+    """Exit with code 1, "the answer is no", unless `yes`."""
     if not yes:
         raise typer.Exit(1)
 
 
 def confirm(question: str, yes: bool) -> bool:
-    """Ask on a terminal; `yes` answers for the user. Raises UsageError where nobody can be asked."""
+    """Ask on the terminal, unless `yes` answers for the user. Raises UsageError without a terminal."""
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} Nobody can be asked here.", hint="Add --yes.")
+        raise UsageError(f"{question} Cannot ask: stdin is not a terminal.", hint="Add --yes.")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 (input() would ask on stdout)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def explain(error: ToolkitError) -> str:
-    """An error as a person reads it: what is wrong, the lines that show it, the edit to make."""
+    """An error as text: what is wrong, the log lines that show it, what to do."""
     shown: Sequence[str] = ()
     if isinstance(error, ContainerFailed):
         shown = error.cause.evidence if error.cause else error.logs
@@ -49,7 +49,7 @@ def explain(error: ToolkitError) -> str:
 
 
 def error_document(error: ToolkitError) -> dict[str, Any]:
-    """An error as the JSON answer of a command."""
+    """An error as the JSON document of a command."""
     document: dict[str, Any] = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
     if isinstance(error, ContainerFailed):
         document["logs"] = list(error.logs)

@@ -1,4 +1,4 @@
-"""Commands about recipes: they read, and change nothing but a lock or plan file."""
+"""Commands that read recipes. They write nothing but lock files, saved plans and images."""
 
 from __future__ import annotations
 
@@ -22,32 +22,38 @@ if TYPE_CHECKING:
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Baseline = Annotated[bool, typer.Option("--baseline", help="Also the same endpoint without speculation.")]
+Baseline = Annotated[
+    bool, typer.Option("--baseline", help="Also include the baseline: the same endpoint without speculation.")
+]
 if TYPE_CHECKING:
     _Platform = str
 else:
     _Platform = Literal[registry.platforms()]
-PlatformName = Annotated[_Platform | None, typer.Option("--platform", help="Another platform than the recipe's.")]
+PlatformName = Annotated[
+    _Platform | None, typer.Option("--platform", help="Use this platform instead of the recipe's.")
+]
 
 _REFRESH_SECONDS = 120.0
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
     for command in (check, plan, build, recipes, lock, schema):
         app.command()(command)
 
 
 def check(
     recipes: Annotated[list[str] | None, typer.Argument(help="Recipe files, or names from `toolkit recipes`.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All recipes that come with the toolkit.")] = False,
-    code: Annotated[str | None, typer.Option("--explain", help="Say what the code of a finding means.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Check all recipes that come with the toolkit.")] = False,
+    code: Annotated[str | None, typer.Option("--explain", help="Explain the code of a finding.")] = None,
     account: Annotated[
-        bool, typer.Option("--account", help="Also ask AWS: role, permissions, quotas, image, network. Only reads.")
+        bool,
+        typer.Option(
+            "--account", help="Also check the AWS account: role, permissions, quotas, image, network. Read-only."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Find what is wrong with a recipe and its models, before it costs anything."""
+    """Find errors in a recipe and its models before anything is created."""
     from toolkit.checks.codes import explain
     from toolkit.checks.run import check as run_checks
     from toolkit.recipe.load import catalogue
@@ -78,32 +84,37 @@ def plan(
     platform: PlatformName = None,
     form: Annotated[
         Literal["table", "json", "cloudformation"],
-        typer.Option("--format", help="What to print: `json` is --json, `cloudformation` a template of all of it."),
+        typer.Option("--format", help="Output format. `json` is the same as --json; `cloudformation` is a template."),
     ] = "table",
     out: Annotated[
         Path | None,
-        typer.Option(help="Save the plan, for `toolkit deploy --plan`; or the template, unprinted."),
+        typer.Option(
+            help="Save the plan to this file for `toolkit deploy --plan`, or the template without printing it."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what deploying would make, change and remove, and why. Starts nothing."""
+    """Show what deploying would create, change and remove, and why. Starts nothing."""
     from toolkit.api import plan as make
 
     if as_json and form != "table":
-        raise UsageError(f"--json and --format {form} are two answers", hint="Give one of them.")
+        raise UsageError(f"--json cannot be combined with --format {form}", hint="Remove one of them.")
     if form == "cloudformation":
         _write_template(recipe, platform, baseline, out)
         return
-    made = make(recipe, platform=platform, baseline=baseline)
+    planned = make(recipe, platform=platform, baseline=baseline)
     if out:
-        made.save(out)
-        say(f"saved; apply it: toolkit deploy --plan {out}")
-    answer(made.to_dict(), as_json or form == "json", lambda: _plan_text(made))
+        planned.save(out)
+        option = f" --platform {platform}" if platform else ""
+        say(f"saved; to apply it: toolkit deploy --plan {out}{option}")
+    answer(planned.to_dict(), as_json or form == "json", lambda: plan_text(planned))
 
 
-def _plan_text(made: Plan) -> str:
-    actions = table(("verb", "kind", "name", "because it"), [(a.verb, a.kind, a.name, a.reason) for a in made.actions])
-    return "\n".join([actions, "", f"{len(made.changes)} changes on {made.platform}, {made.cost}", *made.notes])
+def plan_text(plan: Plan, *, cost: bool = True) -> str:
+    """A plan as a table, with what it costs, and its notes."""
+    actions = table(("verb", "kind", "name", "reason"), [(a.verb, a.kind, a.name, a.reason) for a in plan.actions])
+    summary = f"{len(plan.changes)} changes on {plan.platform}" + (f", {plan.cost}" if cost else "")
+    return "\n".join([actions, "", summary, *plan.notes])
 
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:
@@ -112,20 +123,21 @@ def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path
     from toolkit.platforms.sagemaker.rules import RULES
     from toolkit.platforms.sagemaker.rules.cloudformation import STAGE_FIRST
 
-    made = template(recipe, platform=platform, baseline=baseline)
-    text = json.dumps(made, indent=2)
+    document = template(recipe, platform=platform, baseline=baseline)
+    text = json.dumps(document, indent=2)
     if out:
         out.write_text(f"{text}\n", encoding="utf-8")
     else:
         print(text)  # noqa: T201
     if NO_ACCOUNT in text:
-        say(f"warning: without AWS credentials {NO_ACCOUNT} stands for your account: log in, and make it again")
-    for line in RULES.template_losses(made):
+        say(f"warning: the template has {NO_ACCOUNT} in place of your account number: log in to AWS and run this again")
+    for line in RULES.template_losses(document):
         say(f"warning: {line}")
-    for step in made["Metadata"][STAGE_FIRST]:
-        say(f"before the stack, {step['what']}: {step['command']}")
+    for step in document["Metadata"][STAGE_FIRST]:
+        say(f"before you create the stack, {step['what']}: {step['command']}")
     file = out or "FILE"
-    say(f"then: aws cloudformation deploy --template-file {file} --stack-name NAME --capabilities CAPABILITY_NAMED_IAM")
+    create = f"aws cloudformation deploy --template-file {file} --stack-name NAME --capabilities CAPABILITY_NAMED_IAM"
+    say(f"then create the stack: {create}")
 
 
 def build(
@@ -133,20 +145,28 @@ def build(
     platform: PlatformName = None,
     builder: Annotated[
         Literal["append", "docker", "buildah", "codebuild"] | None,
-        typer.Option("--with", help="What builds it.  [default: the recipe's, else append, which needs no Docker]"),
+        typer.Option(
+            "--with", help="The tool that builds.  [default: the recipe's, or else append, which needs no Docker]"
+        ),
     ] = None,
     scan: Annotated[
-        bool, typer.Option("--scan", help="Wait for ECR's scan; exit code 1 where it found too much.")
+        bool,
+        typer.Option("--scan", help="Wait for ECR's scan. Exit code 1 if it finds the severity of --fail-on or worse."),
     ] = False,
     worst: Annotated[
-        Literal["critical", "high", "medium", "low"], typer.Option("--fail-on", help="What is too much for --scan.")
+        Literal["critical", "high", "medium", "low"],
+        typer.Option("--fail-on", help="Lowest severity at which --scan fails."),
     ] = "critical",
     admin_template: Annotated[
-        bool, typer.Option("--admin-template", help="Build nothing: print what an admin makes once for codebuild.")
+        bool,
+        typer.Option(
+            "--admin-template",
+            help="Print the CloudFormation template of the CodeBuild project that `codebuild` needs. Builds nothing.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Build the image of a recipe that has a `container`, and push it to ECR; nothing if it is there already."""
+    """Build the image of a recipe that has a `container`, and push it to ECR, unless ECR has it already."""
     from toolkit import api
     from toolkit.platforms.sagemaker.repository import SEVERITIES
 
@@ -158,7 +178,7 @@ def build(
         answer({"image": image}, as_json, lambda: image)
         return
     found = api.scan(recipe, platform=platform)
-    text = ", ".join(f"{number} {severity.lower()}" for severity, number in found.items()) or "nothing"
+    text = ", ".join(f"{number} {severity.lower()}" for severity, number in found.items()) or "no vulnerabilities"
     answer({"image": image, "findings": found}, as_json, lambda: f"{image}\nECR's scan found: {text}")
     exit_unless(not any(found.get(severity) for severity in SEVERITIES[: SEVERITIES.index(worst.upper()) + 1]))
 
@@ -171,7 +191,7 @@ def _print_admin_template(recipe: str) -> None:
     account = open_platform("sagemaker", load(recipe).platform.region).account()
     print(json.dumps(template(account), indent=2))  # noqa: T201
     deploy = f"aws cloudformation deploy --template-file FILE --stack-name {PROJECT} --region {account.region}"
-    say(f"an admin of {account.id} makes it: {deploy} --capabilities CAPABILITY_NAMED_IAM")
+    say(f"an administrator of account {account.id} runs: {deploy} --capabilities CAPABILITY_NAMED_IAM")
 
 
 def recipes(as_json: Json = False) -> None:
@@ -193,14 +213,17 @@ def recipes(as_json: Json = False) -> None:
 
 def lock(
     recipe: Annotated[str | None, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")] = None,
-    catalog: Annotated[bool, typer.Option("--catalog", help="Refresh prices and revisions of public heads.")] = False,
-    prices: Annotated[
-        bool, typer.Option("--prices", help="Refresh prices from AWS's public list; not tried on the real list so far.")
+    catalog: Annotated[
+        bool, typer.Option("--catalog", help="Update the catalogue: prices, and revisions of public heads.")
     ] = False,
-    region: Annotated[str | None, typer.Option(help="Region of the prices.  [default: us-east-1]")] = None,
+    prices: Annotated[
+        bool,
+        typer.Option("--prices", help="Update prices from AWS's public price list. Not tested on the real list yet."),
+    ] = False,
+    region: Annotated[str | None, typer.Option(help="AWS region of the prices.  [default: us-east-1]")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the facts of both models beside the recipe, so that checks are the same everywhere. Never reads weights."""
+    """Write the lock file: facts of both models, so that checks need no network. Reads headers, never whole weights."""
     from toolkit.platforms import jumpstart_entries
     from toolkit.platforms.model_files import open_files
     from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
@@ -210,10 +233,12 @@ def lock(
     if [recipe is not None, catalog, prices].count(True) != 1:
         raise UsageError("give a recipe, --catalog or --prices", hint="See: toolkit recipes")
     if region and recipe is not None:
-        raise UsageError("--region is for --prices and --catalog", hint="The recipe's own is platform.region.")
+        raise UsageError(
+            "--region needs --prices or --catalog", hint="Remove it: a recipe has its own, platform.region."
+        )
     if recipe is None:
         changed = _refresh_catalog(region, heads=catalog)
-        answer({"changed": changed}, as_json, lambda: "\n".join(changed) or "nothing has changed")
+        answer({"changed": changed}, as_json, lambda: "\n".join(changed) or "nothing changed")
         return
     loaded = load(recipe)
     path = write_lock(loaded, open_files, in_s3(loaded, jumpstart_entries(loaded)))
@@ -225,18 +250,18 @@ def _refresh_catalog(region: str | None, *, heads: bool) -> list[str]:
 
     from toolkit.catalog import lookup, refresh
 
-    say("reading AWS's price list, which is large")
+    say("reading AWS's price list; it is large")
     with httpx.Client(follow_redirects=True, timeout=_REFRESH_SECONDS) as client:
         read = refresh.refresh if heads else refresh.refresh_prices
         try:
             return read(client, lookup.FOLDER, region=region or refresh.REGION)
         except OSError as error:
-            hint = "Run it as who installed the toolkit, or from a copy of its repository."
-            raise UsageError(f"the catalogue cannot be written: {error}", hint=hint) from error
+            hint = "Run it as the user who installed the toolkit, or from a clone of its repository."
+            raise UsageError(f"cannot write the catalogue: {error}", hint=hint) from error
 
 
 def schema() -> None:
-    """Print the JSON schema of recipes, for editors."""
+    """Print the JSON Schema of recipes, for editors."""
     from toolkit.recipe.schema import json_schema
 
     print(json.dumps(json_schema(), indent=2))  # noqa: T201

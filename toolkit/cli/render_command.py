@@ -1,4 +1,4 @@
-"""`toolkit render`: manifests for those who apply them by other means, such as GitOps."""
+"""`toolkit render`: manifests to apply with kubectl or GitOps."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from toolkit.errors import UsageError
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command of this module."""
     app.command()(render)
 
 
 def render(
     recipe: Recipe,
-    form: Annotated[Literal["kubernetes"], typer.Option("--format", help="What to write.")] = "kubernetes",
+    form: Annotated[Literal["kubernetes"], typer.Option("--format", help="Output format.")] = "kubernetes",
     baseline: Baseline = False,
     part: Annotated[
         Literal["serve", "compile", "benchmark"],
-        typer.Option(help="What to print: what serves, the Job that compiles for Trainium, or the one that measures."),
+        typer.Option(
+            help="What to print: the serving manifests, the Job that compiles for Trainium, or the benchmark Job."
+        ),
     ] = "serve",
     out: Annotated[
-        str, typer.Option(help="A folder for all parts, a file each and kustomization.yaml; - prints one part.")
+        str, typer.Option(help="Folder to write all parts to, with kustomization.yaml; `-` prints one part.")
     ] = "-",
     as_json: Json = False,
 ) -> None:
-    """Write a recipe as manifests for a cluster. Needs neither a cluster nor AWS, and starts nothing."""
+    """Write a recipe as Kubernetes manifests. Needs neither a cluster nor AWS, and starts nothing."""
     from toolkit.api import render as make
     from toolkit.platforms.kubernetes.rules.manifests import APPLY
     from toolkit.platforms.kubernetes.rules.yaml import files, text
@@ -39,7 +40,7 @@ def render(
     parts = make(recipe, baseline=baseline)
     if out == "-":
         if part not in parts:
-            raise UsageError(f"nothing is compiled ahead for {recipe}", hint="Leave out --part compile.")
+            raise UsageError(f"{recipe} needs no compile Job", hint="Remove --part compile.")
         manifests = [*(parts["base"] if part != "benchmark" else []), *parts[part]]
         answer({"manifests": manifests}, as_json, lambda: text(manifests).rstrip("\n"))
         return
@@ -50,18 +51,18 @@ def render(
     if "compile" in parts:
         jobs = " ".join(f"job/{job['metadata']['name']}" for job in parts["compile"])
         namespace = parts["compile"][0]["metadata"]["namespace"]
-        say(f"first, compile: {APPLY} -k {out}/compile")
-        say(f"and wait: kubectl wait -n {namespace} --for=condition=complete --timeout=5h {jobs}")
+        say(f"compile first: {APPLY} -k {out}/compile")
+        say(f"then wait: kubectl wait -n {namespace} --for=condition=complete --timeout=5h {jobs}")
     say(f"serve: {APPLY} -k {out}")
     say(f"measure: {APPLY} -k {out}/benchmark")
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Files by their path. Raises UsageError."""
+    """Write files, given by relative path. Raises UsageError."""
     try:
         for name, content in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {error}", hint="Name another folder as --out.") from error
+        raise UsageError(f"cannot write {folder}: {error}", hint="Choose another folder with --out.") from error

@@ -1,4 +1,4 @@
-"""Tables in plain text. What has to wrap is laid out by rich, which takes 50 ms to load; the rest needs no layout."""
+"""Tables in plain text. Only tables that must wrap use rich, which takes 50 ms to load."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from toolkit.text import inert
+
 _GAP = 2
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], room: int | None = None) -> str:
-    """Columns under a head, at most `room` wide, by default the terminal's width; a log or a pipe has room for all.
+    """A table at most `room` characters wide: by default the terminal's width, or unlimited in a log or pipe.
 
-    Cells wrap between words. Where not even the longest words fit, each row becomes lines of `name  value`.
+    Cells wrap between words. If even the longest words do not fit, each row becomes lines of `name  value`.
     """
     room = _terminal_width() if room is None else room
+    rows = [tuple(map(inert, row)) for row in rows]
     if (plain := _unwrapped([head, *rows], room)) is not None:
         return plain
     if widths := _widths([head, *rows], room):
@@ -26,7 +29,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], room: int | No
 
 
 def _unwrapped(rows: Sequence[tuple[str, ...]], room: int) -> str | None:
-    """The table where every cell is one line of plain ASCII and all columns fit; None for any other."""
+    """The table, if every cell is one line of plain ASCII and all columns fit; else None."""
     if not all(cell.isascii() and cell.isprintable() and cell == cell.strip() for row in rows for cell in row):
         return None
     widths = [max(1, *map(len, column)) for column in zip(*rows, strict=True)]
@@ -43,7 +46,7 @@ def _terminal_width() -> int:
 
 
 def _widths(rows: Sequence[tuple[str, ...]], room: int) -> list[int]:
-    """The width of each column, empty where a word would have to be broken; what wants less room gets it first."""
+    """Each column's width; empty if a word would have to be broken. Columns that need less space are served first."""
     measured = [_measure("\n".join(column)) for column in zip(*rows, strict=True)]
     widths = [narrowest for narrowest, _ in measured]
     spare = room - sum(widths) - _GAP * (len(widths) - 1)
@@ -59,7 +62,7 @@ def _widths(rows: Sequence[tuple[str, ...]], room: int) -> list[int]:
 
 
 def _measure(text: str) -> tuple[int, int]:
-    """Terminal cells of its longest word and of its longest line, one at least."""
+    """Width of the longest word and of the longest line in terminal cells, at least 1."""
     from rich.cells import cell_len
 
     longest = [max(map(cell_len, parts), default=1) for parts in (text.split(), text.splitlines())]

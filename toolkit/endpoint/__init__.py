@@ -1,1 +1,1 @@
-"""The deployed thing: its handle, a streamed answer, the proof."""
+"""A deployed endpoint: its handle, streamed answers, metrics, and the proof."""

@@ -1,4 +1,4 @@
-"""An endpoint's OpenAI route: where it is, and what lets requests in."""
+"""How to reach an endpoint's OpenAI route: its URL and credentials."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from toolkit.errors import EndpointNotFound, InvocationError
 
 @dataclass(frozen=True)
 class OpenAIAccess:
-    """Base URL of an endpoint's OpenAI route, and `token`, which gives a bearer token that is valid now.
+    """Base URL of an endpoint's OpenAI route, and `token`, which returns a valid bearer token.
 
-    `tls` None is the machine's own certificates. `explain` turns an answer with an error into an exception: by default
-    the container is the only one who may have sent it.
+    With `tls` None, this machine's own certificates apply. `explain` turns an error response into an exception; the
+    default assumes that the container sent it.
     """
 
     base_url: str
@@ -33,5 +33,5 @@ class OpenAIAccess:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether it is on this machine, which no proxy of the environment reaches."""
+    """Whether the URL is on this machine, so that proxies of the environment must not be used."""
     return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")

@@ -1,4 +1,4 @@
-"""One answer of an endpoint, with the times at which it came and what speculation did for it."""
+"""One answer of an endpoint, with its latencies and the acceptance of its draft tokens."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ _SHOWN_BYTES = 200
 
 
 class Invoker(Protocol):
-    """The invoking side of a platform. `endpoint` is a name, or `name/component` for an inference component of it."""
+    """Sends requests to endpoints. `endpoint` is a name, or `name/component` for an inference component of it."""
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The container's JSON answer. Raises EndpointNotFound or InvocationError."""
 
     def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
-        """The container's answer as it comes, in parts that may end anywhere."""
+        """The container's answer as it arrives, in chunks that may end anywhere."""
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What became of draft tokens: `histogram[j]` counts the target steps that accepted exactly j of them."""
+    """Acceptance of draft tokens: `histogram[j]` counts the target steps that accepted exactly j of them."""
 
     histogram: tuple[int, ...] = ()
 
     @property
     def steps(self) -> int:
-        """Target steps that verified drafts."""
+        """Number of target steps that verified drafts."""
         return sum(self.histogram)
 
     @property
     def accepted(self) -> int:
-        """Draft tokens that were accepted."""
+        """Number of accepted draft tokens."""
         return sum(j * count for j, count in enumerate(self.histogram))
 
     @property
     def length(self) -> float:
-        """Acceptance length: tokens per step that verified drafts, bonus token included; 1.0 when none was accepted."""
+        """Acceptance length: tokens per step that verified drafts, with the bonus token; 1.0 if none was accepted."""
         return 1 + self.accepted / self.steps if self.steps else 1.0
 
     @property
@@ -88,7 +88,7 @@ class Generation:
 
 
 class Stream:
-    """Pieces of text as they arrive; when they have all come, `result` is the whole Generation."""
+    """Pieces of text as they arrive. `result` is the whole Generation once they have all arrived."""
 
     def __init__(self, parts: Iterable[bytes], clock: Callable[[], float] = time.perf_counter) -> None:
         self._pieces = self._read(parts, clock)
@@ -175,7 +175,7 @@ class _Event:
 
 
 class _Answer:
-    """What has come of an answer that was asked for when this was made."""
+    """The part of an answer received so far. Its clock starts when this is created."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         documents.prepare(_Event)  # takes milliseconds, which are none of the endpoint's
@@ -192,7 +192,7 @@ class _Answer:
         self._last = _Event()
 
     def take(self, part: bytes) -> Iterator[str]:
-        """The pieces of text in a part, which may end anywhere. Raises InvocationError."""
+        """The pieces of text in a chunk, which may end anywhere. Raises InvocationError."""
         self._bytes += len(part)
         if self._bytes > _MOST_BYTES or len(self._rest) > documents.LIMITS.size:
             raise InvocationError("the endpoint sends without an end", hint="Ask for fewer tokens.")
@@ -204,7 +204,7 @@ class _Answer:
                 yield from self._take_event(_event(line))
 
     def finished(self) -> Generation:
-        """The whole of it. Raises InvocationError when its end has not come: usage and acceptance come last."""
+        """The whole answer. Raises InvocationError if it is incomplete: usage and acceptance arrive last."""
         usage = self._last.usage
         if not self._finish_reason or not (self._done or usage):
             raise _broken()
@@ -225,7 +225,7 @@ class _Answer:
 
     def _take_event(self, event: _Event) -> Iterator[str]:
         if event.error is not None:
-            raise InvocationError(f"the endpoint broke off: {event.error}")
+            raise InvocationError(f"the endpoint stopped with an error: {event.error}")
         self._prompt_token_ids += event.prompt_token_ids or []
         self._last = event
         for choice in event.choices:
@@ -238,7 +238,7 @@ class _Answer:
 
 
 def chat_body(prompt: str | Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
-    """A streamed chat request: greedy and 256 tokens unless `options` say otherwise, with usage and token ids."""
+    """A streamed chat request with usage and token ids: greedy and at most 256 tokens, unless `options` differ."""
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     defaults = {"max_tokens": 256, "temperature": 0}
     fixed = {"stream": True, "stream_options": {"include_usage": True}, "return_token_ids": True}
@@ -250,15 +250,15 @@ def _event(line: bytes) -> _Event:
     try:
         return documents.parse(_Event, line[6:])
     except documents.Unfit as error:
-        message = f"the endpoint sent {line[:_SHOWN_BYTES]!r}, which is not an event of a chat: {error}"
+        message = f"the endpoint sent {line[:_SHOWN_BYTES]!r}, which is not a chat completion event: {error}"
         raise InvocationError(message) from error
 
 
 def _broken() -> InvocationError:
-    return InvocationError("the stream broke off before its end", hint="Ask again.")
+    return InvocationError("the stream ended too early", hint="Send the request again.")
 
 
 def _whole(result: Generation | None) -> Generation:
-    if result is None:  # the one who read it to its end caught the error
+    if result is None:  # reading raised an error, which the caller caught
         raise _broken()
     return result

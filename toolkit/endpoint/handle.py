@@ -1,4 +1,4 @@
-"""The deployed thing: ask it, stream from it, read its log and metrics, prove it, remove it."""
+"""The handle of an endpoint: chat, stream, logs, metrics, prove, destroy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from html import escape
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -19,20 +18,21 @@ from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.prove import DEFAULT_PROMPTS, Proof, prove
 from toolkit.errors import UsageError
 from toolkit.planning.plan import Plan
+from toolkit.text import html_table
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
 
 Route = Literal["invocations", "openai"]
-"""How a request gets to the container: by the platform's own API, or by the endpoint's OpenAI route."""
+"""The route of a request: the platform's own API, or the endpoint's OpenAI route."""
 
 
 class EndpointPlatform(Waitable, Invoker, Protocol):
-    """All that a handle needs of a platform."""
+    """What a handle needs of a platform."""
 
     @property
     def pause_between_arms(self) -> float:
-        """Seconds after which an arm that has answered no longer takes time from the other."""
+        """Seconds until an arm that has answered no longer slows the other down."""
 
     def openai_access(self, endpoint: str) -> OpenAIAccess:
         """The OpenAI route of an endpoint, or of `endpoint/component`. Raises PlatformError."""
@@ -45,9 +45,9 @@ class EndpointPlatform(Waitable, Invoker, Protocol):
 class Endpoint:
     """An endpoint on a platform, or one inference component of it.
 
-    `baseline` is its twin without speculation, a name or `name/component`, None when there is none; `speculative` is
-    False when its own recipe has method `none`; `price_per_hour` is in US dollars, None when it is not known;
-    `reports_drafts` is False of an engine that does not tell what it drafts.
+    `baseline` is the same endpoint without speculation, as a name or `name/component`, if it exists; `speculative` is
+    False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
+    for an engine that does not count its draft tokens.
     """
 
     name: str
@@ -63,28 +63,28 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """What requests are sent to: the endpoint's name, or `name/component`."""
+        """The name to send requests to: the endpoint's, or `name/component`."""
         return f"{self.name}/{self.component}" if self.component else self.name
 
     def chat(self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Any) -> Generation:
-        """The whole answer: greedy, at most 256 tokens, unless `options` of OpenAI's chat (`max_tokens`, …) differ."""
+        """The whole answer: greedy and at most 256 tokens, unless OpenAI's chat options (`max_tokens`, …) differ."""
         return self.stream(prompt, via=via, **options).result
 
     def stream(self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Any) -> Stream:
-        """The answer piece by piece: iterate for text, then ask `.result` for times and acceptance.
+        """The answer piece by piece: iterate over the text, then read `.result` for latencies and acceptance.
 
-        What did not get to a container, throttled or with none free, is sent up to four times. `via="openai"`
-        opens a connection of its own, and TTFT counts that.
+        A request that no container has begun to process (throttled, or none is free) is sent up to four times.
+        `via="openai"` opens a new connection, which counts in the TTFT.
         """
         body = chat_body(prompt, options)
         if via == "openai":
-            from toolkit.endpoint import openai_route  # brings httpx, which most commands do without
+            from toolkit.endpoint import openai_route  # imports httpx, which most commands do not need
 
             return Stream(openai_route.stream(self.platform.openai_access(self.address), self.address, body))
         return Stream(self.platform.stream(self.address, body))
 
     async def achat(self, prompt: str | Sequence[Message], **options: Any) -> Generation:
-        """`chat` for event loops; it takes the OpenAI route, since boto3 knows no event loop."""
+        """`chat` for event loops, over the OpenAI route, because boto3 is not asynchronous."""
         return await self.astream(prompt, **options).result()
 
     def astream(self, prompt: str | Sequence[Message], **options: Any) -> AsyncStream:
@@ -95,9 +95,9 @@ class Endpoint:
         return AsyncStream(openai_route.stream_async(access, self.address, chat_body(prompt, options)))
 
     def openai(self) -> OpenAI:
-        """An OpenAI client, which gets a fresh token for each request. Needs the `openai` package.
+        """An OpenAI client with a fresh token for each request. Needs the `openai` package.
 
-        `model` is the recipe's name, or empty for whatever the container serves. Only chat completions are routed.
+        As `model` pass the recipe's name, or "" for the one model served. Only chat completions work.
         """
         package, access = _openai_package(), self.platform.openai_access(self.address)
         http = package.DefaultHttpxClient(trust_env=not access.loopback, verify=access.tls or True)
@@ -112,32 +112,32 @@ class Endpoint:
         http = package.DefaultAsyncHttpxClient(trust_env=not access.loopback, verify=access.tls or True)
 
         async def token() -> str:
-            return await asyncio.to_thread(access.token)  # fresh credentials may have to be fetched for it
+            return await asyncio.to_thread(access.token)  # getting a token may have to fetch credentials
 
         client: AsyncOpenAI = package.AsyncOpenAI(base_url=access.base_url, api_key=token, http_client=http)
         return client
 
     def status(self) -> EndpointStatus:
-        """Its status now, and what it runs."""
+        """Its current status, and the configuration that it runs."""
         return self.platform.status(self.address)
 
     def wait(self, timeout: float = 3600, progress: Progress | None = None) -> Endpoint:
-        """Return when it is in service with its present configuration. Raises EndpointFailed or WaitTimeout."""
+        """Wait until it is in service with its current configuration. Raises EndpointFailed or WaitTimeout."""
         names = {address.partition("/")[0] for address in (self.name, self.baseline) if address}
         configs = {name: self.platform.status(name).config for name in names}
         wait_in_service(self.platform, configs, progress or default_progress(), timeout)
         return self
 
     def logs(self, *, follow: bool = False, since: float | None = None) -> Iterator[str]:
-        """Lines of its containers, oldest first, all or those of the last `since` seconds; `follow` waits for more."""
+        """Log lines of its containers, oldest first: all, or the last `since` seconds. `follow` waits for more."""
         return (line.text for line in read_log(self.platform, self.address, follow, since))
 
     def metrics(self, minutes: int = 60) -> Metrics:
-        """What it did in the last `minutes`, as far as its platform measures that. Raises PlatformError."""
+        """Metrics of the last `minutes`, as far as the platform has them. Raises PlatformError."""
         return self.platform.metrics(self.address, minutes)
 
     def prove(self, requests: int | None = None, max_tokens: int = 256) -> Proof:
-        """Ask `requests` prompts of each workload (None: all): is speculation on and lossless, and how much faster?"""
+        """Send `requests` prompts of each workload (None: all): is speculation on and lossless, and how much faster?"""
         workloads = {name: prompts[:requests] for name, prompts in self.workloads.items()}
         pause = partial(time.sleep, self.platform.pause_between_arms)
         return prove(
@@ -153,7 +153,7 @@ class Endpoint:
         )
 
     def destroy(self) -> Plan:
-        """Remove it, its baseline and everything made for them; the plan that was applied."""
+        """Remove it, its baseline and everything created for them. Returns the applied plan."""
         return self.destroyer(self.component or self.name)
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,11 +163,7 @@ class Endpoint:
         return {**names, "status": status.status, "config": status.config}
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{key}</td><td><code>{escape(str(value))}</code></td></tr>"
-            for key, value in self.to_dict().items()
-        )
-        return f"<table>{rows}</table>"
+        return html_table(self.to_dict().items())
 
 
 def _openai_package() -> ModuleType:

@@ -1,4 +1,4 @@
-"""What `toolkit status` tells of an endpoint."""
+"""The facts about an endpoint that `toolkit status` shows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Deployed:
-    """An endpoint that the toolkit made. `created` is seconds since 1970, `instances` pairs of type and number.
+    """An endpoint created by the toolkit. `created` is in seconds since 1970, `instances` are pairs of type and count.
 
-    `price_per_hour` is in US dollars, None where a price is not known; `status` is one of
-    apply.waiter.EndpointStatus; `region` is that of AWS, or the `context/namespace` of a cluster.
+    `price_per_hour` is in US dollars, None if unknown; `status` is one of
+    apply.waiter.EndpointStatus; `region` is an AWS region, or the `context/namespace` of a cluster.
     """
 
     name: str
@@ -25,5 +25,5 @@ class Deployed:
     failure_reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for `--json`."""
+        """The JSON document of `toolkit status --json`."""
         return asdict(self)

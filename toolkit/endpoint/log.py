@@ -1,4 +1,4 @@
-"""What containers write, as it comes."""
+"""Read the log of an endpoint's containers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def read_log(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[LogLine]:
-    """The log's lines, oldest first, all or those of the last `since` seconds. `follow` then waits for new ones.
+    """Log lines, oldest first: all, or the last `since` seconds. `follow` then waits for new ones.
 
-    Each line is read once. Raises EndpointNotFound, also when the endpoint is removed while it is followed.
+    Each line is read once. Raises EndpointNotFound, also if the endpoint is removed meanwhile.
     """
     first = clock() - since if since is not None else 0.0
     bookmarks: dict[str, str] = {}

@@ -1,11 +1,12 @@
-"""What an endpoint did lately, by its own account."""
+"""An endpoint's recent metrics, from its platform and its engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any
+
+from toolkit.text import html_list, html_table, inert
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class EngineMetrics:
-    """What the engine reports of itself, over all its containers. Times are in seconds, the rate is a share up to 1."""
+    """The engine's own metrics, over all its containers. Times are in seconds; the rate is a fraction of 1."""
 
     ttft: Percentiles | None = None
     itl: Percentiles | None = None
@@ -29,12 +30,12 @@ class EngineMetrics:
 
 @dataclass(frozen=True)
 class Metrics:
-    """The last `minutes` of an endpoint. Times are in seconds; what nobody published is None, and `notes` say why.
+    """Metrics of the last `minutes`. Times are in seconds; unknown values are None, and `notes` say why.
 
-    `client_errors` and `server_errors` are the container's answers 4xx and 5xx. `model_latency` is its time for whole
-    requests, `overhead_latency` what SageMaker adds on average, `concurrent_requests` the most on one instance or copy,
-    `gpu_utilization` the mean in percent, which counts each GPU of an instance: four at work are 400. Where an endpoint
-    has several variants, counts are added up and of the rest the worst is given.
+    `client_errors` and `server_errors` count the container's 4xx and 5xx answers. `model_latency` is the container's
+    time for whole requests, `overhead_latency` what SageMaker adds on average, `concurrent_requests` the maximum on one
+    instance or copy, `gpu_utilization` the mean in percent, summed over the GPUs of an instance: four busy GPUs are
+    400. If an endpoint has several variants, counts are added up, and the worst of the other values is given.
     """
 
     endpoint: str
@@ -50,13 +51,13 @@ class Metrics:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The document of `toolkit metrics --json`."""
+        """The JSON document of `toolkit metrics --json`."""
         return asdict(self)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """What is known, as names and texts."""
-        errors = f"{self.client_errors} answered 4xx, {self.server_errors} answered 5xx"
-        yield "requests", f"{self.invocations}, of which {errors}"
+        """The known metrics as pairs of name and text."""
+        errors = f"{self.client_errors} with a 4xx and {self.server_errors} with a 5xx error"
+        yield "requests", f"{self.invocations}, {errors}"
         yield from _known("model latency", self.model_latency)
         yield from _known("overhead", self.overhead_latency, "{:.3f} s")
         yield from _known("concurrent requests", self.concurrent_requests, "at most {}")
@@ -70,12 +71,10 @@ class Metrics:
     def __repr__(self) -> str:
         lines = [f"  {name:20} {text}" for name, text in self.rows()]
         notes = [f"  {note}" for note in self.notes]
-        return "\n".join([f"<Metrics {self.endpoint}: {self.minutes} minutes>", *lines, *notes])
+        return inert("\n".join([f"<Metrics {self.endpoint}: {self.minutes} minutes>", *lines, *notes]))
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><td>{name}</td><td>{escape(text)}</td></tr>" for name, text in self.rows())
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return f"<table>{rows}</table>{notes}"
+        return html_table(self.rows()) + html_list(self.notes)
 
 
 def _known(name: str, value: Percentiles | float | None, form: str = "{}") -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Chats streamed over an endpoint's OpenAI route: for event loops, and for those without the `openai` package."""
+"""Stream chats over an endpoint's OpenAI route, in event loops too, without the `openai` package."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from toolkit.errors import EndpointNotFound, InvocationError
 
 _LONGEST_ERROR = 64 * 1024
 _CONNECT_SECONDS = 5.0
-_READ_SECONDS = 70.0  # SageMaker gives a container a minute for its first byte
+_READ_SECONDS = 70.0  # SageMaker waits a minute for a container's first byte
 
 
 def stream(
     access: OpenAIAccess, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[bytes]:
-    """The answer as it comes; parts may end anywhere. Opens a connection of its own.
+    """The answer as it arrives, in chunks that may end anywhere. Opens a new connection.
 
     Raises EndpointNotFound or InvocationError.
     """
@@ -49,10 +49,10 @@ async def stream_async(
     body: Mapping[str, Any],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> AsyncIterator[bytes]:
-    """The same in an event loop."""
+    """`stream` for event loops."""
 
     async def send() -> httpx.Response:
-        token = await asyncio.to_thread(access.token)  # fresh credentials may have to be fetched for it
+        token = await asyncio.to_thread(access.token)  # getting a token may have to fetch credentials
         with _transport_errors(endpoint):
             answer = await client.send(_request(client, access, token, body), stream=True)
             if answer.is_error:
@@ -76,14 +76,14 @@ def _settings(access: OpenAIAccess) -> dict[str, Any]:
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Made once: it reads all certificates, which takes 40 ms."""
+    """Cached, because reading all certificates takes 40 ms."""
     return httpx.create_ssl_context()
 
 
 def _request(
     client: httpx.Client | httpx.AsyncClient, access: OpenAIAccess, token: str, body: Mapping[str, Any]
 ) -> httpx.Request:
-    # An empty model is the one that is served, whatever its name; vLLM refuses a name that it does not serve.
+    # An empty `model` means the served model, whatever its name; vLLM rejects any other name.
     document = {"model": "", **body}
     headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}
     return client.build_request("POST", f"{access.base_url}/chat/completions", json=document, headers=headers)
@@ -91,12 +91,12 @@ def _request(
 
 @contextmanager
 def _transport_errors(endpoint: str) -> Iterator[None]:
-    """What can go wrong before there is an answer."""
+    """Turn httpx's errors before the first byte into InvocationError."""
     try:
         yield
     except httpx.ReadTimeout as error:
         raise InvocationError(
-            f"{endpoint}: no answer within {_READ_SECONDS:.0f} s", hint="Ask for fewer tokens, or stream."
+            f"{endpoint}: no answer within {_READ_SECONDS:.0f} s", hint="Request fewer tokens, or stream."
         ) from error
     except httpx.TransportError as error:
         raise refusal.unreachable(endpoint, error) from error
@@ -107,7 +107,7 @@ def _broken_stream(endpoint: str) -> Iterator[None]:
     try:
         yield
     except httpx.TransportError as error:
-        raise InvocationError(f"{endpoint} broke off: {error}", hint="Ask again.") from error
+        raise InvocationError(f"{endpoint}: the answer broke off: {error}", hint="Send the request again.") from error
 
 
 def _text(parts: Iterable[bytes]) -> str:

@@ -1,4 +1,4 @@
-"""Prove an endpoint with a few requests: is speculation on, accepted, lossless, and how much faster?"""
+"""Prove an endpoint with a few requests: is speculation on, accepted and lossless, and how much faster is it?"""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
-from html import escape
 from operator import add
 from typing import Any, Literal
 
 from toolkit import documents
 from toolkit.endpoint.generation import Acceptance, Generation, Invoker, Stream, chat_body
 from toolkit.errors import InvocationError
+from toolkit.text import html_list, html_table, inert
 
-# Below this the drafter costs and brings nothing: even chance hits accept more.
+# Below this the drafter only costs time: even random drafts are accepted more often.
 _MIN_ACCEPTANCE_LENGTH = 1.05
-# Methods that draft from the text so far have nothing to verify in many a step; others only in an answer's first one.
+# Methods that draft from the text so far have no draft in many steps; other methods only in an answer's first step.
 _MOST_STEPS = 0.8
-# Below this a machine may just have been faster that minute.
+# Below this, the machine may have been faster by chance.
 _MIN_SPEEDUP = 1.05
-# A proof asks the first few prompts of a set, which differ from the set's mean; below this it is no accident.
+# A proof sends only the first few prompts of a set, so results vary; a smaller share than this is not by chance.
 _BAND = 0.6
 _WARM_UP = {"max_tokens": 8}
-_NOTHING_TO_COMPARE = "the engine gave no token ids to compare"
+_NOTHING_TO_COMPARE = "the engine returned no token ids to compare"
 
 _SECONDS_PER_HOUR = 3600
 
@@ -35,7 +35,7 @@ DEFAULT_PROMPTS: Mapping[str, Sequence[str]] = {
         "Write a short story about a lighthouse keeper.",
     )
 }
-"""Asked when the recipe brings no workloads."""
+"""Prompts to send if the recipe has no workloads."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ArmResult:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One claim and whether it holds."""
+    """A claim, and whether it holds."""
 
     claim: str
     holds: bool
@@ -65,9 +65,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Proof:
-    """What a few requests established. Truthy exactly when every verdict holds.
+    """The result of a few requests. Truthy if every verdict holds.
 
-    `price_per_hour` is of one endpoint, in US dollars; None or 0 where it costs nothing, or nobody knows.
+    `price_per_hour` is the price of one endpoint in US dollars; None or 0 if unknown or free.
     """
 
     endpoint: str
@@ -78,12 +78,12 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """True when every verdict holds."""
+        """Whether every verdict holds."""
         return all(verdict.holds for verdict in self.verdicts)
 
     @property
     def costs(self) -> tuple[str, ...]:
-        """What a million output tokens cost at this load, a line for each arm; empty where no price is known."""
+        """The price of a million output tokens at this load, one line for each arm; empty if the price is unknown."""
         if not self.price_per_hour:
             return ()
         million = [dollars_per_million_tokens(self.price_per_hour, arm.tokens_per_second) for arm in self.arms]
@@ -96,37 +96,30 @@ class Proof:
         return self.ok
 
     def to_dict(self) -> dict[str, Any]:
-        """The document of `toolkit prove --json`."""
+        """The JSON document of `toolkit prove --json`."""
         return {**asdict(self), "ok": self.ok, "costs": self.costs}
 
     def __repr__(self) -> str:
         lines = [f"  {'yes' if v.holds else 'NO '} {v.claim}: {v.detail}" for v in self.verdicts]
         arms = [f"  {a.workload:12} {a.arm:12} {a.tokens_per_second:6.0f} tokens/s" for a in self.arms]
         head = f"<Proof {self.endpoint}: {'holds' if self.ok else 'FAILS'}>"
-        return "\n".join([head, *lines, *arms, *(f"  {cost}" for cost in self.costs)])
+        return inert("\n".join([head, *lines, *arms, *(f"  {cost}" for cost in self.costs)]))
 
     def _repr_html_(self) -> str:
-        claims = "".join(
-            f"<li>{'✔' if v.holds else '✘'} {escape(v.claim)}: {escape(v.detail)}</li>" for v in self.verdicts
-        )
-        head = "".join(f"<th>{name}</th>" for name in TABLE_HEAD)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in table_row(arm)) + "</tr>" for arm in self.arms
-        )
-        costs = "".join(f"<li>{escape(cost)}</li>" for cost in self.costs)
-        return f"<ul>{claims}</ul><table><tr>{head}</tr>{rows}</table><ul>{costs}</ul>"
+        claims = html_list(f"{'✔' if v.holds else '✘'} {v.claim}: {v.detail}" for v in self.verdicts)
+        return claims + html_table(map(table_row, self.arms), TABLE_HEAD) + html_list(self.costs)
 
 
 TABLE_HEAD = ("workload", "arm", "tokens/s", "speedup", "ITL", "TTFT", "acceptance length", "identical")
 
 
 def dollars_per_million_tokens(price_per_hour: float, output_tokens_per_second: float) -> float:
-    """US dollars per million output tokens of an endpoint that is kept as busy as it was measured."""
+    """US dollars per million output tokens at a constant throughput."""
     return price_per_hour / (output_tokens_per_second * _SECONDS_PER_HOUR) * 1e6
 
 
 def table_row(arm: ArmResult) -> tuple[str, ...]:
-    """One arm as text, in the order of TABLE_HEAD."""
+    """One arm as table cells, in the order of TABLE_HEAD."""
     return (
         arm.workload,
         arm.arm,
@@ -150,12 +143,12 @@ def prove(
     price_per_hour: float | None = None,
     reports_drafts: bool = True,
 ) -> Proof:
-    """Ask every prompt of every workload greedily, one request at a time, the two arms in turn.
+    """Send every prompt of every workload greedily, one request at a time, to the two arms in turn.
 
-    `baseline` is the endpoint without speculation; without one, the endpoint's own target scores the output instead,
-    and there is no speedup. `expected` gives published acceptance lengths by workload. `pause` is called whenever the
-    other arm's turn comes; `price_per_hour` is that of one endpoint, in US dollars. An engine that does not report its
-    drafts (`reports_drafts`) is judged by its speed. Raises InvocationError or EndpointNotFound.
+    `baseline` is the endpoint without speculation. Without it, the endpoint's own target scores the output instead, and
+    no speedup is known. `expected` are published acceptance lengths by workload. `pause` is called before each change
+    of arm; `price_per_hour` is the price of one endpoint in US dollars. An engine that does not count its draft tokens
+    (`reports_drafts`) is judged by its speed. Raises InvocationError or EndpointNotFound.
     """
     for name in filter(None, (endpoint, baseline)):
         _ask(platform, name, "warm up", _WARM_UP)
@@ -173,7 +166,7 @@ def prove(
 class _Measured:
     """Both arms' answers to a workload; `reference` is empty without a baseline.
 
-    `faults` says for each answer where it is not the target's own, None where it is.
+    `faults` has an item for each answer: where it differs from the target's own output, or None.
     """
 
     workload: str
@@ -183,13 +176,13 @@ class _Measured:
 
     @property
     def target_steps(self) -> int:
-        """Steps of the target for all answers: each gives one token besides the drafts that it accepts."""
+        """Target steps of all answers. Each step yields one token besides the accepted drafts."""
         accepted = sum(answer.acceptance.accepted for answer in self.answers if answer.acceptance)
         return sum(answer.completion_tokens for answer in self.answers) - accepted
 
     @property
     def acceptance(self) -> Acceptance | None:
-        """Of all answers together; None when the engine reports no drafts."""
+        """Acceptance over all answers; None if the engine reports no drafts."""
         counted = [answer.acceptance for answer in self.answers if answer.acceptance and answer.acceptance.steps]
         return reduce(add, counted) if counted else None
 
@@ -227,7 +220,7 @@ def _ask_both(
     turn: int,
     pause: Callable[[], None],
 ) -> tuple[Generation, Generation]:
-    """Both arms' answers. Who goes first alternates, so that a drift of the machine's speed hits both alike."""
+    """Both arms' answers. The first arm alternates, so that a drift in machine speed affects both alike."""
     answers = {}
     for name in reversed(arms) if turn % 2 else arms:
         pause()
@@ -236,10 +229,10 @@ def _ask_both(
 
 
 def _difference(answer: Generation, reference: Generation) -> str | None:
-    """Where the answer leaves the reference, None when it does not."""
+    """Where the answer first differs from the reference; None if nowhere."""
     if answer.token_ids or reference.token_ids:
         return _first_difference("token", answer.token_ids, reference.token_ids)
-    return _first_difference("character", answer.text, reference.text)  # engines before vLLM 0.10.2 give no token ids
+    return _first_difference("character", answer.text, reference.text)  # engines before vLLM 0.10.2 return no token ids
 
 
 def _first_difference(unit: str, ours: Sequence[Any], theirs: Sequence[Any]) -> str | None:
@@ -251,7 +244,7 @@ def _first_difference(unit: str, ours: Sequence[Any], theirs: Sequence[Any]) -> 
 
 
 def _refused_token(platform: Invoker, endpoint: str, answer: Generation) -> str | None:
-    """Where a token is not the target's first choice, None when all are: the target scores the answer as a prompt."""
+    """The first token that is not the target's top choice, or None. The target scores the answer as a prompt."""
     if not answer.token_ids:
         return _NOTHING_TO_COMPARE
     body = {
@@ -268,7 +261,7 @@ def _refused_token(platform: Invoker, endpoint: str, answer: Generation) -> str 
         if found is None:
             raise InvocationError(f"{endpoint} did not score token {position + 1}")
         if found.rank != 1:
-            return f"token {position + 1} is not the target's first choice"
+            return f"token {position + 1} is not the target's top choice"
     return None
 
 
@@ -325,7 +318,7 @@ def _timed(workload: str, arm: Literal["speculative", "baseline"], answers: Sequ
 
 
 def _rate(answers: Sequence[Generation]) -> float:
-    """Output tokens per second, the waiting for first tokens included."""
+    """Output tokens per second, including the time to first token."""
     tokens = sum(answer.completion_tokens for answer in answers)
     if not tokens:
         raise InvocationError("the endpoint generated no tokens", hint="See the container's log: toolkit logs NAME")
@@ -352,27 +345,33 @@ def _speculation_verdicts(measured: Sequence[_Measured], expected: Mapping[str, 
 
 
 def _nothing_drafted(measured: Sequence[_Measured]) -> Iterator[Verdict]:
-    """Either nothing drafts, or what drafts from the text so far found nothing in it."""
+    """Verdicts when nothing was drafted: drafting is off, or drafting from the text so far found no match."""
     answers = [answer for item in measured for answer in item.answers]
     if all(answer.acceptance is None for answer in answers):
-        yield Verdict("speculation is on", False, "the engine reports no draft tokens at all")
+        yield Verdict(
+            "speculation is on",
+            False,
+            "the engine reports no draft tokens at all: check `speculation` and the engine's log",
+        )
         return
     yield Verdict("speculation is on", True, "the engine counts draft tokens")
     yield Verdict("drafts are accepted", False, f"nothing was drafted in {len(answers)} answers")
 
 
 def _speed_verdict(arms: Sequence[ArmResult]) -> Verdict:
-    """For an engine that does not say what it drafts: one that drafts nothing is as fast as its baseline."""
+    """For an engine that does not count draft tokens: if it is no faster than its baseline, it drafts nothing."""
     claim, speedups = "speculation is on", {arm.workload: arm.speedup for arm in arms if arm.speedup}
     silent = "the engine reports no draft tokens"
     if not speedups:
-        return Verdict(claim, False, f"{silent}, and there is no baseline to compare with: deploy it with --baseline")
+        return Verdict(
+            claim, False, f"{silent}, and no baseline exists to compare with. Run: toolkit deploy RECIPE --baseline"
+        )
     shown = ", ".join(f"{workload} {speedup:.2f}x" for workload, speedup in speedups.items())
     return Verdict(claim, max(speedups.values()) >= _MIN_SPEEDUP, f"{silent}; tokens/s over the baseline's: {shown}")
 
 
 def _lossless_verdict(measured: Sequence[_Measured], baseline: str | None) -> Verdict:
-    judge = f"those of {baseline}" if baseline else "the target's own first choices"
+    judge = f"those of {baseline}" if baseline else "the target's own top choices"
     faults = [
         f"{item.workload} prompt {number}: {fault}"
         for item in measured

@@ -1,4 +1,4 @@
-"""A request that got an error for an answer. What a platform in front of the container answers is the platform's."""
+"""Error responses of a container as exceptions. Platforms translate the errors of their own APIs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ASKED_AGAIN = "Asked four times. See: toolkit status"
 
 @dataclass(frozen=True)
 class ErrorAnswer:
-    """An HTTP answer with an error; names of headers are in small letters."""
+    """An HTTP error response; header names are in lower case."""
 
     status: int
     text: str
@@ -21,26 +21,26 @@ class ErrorAnswer:
 
 
 def by_container(endpoint: str, status: int, text: str) -> InvocationError:
-    """The container answered with an error, and would again. `status` 0: it gave none."""
+    """The exception for an error that the container sent. `status` is 0 if it sent none."""
     hint = f"The container's log: toolkit logs {endpoint.partition('/')[0]}"
     if 400 <= status < 500:
-        hint = "Change the request: the model's server does not take it as it is."
+        hint = "Correct the request: the model's server does not accept it."
     answered = f"answered {status}: " if status else ""
     return InvocationError(f"{endpoint}: {answered}{message_in(text)}", hint=hint)
 
 
 def of_container(endpoint: str, answer: ErrorAnswer) -> InvocationError:
-    """An error that the container answered with."""
+    """`by_container` for an HTTP response."""
     return by_container(endpoint, answer.status, answer.text)
 
 
 def unreachable(endpoint: str, error: Exception) -> InvocationError:
-    """There was no connection, or it ended before there was an answer."""
+    """The exception for a connection that failed, or ended before the response."""
     return InvocationError(f"{endpoint}: {error}", hint=ASKED_AGAIN, transient=True)
 
 
 def message_in(text: str) -> str:
-    """The message of an OpenAI-style error document; text that is none, as it is."""
+    """The message of an OpenAI-style error document; any other text unchanged."""
     try:
         document = documents.decode(text)
     except documents.Unfit:

@@ -1,4 +1,4 @@
-"""Send a request again when the model never began on it."""
+"""Retry requests that the model has not begun to process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def retried(send: Callable[[], T], sleep: Callable[[float], None]) -> T:
-    """What `send` returns. Raises InvocationError when it still fails after three more tries, or need not be tried."""
+    """The result of `send`, retried up to three times if the error is transient. Raises InvocationError."""
     for pause in _pauses():
         try:
             return send()
@@ -27,7 +27,7 @@ def retried(send: Callable[[], T], sleep: Callable[[float], None]) -> T:
 
 
 async def retried_async(send: Callable[[], Awaitable[T]], sleep: Callable[[float], Awaitable[None]]) -> T:
-    """The same in an event loop."""
+    """`retried` for event loops."""
     for pause in _pauses():
         try:
             return await send()
@@ -39,6 +39,6 @@ async def retried_async(send: Callable[[], Awaitable[T]], sleep: Callable[[float
 
 
 def _pauses() -> Iterator[float]:
-    """Each twice the one before, less up to half: callers that were throttled together do not come back together."""
+    """Exponential backoff with jitter, so that callers throttled together do not return together."""
     for retry in range(_RETRIES):
         yield _FIRST_PAUSE_SECONDS * 2**retry * random.uniform(0.5, 1)  # noqa: S311

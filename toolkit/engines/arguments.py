@@ -1,4 +1,4 @@
-"""What the container is told: the recipe as flags of the engine, and those as environment in SageMaker's form."""
+"""The recipe as the engine's flags, and the flags as environment variables of SageMaker's containers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from toolkit.recipe.source import ModelSource
 # vLLM guesses the method from a path that does.
 DRAFTER_CHANNEL = "drafter"
 CHANNELS_DIR = "/opt/ml/additional-model-data-sources"
-"""Where the container of an endpoint finds its channels."""
+"""The folder with an endpoint container's channels."""
 
 DRAFTER_DIR = f"{CHANNELS_DIR}/{DRAFTER_CHANNEL}"
 IMAGE_DRAFTER_DIR = "/opt/toolkit/drafter"
-"""Where a drafter lies that is a part of the image."""
+"""The folder of a drafter that is baked into the image."""
 
 CONFIG_CHANNEL = "config"
-CONFIG_NAME = "engine.json"  # JSON is YAML, which the engine reads
+CONFIG_NAME = "engine.json"  # JSON is also YAML, which the engine reads
 
 # botocore 1.44.5, service model of SageMaker: EnvironmentValue.
 LONGEST_VALUE = 1024
@@ -31,9 +31,9 @@ _NOT_FOR_SUPERVISORD = re.compile(r"%|\s[;#]")
 
 
 def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
-    """The container's environment: `engine.env`, and every flag as a variable that its entrypoint turns back into one.
+    """The container's environment: `engine.env`, and flags as variables, which the entrypoint turns back into flags.
 
-    Flags whose values are longer than `longest` are in a file.
+    Flags whose values are longer than `longest` are passed in a file.
     """
     too_long = config_file(recipe, longest)
     flags = {flag: _text(value) for flag, value in recipe.flags.items() if flag not in too_long}
@@ -45,41 +45,41 @@ def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
 
 
 def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
-    """Flags whose values are too long for SageMaker's environment: they travel with the model data, as a file."""
+    """Flags whose values are too long for SageMaker's environment; they are passed as a file in the model data."""
     if recipe.platform.rules.longest_variable is None:
         return {}
     return {flag: value for flag, value in recipe.flags.items() if len(_text(value)) > longest}
 
 
 def variable(recipe: Recipe, flag: str) -> str:
-    """The variable of a flag."""
+    """The environment variable of a flag."""
     return f"{recipe.engine.rules.variable_prefix}{flag.upper().replace('-', '_')}"
 
 
 def supervised(image: lookup.Image, value: str) -> bool:
-    """Whether a flag's value gets through the supervisor of the image unharmed."""
+    """Whether the image's supervisor passes a flag's value on unchanged."""
     if _NOT_FOR_SUPERVISORD.search(value):
         return False
     return image.supervisor_quoting == "fixed" or not any(mark in value for mark in "{\"' ")
 
 
 def fetched_by_container(recipe: Recipe, source: ModelSource) -> bool:
-    """Whether the container itself fetches that model from the hub."""
+    """Whether the container itself downloads that model from the hub."""
     return recipe.platform.weights == "hub" and source.kind == "hub"
 
 
 def builds(recipe: Recipe) -> bool:
-    """Whether an image is built for the recipe, as its platform says."""
+    """Whether the recipe's platform builds an image for it."""
     return recipe.platform.rules.builds(recipe)
 
 
 def is_in_image(recipe: Recipe) -> bool:
-    """Whether the drafter is a part of the image."""
+    """Whether the drafter is baked into the image."""
     return builds(recipe) and recipe.container is not None and recipe.container.bake_drafter
 
 
 def drafter_path(recipe: Recipe) -> str:
-    """Where the engine finds the drafter: in the image, by its hub id, or in its channel; empty without one."""
+    """Where the engine finds the drafter: a folder of the image, a hub id, or a channel; empty without a drafter."""
     drafter = recipe.drafter
     if drafter is None:
         return ""

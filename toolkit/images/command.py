@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.errors import BuildError
+from toolkit.text import without_colours
 
 if TYPE_CHECKING:
     from toolkit.images.auth import Credentials  # brings httpx
@@ -68,7 +69,7 @@ def run(command: Sequence[str], log: Log, environment: Mapping[str, str] | None 
     try:
         assert process.stdout is not None
         for line in process.stdout:
-            lines.append(line.rstrip())
+            lines.append(without_colours(line).rstrip())
             log(lines[-1])
         return Ended(process.wait(), tuple(lines))
     finally:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from toolkit import documents
 from toolkit.catalog import registry
 from toolkit.errors import UsageError
+from toolkit.text import html, html_list, html_table, inert
 
 Verb = Literal["create", "update", "replace", "delete", "reuse"]
 
 
 @dataclass(frozen=True)
 class Action:
-    """One step. `request` is the exact API request, `expected_seconds` a typical duration (0: a moment)."""
+    """One step. `request` is the exact API request, `expected_seconds` a typical duration (0: too short to show)."""
 
     kind: str
     name: str
@@ -37,10 +37,10 @@ class Action:
 class Plan:
     """Actions in the order in which they are applied.
 
-    `endpoints` are the names that the plan brings up (the first is the recipe's own) or removes; `fingerprint` stands
-    for what was observed when the plan was made, in `account` and `region`. `price_per_hour` is in US dollars for all
-    endpoints together, `price_before` that of what runs now; None where it is not known. `left` says what a removal
-    leaves on purpose, and what that costs; `notes` what else there is to know.
+    `endpoints` are the names of the endpoints that the plan deploys (the recipe's own first) or removes. `fingerprint`
+    is a digest of what existed in `account` and `region` when the plan was made. `price_per_hour` is in US dollars for
+    all endpoints together, `price_before` that of what runs now; None if unknown. `not_removed` describes what a
+    removal keeps on purpose and what that costs, or what it could not look at.
     """
 
     recipe: str
@@ -52,66 +52,62 @@ class Plan:
     price_before: float | None = 0.0
     account: str = ""
     region: str = ""
-    left: tuple[str, ...] = ()
+    not_removed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     __pydantic_config__ = documents.NO_OTHER_KEYS
 
     @property
     def changes(self) -> Sequence[Action]:
-        """The actions that do something."""
+        """The actions that change something."""
         return [action for action in self.actions if action.verb != "reuse"]
 
     @property
     def configs(self) -> Mapping[str, str]:
-        """What each endpoint shall run, by its name, as its kind says it; empty for a removal."""
+        """The configuration that each endpoint will run, by endpoint name; empty for a removal."""
         rules = {rule.kind: rule for rule in registry.platform_rules(self.platform).kinds}
-        made = [action for action in self.actions if action.verb != "delete"]
-        found = [(action.name, rules[action.kind].serves(action.request)) for action in made]
+        wanted = [action for action in self.actions if action.verb != "delete"]
+        found = [(action.name, rules[action.kind].serves(action.request)) for action in wanted]
         return {name: config for name, config in found if config is not None}
 
     @property
     def cost(self) -> str:
-        """The price in words."""
+        """The price as a phrase."""
         if self.price_per_hour is None:
-            return "price not known"
-        now = f"{self.price_per_hour:.2f} $/h while it runs"
+            return "price unknown"
+        now = f"{self.price_per_hour:.2f} $/h while running"
         if not self.price_before or self.price_before == self.price_per_hour:
             return now
         difference = self.price_per_hour - self.price_before
         return f"{now}, {abs(difference):.2f} {'more' if difference > 0 else 'less'} than now"
 
     def to_dict(self) -> dict[str, Any]:
-        """The document of `toolkit plan --json`, and of a saved plan."""
+        """The JSON document of `toolkit plan --json` and of a saved plan."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The plan that `to_dict` wrote. Raises documents.Unfit, which names the key that is wrong."""
-        return documents.fit(cls, data)
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Plan:
+        """The inverse of `to_dict`: a plan to look at and compare, which cannot be applied. Raises documents.Unfit."""
+        return documents.fit(Plan, data)
 
     def save(self, path: Path) -> None:
-        """Write the plan as JSON, to be read by people and applied by `toolkit deploy --plan`."""
+        """Write the plan as JSON, for review and for `toolkit deploy --plan`."""
         path.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
 
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """The plan that `save` wrote. Raises UsageError when the file is none."""
+    @staticmethod
+    def read(path: Path) -> Plan:
+        """The plan that `save` wrote, to look at and compare. Raises UsageError if the file is not a plan."""
         try:
-            return cls.from_dict(documents.decode(documents.read_file(path)))
+            return Plan.from_dict(documents.decode(documents.read_file(path)))
         except (OSError, ValueError) as error:
-            hint = "Make one: toolkit plan RECIPE --out plan.json"
+            hint = "Save one: toolkit plan RECIPE --out plan.json"
             raise UsageError(f"{path} is not a saved plan: {error}", hint=hint) from error
 
     def __repr__(self) -> str:
         head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.cost}>"
-        return "\n".join([head, *(f"  {action} ({action.reason})" for action in self.actions), *self.notes])
+        return inert("\n".join([head, *(f"  {action} ({action.reason})" for action in self.actions), *self.notes]))
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{a.verb}</td><td>{a.kind}</td><td><code>{escape(a.name)}</code></td><td>{escape(a.reason)}</td></tr>"
-            for a in self.actions
-        )
-        changes = f"{len(self.changes)} changes, {self.cost}"
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return f"<b>{escape(self.recipe)}</b> on {self.platform}: {changes}<table>{rows}</table><ul>{notes}</ul>"
+        rows = [(action.verb, action.kind, action.name, action.reason) for action in self.actions]
+        changes = html(f"on {self.platform}: {len(self.changes)} changes, {self.cost}")
+        return f"<b>{html(self.recipe)}</b> {changes}{html_table(rows)}{html_list(self.notes)}"

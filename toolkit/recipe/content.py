@@ -5,17 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from toolkit.errors import UnreadableModel, UsageError
+from toolkit.recipe.folder import model_files
 from toolkit.recipe.schema import ContainerSection
+
+PART_BYTES = 8 * 1024**2
+"""Files of this size or more go to S3 in parts of it, as boto3 and AWS's CLI send them unless told otherwise."""
+
+# S3 takes no more parts of one object; s3transfer doubles their size until that suffices.
+_MOST_PARTS = 10_000
+_PIECE_BYTES = 1024**2
 
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """One file of a model folder: path within it, size in bytes, SHA-256 in hexadecimal."""
+    """One file of a model folder: path within it, size in bytes, and the ContentHash of it."""
 
     path: str
     size: int
@@ -27,11 +35,56 @@ def digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
+def part_bytes(size: int) -> int:
+    """Size of the parts in which S3 gets a file."""
+    part = PART_BYTES
+    while size > part * _MOST_PARTS:
+        part *= 2
+    return part
+
+
+class ContentHash:
+    """SHA-256 of a file of `size` bytes as S3 computes it, so that nobody has to read the file there to compare.
+
+    Of a file that goes there in parts it is the SHA-256 of their SHA-256 digests (S3's composite checksum), of a
+    smaller one that of the file.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._in_parts = size >= PART_BYTES
+        self._part = self._room = part_bytes(size)
+        self._current = hashlib.sha256()
+        self._digests: list[bytes] = []
+
+    def update(self, data: bytes) -> None:
+        """Take the next bytes of the file."""
+        rest = memoryview(data)
+        while rest:
+            piece, rest = rest[: self._room], rest[self._room :]
+            self._current.update(piece)
+            self._room -= len(piece)
+            if not self._room:
+                self._end_part()
+
+    def hexdigest(self) -> str:
+        """The digest, once all bytes were taken."""
+        if not self._in_parts:
+            return self._current.hexdigest()
+        last = [self._current.digest()] if self._room < self._part else []
+        return hashlib.sha256(b"".join([*self._digests, *last])).hexdigest()
+
+    def _end_part(self) -> None:
+        self._digests.append(self._current.digest())
+        self._current, self._room = hashlib.sha256(), self._part
+
+
 def manifest(folder: Path) -> tuple[WeightsFile, ...]:
-    """Every file of the folder but hidden ones, sorted by path. Reads all of it: about 1 s per GB."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_hidden(path, folder))
+    """Every file of the folder but hidden ones, sorted by path. Reads all of it: about 1 s per GB.
+
+    Raises UnreadableModel for what cannot be read, what is not a file of the folder, and what changes meanwhile.
+    """
     try:
-        return tuple(_describe(path, folder) for path in paths)
+        return tuple(_describe(path, folder) for path in model_files(folder))
     except OSError as error:
         raise UnreadableModel(f"{error.filename} cannot be read: {error.strerror}") from error
 
@@ -61,9 +114,11 @@ def _describe(path: Path, folder: Path) -> WeightsFile:
 @cache
 def _sha256(path: Path, size: int, changed: int) -> str:
     """Once for each state of a file: a plan asks for the same weights many times."""
+    content = ContentHash(size)
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _is_hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+        for piece in iter(partial(stream.read, _PIECE_BYTES), b""):
+            content.update(piece)
+    after = path.stat()
+    if (after.st_size, after.st_mtime_ns) != (size, changed):
+        raise UnreadableModel(f"{path} changed while it was read", hint="Wait until it is complete, and try again.")
+    return content.hexdigest()

@@ -22,11 +22,29 @@ _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _WHOLE_FILE = documents.Limits(LARGEST_DOCUMENT, seconds=600.0)
 
 
+_Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40,64}$")]
+
+
+class _LargeFile(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    sha256: _Digest
+
+
 class _File(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
 
     rfilename: Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=1000)]
     size: Annotated[int, Field(ge=0)] | None = None
+    lfs: _LargeFile | None = None
+    blobId: _Digest | None = None  # noqa: N815 - the hub's name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of a large file, git's own digest of any other, with its kind; empty where the hub has neither."""
+        if self.lfs:
+            return f"sha256:{self.lfs.sha256}"
+        return f"git:{self.blobId}" if self.blobId else ""
 
 
 class _Repository(BaseModel):
@@ -56,6 +74,10 @@ class HubFiles:
     def sizes(self) -> Mapping[str, int]:
         """Bytes of each file on the top level."""
         return {file.rfilename: file.size or 0 for file in self._info.siblings if "/" not in file.rfilename}
+
+    def digests(self) -> Mapping[str, str]:
+        """The hub's own digest of each file: SHA-256 of a large one, git's of any other."""
+        return {file.rfilename: file.digest for file in self._info.siblings if file.digest}
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         """Bytes `start` to before `end` of a file, by a range request."""

@@ -16,6 +16,7 @@ from toolkit import documents
 from toolkit.errors import UnreadableModel
 from toolkit.recipe import model_config
 from toolkit.recipe.facts import ModelFacts, Tensor, Tokenizer, text_config
+from toolkit.recipe.folder import model_files
 from toolkit.recipe.tensor_names import merged
 
 # safetensors refuses longer headers too (its MAX_HEADER_SIZE), so a longer one is a broken file.
@@ -48,6 +49,9 @@ class ModelFiles(Protocol):
     def sizes(self) -> Mapping[str, int]:
         """Bytes of each file on the top level."""
 
+    def digests(self) -> Mapping[str, str]:
+        """By name, what is said of a file's content where it is: `sha256:…`, `git:…` (a blob of git), or nothing."""
+
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         """Bytes `start` to before `end` of a file, at most LARGEST_DOCUMENT. Raises UnreadableModel, or OSError."""
 
@@ -67,8 +71,13 @@ class FolderFiles:
         self.source = f"folder {folder.name}"
 
     def sizes(self) -> Mapping[str, int]:
-        """Bytes of each file."""
-        return {path.name: path.stat().st_size for path in sorted(self._folder.iterdir()) if path.is_file()}
+        """Bytes of each file on the top level. Raises UnreadableModel for what must not be in a model folder."""
+        files = model_files(self._folder)
+        return {path.name: path.stat().st_size for path in files if path.parent == self._folder}
+
+    def digests(self) -> Mapping[str, str]:
+        """Nothing is said of files on this machine."""
+        return {}
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         """Bytes `start` to before `end` of a file."""

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from toolkit.recipe.schema import (
     SpeculationSection,
 )
 from toolkit.recipe.source import ModelSource, model_source
+from toolkit.text import html_table, inert
 
 if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image
@@ -68,7 +68,8 @@ class Engine:
     """The engine with its limits in tokens and requests.
 
     `max_model_len` None leaves it to the target's own limit, `max_num_batched_tokens` None to the engine.
-    `compile_ahead` says whether an engine that compiles (Trainium) starts with compiled artifacts only.
+    `compile_ahead` says whether an engine that compiles (Trainium) starts with compiled artifacts only. `allow` names
+    the flags, with dashes, and variables whose risk the recipe's author takes.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Engine:
     args: Mapping[str, Any]
     env: Mapping[str, str]
     compile_ahead: bool = True
+    allow: tuple[str, ...] = ()
 
     @property
     def rules(self) -> EngineRules:
@@ -245,6 +247,7 @@ class Recipe:
                 "max_num_batched_tokens": self.engine.max_num_batched_tokens,
                 "args": dict(self.engine.args),
                 "env": dict(self.engine.env),
+                **({"allow": list(self.engine.allow)} if self.engine.allow else {}),
                 **({"compile_ahead": self.engine.compile_ahead} if self.engine.rules.compiles(self) else {}),
             },
             "container": self.container.model_dump() if self.container else "aws-dlc",
@@ -273,14 +276,10 @@ class Recipe:
     def __repr__(self) -> str:
         k = f" K={self.speculation.num_speculative_tokens}" if self.speculation else ""
         engine = f"{self.engine.name} {self.engine.version}"
-        return f"<Recipe {self.name}: {self.target.name}, {self.method}{k}, {engine}, {self.platform.name}>"
+        return inert(f"<Recipe {self.name}: {self.target.name}, {self.method}{k}, {engine}, {self.platform.name}>")
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(key)}</td><td><code>{escape(str(value))}</code></td></tr>"
-            for key, value in self.to_dict().items()
-        )
-        return f"<table>{rows}</table>"
+        return html_table(self.to_dict().items())
 
 
 def load(recipe: str | os.PathLike[str] | Recipe) -> Recipe:
@@ -352,6 +351,7 @@ def _engine(file: RecipeFile) -> Engine:
         args=_dashed(written.args),
         env=written.env,
         compile_ahead=written.compile == "ahead",
+        allow=tuple(name if name in written.env else name.replace("_", "-") for name in written.allow),
     )
 
 

@@ -60,6 +60,7 @@ MethodName = Annotated[
 
 _MODEL = "Hugging Face id, s3://bucket/prefix/, jumpstart:<id>, or a folder relative to the recipe (`./…`)"
 _REVISION = "commit, branch or tag on the hub; default: the commit in the lock"
+Revision = Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$")]
 BatchSizeRange = tuple[PositiveInt, PositiveInt, Annotated[StrictInt, Field(ge=0)]]
 
 
@@ -98,7 +99,7 @@ class TargetSection(Section):
     """The model whose output the user wants."""
 
     model: ModelName = Field(description=_MODEL)
-    revision: NonEmptyStr | None = Field(None, description=_REVISION)
+    revision: Revision | None = Field(None, description=_REVISION)
     accept_eula: StrictBool = Field(
         False, description="you have read and accept the licence that JumpStart asks for; nothing accepts it for you"
     )
@@ -114,7 +115,7 @@ class SpeculationSection(Section):
         description="how tokens are drafted; `mtp` also by the engine's name for one model, such as `qwen3_next_mtp`"
     )
     model: ModelName | None = Field(None, description=f"the drafter: {_MODEL}")
-    revision: NonEmptyStr | None = Field(None, description=_REVISION)
+    revision: Revision | None = Field(None, description=_REVISION)
     num_speculative_tokens: PositiveInt | None = Field(
         None, description="K, draft tokens per target step; default: the method's in the catalogue"
     )
@@ -223,6 +224,10 @@ class EngineSection(Section):
     )
     env: dict[EnvironmentName, StrictStr] = Field(
         default_factory=dict, description="environment of the engine; never put a secret here"
+    )
+    allow: list[NonEmptyStr] = Field(
+        default_factory=list,
+        description="flags of `args` and variables of `env` that may run code, load files or open the server further",
     )
 
     @model_validator(mode="after")

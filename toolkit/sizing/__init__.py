@@ -1,1 +1,1 @@
-"""Accelerator memory that a recipe takes, and the instances that it fits: the engine's own plan, made beforehand."""
+"""Predict the accelerator memory that a recipe needs, and the instances that it fits."""

@@ -1,4 +1,4 @@
-"""Whether a pair fits an instance, with how much room: memory less weights and workspace is KV cache."""
+"""Whether a pair of models fits an instance: memory minus weights and workspace is left for the KV cache."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _OWN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_mod
 
 @dataclass(frozen=True)
 class Fit:
-    """One instance. Memory is in GiB of one accelerator; an instance without accelerators counts as one.
+    """The fit on one instance. Memory is in GiB per accelerator; an instance without accelerators counts as one.
 
-    On Trainium and Inferentia it is that of one logical core, which is what `tensor_parallel` counts there.
+    On Trainium and Inferentia it is per logical core, which is also what `tensor_parallel` counts.
 
-    `max_concurrency` counts requests of `max_model_len` tokens, as vLLM logs it; `largest_concurrency` whole ones,
-    at most `max_num_seqs`. `largest_context` is that of one request alone, at most what the target takes.
-    `workspace_gib` is an estimate, and so is all that depends on it. `price_per_hour` (US dollars) is None where no
-    dated price is known.
+    `max_concurrency` is the number of requests of `max_model_len` tokens, as vLLM logs it; `largest_concurrency` is
+    rounded down and at most `max_num_seqs`. `largest_context` is that of a single request, at most the target's limit.
+    `workspace_gib` is an estimate, and so is everything that depends on it. `price_per_hour` is in US dollars, None if
+    unknown.
     """
 
     instance: str
@@ -59,13 +59,13 @@ class Fit:
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The fit as plain data, for `--json`."""
+        """The JSON document of `toolkit fit --json`."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The models with their shapes and settings: what does not depend on the instance."""
+    """The models with their shapes and settings, which do not depend on the instance."""
 
     models: Lock
     target: Shape
@@ -74,31 +74,33 @@ class Pair:
 
     @property
     def max_model_len(self) -> int:
-        """The longest request. Raises ToolkitError where neither the settings nor the target say it."""
+        """The longest request in tokens. Raises ToolkitError if neither the settings nor the target define it."""
         length = self.settings.max_model_len or self.target.max_position_embeddings
         if not length:
             source = self.models.target.source
-            raise ToolkitError(f"{source}: no `max_position_embeddings`", hint="Write engine.max_model_len.")
+            raise ToolkitError(f"{source}: no `max_position_embeddings`", hint="Set engine.max_model_len.")
         return length
 
     @property
     def dtype(self) -> str:
-        """The type that the target is served in."""
+        """The dtype in which the target is served."""
         return weights.serving_dtype(self.target, self.settings.dtype)
 
 
 Workspace = Callable[[Pair, int, bool], int]
-"""Bytes that an engine takes besides weights and KV cache on one of so many accelerators, or (True) on a CPU."""
+"""Bytes besides weights and KV cache, from the pair, the number of accelerators, and whether they are a CPU."""
 
 
 def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
-    """How the pair fits `instance`, with the smallest tensor parallelism that does; the engine's defaults for None.
+    """The fit on `instance`, with the smallest tensor parallelism that fits. Without a recipe: the engine's defaults.
 
-    The recipe's settings are those for that type. Raises ToolkitError where a config or flag is not understood.
+    The recipe must have the settings for that type. Raises ToolkitError for an unsupported config or flag.
     """
     here = recipe.on(instance.name) if recipe else None
     if models.drafter == models.target:
-        models = Lock(models.target)  # it drafts with layers of its own, however the recipe says so
+        models = Lock(
+            models.target
+        )  # the target drafts with layers of its own, configured in `speculation` or in engine.args
     rules: EngineRules = registry.engine_rules(here.engine.name if here else registry.default_engine())
     pair = Pair(models, shape_of(models.target), _drafter_shape(here, models), rules.settings(here, models))
     price = instance.price.usd_per_hour if instance.price else None
@@ -107,7 +109,7 @@ def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
 
 
 def _drafter_shape(recipe: Recipe | None, models: Lock) -> Shape | None:
-    """The drafter's shape; of a target that drafts with layers of its own, that of these layers."""
+    """The drafter's shape, or that of the target's own drafting layers."""
     if models.drafter:
         return shape_of(models.drafter)
     if recipe is None or recipe.speculation is None or recipe.speculation.facts.drafter != "optional":
@@ -119,7 +121,7 @@ def _drafter_shape(recipe: Recipe | None, models: Lock) -> Shape | None:
 
 
 def sizable(models: Lock) -> tuple[Lock, ToolkitError | None]:
-    """The models without a drafter that cannot be sized, and why it cannot. Raises ToolkitError for the target."""
+    """The models without the drafter if that cannot be sized, and the reason. Raises ToolkitError for the target."""
     shape_of(models.target)
     try:
         if models.drafter:
@@ -130,7 +132,7 @@ def sizable(models: Lock) -> tuple[Lock, ToolkitError | None]:
 
 
 def fits(recipe: Recipe | None, models: Lock, instances: Iterable[Instance]) -> tuple[Fit, ...]:
-    """The pair on each instance: those that fit first, the cheapest first, unknown prices last."""
+    """The fit on each instance: fitting ones first, cheapest first, unknown prices last."""
 
     def order(found: Fit) -> tuple[bool, bool, float, str]:
         price = found.price_per_hour
@@ -160,10 +162,10 @@ def cache_of(
 
 
 def fit_by_size(pair: Pair, instance: Instance, empty: Fit, workspace: Workspace) -> Fit:
-    """The plan with the smallest tensor parallelism that holds the pair on GPUs, or on the host's memory."""
+    """The fit with the smallest tensor parallelism that is sufficient on GPUs, or in the host's memory."""
     wanted = pair.settings.tensor_parallel or 1
     if wanted > max(1, instance.accelerator_count):
-        return replace(empty, reason=f"tensor-parallel-size {wanted} needs as many accelerators")
+        return replace(empty, reason=f"tensor-parallel-size {wanted} needs that many accelerators")
     last, problems = empty, []
     for size in _sizes(pair.settings, instance):
         found = list(_problems(pair, size))
@@ -183,14 +185,14 @@ def _sizes(settings: Settings, instance: Instance) -> tuple[int, ...]:
 
 
 def _problems(pair: Pair, size: int) -> Iterator[str]:
-    """Why the models cannot be split over `size` accelerators."""
+    """Reasons why the models cannot be split over `size` accelerators."""
     for role, shape in (("target", pair.target), ("drafter", pair.drafter)):
         if shape:
             yield from (f"{role}: {problem}" for problem in divisibility(shape, size, pair.settings.expert_parallel))
 
 
 def divisibility(shape: Shape, tensor_parallel: int, expert_parallel: bool = False) -> Iterator[str]:
-    """Sizes that vLLM cannot split over `tensor_parallel` accelerators, as sentences."""
+    """Reasons why vLLM cannot split the model over `tensor_parallel` accelerators."""
     kv_heads = {layer.kv_heads for layer in shape.layers}
     vocabulary = -(-shape.vocabulary // _VOCABULARY_PADDING) * _VOCABULARY_PADDING
     sizes = [(shape.heads, "attention heads"), (vocabulary, "rows of the padded vocabulary")]
@@ -209,7 +211,7 @@ def divisibility(shape: Shape, tensor_parallel: int, expert_parallel: bool = Fal
 
 
 def _block_problems(shape: Shape, tensor_parallel: int, expert_parallel: bool) -> Iterator[str]:
-    """Quantization blocks must lie on one accelerator (vLLM 0.32, quantization/utils/fp8_utils.py)."""
+    """A quantization block must be on one accelerator (vLLM 0.32, quantization/utils/fp8_utils.py)."""
     blocks = shape.quantization.get("weight_block_size")
     if tensor_parallel == 1 or not blocks:
         return
@@ -219,20 +221,20 @@ def _block_problems(shape: Shape, tensor_parallel: int, expert_parallel: bool) -
     for number, what in sizes:
         if number // tensor_parallel % max(blocks):
             yield (
-                f"{number:,} {what} over {tensor_parallel} accelerators are no multiple of the quantization block "
+                f"{number:,} {what} over {tensor_parallel} accelerators are not a multiple of the quantization block "
                 f"{max(blocks)}"
             )
 
 
 def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int, workspace: Workspace) -> Fit:
-    """The plan with tensor parallelism `size`: the memory that remains for KV cache, and how many tokens it holds."""
+    """The fit with tensor parallelism `size`: the memory that remains for the KV cache, and its tokens."""
     on_cpu = instance.accelerator_count == 0
     settings, models, length = pair.settings, pair.models, pair.max_model_len
     target = weights.rank_bytes(models.target, size, pair.dtype)
     drafter = weights.rank_bytes(models.drafter, size, pair.dtype) if models.drafter else 0
     space = workspace(pair, size, on_cpu)
     free = _visible_bytes(instance) - target - drafter - space
-    asked = settings.kv_cache_memory_bytes  # vLLM takes it whatever the utilization is
+    asked = settings.kv_cache_memory_bytes  # vLLM uses this value regardless of gpu-memory-utilization
     for_cache = asked or free - int(_visible_bytes(instance) * (1 - settings.memory_utilization))
     plan = replace(
         empty,
@@ -244,7 +246,7 @@ def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int, workspace: 
         max_model_len=length,
     )
     if asked and asked > free:
-        reason = f"kv-cache-memory-bytes asks for {asked / GIB:.1f} GiB, {max(0, free) / GIB:.1f} are free"
+        reason = f"kv-cache-memory-bytes is {asked / GIB:.1f} GiB, but {max(0, free) / GIB:.1f} are free"
         return replace(plan, reason=reason)
     cache = cache_of(pair.target, pair.drafter, settings, tensor_parallel=size, on_cpu=on_cpu)
     longest = cache.largest_context(for_cache, max(length, pair.target.max_position_embeddings))
@@ -252,16 +254,16 @@ def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int, workspace: 
 
 
 def _with_room(plan: Fit, cache: KVCache, memory: int, max_num_seqs: int) -> Fit:
-    """The plan with what `memory` bytes of KV cache hold."""
+    """The fit with a KV cache of `memory` bytes."""
     length, needed = plan.max_model_len, cache.bytes_for(plan.max_model_len)
     used = plan.weights_gib + plan.drafter_gib + plan.workspace_gib
     if memory < 0:
         return replace(
-            plan, reason=f"weights and workspace take {used:.1f} GiB, {-memory / GIB:.1f} more than there is"
+            plan, reason=f"weights and workspace need {used:.1f} GiB, {-memory / GIB:.1f} more than available"
         )
     if needed > memory:
         reason = (
-            f"one request of {length:,} tokens needs {needed / GIB:.1f} GiB of KV cache, {plan.kv_gib:.1f} are left"
+            f"one request of {length:,} tokens needs {needed / GIB:.1f} GiB of KV cache, but {plan.kv_gib:.1f} are free"
         )
         return replace(plan, reason=reason)
     concurrency = cache.max_concurrency(memory, length)
@@ -275,7 +277,7 @@ def _with_room(plan: Fit, cache: KVCache, memory: int, max_num_seqs: int) -> Fit
 
 
 def _visible_bytes(instance: Instance) -> int:
-    """Memory that the engine sees of one accelerator, or of the host where there is none."""
+    """Memory of one accelerator as the engine sees it, or of a host without accelerators."""
     if instance.accelerator_count == 0:
         return int(instance.host_memory_gib * GIB)
     return int(instance.memory_per_accelerator_mib * 1024**2 * _VISIBLE_SHARE)

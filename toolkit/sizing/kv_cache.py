@@ -14,10 +14,10 @@ from toolkit.errors import ToolkitError
 from toolkit.sizing.shape import Attention
 
 GPU_BLOCK_SIZE, CPU_BLOCK_SIZE = 16, 128
-"""Tokens per block where the recipe says nothing (config/cache.py, platforms/cpu.py)."""
+"""Default tokens per block (config/cache.py, platforms/cpu.py)."""
 
 GROUP_FACTOR = 1.5
-"""Groups take the size of the largest kind of layer, not of the smallest, below this ratio; 1.25 before vLLM 0.18.1."""
+"""Below this ratio, groups have the size of the largest kind of layer, not the smallest; 1.25 before vLLM 0.18.1."""
 
 KV_DTYPE_BYTES: Mapping[str, int] = {
     **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2"), 1),
@@ -28,15 +28,15 @@ KV_DTYPE_BYTES: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Group:
-    """Layers that share one block table: `block_size` tokens per block, kept as `attention` says."""
+    """Layers that share one block table: `block_size` tokens per block, kept as long as `attention` needs them."""
 
     attention: Attention
     layers: int
     block_size: int
 
     def blocks_per_request(self, tokens: int, in_flight_tokens: int) -> int:
-        """Blocks that a request of `tokens` holds at most. A window keeps the tokens of running steps besides."""
-        if self.attention.kind == "sliding":  # one more: a window may begin inside a block
+        """Maximum blocks of a request of `tokens`. A sliding window also keeps the tokens of running steps."""
+        if self.attention.kind == "sliding":  # plus one, because a window may begin inside a block
             return _blocks(min(self.attention.reach - 1 + in_flight_tokens, tokens), self.block_size) + 1
         if self.attention.kind == "chunked":
             return _blocks(min(self.attention.reach + in_flight_tokens, tokens), self.block_size)
@@ -45,9 +45,9 @@ class Group:
 
 @dataclass(frozen=True)
 class KVCache:
-    """KV cache of one accelerator. Every block costs `bytes_per_block`, whichever group takes it.
+    """KV cache of one accelerator. A block has `bytes_per_block` in every group.
 
-    Lookahead slots for draft tokens cost nothing at full length: vLLM cuts them off at `max_model_len`.
+    Lookahead slots for draft tokens need no memory at full length: vLLM cuts them off at `max_model_len`.
     """
 
     groups: tuple[Group, ...]
@@ -59,7 +59,7 @@ class KVCache:
         return sum(group.blocks_per_request(tokens, self.in_flight_tokens) for group in self.groups)
 
     def blocks(self, memory: int) -> int:
-        """Blocks that `memory` bytes hold."""
+        """Number of blocks in `memory` bytes."""
         return max(0, memory // self.bytes_per_block)
 
     def max_concurrency(self, memory: int, max_model_len: int) -> float:
@@ -69,16 +69,16 @@ class KVCache:
     def tokens(self, memory: int, max_model_len: int) -> int:
         """vLLM's "KV cache size": requests of full length times their length.
 
-        Versions up to 0.20 log blocks per group times block size instead, which says less where layers have windows.
+        Versions up to 0.20 log blocks per group times block size instead, which is less exact with sliding windows.
         """
         return int(self.max_concurrency(memory, max_model_len) * max_model_len)
 
     def bytes_for(self, tokens: int) -> int:
-        """Bytes that one request of `tokens` needs, with the one block that vLLM holds back."""
+        """Bytes that one request of `tokens` needs, including the one block that vLLM reserves."""
         return (self.blocks_per_request(tokens) + 1) * self.bytes_per_block
 
     def largest_context(self, memory: int, limit: int) -> int:
-        """Tokens of the longest request that fits alone, at most `limit`; 0 when none does."""
+        """Tokens of the longest request that fits by itself, at most `limit`; 0 if none does."""
         low, high = 0, limit
         while low < high:
             middle = (low + high + 1) // 2
@@ -96,9 +96,9 @@ def plan(
     hybrid: bool = True,
     group_factor: float = GROUP_FACTOR,
 ) -> KVCache:
-    """The cache of all layers, drafter's included, on one of `tensor_parallel` accelerators.
+    """The cache of all layers, including the drafter's, on one of `tensor_parallel` accelerators.
 
-    `value_bytes` is the size of a cached value, `in_flight_tokens` those of steps that run at the same time. Without
+    `value_bytes` is the size of a cached value, `in_flight_tokens` the tokens of concurrent steps. Without
     `hybrid` (vLLM's hybrid KV cache manager) every layer keeps every token.
     """
     if not hybrid and len({attention.kind for attention in layers}) > 1:
@@ -108,7 +108,9 @@ def plan(
         heads = attention.kv_heads_per_rank(tensor_parallel)
         return heads * (attention.key_size + attention.value_size) * value_bytes * block_size
 
-    if len({(layer.kind, layer.reach) for layer in layers}) == 1:  # one table serves all, pages may differ in size
+    if (
+        len({(layer.kind, layer.reach) for layer in layers}) == 1
+    ):  # one block table for all layers; pages may differ in size
         return KVCache((Group(layers[0], len(layers), block_size),), sum(map(page, layers)), in_flight_tokens)
     largest = max(map(page, layers))
     counts = Counter(layers)
@@ -127,23 +129,23 @@ def value_bytes(flag: str, dtype_bytes: int) -> int:
         return dtype_bytes
     if flag not in KV_DTYPE_BYTES:
         known = ", ".join(["auto", *KV_DTYPE_BYTES])
-        raise ToolkitError(f"the memory model does not know kv-cache-dtype {flag}", hint=f"It knows {known}.")
+        raise ToolkitError(f"cannot estimate memory with kv-cache-dtype {flag}", hint=f"Supported: {known}.")
     return KV_DTYPE_BYTES[flag]
 
 
 def _group_size(counts: Collection[int], factor: float) -> int:
-    """Layers per group: the smallest kind's, unless padding all to the largest kind's wastes little."""
+    """Layers per group: as many as the rarest kind has, or the most frequent kind if that wastes little padding."""
     return max(counts) if max(counts) < min(counts) * factor else min(counts)
 
 
 def _split(layers: int, size: int) -> list[int]:
-    """Layers of each group that one kind of layer is split into."""
+    """Sizes of the groups into which one kind of layer is split."""
     groups = -(-layers // size)
     return [len(range(first, layers, groups)) for first in range(groups)]
 
 
 def _unified_block_size(block_size: int, page: int, largest: int) -> int:
-    """All groups share one page size: smaller pages take more tokens, or are padded if that does not come out even."""
+    """All groups have one page size: smaller pages get more tokens, or padding if the sizes are not multiples."""
     return block_size * largest // page if largest % page == 0 else block_size
 
 

@@ -1,4 +1,4 @@
-"""What of a recipe decides about memory: the engine's limits and the flags that move them."""
+"""The settings of a recipe that determine memory use."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from toolkit.sizing.kv_cache import GROUP_FACTOR
 
 @dataclass(frozen=True)
 class Settings:
-    """The engine's settings. None leaves a value to the engine: its default for the device, or the model's limit.
+    """The engine's settings. None means the engine's default for the device, or the model's limit.
 
-    `steps_in_flight` counts the steps whose tokens a sliding window keeps besides its own.
+    `steps_in_flight` is the number of concurrent steps, whose tokens a sliding window keeps in addition.
     """
 
     max_model_len: int | None

@@ -1,4 +1,4 @@
-"""A model's shape as far as memory depends on it, read from its config.json."""
+"""The sizes of a model that determine its memory use, read from its config.json."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _KINDS: Mapping[str, AttentionKind] = {
 
 @dataclass(frozen=True)
 class Attention:
-    """Attention of one layer. `reach` is the window or chunk in tokens, 0 where every token is kept.
+    """Attention of one layer. `reach` is the window or chunk in tokens, 0 for full attention.
 
-    MLA keeps one latent vector for all heads: one KV head with keys of that size, and no values.
+    MLA stores one latent vector for all heads: one KV head with keys of that size, and no values.
     """
 
     kv_heads: int
@@ -31,7 +31,7 @@ class Attention:
     reach: int = 0
 
     def kv_heads_per_rank(self, tensor_parallel: int) -> int:
-        """KV heads on one accelerator: vLLM copies heads where there are fewer of them than accelerators."""
+        """KV heads on one accelerator. vLLM copies heads if there are fewer heads than accelerators."""
         return max(1, self.kv_heads // tensor_parallel)
 
 
@@ -60,7 +60,7 @@ class Shape:
 
     @property
     def cached_layers(self) -> tuple[Attention, ...]:
-        """Layers with a KV cache of their own: the last ones may share those of earlier layers (Gemma)."""
+        """Layers with their own KV cache: the last ones may share the cache of earlier layers (Gemma)."""
         return self.layers[: len(self.layers) - self.layers_sharing_kv]
 
     @property
@@ -70,8 +70,11 @@ class Shape:
 
 
 def shape_of(facts: ModelFacts) -> Shape:
-    """The model's shape. Raises ToolkitError, which names the config key that is missing or not understood."""
-    config = {**facts.config, **facts.text_config}  # heads in speculators' format keep some of it above their decoder
+    """The model's shape. Raises ToolkitError, which names the config key that is missing or unsupported."""
+    config = {
+        **facts.config,
+        **facts.text_config,
+    }  # heads in speculators' format have some keys outside of the decoder's config
     experts = _number(config, "num_experts", "num_local_experts", "n_routed_experts")
     intermediate = _number(config, "intermediate_size")
     quantization = facts.config.get("quantization_config") or config.get("quantization_config") or {}
@@ -99,7 +102,7 @@ def shape_of(facts: ModelFacts) -> Shape:
 
 
 def _number(config: Mapping[str, Any], *keys: str) -> int:
-    """The first of the keys that holds a number, else 0."""
+    """The first of the keys with a number, else 0."""
     return next((int(config[key]) for key in keys if isinstance(config.get(key), int)), 0)
 
 
@@ -109,11 +112,11 @@ def _layers(model: str, config: Mapping[str, Any]) -> tuple[Attention, ...]:
         missing = "num_attention_heads" if count else "num_hidden_layers"
         raise ToolkitError(
             f"{model}: its config has no `{missing}`",
-            hint="Memory cannot be sized without it. With a network: toolkit lock RECIPE",
+            hint="The memory estimate needs it. To read it from the hub: toolkit lock RECIPE",
         )
     if not _number(config, "head_dim") and _number(config, "hidden_size") < _number(config, "num_attention_heads"):
         hint = "It must be the model's own config."
-        raise ToolkitError(f"{model}: more attention heads than values of a hidden state", hint=hint)
+        raise ToolkitError(f"{model}: its config has more attention heads than hidden-state values", hint=hint)
     kinds = _kinds(model, config, count)
     return tuple(_attention(config, kind) for kind in kinds)
 
@@ -125,7 +128,7 @@ def _attention(config: Mapping[str, Any], kind: AttentionKind) -> Attention:
     heads = _number(config, "num_attention_heads")
     size = _number(config, "head_dim") or _number(config, "hidden_size") // heads
     kv_heads = _number(config, "num_key_value_heads") or heads
-    if kind == "full":  # Gemma 4's global layers have heads of their own size and number
+    if kind == "full":  # Gemma 4's global layers have another head size and number of heads
         size = _number(config, "global_head_dim") or size
         kv_heads = _number(config, "num_global_key_value_heads") or kv_heads
         return Attention(kv_heads, size, size)
@@ -134,14 +137,14 @@ def _attention(config: Mapping[str, Any], kind: AttentionKind) -> Attention:
 
 
 def _kinds(model: str, config: Mapping[str, Any], count: int) -> tuple[AttentionKind, ...]:
-    """Kind of each layer, as vLLM's model classes read the config."""
+    """The kind of each layer, as vLLM's model classes read it from the config."""
     types = config.get("layer_types")
     if isinstance(types, list | tuple):
         unknown = sorted(set(types) - set(_KINDS))
         if unknown:
             raise ToolkitError(
-                f"{model}: layers of type `{unknown[0]}` are not in the memory model",
-                hint="It knows full, sliding and chunked attention. Deploy once and read the engine's log.",
+                f"{model}: cannot estimate the memory of layers of type `{unknown[0]}`",
+                hint="Supported: full, sliding and chunked attention. Deploy once and read the engine's log.",
             )
         return tuple(_KINDS[kind] for kind in types[:count])
     full: AttentionKind = "full"
@@ -168,7 +171,7 @@ def _is_head(config: Mapping[str, Any]) -> bool:
 
 
 def _taps(config: Mapping[str, Any]) -> int:
-    """Hidden states of the target that a head reads; vLLM's default is 3."""
+    """The number of the target's hidden states that a head reads; vLLM's default is 3."""
     if not _is_head(config):
         return 0
     ids = config.get("eagle_aux_hidden_state_layer_ids")

@@ -1,4 +1,4 @@
-"""Bytes of weights that one accelerator holds."""
+"""Bytes of a model's weights on one accelerator."""
 
 from __future__ import annotations
 
@@ -22,29 +22,27 @@ _STORED_BITS: Mapping[str, int] = {
 }
 _VOCABULARY_PADDING = 64  # vLLM 0.32, vocab_parallel_embedding.py
 
-# vLLM 0.32, fused_moe/oracle/mxfp4.py: Marlin and TRT-LLM kernels round an expert's sizes up to these. It is what makes
-# gpt-oss-120b load 65.97 GiB (vLLM issue 23278) of the 60.77 GiB that are stored.
+# vLLM 0.32, fused_moe/oracle/mxfp4.py: Marlin and TRT-LLM kernels round an expert's sizes up to these. So
+# gpt-oss-120b needs 65.97 GiB when loaded (vLLM issue 23278), and 60.77 GiB are stored.
 _MXFP4_INTERMEDIATE, _MXFP4_HIDDEN = 128, 256
 _MXFP4_BITS = 4 + 8 / 32  # one scale byte for 32 values
 
 
 def serving_dtype(shape: Shape, flag: str) -> str:
-    """The dtype that the engine serves with: its `--dtype`, or the model's own, where float32 becomes bfloat16."""
+    """The dtype that the engine serves with: `--dtype`, or the model's own, with float32 changed to bfloat16."""
     dtype = flag if flag != "auto" else shape.stored_dtype
     if flag == "auto" and dtype not in ("bfloat16", "float16"):
         return "bfloat16"
     if dtype not in DTYPE_BYTES:
-        raise ToolkitError(
-            f"the memory model does not know dtype {dtype}", hint=f"Use one of {', '.join(DTYPE_BYTES)}."
-        )
+        raise ToolkitError(f"cannot estimate memory with dtype {dtype}", hint=f"Use one of {', '.join(DTYPE_BYTES)}.")
     return dtype
 
 
 def rank_bytes(facts: ModelFacts, tensor_parallel: int, dtype: str) -> int:
     """Bytes of the model's weights on one of `tensor_parallel` accelerators, served in `dtype`.
 
-    From the stored tensors; where they are not known, from those that the config implies, scaled to the stored size
-    of all weights where that is known. Raises ToolkitError for a config without sizes.
+    Computed from the stored tensors. If they are unknown, computed from the tensors that the config implies, scaled to
+    the total stored size if known. Raises ToolkitError for a config without sizes.
     """
     shape = shape_of(facts)
     tensors = facts.tensors or expected_tensors(shape)
@@ -55,7 +53,7 @@ def rank_bytes(facts: ModelFacts, tensor_parallel: int, dtype: str) -> int:
 
 
 def expected_tensors(shape: Shape) -> dict[str, Tensor]:
-    """The large tensors that a checkpoint of this shape stores; biases and scales are left out (below 0.5 %)."""
+    """The large tensors in a checkpoint of this shape; biases and scales (below 0.5 %) are omitted."""
     hidden = shape.hidden
     tensors = {"embed_tokens.weight": Tensor("BF16", (shape.vocabulary, hidden))}
     if not shape.tied:
@@ -63,7 +61,7 @@ def expected_tensors(shape: Shape) -> dict[str, Tensor]:
     if shape.is_head:
         tensors["fc.weight"] = Tensor("BF16", (hidden, shape.taps * shape.target_hidden))
     for index, attention in enumerate(shape.layers):
-        inputs = 2 * hidden if shape.is_head and index == 0 else hidden  # token embedding beside hidden state
+        inputs = 2 * hidden if shape.is_head and index == 0 else hidden  # token embedding and hidden state side by side
         layer = {**_attention_tensors(shape, attention, inputs), **_mlp_tensors(shape, index)}
         tensors.update({f"layers.{index}.{name}": tensor for name, tensor in layer.items()})
     return tensors
@@ -93,19 +91,19 @@ def _mlp_tensors(shape: Shape, index: int) -> dict[str, Tensor]:
 
 
 def _linear_dtype(shape: Shape) -> str:
-    """How a checkpoint stores its matrices; other quantizations than fp8 count as bfloat16, an upper bound."""
+    """The dtype of a checkpoint's matrices; quantizations other than fp8 count as bfloat16, an upper bound."""
     return "F8_E4M3" if shape.quant_method == "fp8" else "BF16"
 
 
 def _stored_bytes(tensor: Tensor) -> float:
     bits = _STORED_BITS.get(tensor.dtype)
     if bits is None:
-        raise ToolkitError(f"the memory model does not know tensors of type {tensor.dtype}")
+        raise ToolkitError(f"cannot estimate the memory of tensors of type {tensor.dtype}")
     return tensor.numel * tensor.count * bits / 8
 
 
 def _held_bytes(name: str, tensor: Tensor, shape: Shape, tensor_parallel: int, dtype: str) -> float:
-    """Bytes that one accelerator holds of a stored tensor, or of all that are alike."""
+    """Bytes on one accelerator of a stored tensor, or of all tensors that it stands for."""
     if name.endswith("t2d") or (shape.tied and not shape.is_head and "lm_head" in name):
         return 0
     held = _stored_bytes(tensor)
@@ -125,7 +123,7 @@ def _held_bytes(name: str, tensor: Tensor, shape: Shape, tensor_parallel: int, d
 
 
 def _is_replicated(name: str, tensor: Tensor) -> bool:
-    """Whether every accelerator holds the whole tensor: vectors, routers, and what a head adds to a layer stack."""
+    """Whether every accelerator holds the whole tensor: vectors, routers, and a head's extra layers."""
     return len(tensor.shape) == 1 or name.startswith(("fc.", "mask_hidden")) or ".router." in name or ".gate." in name
 
 
@@ -136,7 +134,7 @@ def _attention_of(name: str, shape: Shape) -> Attention:
 
 
 def _mxfp4_padding(shape: Shape, tensor_parallel: int) -> float:
-    """What an expert's weights grow by where the kernel rounds its sizes up."""
+    """The factor by which an expert's weights grow because the kernel rounds sizes up."""
     share = shape.expert_intermediate / tensor_parallel
     padded = _round_up(share, _MXFP4_INTERMEDIATE), _round_up(shape.hidden, _MXFP4_HIDDEN)
     return prod(padded) / (share * shape.hidden)

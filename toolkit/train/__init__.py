@@ -1,1 +1,1 @@
-"""P-EAGLE and EAGLE-3 heads: those that other trainers exported, converted for vLLM."""
+"""Convert P-EAGLE and EAGLE-3 heads that were trained with other tools for vLLM."""

@@ -1,4 +1,4 @@
-"""Rewriting safetensors files: other tensor names, the same bytes. Streams, so that memory does not grow with a head.
+"""Rename the tensors of safetensors files. Bytes are streamed, so memory use does not depend on the file's size.
 
 A file is 8 bytes of length (little-endian), that many bytes of JSON, then the tensors' data without gaps
 (https://huggingface.co/docs/safetensors).
@@ -36,31 +36,35 @@ class Shard:
 
     @property
     def tensors(self) -> Mapping[str, StoredTensor]:
-        """Where each of its tensors is."""
+        """The position of each of its tensors."""
         return self.header.tensors
 
 
 def read_shards(folder: Path) -> tuple[Shard, ...]:
-    """Headers of all safetensors files in `folder`. Raises UnreadableModel; also where its index names another file."""
+    """Headers of all safetensors files in `folder`. Raises UnreadableModel, also if its index names a missing file."""
     files = FolderFiles(folder)
     sizes = {name: size for name, size in files.sizes().items() if name.endswith(".safetensors")}
     headers = {name: read_header(files, name, size) for name, size in sizes.items()}
     shards = tuple(Shard(folder / name, header) for name, header in headers.items())
     if not shards:
-        raise UnreadableModel(f"{folder} holds no *.safetensors file", hint="Export the weights as safetensors.")
+        raise UnreadableModel(f"{folder} contains no *.safetensors file", hint="Export the weights as safetensors.")
     index = folder / INDEX
     if index.is_file():
         try:
             named = set(documents.parse(_Index, documents.read_file(index, _INDEX_LIMITS)).weight_map.values())
         except (OSError, ValueError) as error:
-            raise UnreadableModel(f"{index} is not an index: {error}", hint="Fetch the file again.") from error
+            raise UnreadableModel(
+                f"{index} is not an index of safetensors files: {error}", hint="Fetch the file again."
+            ) from error
         if missing := sorted(named - {shard.path.name for shard in shards}):
-            raise UnreadableModel(f"{folder / missing[0]} is missing, {INDEX} names it", hint="Fetch the file again.")
+            raise UnreadableModel(
+                f"{folder / missing[0]} is missing, but {INDEX} names it", hint="Fetch the file again."
+            )
     return shards
 
 
 def read_tensor(shard: Shard, name: str) -> bytes:
-    """The tensor's data, as it is stored."""
+    """The tensor's stored bytes."""
     stored = shard.tensors[name]
     with shard.path.open("rb") as source:
         source.seek(shard.header.data_start + stored.start)
@@ -68,7 +72,7 @@ def read_tensor(shard: Shard, name: str) -> bytes:
 
 
 def write_shards(shards: tuple[Shard, ...], folder: Path, names: Mapping[str, str]) -> None:
-    """Write the tensors in `names` (old name to new) to `folder`: files of the same names, an index where several."""
+    """Write the tensors in `names` (old name to new) to `folder`: files of the same names, and an index if several."""
     for shard in shards:
         _write_shard(shard, folder / shard.path.name, names)
     if len(shards) > 1:
@@ -88,7 +92,7 @@ def _write_shard(shard: Shard, path: Path, names: Mapping[str, str]) -> None:
         start, end = end, end + tensor.size
         header[new] = {"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # as safetensors does, so that the data is aligned
+    text += b" " * (-len(text) % 8)  # padding, so that the data is aligned as safetensors does it
     with shard.path.open("rb") as source, path.open("wb") as sink:
         sink.write(struct.pack("<Q", len(text)) + text)
         for _, tensor in kept:
@@ -99,7 +103,7 @@ def _write_shard(shard: Shard, path: Path, names: Mapping[str, str]) -> None:
 def _copy(source: BinaryIO, sink: BinaryIO, size: int) -> None:
     while size:
         chunk = source.read(min(size, _CHUNK_BYTES))
-        if not chunk:  # the header was checked against the size: somebody cuts the file while we read
+        if not chunk:  # the header was checked against the file size, so the file was truncated while we read it
             raise UnreadableModel("the head's weights became shorter while they were copied")
         sink.write(chunk)
         size -= len(chunk)

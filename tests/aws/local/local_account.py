@@ -9,8 +9,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+
 from toolkit.platforms.local import LocalDaemon
 from toolkit.platforms.local.clients import session
+from toolkit.platforms.sagemaker.tokens import bearer_token
 
 CONTAINERS = Path(__file__).parent / "containers"
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/echo:1.0-cpu"
@@ -27,6 +32,22 @@ class Account:
         self.runtime = self.session.client("sagemaker-runtime")
         self.s3 = self.session.client("s3")
         self.logs = self.session.client("logs")
+
+    def ask_openai(self, name: str, **request: Any) -> httpx.Response:
+        """What OpenAI's route answers to a client that carries a bearer token."""
+        url = f"{self.daemon.runtime_url}/endpoints/{name}/openai/v1/chat/completions"
+        return httpx.post(url, json=request, headers=self.bearer(), trust_env=False)
+
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {bearer_token(self.session.get_credentials(), 'us-west-2')}"}
+
+    def post_to_sagemaker(self, operation: str, content: bytes) -> httpx.Response:
+        """A request that is signed, but checked by no client."""
+        request = AWSRequest(
+            "POST", f"{self.daemon.control_url}/", {"X-Amz-Target": f"SageMaker.{operation}"}, data=content
+        )
+        SigV4Auth(self.session.get_credentials(), "sagemaker", "us-west-2").add_auth(request)
+        return httpx.post(str(request.url), content=content, headers=dict(request.headers.items()), trust_env=False)
 
     def create_model(self, name: str, environment: dict[str, str] | None = None, **container: Any) -> None:
         container = {"Image": IMAGE, "Environment": environment or {}, **container}

@@ -71,7 +71,7 @@ def test_openai_clients_get_the_containers_own_stream(account: Account, tmp_path
         "POST",
         url,
         json={"do": "stream", "chunks": 3, "seen": str(seen)},
-        headers={"Authorization": "Bearer any"},
+        headers=account.bearer(),
         trust_env=False,
     ) as answer:
         assert answer.headers["content-type"] == "text/event-stream"
@@ -82,18 +82,16 @@ def test_openai_clients_get_the_containers_own_stream(account: Account, tmp_path
 
 
 def test_openai_clients_get_the_containers_own_errors(account: Account) -> None:
-    url = f"{account.daemon.runtime_url}/endpoints/chat/openai/v1/chat/completions"
-    answer = httpx.post(url, json={"do": "status", "status": 404, "message": '{"error": {}}'}, trust_env=False)
+    answer = account.ask_openai("chat", do="status", status=404, message='{"error": {}}')
     assert (answer.status_code, answer.text) == (404, '{"error": {}}')
-    elsewhere = httpx.post(url.replace("chat/openai", "nobody/openai"), json={}, trust_env=False)
+    elsewhere = account.ask_openai("nobody")
     assert elsewhere.status_code == 400
     assert elsewhere.json()["error"]["message"] == "Endpoint nobody of account 123456789012 not found."
 
 
 def test_openai_streams_that_break_end_without_an_end(account: Account) -> None:
-    url = f"{account.daemon.runtime_url}/endpoints/chat/openai/v1/chat/completions"
     with pytest.raises(httpx.RemoteProtocolError):
-        httpx.post(url, json={"do": "stream", "chunks": 9, "break_after": 1}, trust_env=False)
+        account.ask_openai("chat", do="stream", chunks=9, break_after=1)
 
 
 def test_only_awss_routes_exist(account: Account) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 import pytest
 from botocore.exceptions import ClientError
 from local_account import IMAGE, ROLE, Account
@@ -143,12 +142,11 @@ def test_what_is_not_built_is_said(account: Account) -> None:
 
 
 def test_a_client_that_checks_nothing_is_checked_here(account: Account) -> None:
-    headers = {"X-Amz-Target": "SageMaker.CreateModel"}
-    answer = httpx.post(account.daemon.control_url, json={"Surprise": 1}, headers=headers, trust_env=False)
+    answer = account.post_to_sagemaker("CreateModel", b'{"Surprise": 1}')
     assert answer.status_code == 400
     assert answer.json()["__type"] == "ValidationException"
     assert answer.json()["message"].startswith("2 validation errors detected: Value 'null' at 'modelName' failed to")
-    broken = httpx.post(account.daemon.control_url, content=b"{", headers=headers, trust_env=False)
+    broken = account.post_to_sagemaker("CreateModel", b"{")
     assert broken.json()["__type"] == "SerializationException"
 
 

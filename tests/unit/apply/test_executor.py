@@ -84,8 +84,8 @@ def test_a_failure_says_what_was_done_and_how_to_go_on(record: Record) -> None:
     assert str(caught.value) == (
         "update Model c failed: no quota for ml.x\n"
         "  Ask for more.\n"
-        f"  1 of 3 actions were done; recorded in {record.path}. The same command carries on; "
-        "toolkit destroy e removes what is there."
+        f"  1 of 3 actions are done; they are recorded in {record.path}. Run the same command again to "
+        "resume, or remove everything: toolkit destroy e"
     )
     assert caught.value.__cause__ is error
     assert steps(record)[-2:] == [("c", "started", ""), ("c", "failed", "no quota for ml.x")]
@@ -94,7 +94,7 @@ def test_a_failure_says_what_was_done_and_how_to_go_on(record: Record) -> None:
 def test_a_failure_without_a_hint_of_its_own_still_says_how_to_go_on(record: Record) -> None:
     with pytest.raises(ApplyError) as caught:
         make(PLAN, Scripted("a", PlatformError("no")), record, Told())
-    assert caught.value.hint.startswith("0 of 3 actions were done")
+    assert caught.value.hint.startswith("0 of 3 actions are done")
 
 
 def test_ctrl_c_is_recorded_and_passed_on(record: Record) -> None:

@@ -61,7 +61,7 @@ def test_stages_are_told_with_their_times(clock: FakeClock) -> None:
         "sd: training took 2:00",
         "sd has compiled, in 3:00",
     ]
-    assert told.updates[-1] == "sd: training 1:00, in all 2:00 of about 60 min"
+    assert told.updates[-1] == "sd: training 1:00, in total 2:00 of about 60 min"
 
 
 def test_a_stage_took_until_the_next_began_not_until_we_looked(clock: FakeClock) -> None:
@@ -109,6 +109,6 @@ def test_a_job_that_somebody_stopped_has_failed_too(clock: FakeClock) -> None:
 def test_a_log_that_may_not_be_read_is_told_once(clock: FakeClock) -> None:
     told = Told()
     wait_completed(Unreadable(clock, sd=[RUNS, RUNS, DONE]), {"sd": 0}, told, clock, clock.sleep)
-    assert [line for line in told.said if "cannot be read" in line] == [
-        "sd: its log cannot be read: not authorized to perform: logs:GetLogEvents"
+    assert [line for line in told.said if "cannot read" in line] == [
+        "sd: cannot read its log: not authorized to perform: logs:GetLogEvents"
     ]

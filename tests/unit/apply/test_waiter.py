@@ -126,7 +126,7 @@ def test_an_unknown_cause_is_called_unknown() -> None:
         wait(Scripted({"e": [("Failed", NEW)]}, lines("v/1", ["so far so good", "KeyError: 'layers.7'"])))
     assert caught.value.cause is None
     assert caught.value.logs == ("so far so good", "KeyError: 'layers.7'")
-    assert caught.value.hint == ("The toolkit does not know this cause. The container's whole log: toolkit logs e")
+    assert caught.value.hint == ("This is not a cause that the toolkit knows. For the whole log, run: toolkit logs e")
 
 
 def test_a_failure_of_aws_itself_gives_its_reason_and_the_edit() -> None:
@@ -171,7 +171,7 @@ class TestCertainToFail:
         with pytest.raises(EndpointFailed) as caught:
             wait_in_service(platform, {"e": NEW}, told, 3600, clock, clock.sleep)
         assert clock.seconds == 12.0  # read after two seconds, and ten for an endpoint that fails by itself
-        assert caught.value.message.startswith("e cannot come up: RuntimeError: The size of tensor a (384) must match")
+        assert caught.value.message.startswith("e cannot start: RuntimeError: The size of tensor a (384) must match")
         assert caught.value.hint.endswith("\n  It is still Creating."), "what the platform says of it"
         assert caught.value.cause
         assert caught.value.cause.code == "hidden-size"
@@ -193,13 +193,13 @@ class TestCertainToFail:
 
     def test_until_it_comes_again(self) -> None:
         twice = [lines("v/1", golden("killed")), lines("v/1", golden("killed"), 100)]
-        with pytest.raises(EndpointFailed, match="e cannot come up: Exception: WorkerProc initialization failed"):
+        with pytest.raises(EndpointFailed, match="e cannot start: Exception: WorkerProc initialization failed"):
             wait(Scripted({"e": [CREATING]}, *twice))
 
     def test_one_dead_container_of_two_is_enough(self) -> None:
         healthy = golden("starts")[:20]
         log = [*lines("v/1", golden("hidden-size")), *lines("v/2", healthy)]
-        with pytest.raises(EndpointFailed, match="e cannot come up: RuntimeError: The size of tensor a"):
+        with pytest.raises(EndpointFailed, match="e cannot start: RuntimeError: The size of tensor a"):
             wait(Scripted({"e": [CREATING]}, log))
 
     def test_containers_of_the_deployment_before_do_not_count(self) -> None:
@@ -248,7 +248,7 @@ class TestProgress:
     def test_a_second_start_is_told(self) -> None:
         args, load = "non-default args: {}", "Starting to load model /opt/ml/model..."
         _, told = wait(Scripted({"e": [CREATING, IN_SERVICE]}, lines("v/1", [args, load, args])))
-        assert "e: it starts again, after loading the target" in told.said
+        assert "e: it restarts, after loading the target" in told.said
 
     def test_only_new_lines_are_read(self) -> None:
         log = lines("v/1", golden("starts")[:9])
@@ -305,7 +305,7 @@ class TestProgress:
 
         _, told = wait(Closed({"e": [CREATING, CREATING, IN_SERVICE]}))
         assert told.said == [
-            "e: its log cannot be read, so its stages are not shown: "
+            "e: cannot read its log, so its stages are not shown: "
             "reading the log of e: not authorized (AccessDeniedException)",
             "e is in service",
         ]
@@ -316,7 +316,7 @@ def test_it_does_not_wait_for_ever() -> None:
         wait(Scripted({"a": [IN_SERVICE], "b": [CREATING]}), "a", "b", timeout=90)
     assert str(caught.value) == (
         "not in service after 1:30 minutes: b (still waiting for an instance, weights and image)\n"
-        "  See: toolkit logs b. The same command goes on waiting; toolkit destroy b gives up."
+        "  See: toolkit logs b. Run the same command again to go on waiting, or give up: toolkit destroy b"
     )
     assert isinstance(caught.value, TimeoutError)
 
@@ -332,7 +332,7 @@ def test_an_endpoint_under_way_is_let_settle_before_it_is_changed(status: str) -
     platform = Scripted({"e": [(status, OLD), (status, OLD), ("InService", OLD)]})
     wait_settled(platform, "e", 60, told, clock, clock.sleep)
     assert clock.seconds == 4.0
-    assert told.updates[0] == f"e is {status.lower()}; it can be changed when that is over"
+    assert told.updates[0] == f"e is {status.lower()}; waiting until it can be changed"
 
 
 @pytest.mark.parametrize("settled", [("InService", OLD), ("Failed", OLD), ("OutOfService", OLD), None])
@@ -377,7 +377,7 @@ def test_a_platform_that_does_not_answer_for_a_while_is_waited_for() -> None:
     away = [False] * 100  # 200 seconds
     clock, told = wait(Away(*away, True, *away), timeout=9999)
     assert clock.seconds == 402
-    assert told.said == ["e: goes on waiting: SageMaker does not answer", "e is in service"]
+    assert told.said == ["e: still waiting: SageMaker does not answer", "e is in service"]
 
 
 def test_a_platform_that_does_not_answer_for_five_minutes_is_an_error() -> None:

@@ -54,7 +54,7 @@ def test_a_spelling_is_its_method_under_the_engines_name() -> None:
 
 
 def test_an_unknown_method_gets_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="there is no drafting method `medusa`") as caught:
+    with pytest.raises(UsageError, match="unknown drafting method `medusa`") as caught:
         methods.method("medusa")
     assert "p-eagle" in caught.value.hint
 
@@ -101,4 +101,4 @@ def test_a_method_that_is_added_can_be_written_and_checked(tmp_path: Path) -> No
         (finding,) = check(path).findings
     finally:
         methods.unregister("toy")
-    assert (finding.code, finding.message) == ("engine.method", "vllm does not draft with `toy`")
+    assert (finding.code, finding.message) == ("engine.method", "vllm does not support method `toy`")

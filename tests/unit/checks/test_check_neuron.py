@@ -91,9 +91,9 @@ def test_what_there_is_to_say_of_every_recipe(tmp_path: Path) -> None:
     assert set(found) == ALWAYS
     assert found["neuron.support"].message == "vllm-neuron 0.29.0.1.2.0 (Neuron SDK 2.33.0): beta"
     assert found["neuron.compiled-in"].hint == "Run: toolkit compile RECIPE"
-    assert found["neuron.last-tokens"].message.startswith("requests longer than 1017 tokens")
+    assert found["neuron.last-tokens"].message.startswith("nothing is drafted once a request has more than 1017 tokens")
     assert "needs Neuron driver 2.27 on trn2" in found["neuron.driver"].message
-    assert "Kubernetes is the safe place" in found["neuron.driver"].hint
+    assert "Kubernetes is the safer platform" in found["neuron.driver"].hint
     assert "capacity_reservation" in found["neuron.availability"].hint
     assert {finding.severity for finding in found.values()} == {"info", "warning"}
 
@@ -105,7 +105,7 @@ def test_a_cluster_has_drivers_of_its_own(tmp_path: Path) -> None:
 BUCKETS = "additional-config: {neuron_config: {%s}}"
 CASES = [
     (DRAFT_MODEL, [("name: neuron", "name: nxd-inference\n  version: 0.9.2")], {},
-     "neuron.version", "error", "engine.version", "nothing is known of nxd-inference 0.9.2"),
+     "neuron.version", "error", "engine.version", "nxd-inference 0.9.2 is unknown"),
     (DRAFT_MODEL, [("name: neuron", "name: nxd-inference\n  version: 0.9.2"),
                    ("platform:", "container: {base: mine:1}\nplatform:")], {},
      "neuron.version", "warning", "engine.version", "neither its methods nor its flags"),
@@ -117,108 +117,108 @@ CASES = [
     (DRAFT_MODEL, [args("speculative-config: {method: ngram}")], {},
      "engine.own-flag", "error", "engine.args.speculative-config", "is set by the toolkit"),
     (DRAFT_MODEL, [args("override-neuron-config: {enable_eagle_speculation: true}")], {},
-     "neuron.by-hand", "error", "engine.args.override-neuron-config", "`enable_eagle_speculation` switches drafting"),
+     "neuron.by-hand", "error", "engine.args.override-neuron-config", "`enable_eagle_speculation` configures drafting"),
     (EAGLE3, [args("additional-config: '{}'")], {},
-     "neuron.config-form", "error", "engine.args.additional-config", "is no mapping"),
+     "neuron.config-form", "error", "engine.args.additional-config", "is not a mapping"),
     (DRAFT_MODEL, [("  max_model_len: 1024\n", "")], {},
      "neuron.max-model-len", "error", "engine.max_model_len", "compiled for one length"),
     (DRAFT_MODEL, [("max_num_seqs: 4", "max_num_seqs: 5")], {},
-     "neuron.requests", "warning", "engine.max_num_seqs", "`draft-model` with 5 requests at a time"),
+     "neuron.requests", "warning", "engine.max_num_seqs", "`draft-model` with 5 concurrent requests"),
     (EAGLE3, [("max_num_seqs: 2", "max_num_seqs: 3")], {},
      "neuron.requests", "warning", "engine.max_num_seqs", "the limit of vllm-neuron's tutorial is 2"),
     (DFLASH, [("max_num_seqs: 1", "max_num_seqs: 4")], {},
      "neuron.requests", "warning", "engine.max_num_seqs", "0.35x"),
     (DRAFT_MODEL, [("tokens: 7", "tokens: 7\n  draft_tensor_parallel_size: 1")], {},
-     "neuron.no-effect", "error", "speculation.draft_tensor_parallel_size", "no such setting"),
+     "neuron.no-effect", "error", "speculation.draft_tensor_parallel_size", "does not have this setting"),
     (DRAFT_MODEL, [("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {},
-     "neuron.no-effect", "error", "speculation.num_speculative_tokens_per_batch_size", "no such setting"),
+     "neuron.no-effect", "error", "speculation.num_speculative_tokens_per_batch_size", "does not have this setting"),
     (DFLASH, [args("num-gpu-blocks-override: 31")], {},
-     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "31 blocks do not hold 1 x 1024 tokens"),
+     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "31 blocks are too few for 1 x 1024 tokens"),
     (DFLASH, [args("num-gpu-blocks-override: 33")], {},
-     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "33 blocks do not hold 1 x 1024 tokens"),
+     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "33 blocks are too few for 1 x 1024 tokens"),
     (BASELINE, [("name: neuron", "name: nxd-inference"), args("num-gpu-blocks-override: 5")], {},
      "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "one block for each of 4 requests, not 5"),
     (BASELINE, [("name: neuron", "name: nxd-inference"),
                 args("additional-config: {override_neuron_config: {is_block_kv_layout: true, pa_block_size: 32}}")], {},
-     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "4 blocks do not hold 4 x 1024 tokens"),
+     "neuron.blocks", "error", "engine.args.num-gpu-blocks-override", "4 blocks are too few for 4 x 1024 tokens"),
     (DRAFT_MODEL, [("tokens: 7", "tokens: 1024")], {},
-     "neuron.draft-tokens", "error", "speculation.num_speculative_tokens", "K=1024 leaves no request of 1024 tokens"),
+     "neuron.draft-tokens", "error", "speculation.num_speculative_tokens", "K=1024 nothing is drafted"),
     (DRAFT_MODEL, [("tokens: 7", "tokens: 1")], {},
      "neuron.draft-tokens", "error", "speculation.num_speculative_tokens", "with K=1 it drafts none"),
     (DRAFT_MODEL, [("[ml.trn2.48xlarge]", "[ml.trn2.48xlarge, {type: ml.trn1.32xlarge, num_speculative_tokens: 1}]")],
      {}, "neuron.draft-tokens", "error", "platform.instance_types.1.num_speculative_tokens", "on ml.trn1.32xlarge: "),
     (DRAFT_MODEL, [args("data-parallel-size: 2")], {},
-     "neuron.parallel", "error", "engine.args.data-parallel-size", "nothing that we read of NxD Inference"),
+     "neuron.parallel", "error", "engine.args.data-parallel-size", "is not documented to support"),
     (DRAFT_MODEL, [args("pipeline-parallel-size: 2")], {},
      "neuron.parallel", "error", "engine.args.pipeline-parallel-size", "`pipeline-parallel-size`"),
     (DFLASH, [("max_num_seqs: 1", "max_num_seqs: 1\n  max_num_batched_tokens: 1023")], {},
-     "neuron.batched-tokens", "error", "engine.max_num_batched_tokens", "1024 tokens, and this allows 1023"),
+     "neuron.batched-tokens", "error", "engine.max_num_batched_tokens", "1024 tokens, but is limited to 1023"),
     (EAGLE3, [("max_num_seqs: 2", "max_num_seqs: 2\n  max_num_batched_tokens: 512"),
               args("enable-chunked-prefill: false")], {},
      "neuron.batched-tokens", "error", "engine.max_num_batched_tokens", "without chunked prefill"),
     (DFLASH, [args("enable-prefix-caching: true")], {},
-     "neuron.clash", "error", "engine.args.enable-prefix-caching", "does not go with `dflash`"),
+     "neuron.clash", "error", "engine.args.enable-prefix-caching", "cannot be combined with `dflash`"),
     (DRAFT_MODEL, [args("enable-lora: true")], {},
-     "neuron.clash", "error", "engine.args.enable-lora", "no adapters together with speculation"),
+     "neuron.clash", "error", "engine.args.enable-lora", "does not support adapters together with speculation"),
     (EAGLE3, [args("enable-lora: true")], {},
      "neuron.clash", "warning", "engine.args.enable-lora", "unverified"),
     (DRAFT_MODEL, [args("override-neuron-config: {enable_fused_speculation: false}")], {},
      "neuron.batches", "error", "engine.max_num_seqs", "one request at a time"),
     (DRAFT_MODEL, [args("override-neuron-config: {token_generation_batches: [1, 4]}")], {},
-     "neuron.batches", "error", "engine.args.override-neuron-config", "buckets of batches"),
+     "neuron.batches", "error", "engine.args.override-neuron-config", "batch buckets"),
     (EAGLE3, [args(BUCKETS % "num_seqs_buckets: [1]")], {},
-     "neuron.buckets", "error", "engine.args.additional-config", "is 1, and must be engine.max_num_seqs, 2"),
+     "neuron.buckets", "error", "engine.args.additional-config", "is 1, but must be 2, as engine.max_num_seqs"),
     (EAGLE3, [args(BUCKETS % "num_batched_tokens_buckets: [256]"),
               ("max_num_seqs: 2", "max_num_seqs: 2\n  max_num_batched_tokens: 512")], {},
-     "neuron.buckets", "error", "engine.args.additional-config", "engine.max_num_batched_tokens, 512"),
+     "neuron.buckets", "error", "engine.args.additional-config", "but must be 512, as engine.max_num_batched_tokens"),
     (EAGLE3, [args(BUCKETS % "kv_segment_size_buckets: [256, 512]")], {},
-     "neuron.buckets", "error", "engine.args.additional-config", "256 is no size of"),
+     "neuron.buckets", "error", "engine.args.additional-config", "256 is not a valid size in"),
     (EAGLE3, [args("additional-config: {num_seqs_buckets: [2]}")], {},
-     "neuron.buckets", "error", "engine.args.additional-config", "ignored outside of `neuron_config`"),
+     "neuron.buckets", "error", "engine.args.additional-config", "no effect outside of `neuron_config`"),
     (DRAFT_MODEL, [env('NEURON_LOGICAL_NC_CONFIG: "4"')], {},
      "neuron.logical-cores", "error", "engine.env.NEURON_LOGICAL_NC_CONFIG", "not '4'"),
     (DRAFT_MODEL, [env('NEURON_RT_VIRTUAL_CORE_SIZE: "2"'), on("ml.trn1.32xlarge")], {},
-     "neuron.logical-cores", "warning", "engine.env.NEURON_RT_VIRTUAL_CORE_SIZE", "are not grouped"),
+     "neuron.logical-cores", "warning", "engine.env.NEURON_RT_VIRTUAL_CORE_SIZE", "cannot be grouped"),
     (DRAFT_MODEL, [tensor_parallel(128)], {"target": config(num_attention_heads=128, head_dim=1)},
      "neuron.tensor-parallel", "error", "engine.args.tensor-parallel-size", "has 64 logical cores"),
     (EAGLE3, [args("data-parallel-size: 64")], {},
      "neuron.tensor-parallel", "error", "engine.args.tensor-parallel-size",
-     "tensor-parallel-size 2 x data-parallel-size 64, ml.trn2.48xlarge has 64 logical cores"),
+     "tensor-parallel-size 2 x data-parallel-size 64, but ml.trn2.48xlarge has 64 logical cores"),
     (DRAFT_MODEL, [tensor_parallel(0)], {},
      "neuron.tensor-parallel", "error", "engine.args.tensor-parallel-size", "tensor-parallel-size 0"),
     (DRAFT_MODEL, [tensor_parallel(6)], {"target": config(num_attention_heads=6, head_dim=1)},
-     "neuron.tensor-parallel", "warning", "engine.args.tensor-parallel-size", "powers of two, or all 64"),
+     "neuron.tensor-parallel", "warning", "engine.args.tensor-parallel-size", "powers of two and all 64"),
     (CLUSTER, [tensor_parallel(8)], {"target": config(num_attention_heads=8)},
-     "neuron.device-group", "warning", "engine.args.tensor-parallel-size", "8 logical cores are on 2 chips"),
+     "neuron.device-group", "warning", "engine.args.tensor-parallel-size", "8 logical cores need 2 chips"),
     (DRAFT_MODEL, [tensor_parallel(4)], {},
      "neuron.heads", "error", "engine.args.tensor-parallel-size", "2 attention heads of the target cannot be divided"),
     (EAGLE3, [], {"drafter": config(num_attention_heads=1)},
      "neuron.heads", "error", "engine.args.tensor-parallel-size", "1 attention heads of the drafter"),
     (DRAFT_MODEL, [], {"target": config(num_attention_heads=6, num_key_value_heads=3, head_dim=1)},
-     "neuron.heads", "warning", "engine.args.tensor-parallel-size", "one is kept for each attention head"),
+     "neuron.heads", "warning", "engine.args.tensor-parallel-size", "a copy is kept for each attention head"),
     (EAGLE3, [], {"target": config(num_attention_heads=6, num_key_value_heads=3, head_dim=1)},
-     "neuron.heads", "error", "engine.args.tensor-parallel-size", "3 KV heads of the target cannot be dealt out"),
+     "neuron.heads", "error", "engine.args.tensor-parallel-size", "3 KV heads of the target cannot be divided"),
     (EAGLE3, [], {"target": config(architectures=["Qwen3ForCausalLM"])},
      "neuron.target", "warning", "target.model", "for LlamaForCausalLM and GptOssForCausalLM"),
     (DFLASH, [], {"drafter": config(block_size=10)},
-     "neuron.block-size", "error", "speculation.num_speculative_tokens", "blocks of 10 want 9"),
+     "neuron.block-size", "error", "speculation.num_speculative_tokens", "blocks of 10 need K=9"),
     (BASELINE, [("name: neuron", "name: nxd-inference"), ("name: sagemaker", "name: sagemaker, weights: hub")],
      {"target": config(tie_word_embeddings=True)},
      "neuron.tied-embeddings", "warning", "target.model", "Cannot copy out of meta tensor"),
     (CLUSTER, [], {"drafter": config(tie_word_embeddings=True)},
      "neuron.tied-embeddings", "info", "speculation.model", "org/drafter ties its embeddings"),
     (EAGLE3, [], {"target": {"generation_config": {"temperature": 0.6}}},
-     "neuron.greedy", "warning", "target.model", "temperature 0.6 by default"),
+     "neuron.greedy", "warning", "target.model", "default temperature is 0.6"),
     (DRAFT_MODEL, [], {"target": {"generation_config": {"do_sample": True}}},
-     "neuron.greedy", "warning", "target.model", "temperature 1.0 by default"),
+     "neuron.greedy", "warning", "target.model", "default temperature is 1.0"),
     (DRAFT_MODEL, [("name: neuron", "name: neuron\n  compile: at-start")], {"target": {"weight_bytes": 65 * 10**9}},
      "neuron.compile-at-start", "warning", "engine.compile", "takes about 65 min"),
     (DRAFT_MODEL, [on("ml.inf2.48xlarge")], {},
-     "neuron.compile-ahead", "error", "engine.compile", "SageMaker has none on ml.inf2.48xlarge"),
+     "neuron.compile-ahead", "error", "engine.compile", "SageMaker has no training jobs on ml.inf2.48xlarge"),
     (CLUSTER, [("[trn2.48xlarge]", "[trn2.48xlarge, trn1.32xlarge]")], {},
      "kubernetes.families", "error", "platform.instance_types.1", "are for trn2, not trn1"),
     (DRAFT_MODEL, [("[ml.trn2.48xlarge]", "[ml.trn2.48xlarge], inference_component: {accelerators: 32}")], {},
-     "neuron.component", "warning", "platform.inference_component", "chips or cores is unverified"),
+     "neuron.component", "warning", "platform.inference_component", "are chips or cores on Trainium"),
     (DRAFT_MODEL, [on("ml.trn2.3xlarge")], {},
      "sagemaker.instance-type", "error", "platform.instance_types.0", "cannot host endpoints"),
     (DRAFT_MODEL, [on("trn2.48xlarge")], {},
@@ -228,14 +228,14 @@ CASES = [
     (EAGLE3, [args("enable-chunked-prefil: true")], {},
      "engine.unknown-flag", "warning", "engine.args.enable-chunked-prefil", "vllm 0.29.0 has no flag"),
     (DRAFT_MODEL, [], {"drafter": config(vocab_size=64)},
-     "pair.vocab-size", "error", "speculation.model", "vocabulary has 64 tokens"),
+     "pair.vocab-size", "error", "speculation.model", "has 64 tokens in its vocabulary"),
     (EAGLE3, [], {"drafter": config(target_hidden_size=16)},
-     "pair.hidden-size", "error", "speculation.model", "made for a target with hidden size 16"),
+     "pair.hidden-size", "error", "speculation.model", "trained for a target with hidden size 16"),
     (DRAFT_MODEL, [], {"target": {"tensors": None, "weight_bytes": 65 * 2**30}},
      "memory.does-not-fit", "error", "platform.instance_types.0", "of each of 2 logical cores, which has 24.0"),
     (DRAFT_MODEL, [("    tensor-parallel-size: 2", "    dtype: bfloat16")],
      {"target": {"tensors": None, "weight_bytes": 40 * 2**30}},
-     "memory.tensor-parallel", "error", "platform.instance_types.0", "it takes 2 logical cores"),
+     "memory.tensor-parallel", "error", "platform.instance_types.0", "the models need 2 logical cores"),
     (DRAFT_MODEL, [("1024", "4000000")],
      {"target": config(max_position_embeddings=4_000_000, num_hidden_layers=64, head_dim=128)},
      "memory.context", "error", "engine.max_model_len", "4 x 4,000,000 tokens need"),
@@ -271,13 +271,13 @@ PARD = DRAFT_MODEL.replace("draft-model", "pard")
     ("text", "edits", "hint"),
     [
         (P_EAGLE, [],
-         "Nothing on trn2 does. Nearest: `eagle3` (vllm-neuron 0.29.0.1.2.0), `dflash` (vllm-neuron 0.29.0.1.2.0), "
+         "No engine on trn2 does. Supported: `eagle3` (vllm-neuron 0.29.0.1.2.0), `dflash` (vllm-neuron 0.29.0.1.2.0), "
          "`draft-model` (nxd-inference 0.9.1). An experiment outside of vLLM runs such heads on Trainium2: "
          "github.com/aws-neuron/nkipy."),
-        (PARD, [], "Nothing on trn2 does. Nearest: `eagle3`"),
+        (PARD, [], "No engine on trn2 does. Supported: `eagle3`"),
         (DRAFT_MODEL, [("name: neuron", "name: vllm-neuron\n  version: 0.29.0.1.2.0")],
          "version: 0.9.1}`, fork of vLLM V0, no longer supported by AWS; the only one with draft models. "
-         "Or take an EAGLE-3 head"),
+         "Or use an EAGLE-3 head"),
         (EAGLE3, [("name: neuron", "name: nxd-inference")], "Use vllm-neuron 0.29.0.1.2.0 (Neuron SDK 2.33.0)"),
         (EAGLE3, [("name: neuron", "name: nxd-inference\n  version: 0.16.0")],
          "Use vllm-neuron 0.29.0.1.2.0 (Neuron SDK 2.33.0): `engine: {name: vllm-neuron, version: 0.29.0.1.2.0}`."),
@@ -292,7 +292,7 @@ def test_a_method_that_the_generation_has_not(tmp_path: Path, text: str, edits: 
 def test_nothing_reads_heads_on_the_first_trainium(tmp_path: Path) -> None:
     found = findings(tmp_path, EAGLE3, on("ml.trn1.32xlarge"))
     assert [finding.code for finding in found] == ["neuron.hardware"]
-    assert found[0].hint == "Take trn2 or trn3; or choose another method. Nearest: `draft-model` (nxd-inference 0.9.1)."
+    assert found[0].hint == "Use trn2 or trn3; or use another method. Supported: `draft-model` (nxd-inference 0.9.1)."
 
 
 def test_method_eagle_by_hand_means_two_things(tmp_path: Path) -> None:
@@ -344,14 +344,14 @@ def test_types_of_one_family_are_alike(tmp_path: Path) -> None:
 def test_several_engines_in_one_fill_chips_as_one_does(tmp_path: Path) -> None:
     text = CLUSTER.replace("draft-model", "eagle3").replace("max_num_seqs: 4", "max_num_seqs: 2")
     (finding,) = findings(tmp_path, text, args("data-parallel-size: 4"))
-    assert finding.message.startswith("8 logical cores are on 2 chips")
+    assert finding.message.startswith("8 logical cores need 2 chips")
 
 
 def test_wheels_are_for_the_images_own_python(tmp_path: Path) -> None:
     written = ("platform:", 'container: {python: "3.12"}\nplatform:')
     (finding,) = findings(tmp_path, DRAFT_MODEL, written)
     assert (finding.code, finding.severity, finding.path) == ("container.python", "error", "container.python")
-    assert finding.hint == "Remove it, or write 3.11."
+    assert finding.hint == "Remove `python`, or set it to 3.11."
     own = ("platform:", 'container: {base: mine:1, python: "3.12"}\nplatform:')
     assert findings(tmp_path, DRAFT_MODEL, own) == ()
 

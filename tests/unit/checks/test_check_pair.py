@@ -71,27 +71,27 @@ def test_what_else_fits(tmp_path: Path, method: str, edit: Edit) -> None:
 @pytest.mark.parametrize(
     ("method", "edit", "code", "message", "hint"),
     [
-        ("p-eagle", config(target_hidden_size=16), "hidden-size", "with hidden size 16, this target has 8",
-         "head of this"),
-        ("p-eagle", target(hidden_size=16), "hidden-size", "with hidden size 8, this target has 16", "head of this"),
+        ("p-eagle", config(target_hidden_size=16), "hidden-size", "with hidden size 16, and this target has 8",
+         "trained for this target"),
+        ("p-eagle", target(hidden_size=16), "hidden-size", "and this target has 16", "trained for this target"),
         ("eagle3", tensors(fc__weight=(8, 16)), "fc-width", "`fc.weight` is BF16 8x16; it must take 24",
          "EAGLE-3 style"),
         ("eagle3", tensors(fc__weight=None), "fc-width", "`fc.weight` is missing", "EAGLE-3 style head"),
         ("eagle3", tensors(fc__weight=()), "fc-width", "it must take 24 values", "EAGLE-3 style head"),
         ("eagle3", config(num_aux_hidden_states=2), "fc-width", "it must take 16 values", "EAGLE-3 style head"),
         ("p-eagle", config(vocab_size=64), "vocab-size",
-         "the head's vocabulary has 64 tokens, the target's 32", "trained"),
-        ("draft-model", config(vocab_size=64), "vocab-size", "draft model's vocabulary has 64 tokens", "same family"),
-        ("pard", config(vocab_size=64), "vocab-size", "draft model's vocabulary has 64 tokens", "same family"),
+         "the head has 64 tokens in its vocabulary, the target 32", "trained"),
+        ("draft-model", config(vocab_size=64), "vocab-size", "has 64 tokens in its vocabulary", "same family"),
+        ("pard", config(vocab_size=64), "vocab-size", "draft model has 64 tokens in its vocabulary", "same family"),
         ("eagle3", tensors(lm_head__weight=(16, 8)), "draft-vocab-size", "is BF16 16x8, but", "`draft_vocab_size`"),
         ("eagle3", config(draft_vocab_size=16), "draft-vocab-size", "drafts from 16 tokens", "`draft_vocab_size`"),
         ("eagle3", tensors(model__norm=(8,)), "tensor-prefix", "1 tensors start with `model.` (`model.norm`)",
-         "Rename"),
+         "Remove the prefix"),
         ("p-eagle", tensors(mask_hidden=None), "mask-hidden", "no `mask_hidden`",
          "P-EAGLE head, or set `method: eagle3`"),
-        ("p-eagle", tensors(mask_hidden=(1, 1, 8)), "mask-hidden", "has 8 values, 24 are needed",
+        ("p-eagle", tensors(mask_hidden=(1, 1, 8)), "mask-hidden", "has 8 values, but needs 24",
          "trained for this target"),
-        ("p-eagle", tensors(mask_hidden=(1, 1, 32)), "mask-hidden", "has 32 values, 24 are needed",
+        ("p-eagle", tensors(mask_hidden=(1, 1, 32)), "mask-hidden", "has 32 values, but needs 24",
          "trained for this target"),
         ("p-eagle", config(ptd_token_id=None), "mask-token", "names no mask token",
          "Add `pard_token` and"),
@@ -100,7 +100,7 @@ def test_what_else_fits(tmp_path: Path, method: str, edit: Edit) -> None:
         ("p-eagle", config(ptd_token_id=32), "mask-token",
          "32 (`ptd_token_id`) is outside the vocabulary of 32", "Correct"),
         ("p-eagle", config(ptd_token_id=-1), "mask-token", "-1 (`ptd_token_id`) is outside", "Correct"),
-        ("draft-model", other_tokenizer, "tokenizer", "give the same text different token ids", "target's tokenizer"),
+        ("draft-model", other_tokenizer, "tokenizer", "give different token ids", "target's tokenizer"),
     ],
 )  # fmt: skip
 def test_a_pair_that_does_not_fit(tmp_path: Path, method: str, edit: Edit, code: str, message: str, hint: str) -> None:
@@ -127,7 +127,7 @@ def test_a_map_of_the_whole_vocabulary_is_too_much_from_vllm_0_30_on(tmp_path: P
     edit_tensors(tmp_path / "drafter", {"d2t": (VOCABULARY,), "t2d": (VOCABULARY,)})
     (finding,) = check(recipe).findings
     assert (finding.code, finding.severity, finding.line) == ("pair.d2t", "error", 6)
-    assert "drafts from all 32 tokens, and vllm 0.32.0 takes no `d2t` then" in finding.message
+    assert "drafts from all 32 tokens, and vllm 0.32.0 then refuses a `d2t`" in finding.message
     assert "`version` before 0.30.0" in finding.hint
     assert "toolkit convert drafter" in finding.hint
     recipe.write_text(recipe.read_text().replace("0.32.0", "0.29.0"))
@@ -151,7 +151,7 @@ def test_more_draft_tokens_than_the_head_was_trained_for_is_a_warning(tmp_path: 
     assert report.ok
     (finding,) = report.findings
     assert (finding.code, finding.severity, finding.line) == ("pair.trained-depth", "warning", 7)
-    assert finding.hint == "Use 4 or less."
+    assert finding.hint == "Set it to 4 or less."
 
 
 def test_several_faults_of_a_head_are_told_at_once(tmp_path: Path) -> None:

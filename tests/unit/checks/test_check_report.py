@@ -37,7 +37,7 @@ def test_a_code_is_explained() -> None:
 def test_a_mistyped_code_gets_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"Did you mean pair\.mask-token") as caught:
         explain("pair.mask-tokn")
-    assert caught.value.message == "there is no code `pair.mask-tokn`"
+    assert caught.value.message == "unknown code `pair.mask-tokn`"
 
 
 def test_a_report_is_true_when_nothing_is_an_error() -> None:

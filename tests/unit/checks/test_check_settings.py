@@ -46,10 +46,10 @@ def test_a_flag_that_the_toolkit_sets(tmp_path: Path) -> None:
 
 
 def test_a_flag_that_looks_like_one_that_the_toolkit_sets(tmp_path: Path) -> None:
-    found = report(tmp_path, ("dtype: float32", "max-num-seq: 5"))
+    found = report(tmp_path, ("dtype: float32", "max-numb-seqs: 5"))
     assert found.ok
-    assert only(found).message == "`max-num-seq` looks like `max-num-seqs`, which the toolkit sets"
-    assert only(found).hint == "If you mean that, remove it and set `engine.max_num_seqs`."
+    assert only(found).message == "`max-numb-seqs` looks like `max-num-seqs`, which the toolkit sets"
+    assert only(found).hint == "If you meant that flag, remove it and set `engine.max_num_seqs`."
 
 
 def test_a_flag_in_disguise(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_token_budget_of_sixteen_requests(tmp_path: Path, budget: int, sever
 
 def test_the_token_budget_must_hold_the_slots_of_one_request(tmp_path: Path) -> None:
     edits = ("max_num_seqs: 16", "max_num_seqs: 1"), ("max_num_batched_tokens: 2048", "max_num_batched_tokens: 6")
-    assert only(report(tmp_path, *edits)).message == "6 tokens a step are too few, 7 is the least"
+    assert only(report(tmp_path, *edits)).message == "6 tokens per step are too few: the minimum is 7"
 
 
 def test_more_tokens_than_the_target_has_positions(tmp_path: Path) -> None:
@@ -131,18 +131,18 @@ def test_prompts_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "code", "message"),
     [
-        (None, "workload.unreadable", "there is no file"),
-        ("", "workload.empty", "holds no prompts"),
-        ("\n\n", "workload.empty", "holds no prompts"),
+        (None, "workload.unreadable", "does not exist"),
+        ("", "workload.empty", "contains no prompts"),
+        ("\n\n", "workload.empty", "contains no prompts"),
         ('{"prompt": "a"}\nb\n', "workload.unreadable", "mine.jsonl:2 is not JSON"),
-        ('{"text": "a"}\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
-        ('{"prompt": null}\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
+        ('{"text": "a"}\n', "workload.unreadable", "mine.jsonl:1 has no `prompt` that is a string"),
+        ('{"prompt": null}\n', "workload.unreadable", "mine.jsonl:1 has no `prompt` that is a string"),
         ('{"prompt": "\\ud83d"}\n', "workload.unreadable", "mine.jsonl:1 has half of a surrogate pair"),
-        ('["prompt"]\n', "workload.unreadable", "mine.jsonl:1 has no text `prompt`"),
+        ('["prompt"]\n', "workload.unreadable", "mine.jsonl:1 has no `prompt` that is a string"),
     ],
 )
 def test_a_prompt_set_that_is_none(tmp_path: Path, content: str | None, code: str, message: str) -> None:
     finding = only(workload_report(tmp_path, content))
     assert (finding.code, finding.path, finding.line) == (code, "workloads.mine", 19)
     assert message in finding.message
-    assert ("counts from the recipe's folder" if content is None else '{"prompt": "…"}') in finding.hint
+    assert ("relative to the recipe's folder" if content is None else '{"prompt": "…"}') in finding.hint

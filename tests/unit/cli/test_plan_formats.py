@@ -49,17 +49,19 @@ def test_a_template_in_a_file(on_aws: str, tmp_path: Path, capsys: Captured) -> 
     ended = capsys.readouterr()
     assert ended.out == ""
     assert json.loads(path.read_text())["Outputs"].keys() == {"EndpointHubName"}
-    assert ended.err.splitlines()[-1].startswith(f"then: aws cloudformation deploy --template-file {path} ")
+    assert ended.err.splitlines()[-1].startswith(
+        f"then create the stack: aws cloudformation deploy --template-file {path} "
+    )
 
 
 def test_what_the_stack_will_lack_and_what_comes_before_it_is_said(on_aws: str, capsys: Captured) -> None:
     run(["plan", on_aws, "--format", "cloudformation"])
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == (
-        "warning: without AWS credentials 000000000000 stands for your account: log in, and make it again"
+        "warning: the template has 000000000000 in place of your account number: log in to AWS and run this again"
     )
     assert any("CloudFormation has no PrimaryContainer.AdditionalModelDataSources" in line for line in lines)
-    assert any(line.startswith("before the stack, weights target-") for line in lines)
+    assert any(line.startswith("before you create the stack, weights target-") for line in lines)
 
 
 def test_a_recipe_of_this_machine_has_no_template(here: str, capsys: Captured) -> None:
@@ -71,7 +73,7 @@ def test_a_recipe_of_this_machine_has_no_template(here: str, capsys: Captured) -
 
 def test_two_formats_at_once(here: str, capsys: Captured) -> None:
     assert run(["plan", here, "--json", "--format", "cloudformation"]) == 2
-    assert "--json and --format cloudformation are two answers" in capsys.readouterr().err
+    assert "--json cannot be combined with --format cloudformation" in capsys.readouterr().err
 
 
 def test_an_error_is_json_too_where_json_was_asked_for(capsys: Captured) -> None:
@@ -85,7 +87,7 @@ def test_an_error_is_json_too_where_json_was_asked_for(capsys: Captured) -> None
         (["--catalog", "--prices"], "give a recipe, --catalog or --prices"),
         ([], "give a recipe, --catalog or --prices"),
         (["tiny/p-eagle", "--prices"], "give a recipe, --catalog or --prices"),
-        (["tiny/p-eagle", "--region", "eu-west-1"], "--region is for --prices and --catalog"),
+        (["tiny/p-eagle", "--region", "eu-west-1"], "--region needs --prices or --catalog"),
     ],
 )
 def test_lock_takes_one_thing_at_a_time(arguments: list[str], message: str, capsys: Captured) -> None:

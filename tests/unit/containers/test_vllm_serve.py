@@ -22,7 +22,8 @@ CONTAINERS = Path(__file__).parents[3] / "containers"
 SERVE = CONTAINERS / "vllm" / "serve"
 SHARED = CONTAINERS / "shared"
 PROGRAMS = sorted([*CONTAINERS.glob("*/serve"), *CONTAINERS.glob("*/compile")])
-vllm_options = runpy.run_path(str(SHARED / "entrypoint.py"))["vllm_options"]
+ENTRYPOINT = runpy.run_path(str(SHARED / "entrypoint.py"))
+vllm_options, SEVERAL_VALUES = ENTRYPOINT["vllm_options"], ENTRYPOINT["SEVERAL_VALUES"]
 nvidia_driver = runpy.run_path(str(SERVE))["nvidia_driver"]
 MIDDLEWARE = ["--middleware", "serve_middleware.GenerationHealth", "--middleware", "serve_middleware.Drain"]
 SECRET = "hunter2"
@@ -130,7 +131,7 @@ def flags(env: Mapping[str, str]) -> list[str]:
     ],
 )
 def test_a_variable_is_a_flag_and_its_values(value: str, values: list[str]) -> None:
-    assert flags({"SM_VLLM_SOME_FLAG": value}) == ["--some-flag", *values]
+    assert flags({"SM_VLLM_LORA_MODULES": value}) == ["--lora-modules", *values]
 
 
 @pytest.mark.parametrize(
@@ -160,15 +161,35 @@ def test_any_other_value_is_one_argument_letter_for_letter(container: Container,
 
 @pytest.mark.parametrize("value", ["false", "FALSE", " False ", "[]", " [ ] "])
 def test_false_and_the_empty_list_leave_the_flag_out(value: str) -> None:
-    assert flags({"SM_VLLM_SOME_FLAG": value}) == []
+    assert flags({"SM_VLLM_LORA_MODULES": value}) == []
 
 
-@pytest.mark.parametrize("flag", ["--allowed-origins", "--allowed-methods", "--allowed-headers", "--middleware"])
-@pytest.mark.parametrize("value", ['["a", "b"]', "[]"])
-def test_flags_whose_one_value_is_a_list_get_it_whole(flag: str, value: str) -> None:
+@pytest.mark.parametrize("flag", ["--allowed-origins", "--middleware", "--tokenizer", "--some-flag"])
+@pytest.mark.parametrize("value", ['["a", "--host"]', "[]", '{"a": 1} {"b": 2}'])
+def test_flags_that_take_one_value_get_it_whole(flag: str, value: str) -> None:
     name = "SM_VLLM_" + flag.removeprefix("--").replace("-", "_").upper()
 
     assert flags({name: value}) == [flag, value]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SM_VLLM_TOKENIZER", "--trust-remote-code"),
+        ("SM_VLLM_ENFORCE_EAGER", "-O3"),
+        ("SM_VLLM_MODEL", "--trust-remote-code"),
+        ("SM_VLLM_LORA_MODULES", '["a", "--trust-remote-code"]'),
+    ],
+)
+def test_a_value_that_would_be_another_flag_is_an_error(container: Container, variable: str, value: str) -> None:
+    done = container.run({"HF_MODEL_ID": "hub", variable: value})
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{variable} has a value that begins with a dash" in done.stderr
+
+
+def test_a_negative_number_is_a_value() -> None:
+    assert flags({"SM_VLLM_SEED": "-1", "SM_VLLM_WATERMARK": "-.5"}) == ["--seed", "-1", "--watermark", "-.5"]
 
 
 def test_variables_come_sorted_and_others_are_left_alone() -> None:
@@ -234,7 +255,7 @@ def test_a_variable_without_a_name_is_an_error(container: Container) -> None:
 
 @pytest.mark.parametrize("value", [r'["a\u0000b"]', r'["\ud800"]'])
 def test_what_no_process_can_be_given_is_an_error(container: Container, value: str) -> None:
-    done = container.run({"HF_MODEL_ID": "hub", "SM_VLLM_SOME_FLAG": value})
+    done = container.run({"HF_MODEL_ID": "hub", "SM_VLLM_LORA_MODULES": value})
 
     assert done.returncode == 2
     assert "cannot be given to a process" in done.stderr
@@ -329,7 +350,7 @@ def test_a_machine_without_a_driver_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["API_KEY", "HF_TOKEN", "SSL_KEYFILE_PASSWORD", "CLIENT_SECRET", "WATERMARK_CONFIG"])
-@pytest.mark.parametrize("value", [SECRET, f"--{SECRET}", f'["{SECRET}", "--{SECRET}"]'])
+@pytest.mark.parametrize("value", [SECRET, f" {SECRET}", f'["{SECRET}", "{SECRET}"]'])
 def test_the_log_hides_secrets(container: Container, name: str, value: str) -> None:
     done = container.run({"HF_MODEL_ID": "hub", f"SM_VLLM_{name}": value})
 
@@ -345,11 +366,17 @@ def test_the_log_shows_what_only_sounds_like_a_secret(container: Container, name
 
 # Any value at all.
 
-plain_text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+plain_text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])).filter(
+    lambda text: not text.startswith("-")
+)
 any_bytes = st.binary().map(lambda raw: os.fsdecode(raw.replace(b"\0", b"")))
 traps = st.lists(st.sampled_from(["'", '"', "\\", "%", " ;", " #", "\n", "{%", "%}", "$(x)", "--", " ", "=", "a"]))
 words = st.one_of(plain_text, any_bytes, traps.map("".join)).filter(
-    lambda text: text.strip()[:1] not in {"[", "{", ""} and text.strip().lower() not in {"true", "false"}
+    lambda text: (
+        text.strip()[:1] not in {"[", "{", ""}
+        and not text.startswith("-")
+        and text.strip().lower() not in {"true", "false"}
+    )
 )
 lookalikes = st.one_of(words.map("{% {} %}".__add__), words.map("[{x".__add__), words.map('{"a"x'.__add__))
 objects = st.dictionaries(plain_text, st.one_of(st.integers(), st.booleans(), plain_text), max_size=3)
@@ -360,19 +387,28 @@ def compact(document: object) -> str:
 
 
 # Pairs: the value of a variable, and the tokens after its flag (None: no flag either).
-cases = st.one_of(
+single = st.one_of(
     st.one_of(words, lookalikes).map(lambda text: (text, [text])),
-    st.sampled_from([("", []), ("true", []), ("TRUE ", []), ("false", None), (" False", None), ("[]", None)]),
+    st.sampled_from([("", []), ("true", []), ("TRUE ", []), ("false", None), (" False", None)]),
+    objects.map(lambda item: (json.dumps(item, indent=2), [json.dumps(item, indent=2)])),
+)
+several = st.one_of(
+    single,
+    st.just(("[]", None)),
     st.lists(plain_text, min_size=1).map(lambda items: (json.dumps(items), items)),
     st.lists(st.integers(), min_size=1).map(lambda items: (json.dumps(items, indent=1), [str(i) for i in items])),
-    objects.map(lambda item: (json.dumps(item, indent=2), [json.dumps(item, indent=2)])),
     st.lists(objects, min_size=1).map(lambda items: (json.dumps(items), [compact(item) for item in items])),
     st.lists(objects, min_size=2).map(lambda items: ("\n".join(map(json.dumps, items)), [compact(i) for i in items])),
 )
-names = st.from_regex(r"SM_VLLM_[A-Z][A-Z0-9_]{0,30}", fullmatch=True).filter(
-    lambda name: name not in {"SM_VLLM_MODEL", "SM_VLLM_PORT", "SM_VLLM_MIDDLEWARE"} and "SM_VLLM_ALLOWED" not in name
+takes_several = sorted("SM_VLLM_" + flag[2:].upper().replace("-", "_") for flag in SEVERAL_VALUES)
+takes_one = st.from_regex(r"SM_VLLM_[A-Z][A-Z0-9_]{0,30}", fullmatch=True).filter(
+    lambda name: name not in {"SM_VLLM_MODEL", "SM_VLLM_PORT", *takes_several}
 )
-environments = st.dictionaries(names, cases, max_size=40)
+environments = st.builds(
+    lambda one, many: one | many,
+    st.dictionaries(takes_one, single, max_size=30),
+    st.dictionaries(st.sampled_from(takes_several), several),
+)
 
 
 def expected_flags(environment: Mapping[str, tuple[str, list[str] | None]]) -> list[str]:

@@ -96,20 +96,20 @@ def test_without_speculation_there_is_no_acceptance() -> None:
 
 @pytest.mark.parametrize("end", [0, 1, len(BYTES) // 2])
 def test_a_stream_that_breaks_off_is_an_error_not_a_short_answer(end: int) -> None:
-    with pytest.raises(InvocationError, match=r"the stream broke off before its end\n  Ask again\."):
+    with pytest.raises(InvocationError, match=r"the stream ended too early\n  Send the request again\."):
         _ = result(BYTES[:end])
 
 
 def test_one_who_iterates_learns_of_the_break_too() -> None:
     pieces = iter(Stream([event_stream(EVENTS[:2], end=b"")]))
     assert next(pieces) == "<7>"
-    with pytest.raises(InvocationError, match="broke off"):
+    with pytest.raises(InvocationError, match="ended too early"):
         next(pieces)
 
 
 def test_an_error_amid_the_stream_is_told_in_the_engines_words() -> None:
     stream = Stream([event_stream([*EVENTS[:2], {"error": {"message": "out of memory", "code": 500}}])])
-    with pytest.raises(InvocationError, match=r"the endpoint broke off: .*out of memory"):
+    with pytest.raises(InvocationError, match=r"the endpoint stopped with an error: .*out of memory"):
         _ = stream.result
 
 
@@ -175,12 +175,12 @@ def test_in_an_event_loop_a_stream_that_breaks_off_is_an_error_too() -> None:
     async def ask() -> Generation:
         return await AsyncStream(coming(BYTES[:-100])).result()
 
-    with pytest.raises(InvocationError, match="broke off"):
+    with pytest.raises(InvocationError, match="ended too early"):
         asyncio.run(ask())
 
 
 def test_what_is_no_event_of_a_chat_is_told() -> None:
-    with pytest.raises(InvocationError, match="which is not an event of a chat"):
+    with pytest.raises(InvocationError, match="which is not a chat completion event"):
         result(b"data: 5\n\n")
     with pytest.raises(InvocationError, match="it is not JSON"):
         result(b"data: five\n\n")

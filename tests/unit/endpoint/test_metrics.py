@@ -21,7 +21,7 @@ FULL = Metrics(
 def test_all_that_is_known() -> None:
     assert repr(FULL).splitlines() == [
         "<Metrics chat: 60 minutes>",
-        "  requests             120, of which 3 answered 4xx, 1 answered 5xx",
+        "  requests             120, 3 with a 4xx and 1 with a 5xx error",
         "  model latency        1.200 s median, 4.500 s at the 99th percentile",
         "  overhead             0.004 s",
         "  concurrent requests  at most 8",
@@ -38,7 +38,7 @@ def test_what_nobody_published_is_left_out_and_said_why() -> None:
     metrics = Metrics("chat", 5, notes=("detailed observability is <off>",))
     assert repr(metrics).splitlines() == [
         "<Metrics chat: 5 minutes>",
-        "  requests             0, of which 0 answered 4xx, 0 answered 5xx",
+        "  requests             0, 0 with a 4xx and 0 with a 5xx error",
         "  detailed observability is <off>",
     ]
     assert "&lt;off&gt;" in metrics._repr_html_()

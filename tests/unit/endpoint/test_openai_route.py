@@ -132,7 +132,7 @@ def test_nobody_there(ask: Ask) -> None:
 
 def test_what_breaks_off_is_an_error_and_never_asked_for_again(ask: Ask) -> None:
     error, requests = refused(ask, Reply(parts=(EVENTS[:50],), cut=True))
-    assert str(error).startswith("chat broke off: ")
+    assert str(error).startswith("chat: the answer broke off: ")
     assert not error.transient
     assert requests == 1
 

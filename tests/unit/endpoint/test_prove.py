@@ -84,7 +84,10 @@ def test_arms_take_turns_in_going_first_after_a_warm_up() -> None:
 def test_speculation_that_is_off_is_found_out() -> None:
     found, _ = proof(answer(), answer())
     assert verdicts(found) == {"speculation is on": False, "the output is the target's own": True}
-    assert detail(found, "speculation is on") == "the engine reports no draft tokens at all"
+    assert (
+        detail(found, "speculation is on")
+        == "the engine reports no draft tokens at all: check `speculation` and the engine's log"
+    )
     assert not found
 
 
@@ -111,8 +114,8 @@ def test_an_engine_that_reports_no_drafts_is_judged_by_its_speed() -> None:
 def test_without_a_baseline_an_engine_that_reports_no_drafts_proves_nothing() -> None:
     found = mute_proof(mute(), None)
     assert not any(verdicts(found).values())
-    assert "there is no baseline to compare with" in detail(found, "speculation is on")
-    assert "the engine gave no token ids to compare" in detail(found, "the output is the target's own")
+    assert "no baseline exists to compare with" in detail(found, "speculation is on")
+    assert "the engine returned no token ids to compare" in detail(found, "the output is the target's own")
 
 
 def test_without_token_ids_the_texts_are_compared() -> None:
@@ -158,7 +161,7 @@ def test_without_a_baseline_the_target_scores_the_output() -> None:
     found, endpoints = proof(answer(histogram=GOOD))
     assert found
     assert endpoints.asked[-2:] == [("e", "three"), ("e", "score")] or endpoints.asked.count(("e", "score")) == 3
-    assert detail(found, "the output is the target's own") == "3 of 3 greedy answers are the target's own first choices"
+    assert detail(found, "the output is the target's own") == "3 of 3 greedy answers are the target's own top choices"
     (arm,) = found.arms
     assert arm.speedup is None
 
@@ -166,7 +169,7 @@ def test_without_a_baseline_the_target_scores_the_output() -> None:
 def test_without_a_baseline_the_token_that_the_target_would_not_have_chosen_is_named() -> None:
     found, _ = proof(answer(histogram=GOOD), first_choices=(7, 8, 5))
     assert not verdicts(found)["the output is the target's own"]
-    assert "structured prompt 1: token 3 is not the target's first choice" in detail(
+    assert "structured prompt 1: token 3 is not the target's top choice" in detail(
         found, "the output is the target's own"
     )
 

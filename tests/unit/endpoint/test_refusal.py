@@ -27,8 +27,7 @@ def test_the_message_is_taken_out_of_an_openai_error(text: str, message: str) ->
 def test_a_mistake_in_the_request_is_the_callers_to_mend() -> None:
     error = refusal.by_container("chat", 400, json.dumps({"error": {"message": "max_tokens is too large"}}))
     assert str(error) == (
-        "chat: answered 400: max_tokens is too large\n"
-        "  Change the request: the model's server does not take it as it is."
+        "chat: answered 400: max_tokens is too large\n  Correct the request: the model's server does not accept it."
     )
     assert not error.transient
 

@@ -94,7 +94,7 @@ def test_as_few_accelerators_as_will_do(tmp_path: Path) -> None:
 
 def test_more_accelerators_than_there_are(tmp_path: Path) -> None:
     found = fit(recipe(tmp_path, "    tensor-parallel-size: 8\n"), PAIR, FOUR_L4)
-    assert (found.fits, found.reason) == (False, "tensor-parallel-size 8 needs as many accelerators")
+    assert (found.fits, found.reason) == (False, "tensor-parallel-size 8 needs that many accelerators")
 
 
 def test_settings_of_the_type_itself(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_settings_of_the_type_itself(tmp_path: Path) -> None:
 def test_weights_that_are_too_large(tmp_path: Path) -> None:
     found = fit(recipe(tmp_path), Lock(facts(GPT_OSS_120B)), L4)
     assert not found.fits
-    assert found.reason.startswith("weights and workspace take 6")
+    assert found.reason.startswith("weights and workspace need 6")
     assert (found.kv_gib, found.kv_tokens, found.largest_context) == (0, 0, 0)
 
 
@@ -127,7 +127,7 @@ def test_memory_that_the_recipe_asks_for(tmp_path: Path) -> None:
     assert (asked.fits, asked.kv_gib) == (True, 2.0)
     too_much = fit(recipe(tmp_path, f"    kv-cache-memory-bytes: {90 * 1024**3}\n"), PAIR, RTX_PRO)
     assert not too_much.fits
-    assert too_much.reason.startswith("kv-cache-memory-bytes asks for 90.0 GiB")
+    assert too_much.reason.startswith("kv-cache-memory-bytes is 90.0 GiB")
 
 
 def test_no_more_requests_than_the_recipe_allows(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_on_a_cpu_the_hosts_memory_counts(tmp_path: Path) -> None:
 
 def test_neuron_instances_are_not_for_vllms_own_engine(tmp_path: Path) -> None:
     found = fit(recipe(tmp_path), PAIR, TRAINIUM)
-    assert (found.fits, found.reason) == (False, "Trainium2 needs an engine of its own: engine: {name: neuron}")
+    assert (found.fits, found.reason) == (False, "Trainium2 needs another engine: engine: {name: neuron}")
 
 
 def test_a_lock_alone(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_the_first_reason_names_what_keeps_larger_splits_out(tmp_path: Path) -> 
         (QWEN3_14B, 3, ["40 attention heads", "151,936 rows", "8 KV heads", "17,408 values of the MLP"]),
         ({**LLAMA_8B, "num_key_value_heads": 3}, 8, ["3 KV heads cannot be copied evenly"]),
         ({**QWEN3_CODER_30B, **FP8}, 2, []),
-        ({**QWEN3_CODER_30B, **FP8}, 4, ["768 values of an expert over 4 accelerators are no multiple"]),
+        ({**QWEN3_CODER_30B, **FP8}, 4, ["768 values of an expert over 4 accelerators are not a multiple"]),
     ],
 )
 def test_sizes_that_cannot_be_split(config: Mapping[str, Any], tensor_parallel: int, problems: list[str]) -> None:

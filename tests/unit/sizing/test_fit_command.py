@@ -61,7 +61,7 @@ def test_a_drafter_that_cannot_be_sized_is_left_out_and_told() -> None:
     assert ended.exit_code == 0
     (note,) = json.loads(ended.stdout)["notes"]
     assert note.startswith(
-        "The drafter is left out. amazon/GPT-OSS-20B-P-EAGLE: its config has no `num_attention_heads`."
+        "The drafter is not included: amazon/GPT-OSS-20B-P-EAGLE: its config has no `num_attention_heads`."
     )
 
 

@@ -140,5 +140,5 @@ def test_kv_cache_dtype(flag: str, size: int) -> None:
 
 
 def test_an_unknown_kv_cache_dtype_is_named() -> None:
-    with pytest.raises(ToolkitError, match="does not know kv-cache-dtype nvfp4"):
+    with pytest.raises(ToolkitError, match="cannot estimate memory with kv-cache-dtype nvfp4"):
         value_bytes("nvfp4", dtype_bytes=2)

@@ -62,7 +62,7 @@ def test_a_head_is_told_from_a_model() -> None:
     [
         ({"num_hidden_layers": None}, ": its config has no `num_hidden_layers`"),
         ({"num_attention_heads": None}, ": its config has no `num_attention_heads`"),
-        ({"layer_types": ["linear_attention"] * 32}, "layers of type `linear_attention` are not in the memory model"),
+        ({"layer_types": ["linear_attention"] * 32}, "cannot estimate the memory of layers of type `linear_attention`"),
     ],
 )
 def test_what_the_model_does_not_know_is_named(changes: dict[str, object], message: str) -> None:

@@ -117,7 +117,7 @@ def test_nemo_keeps_too_much_of_the_target(tmp_path: Path) -> None:
     config = config_of(made)
     assert (config["model_type"], config["num_hidden_layers"]) == ("llama", 1)
     assert not {"layer_types", "sliding_window", "quantization_config"} & config.keys()
-    assert "Renamed 13 tensors: without the leading `model.`, which vLLM adds itself." in made.changes
+    assert "Renamed 13 tensors: removed the prefix `model.`, which vLLM adds itself." in made.changes
 
 
 def test_nemo_p_eagle_knows_its_depth(tmp_path: Path) -> None:
@@ -158,16 +158,16 @@ def test_a_head_like_that_of_aws_only_loses_its_map(tmp_path: Path) -> None:
     made = convert(export(tmp_path / "head", {**config, **changes}, tensors), tmp_path / "out")
     assert (made.format, made.method) == ("vllm", "p-eagle")
     assert len(made.changes) == 1
-    assert "Left out tensor `d2t`: the head drafts from the whole vocabulary" in made.changes[0]
+    assert "Removed tensor `d2t`: the head drafts from the whole vocabulary" in made.changes[0]
     assert load_file(made.out / "model.safetensors").keys() == tensors.keys() - {"d2t"}
 
 
 def test_a_map_from_the_whole_vocabulary_to_other_tokens_is_not_dropped(tmp_path: Path) -> None:
     head = specforge_peagle(tmp_path / "head")
     edit_tensors(head, {"d2t": np.ones(VOCAB, np.int64)})
-    with pytest.raises(UnreadableModel, match="`d2t` maps tokens to others") as error:
+    with pytest.raises(UnreadableModel, match="`d2t` maps tokens to other tokens") as error:
         convert(head, tmp_path / "out")
-    assert "export the head in the target's order" in error.value.hint
+    assert "export the head in the target's token order" in error.value.hint
 
 
 def test_what_the_target_keeps_for_itself_is_left_out(tmp_path: Path) -> None:
@@ -253,10 +253,15 @@ def test_a_header_that_is_none_is_no_traceback(tmp_path: Path, header: bytes) ->
         (specforge_peagle, {"mask_token_id": None}, "names no mask token", "`peagle_mask_token_id`"),
         (nemo, {"mask_token_id": None}, "names no mask token", "Add `mask_token_id`"),
         (speculators, {"mask_token_id": None}, "names no mask token", "Add `mask_token_id`"),
-        (specforge_eagle3, {"norm_output": False}, "vLLM always norms", "without `norm_output`"),
+        (specforge_eagle3, {"norm_output": False}, "vLLM normalizes them", "without `norm_output`"),
         (speculators, {"speculators_model_type": "dflash"}, "is `dflash`", "Only `eagle3` and `peagle`"),
         (speculators, {"transformer_layer_config": None}, "`transformer_layer_config` is missing", "speculators 0.6"),
-        (speculators, {"transformer_layer_config": {"model_type": "qwen3_next"}}, "made of `qwen3_next`", "arch llama"),
+        (
+            speculators,
+            {"transformer_layer_config": {"model_type": "qwen3_next"}},
+            "has `qwen3_next` layers",
+            "arch llama",
+        ),
         (nemo, {"target_hidden_size": 7}, "`fc.weight` is [8, 24]", "Correct `target_hidden_size`"),
         (nemo, {"vocab_size": None}, "`vocab_size` is missing", "Add `vocab_size`"),
         (nemo, {"architectures": ["LlamaForCausalLM"]}, "no known exporter", "SpecForge (peagle, eagle3)"),
@@ -293,21 +298,21 @@ def test_a_tensor_that_is_missing(tmp_path: Path, write: Any, remove: str, messa
 def test_a_mask_hidden_of_another_target(tmp_path: Path) -> None:
     head = nemo(tmp_path / "head")
     edit_tensors(head, {"mask_hidden": np.zeros((1, 1, 16), np.float32)})
-    with pytest.raises(UnreadableModel, match=r"`mask_hidden` has 16 values, `fc\.weight` takes 24"):
+    with pytest.raises(UnreadableModel, match=r"`mask_hidden` has 16 values, but `fc\.weight` needs 24"):
         convert(head, tmp_path / "out")
 
 
 def test_a_tensor_that_vllm_does_not_know(tmp_path: Path) -> None:
     head = nemo(tmp_path / "head")
     edit_tensors(head, {"model.layers.0.self_attn.kv_a_proj.weight": np.zeros(2, np.float32)})
-    with pytest.raises(UnreadableModel, match=r"no place for tensor `layers\.0\.self_attn\.kv_a_proj\.weight`"):
+    with pytest.raises(UnreadableModel, match=r"cannot load tensor `layers\.0\.self_attn\.kv_a_proj\.weight`"):
         convert(head, tmp_path / "out")
 
 
 def test_a_tensor_that_is_stored_twice(tmp_path: Path) -> None:
     head = nemo(tmp_path / "head")
     edit_tensors(head, {"norm.weight": np.zeros(HIDDEN, np.float32)})
-    with pytest.raises(UnreadableModel, match="stores a tensor twice"):
+    with pytest.raises(UnreadableModel, match="contains a tensor twice"):
         convert(head, tmp_path / "out")
 
 
@@ -317,7 +322,7 @@ def test_a_folder_that_is_no_export(tmp_path: Path) -> None:
         convert(tmp_path / "head", tmp_path / "out")
     assert "model/consolidated" in error.value.hint
     (tmp_path / "head" / "config.json").write_text("{}")
-    with pytest.raises(UnreadableModel, match=r"holds no \*\.safetensors file"):
+    with pytest.raises(UnreadableModel, match=r"contains no \*\.safetensors file"):
         convert(tmp_path / "head", tmp_path / "out")
 
 
@@ -355,7 +360,7 @@ def test_the_command_says_no_to_a_head_of_another_target(tmp_path: Path) -> None
 def test_the_command_tells_people_what_changed(tmp_path: Path) -> None:
     code, stdout = toolkit_convert(specforge_eagle3(tmp_path / "head"), "--out", tmp_path / "out")
     assert code == 0
-    assert "out: eagle3 head from specforge" in stdout
+    assert "out: eagle3 head, converted from specforge" in stdout
     assert "Set `num_aux_hidden_states` to 3" in stdout
     code, stdout = toolkit_convert(tmp_path / "out", "--out", tmp_path / "again")
-    assert (code, stdout.splitlines()[1].strip()) == (0, "nothing to change")
+    assert (code, stdout.splitlines()[1].strip()) == (0, "no changes were needed")

@@ -1,1 +1,1 @@
-"""AWS's builds of vLLM for Trainium and Inferentia, by generation of the Neuron SDK: `rules` answers for them."""
+"""AWS's builds of vLLM for Trainium and Inferentia, by generation of the Neuron SDK."""

@@ -1,8 +1,8 @@
-"""What compiled code for Trainium was compiled for.
+"""Everything that compiled code for Trainium depends on.
 
-Both engines compile for exact shapes, and NxD Inference loads what it finds without a look at what it was made for. So
-whatever may change the code is a part here. What does no harm may be a part as well: to compile once too often costs an
-hour, to serve other code than the recipe's costs right answers.
+Both engines compile for exact shapes, and NxD Inference loads any compiled code without checking what it was compiled
+for. So everything that may change the code is a part here, and when in doubt too: to compile once too often costs an
+hour, but to serve with the wrong code gives wrong answers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, family
 from toolkit.engines.neuron.generations import generation_of
 from toolkit.recipe.resolve import Recipe
 
-# Flags that are parts themselves, and those that say where the models are or how they are called.
+# Flags that are parts themselves, and flags with paths or names of the models.
 _NO_SETTINGS = (
     "max-model-len",
     "max-num-seqs",
@@ -27,7 +27,7 @@ _NO_SPECULATIVE_SETTINGS = ("model", "num_speculative_tokens", "revision")
 
 
 def compiled_parts(recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
-    """All that the compiled code of the recipe depends on, on its first instance type."""
+    """Everything that the recipe's compiled code depends on, for its first instance type."""
     engine, speculation, generation = recipe.engine, recipe.speculation, generation_of(recipe.engine)
     found: dict[str, Any] = {
         "engine": engine.name,
@@ -49,7 +49,7 @@ def compiled_parts(recipe: Recipe, image: str, target: str, drafter: str) -> dic
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
-    """Every other flag and variable of the engine."""
+    """All other flags and environment variables of the engine."""
     flags = {flag: value for flag, value in recipe.flags.items() if flag not in _NO_SETTINGS}
     if "speculative-config" in flags:
         config: dict[str, Any] = flags["speculative-config"]

@@ -1,8 +1,8 @@
-"""What the engines for Trainium are told: flags and environment, which differ by generation.
+"""Flags and environment of the engines for Trainium, by generation.
 
 Sources: awsdocs-neuron (vllm-neuron features guide, configuration reference and EAGLE-3 tutorials, NxD Inference's vLLM
 user guide and its tutorial on speculative decoding), github vllm-project/vllm-neuron (examples of DFlash) and
-aws-neuron/aws-neuron-eks-samples, and the loaders' own source. None of it was run on Trainium here.
+aws-neuron/aws-neuron-eks-samples, and the loaders' own source. Unverified: none of it was run on Trainium.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from toolkit.engines.neuron.generations import generation_of
 from toolkit.engines.vllm.flags import limits
 from toolkit.recipe.resolve import Engine, Recipe, Speculation
 
-# The fork of vLLM V0. From here on a plugin of vLLM V1 reads its settings from --additional-config.
+# Older versions are the fork of vLLM V0. From this version on, a vLLM V1 plugin reads --additional-config.
 _PLUGIN_SINCE = "0.10.0"
-# The KV cache's block of vllm-neuron, in tokens: its own default (configuration reference).
+# Tokens in a KV cache block of vllm-neuron: its own default (configuration reference).
 _BLOCK_TOKENS = 32
-# One of the cache's blocks is never given to a request (vLLM, v1/core/block_pool.py).
+# One KV cache block is never used for requests (vLLM, v1/core/block_pool.py).
 _NULL_BLOCKS = 1
-# An engine's default of 600 s is too short for GPT-OSS (quickstart); its examples of DFlash set this.
+# vLLM's default of 600 s is too short for GPT-OSS (quickstart); vllm-neuron's examples of DFlash use this value.
 _COMPILE_SECONDS = "3600"
-# DFlash has none of these yet (features guide, DFlash).
+# Features that DFlash does not support yet (features guide, DFlash).
 _DFLASH_FLAGS = (
     "no-async-scheduling",
     "no-enable-chunked-prefill",
@@ -33,7 +33,7 @@ _DFLASH_FLAGS = (
     "disable-hybrid-kv-cache-manager",
 )
 CONFIG_FLAGS = ("additional-config", "override-neuron-config")
-"""Flags that the toolkit and the recipe write together, key by key."""
+"""Flags with mappings, in which the toolkit's and the recipe's keys are merged."""
 
 
 def is_fork(recipe: Recipe) -> bool:
@@ -42,12 +42,12 @@ def is_fork(recipe: Recipe) -> bool:
 
 
 def reports_drafts(recipe: Recipe) -> bool:
-    """Whether the engine tells what it drafts: vLLM V0 counts its own drafting only, not Neuron's."""
+    """Whether the engine counts draft tokens: vLLM V0 does not count Neuron's."""
     return not is_fork(recipe)
 
 
 def neuron_flags(recipe: Recipe) -> dict[str, Any]:
-    """All flags besides engine.args. Where those set what a generation needs, they count."""
+    """All flags besides engine.args, which take precedence."""
     drafter = drafter_path(recipe)
     if is_fork(recipe):
         flags = _fork(recipe, drafter)
@@ -62,7 +62,7 @@ def neuron_flags(recipe: Recipe) -> dict[str, Any]:
 
 
 def neuron_variables(recipe: Recipe) -> dict[str, str]:
-    """Environment that a generation needs, where engine.env does not set it, and the driver that the host must have."""
+    """Environment that a generation needs, unless engine.env sets it, including the required driver of the host."""
     generation = generation_of(recipe.engine)
     lowest = generation.drivers.get(family(recipe.platform.instance_types[0])) if generation else None
     needed = {"TOOLKIT_NEURON_DRIVER": lowest} if lowest else {}
@@ -75,10 +75,10 @@ def neuron_variables(recipe: Recipe) -> dict[str, str]:
 
 
 def _fork(recipe: Recipe, drafter: str) -> dict[str, Any]:
-    """Of the V0 fork, as NxD Inference's tutorial has them.
+    """Flags of the V0 fork, as in NxD Inference's tutorial.
 
-    `method` names something that vLLM's own check knows: `enable_eagle_speculation` is what would make the drafter an
-    EAGLE head there. The drafter's own `max_model_len` need not be longer than the requests.
+    `method` only has to pass vLLM's own check; an EAGLE head would need `enable_eagle_speculation`. The drafter's own
+    `max_model_len` need not be longer than the requests.
     """
     config: dict[str, Any] = {"save_sharded_checkpoint": True}
     if recipe.speculation is None:
@@ -93,7 +93,7 @@ def _fork(recipe: Recipe, drafter: str) -> dict[str, Any]:
 
 
 def _plugin(recipe: Recipe) -> dict[str, Any]:
-    """Of NxD Inference under vLLM V1. Its KV cache is contiguous: one block for each request."""
+    """Flags of NxD Inference under vLLM V1. Its KV cache is contiguous: one block for each request."""
     return {
         "additional-config": {"override_neuron_config": {"save_sharded_checkpoint": True}},
         "num-gpu-blocks-override": recipe.engine.max_num_seqs,
@@ -101,7 +101,7 @@ def _plugin(recipe: Recipe) -> dict[str, Any]:
 
 
 def _vllm_neuron(recipe: Recipe, drafter: str) -> dict[str, Any]:
-    """Rejection sampling on the device is greedy. A baseline has the flags of its method: only the drafter differs."""
+    """Flags of vllm-neuron. Rejection sampling on the device is greedy. A baseline keeps all flags but the drafter."""
     speculation = recipe.speculation
     alike = speculation or recipe.baseline_of
     if alike and alike.method == "dflash":
@@ -112,14 +112,14 @@ def _vllm_neuron(recipe: Recipe, drafter: str) -> dict[str, Any]:
 
 
 def dflash_blocks(length: int, requests: int, k: int) -> int:
-    """The least blocks of a KV cache that hold that many requests of `length` tokens, each with K draft tokens."""
+    """The blocks that a KV cache needs for that many requests of `length` tokens, each with K draft tokens."""
     return -(-(length + k) // _BLOCK_TOKENS) * requests + _NULL_BLOCKS
 
 
 def _dflash(engine: Engine, k: int) -> dict[str, Any]:
-    """In bfloat16, and without greedy sampling, since nothing else was validated.
+    """Flags for DFlash: bfloat16 and no greedy sampling, because nothing else was validated.
 
-    Prompts are read whole, and writing to the KV cache costs by its size: by default all that is free of the memory.
+    Prompts are processed whole. A larger KV cache slows writing to it, and its default is all free memory.
     """
     flags: dict[str, Any] = {**dict.fromkeys(_DFLASH_FLAGS, True), "dtype": "bfloat16"}
     flags["additional-config"] = {"neuron_config": {"quantization": "bf16"}}
@@ -130,7 +130,7 @@ def _dflash(engine: Engine, k: int) -> dict[str, Any]:
 
 
 def _speculative(speculation: Speculation, drafter: str) -> dict[str, Any]:
-    """`revision` pins a drafter that the engine itself fetches."""
+    """The speculative configuration. `revision` pins a drafter that the engine itself downloads."""
     source = speculation.drafter
     pin = {"revision": source.revision} if source and source.revision and drafter == source.written else {}
     return {
@@ -142,7 +142,7 @@ def _speculative(speculation: Speculation, drafter: str) -> dict[str, Any]:
 
 
 def _merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Both mappings, key by key all the way down."""
+    """Both mappings, merged recursively."""
     merged = dict(ours)
     for key, value in theirs.items():
         below = merged.get(key)

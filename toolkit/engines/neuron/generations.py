@@ -1,6 +1,6 @@
-"""Read what is true of AWS's vLLM images for Trainium and Inferentia, by generation of the Neuron SDK.
+"""Facts about AWS's vLLM images for Trainium and Inferentia, by generation of the Neuron SDK.
 
-No logic but choosing: each function finds one fact. What no source states is empty or None.
+Each function looks up one fact. What no source states is empty or None.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from toolkit.catalog.lookup import FOLDER
 from toolkit.recipe.resolve import Engine
 
 ENGINES = ("vllm-neuron", "nxd-inference")
-"""The engines for Trainium, the newer one first."""
+"""The engines for Trainium, newest first."""
 
 ANY_ENGINE = "neuron"
-"""What a recipe writes to have one of them chosen."""
+"""The engine name with which a recipe lets the toolkit choose one of them."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A drafting method. `targets` are the classes of config.json that it drafts for; empty where none are stated."""
+    """A drafting method. `targets` are the architectures (config.json) that it supports; empty if not documented."""
 
     default_num_speculative_tokens: int
     targets: tuple[str, ...]
@@ -34,9 +34,9 @@ class Generation:
     """An engine version with its Neuron SDK.
 
     Fields:
-        version: of the image, which begins with vLLM's.
+        version: of the image; it begins with vLLM's version.
         families: instance families that it runs on: `trn1`, `trn2`.
-        drivers: by family, the lowest version of the host's driver (aws-neuronx-dkms); missing where none is stated.
+        drivers: by family, the oldest supported host driver (aws-neuronx-dkms), if documented.
         methods: by the recipe's `speculation.method`.
     """
 
@@ -52,17 +52,17 @@ class Generation:
         return f"{self.engine} {self.version} (Neuron SDK {self.sdk})"
 
     def serves(self, method: str, family: str) -> bool:
-        """Whether it drafts so on that instance family; `none` is the baseline, which every generation serves."""
+        """Whether it supports a method on an instance family. Every generation supports `none`, the baseline."""
         return family in self.families and (method == "none" or method in self.methods)
 
 
 @dataclass(frozen=True)
 class NeuronFacts:
-    """What is true of all generations.
+    """Facts about all generations.
 
     Fields:
-        sagemaker_driver: of the only host image that SageMaker documents for Neuron.
-        compile_minutes_per_gb: of weights in bfloat16; an estimate.
+        sagemaker_driver: driver of the only host image that SageMaker documents for Neuron.
+        compile_minutes_per_gb: for weights in bfloat16; an estimate.
     """
 
     default_max_num_seqs: int
@@ -72,7 +72,6 @@ class NeuronFacts:
 
 @cache
 def facts() -> NeuronFacts:
-    """What is true of all generations."""
     data = _read()
     return NeuronFacts(data["default_max_num_seqs"], data["sagemaker_driver"], data["compile_minutes_per_gb"])
 
@@ -85,14 +84,14 @@ def generations(engine: str = ANY_ENGINE) -> tuple[Generation, ...]:
 
 
 def generation_of(engine: Engine) -> Generation | None:
-    """The generation of a recipe's engine; None where nothing is known of its version."""
+    """The generation of a recipe's engine; None for an unknown version."""
     return next(
         (found for found in generations() if (found.engine, found.version) == (engine.name, engine.version)), None
     )
 
 
 def newest(engine: str, method: str, family: str) -> Generation | None:
-    """The newest generation that drafts so on that family; `engine` may be ANY_ENGINE."""
+    """The newest generation that supports the method on that family; `engine` may be ANY_ENGINE."""
     return next((found for found in generations(engine) if found.serves(method, family)), None)
 
 

@@ -1,4 +1,4 @@
-"""Does the generation of Neuron's engine run on each instance type, draft so there, and find enough cores?
+"""Does the Neuron engine run on each instance type, support the method there, and find enough cores?
 
 Sources: awsdocs-neuron (release notes; NeuronCores and LNC; NxD Inference's modules/attention/gqa.py) and
 aws-neuron-eks-samples.
@@ -51,7 +51,9 @@ def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Findi
 
 def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str) -> Iterator[Finding]:
     if not instance.neuron_cores:
-        message = f"{recipe.engine.name} runs on Trainium and Inferentia, {instance.name} has {_accelerator(instance)}"
+        message = (
+            f"{recipe.engine.name} runs on Trainium and Inferentia, but {instance.name} has {_accelerator(instance)}"
+        )
         hint = "Choose a type such as trn2.48xlarge, or `engine: {name: vllm}` with its version."
         yield Finding("neuron.hardware", message, path, hint=hint)
         return
@@ -63,21 +65,21 @@ def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str
 
 
 def _accelerator(instance: Instance) -> str:
-    return instance.accelerator or "none of them"
+    return instance.accelerator or "neither"
 
 
 def _generation(recipe: Recipe, generation: Generation, on: str, path: str) -> Iterator[Finding]:
-    """The generation on that family, and the method with both."""
+    """Findings on the generation, the method and the instance family together."""
     other = newest(ANY_ENGINE, recipe.method, on)
     if on not in generation.families:
         message = f"{generation} does not run on {on}"
         runs = " or ".join(generation.families)
-        here = f"use {other}: `engine: {{name: neuron}}`." if other else f"choose another method. {_nearest(on)}"
-        hint = f"Take {runs}; or {here}"
+        here = f"use {other}: `engine: {{name: neuron}}`." if other else f"use another method. {_nearest(on)}"
+        hint = f"Use {runs}; or {here}"
         yield Finding("neuron.hardware", message, path, hint=hint)
     if recipe.method not in ("none", *generation.methods):
-        message = f"{generation} does not draft with `{recipe.method}`"
-        hint = _drafts_elsewhere(recipe.method, other) if other else f"Nothing on {on} does. {_nearest(on)}"
+        message = f"{generation} does not support method `{recipe.method}`"
+        hint = _drafts_elsewhere(recipe.method, other) if other else f"No engine on {on} does. {_nearest(on)}"
         if recipe.method == "p-eagle":
             hint += " An experiment outside of vLLM runs such heads on Trainium2: github.com/aws-neuron/nkipy."
         yield Finding("neuron.method", message, "speculation.method", hint=hint)
@@ -87,27 +89,27 @@ def _drafts_elsewhere(method: str, generation: Generation) -> str:
     hint = f"Use {generation}: `engine: {{name: {generation.engine}, version: {generation.version}}}`"
     if method != "draft-model":
         return f"{hint}."
-    return f"{hint}, {generation.note}. Or take an EAGLE-3 head: `method: eagle3`."
+    return f"{hint}, {generation.note}. Or use an EAGLE-3 head: `method: eagle3`."
 
 
 def _nearest(on: str) -> str:
-    """What drafts on that family instead."""
+    """A hint with the methods that are supported on that family."""
     able = [(method, newest(ANY_ENGINE, method, on)) for method in _METHODS]
     known = [f"`{method}` ({generation.engine} {generation.version})" for method, generation in able if generation]
-    return f"Nearest: {', '.join(known)}." if known else "Set `method: none`."
+    return f"Supported: {', '.join(known)}." if known else "Set `method: none`."
 
 
 def _tensor_parallel(recipe: Recipe, models: Lock | None, instance: Instance) -> Iterator[Finding]:
     cores = logical_cores(instance, recipe.engine.env)
     for name in LOGICAL_CORES_VARIABLES:
         if name in recipe.engine.env and instance.neuron_cores == instance.neuron_cores_logical:
-            message = f"the cores of {instance.name} are not grouped"
+            message = f"the cores of {instance.name} cannot be grouped into logical cores"
             yield Finding("neuron.logical-cores", message, f"engine.env.{name}", hint="Remove it.", severity="warning")
     written = {flag: recipe.engine.args[flag] for flag in PARALLEL_FLAGS if flag in recipe.engine.args}
     if not all(map(_is_size, written.values())) or ranks(recipe.engine.args) > cores:
         sizes = " x ".join(f"{flag} {value}" for flag, value in written.items())
-        message = f"{sizes}, {instance.name} has {cores} logical cores"
-        yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=f"Bring it to 1 to {cores}.")
+        message = f"{sizes}, but {instance.name} has {cores} logical cores"
+        yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=f"The product must be 1 to {cores}.")
         return
     size = int(written.get("tensor-parallel-size", 1))
     yield from _grouping(recipe, instance, size, cores)
@@ -120,11 +122,11 @@ def _is_size(value: object) -> bool:
 
 
 def _grouping(recipe: Recipe, instance: Instance, size: int, cores: int) -> Iterator[Finding]:
-    """Cores of a tensor-parallel engine, and chips of all of them, that are connected with one another."""
+    """Findings on sizes that do not fit the groups of connected cores and chips."""
     if size & (size - 1) and size != cores:
         below = 2 ** (size.bit_length() - 1)
         message = (
-            f"published sizes are powers of two, or all {cores} logical cores of {instance.name}: {size} is neither"
+            f"documented sizes are powers of two and all {cores} logical cores of {instance.name}: {size} is neither"
         )
         hint = f"Set it to {below}, or to {2 * below}."
         yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
@@ -132,13 +134,15 @@ def _grouping(recipe: Recipe, instance: Instance, size: int, cores: int) -> Iter
     taken = chips(instance, recipe.engine.env, needed)
     if recipe.platform.kubernetes and recipe.platform.kubernetes.neuron_devices == "dra" and taken not in DEVICE_GROUPS:
         group = next((group for group in DEVICE_GROUPS if group > taken), taken)
-        message = f"{needed} logical cores are on {taken} chips, and the DRA driver groups {group}: the others idle"
+        message = (
+            f"{needed} logical cores need {taken} chips, but the DRA driver allocates {group}: the others are idle"
+        )
         hint = f"Use {group * cores // instance.accelerator_count} of them, or `neuron_devices: device-plugin`."
         yield Finding("neuron.device-group", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
 
 
 def _heads(recipe: Recipe, models: Lock, size: int) -> Iterator[Finding]:
-    """Attention heads are dealt out, and KV heads dealt out or copied. NxD Inference pads a drafter's heads."""
+    """Findings on dividing the heads: KV heads may also be copied. NxD Inference pads a drafter's heads."""
     yield from _heads_of(recipe, "target", models.target, size)
     if models.drafter and recipe.engine.name == "vllm-neuron":
         yield from _heads_of(recipe, "drafter", models.drafter, size)
@@ -147,49 +151,51 @@ def _heads(recipe: Recipe, models: Lock, size: int) -> Iterator[Finding]:
 def _heads_of(recipe: Recipe, role: str, model: ModelFacts, size: int) -> Iterator[Finding]:
     try:
         shape = shape_of(model)
-    except ToolkitError:  # check_memory says so
+    except ToolkitError:  # check_memory reports this
         return
     if shape.heads % size:
         message = f"{shape.heads} attention heads of the {role} cannot be divided by {size}"
         fitting = ", ".join(str(2**power) for power in range(8) if shape.heads % 2**power == 0)
-        yield Finding("neuron.heads", message, _TENSOR_PARALLEL, hint=f"Take one of {fitting}.")
+        yield Finding("neuron.heads", message, _TENSOR_PARALLEL, hint=f"Use one of {fitting}.")
         return
     uneven = [layer.kv_heads for layer in shape.layers if layer.kv_heads % size and size % layer.kv_heads]
     if uneven and recipe.engine.name == "nxd-inference":
-        message = f"{uneven[0]} KV heads of the {role} go unevenly into {size}: one is kept for each attention head"
-        hint = "The KV cache takes many times the memory. Take a size that divides them, or that they divide."
+        message = (
+            f"{uneven[0]} KV heads of the {role} cannot be divided by {size}: a copy is kept for each attention head"
+        )
+        hint = "This needs many times the KV cache memory. Use a size that divides them, or a multiple of them."
         yield Finding("neuron.heads", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
     elif uneven:
-        message = f"{uneven[0]} KV heads of the {role} cannot be dealt out, or copied, evenly to {size} cores"
-        hint = "Take a size that divides them, or that they divide."
+        message = f"{uneven[0]} KV heads of the {role} cannot be divided or copied evenly over {size} cores"
+        hint = "Use a size that divides them, or a multiple of them."
         yield Finding("neuron.heads", message, _TENSOR_PARALLEL, hint=hint)
 
 
 def _sagemaker(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
     host, on, generation = facts().sagemaker_driver, family(instance.name), generation_of(recipe.engine)
     if recipe.engine.compile_ahead and on not in TRAINING_FAMILIES:
-        message = f"a training job compiles ahead, and SageMaker has none on {instance.name}"
-        hint = "Write `compile: at-start`; SageMaker gives a container 60 min for that at most."
+        message = f"SageMaker has no training jobs on {instance.name}, so it cannot be compiled for beforehand"
+        hint = "Write `compile: at-start`. SageMaker allows at most 60 min for that."
         yield Finding("neuron.compile-ahead", message, f"{_ENGINE}.compile", hint=hint)
     lowest = generation.drivers.get(on) if generation else None
     if lowest and not driver_at_least(host, lowest):
         message = (
-            f"unverified: {generation} needs Neuron driver {lowest} on {on}, and the only one that "
+            f"unverified: {generation} needs Neuron driver {lowest} on {on}, and the only driver that "
             f"SageMaker documents for its hosts is {host}"
         )
-        hint = "The container's first log line says which one it found. Kubernetes is the safe place until then."
+        hint = "The first line of the container's log shows the driver. Until then, Kubernetes is the safer platform."
         yield Finding("neuron.driver", message, path, hint=hint, severity="warning")
     if recipe.platform.component:
-        message = "SageMaker counts accelerators of a component, and whether these are chips or cores is unverified"
-        hint = "Serve without `inference_component`, or write `accelerators` and see what SageMaker places."
+        message = "unverified: whether a component's `accelerators` are chips or cores on Trainium"
+        hint = "Remove `inference_component`, or set `accelerators` and test what SageMaker allocates."
         component = "platform.inference_component"
         yield Finding("neuron.component", message, component, hint=hint, severity="warning")
     if instance.hostable and not instance.regions:
-        message = f"in which regions SageMaker hosts {instance.name} is not known"
+        message = f"it is not known in which regions SageMaker hosts {instance.name}"
         reserved = (
             ""
             if recipe.platform.capacity_reservation
             else " A training plan reserves it: platform.capacity_reservation."
         )
-        hint = f"See your quota, `{instance.name} for endpoint usage`: toolkit check --account RECIPE.{reserved}"
+        hint = f"Check your quota `{instance.name} for endpoint usage`: toolkit check --account RECIPE.{reserved}"
         yield Finding("neuron.availability", message, path, hint=hint, severity="info")

@@ -1,4 +1,4 @@
-"""Will Neuron's engines draft for this target with this drafter, sample as the target asks, and start in time?"""
+"""Does the Neuron engine support this target and drafter, the target's sampling defaults, and a start in time?"""
 
 from __future__ import annotations
 
@@ -39,25 +39,27 @@ def _target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         return
     if architectures[0] not in method.targets:
         message = (
-            f"unverified: {generation} is documented to draft with `{recipe.method}` for {' and '.join(method.targets)}"
+            f"unverified: {generation} is documented to support `{recipe.method}` for {' and '.join(method.targets)}"
             f", and this target is a `{architectures[0]}`"
         )
-        hint = "Take such a target, or try it: the engine's log names what it does not know."
+        hint = "Use such a target, or try it: the engine's log names what it does not support."
         yield Finding("neuron.target", message, "target.model", hint=hint, severity="warning")
 
 
 def _block_size(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
-    """DFlash drafts whole blocks, of which the first token is given (vllm-neuron, features guide)."""
+    """DFlash drafts whole blocks, whose first token is not drafted (vllm-neuron, features guide)."""
     size = drafter.config.get("block_size")
     if recipe.method != "dflash" or recipe.speculation is None or not isinstance(size, int):
         return
     if recipe.speculation.num_speculative_tokens != size - 1:
-        message = f"K={recipe.speculation.num_speculative_tokens}, and this drafter's blocks of {size} want {size - 1}"
+        message = (
+            f"K={recipe.speculation.num_speculative_tokens}, but this drafter's blocks of {size} need K={size - 1}"
+        )
         yield Finding("neuron.block-size", message, "speculation.num_speculative_tokens", hint=f"Set it to {size - 1}.")
 
 
 def _tied(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Documented for NxD Inference's plugin; AWS's sample of the fork names such a drafter by its hub id."""
+    """Documented for NxD Inference's plugin; AWS's sample for the fork uses such a drafter by its hub id."""
     if recipe.engine.name != "nxd-inference":
         return
     drafter = (recipe.speculation.drafter, models.drafter) if recipe.speculation else (None, None)
@@ -65,7 +67,7 @@ def _tied(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         ties = model is not None and model.text_config.get("tie_word_embeddings") is True
         if source and ties and fetched_by_container(recipe, source):
             message = f"{source} ties its embeddings: by its hub id it may end with `Cannot copy out of meta tensor`"
-            hint = "On SageMaker set `weights: s3`, which gives the engine a folder."
+            hint = "On SageMaker set `weights: s3`, so that the engine reads a folder."
             severity: Severity = "info" if is_fork(recipe) else "warning"
             yield Finding("neuron.tied-embeddings", message, path, hint=hint, severity=severity)
 
@@ -77,13 +79,13 @@ def _sampling(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     defaults = {**target.generation_config, **(overriding if isinstance(overriding, dict) else {})}
     temperature = defaults.get("temperature", 1.0 if defaults.get("do_sample") else 0)
     if isinstance(temperature, int | float) and temperature > 0:
-        message = f"requests have temperature {temperature} by default, and the engine samples greedily only"
-        hint = f"Set `{_SAMPLING}: {{temperature: 0}}` in engine.args, and ask for temperature 0."
+        message = f"the target's default temperature is {temperature}, but the engine only samples greedily"
+        hint = f"Set `{_SAMPLING}: {{temperature: 0}}` in engine.args, and send requests with temperature 0."
         yield Finding("neuron.greedy", message, "target.model", hint=hint, severity="warning")
 
 
 def _greedy(recipe: Recipe) -> bool:
-    """Whether only greedy answers are served: the fork's default under speculation, else what the flags say."""
+    """Whether the engine only samples greedily: the fork's default with speculation, else set by flags."""
     if is_fork(recipe):
         return recipe.speculation is not None and "on_device_sampling_config" not in neuron_config(recipe)
     config = neuron_flags(recipe).get("additional-config")
@@ -101,5 +103,5 @@ def _compiling(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         f"compiling at the start takes about {minutes} min (an estimate, from the size of the weights), and SageMaker "
         f"waits {_LONGEST_START_MINUTES} min at the most"
     )
-    hint = "Remove `compile`, and run: toolkit compile RECIPE"
+    hint = "Remove `compile`, and compile beforehand: toolkit compile RECIPE"
     yield Finding("neuron.compile-at-start", message, f"{_ENGINE}.compile", hint=hint, severity="warning")

@@ -1,4 +1,4 @@
-"""The engines for Trainium and Inferentia, as other rooms ask of them. All are built on vLLM."""
+"""EngineRules of the engines for Trainium and Inferentia, all of which are built on vLLM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from toolkit.sizing.fit import Fit, Pair
 
 
 class Neuron(vllm.Vllm):
-    """An engine by its name; `neuron` has the generation choose between the two."""
+    """One engine. For `neuron` the generation decides which of the two engines it is."""
 
     needs_version = False
     has_cpu_build = False
@@ -38,16 +38,16 @@ class Neuron(vllm.Vllm):
         self.name = name
 
     def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
-        """The newest generation that does the method on that hardware, where the recipe leaves it open.
+        """If the recipe leaves it open, the newest generation that supports the method on that hardware.
 
-        Where none does, it is the newest of that engine, and a check says why it cannot be.
+        If none does, the newest of that engine, and a check reports why it does not work.
         """
         chosen = newest(self.name, method, family(instance_type)) or generations(self.name)[0]
         name = chosen.engine if self.name == ANY_ENGINE else self.name
         return EngineDefaults(name, written.version or chosen.version, facts().default_max_num_seqs, None)
 
     def default_tokens(self, engine: Engine, method: str) -> int:
-        """K of the generation; where a generation does not do the method, which a check tells, vLLM's."""
+        """The generation's K, or vLLM's if the generation does not support the method (a check reports that)."""
         generation = generation_of(engine)
         if generation and method in generation.methods:
             return generation.methods[method].default_num_speculative_tokens
@@ -60,7 +60,7 @@ class Neuron(vllm.Vllm):
         return bool(instance.neuron_cores)
 
     def accelerators(self, recipe: Recipe, instance: Instance | None) -> int:
-        """Chips; their logical cores where the instance is not known, or has none."""
+        """The number of chips, or of logical cores if the instance is unknown or has no chips."""
         cores = ranks(recipe.engine.args)
         return chips(instance, recipe.engine.env, cores) if instance and instance.neuron_cores else cores
 
@@ -71,7 +71,7 @@ class Neuron(vllm.Vllm):
         return compiled_parts(recipe, image, target, drafter)
 
     def compile_seconds(self, recipe: Recipe) -> int:
-        """By the size of the weights: an estimate."""
+        """Estimated from the size of the weights."""
         gigabytes = (recipe.weight_bytes or 0) / 1e9
         return 60 * ceil(facts().compile_minutes_per_gb * gigabytes)
 
@@ -82,27 +82,27 @@ class Neuron(vllm.Vllm):
         return neuron_variables(recipe)
 
     def reports_drafts(self, recipe: Recipe) -> bool:
-        """VLLM V0 counts its own drafting only, not Neuron's."""
+        """False for the V0 fork, which does not count Neuron's draft tokens."""
         return not is_fork(recipe)
 
     def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
-        assert recipe is not None  # no default engine
+        assert recipe is not None  # `neuron` is not vLLM's default engine
         return fit_on_cores(recipe, pair, instance, empty)
 
     def notes(self, recipe: Recipe) -> Iterator[str]:
-        """Which generation of the Neuron SDK serves, and why no newer one does."""
+        """The generation of the Neuron SDK that serves, and why no newer one does."""
         chosen, on = generation_of(recipe.engine), family(recipe.platform.instance_types[0])
         best = newest(ANY_ENGINE, recipe.method, on)
         if chosen is None or best is None:
             return
         about = f", {chosen.note}" if chosen.note else ""
         if chosen != best:
-            yield f"Engine: {chosen}{about}; the recipe says so, and {best} does {recipe.method} on {on} too"
+            yield f"Engine: {chosen}{about}; chosen by the recipe, although {best} supports {recipe.method} on {on} too"
             return
         newer = generations()[: generations().index(chosen)]
         without = [f"{item.engine} {item.version}" for item in newer if on in item.families]
         others = f"; newer ones do not: {', '.join(without)}" if without else ""
-        yield f"Engine: {chosen}{about}; it is the newest that does {recipe.method} on {on}{others}"
+        yield f"Engine: {chosen}{about}; it is the newest that supports {recipe.method} on {on}{others}"
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         yield from check_neuron(recipe)

@@ -1,7 +1,7 @@
-"""What a logical core of Trainium or Inferentia holds of a pair. An estimate: nobody has held it against a chip here.
+"""Memory of a pair of models on a logical NeuronCore. An estimate: it was not compared with a real chip.
 
-Weights and KV cache are counted as on GPUs. What compiled graphs, activations and the runtime take is not known and
-left out, so a pair that barely fits may not.
+Weights and KV cache are counted as on GPUs. The memory of compiled graphs, activations and the runtime is unknown and
+not included, so a pair that barely fits may not fit.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class CoreLoad:
 
     @property
     def for_cache(self) -> int:
-        """Bytes that remain for KV cache; negative if the weights do not fit."""
+        """Bytes that remain for the KV cache; negative if the weights do not fit."""
         return self.memory - self.target - self.drafter
 
 
 def fit_on_cores(recipe: Recipe, pair: Pair, instance: Instance, empty: Fit) -> Fit:
-    """The plan by the smallest tensor parallelism that holds it."""
+    """The fit with the smallest tensor parallelism that is sufficient."""
     engine, generation, on = recipe.engine, generation_of(recipe.engine), family(instance.name)
     if not instance.neuron_cores:
         return replace(empty, reason=f"{engine.name} runs on Trainium and Inferentia only")
@@ -44,10 +44,12 @@ def fit_on_cores(recipe: Recipe, pair: Pair, instance: Instance, empty: Fit) -> 
         return replace(empty, reason=f"{generation} does not run on {on}")
     cores, wanted = logical_cores(instance, engine.env), pair.settings.tensor_parallel
     if wanted and wanted > cores:
-        return replace(empty, reason=f"tensor-parallel-size {wanted} needs as many logical cores, there are {cores}")
+        return replace(
+            empty, reason=f"tensor-parallel-size {wanted} needs that many logical cores, but there are {cores}"
+        )
     powers = (2**power for power in range(cores.bit_length()))
     sizes = (wanted,) if wanted else tuple(size for size in powers if pair.target.heads % size == 0)
-    # NxD Inference makes its KV cache for all requests at full length, and so does vllm-neuron for DFlash.
+    # NxD Inference allocates the KV cache for all requests at full length; so does vllm-neuron for DFlash.
     static = engine.name == "nxd-inference" or recipe.method == "dflash"
     plans = (_fit_cores(pair, instance, replace(empty, tensor_parallel=size), cores, static) for size in sizes)
     last = empty
@@ -58,7 +60,7 @@ def fit_on_cores(recipe: Recipe, pair: Pair, instance: Instance, empty: Fit) -> 
 
 
 def _fit_cores(pair: Pair, instance: Instance, empty: Fit, cores: int, static: bool) -> Fit:
-    """The plan with weights and KV cache split over as many logical cores as `empty` says."""
+    """The fit with weights and KV cache split over the logical cores of `empty`."""
     load = core_load(pair.models, pair.settings, instance, cores, empty.tensor_parallel)
     length, requests = pair.max_model_len, pair.settings.max_num_seqs if static else 1
     plan = replace(
@@ -93,9 +95,9 @@ def _fit_cores(pair: Pair, instance: Instance, empty: Fit, cores: int, static: b
 
 
 def core_load(models: Lock, settings: Settings, instance: Instance, cores: int, tensor_parallel: int) -> CoreLoad:
-    """The load of one of `cores` logical cores, with both models split over `tensor_parallel` of them.
+    """The memory load of one of `cores` logical cores, with both models split over `tensor_parallel` of them.
 
-    Layers with a sliding window count as full ones. Raises ToolkitError where a config or flag is not understood.
+    Layers with a sliding window count as full ones. Raises ToolkitError for an unsupported config or flag.
     """
     target = shape_of(models.target)
     drafter = shape_of(models.drafter) if models.drafter else None
@@ -112,7 +114,7 @@ def core_load(models: Lock, settings: Settings, instance: Instance, cores: int, 
 
 
 def _unpacked(facts: ModelFacts) -> ModelFacts:
-    """Trainium2 has no MXFP4: such experts are made bfloat16 at load (vllm-neuron, EAGLE-3 tutorial for GPT-OSS)."""
+    """Trainium2 has no MXFP4: experts become bfloat16 when loaded (vllm-neuron, EAGLE-3 tutorial for GPT-OSS)."""
     if shape_of(facts).quant_method != "mxfp4":
         return facts
     plain = {key: value for key, value in facts.config.items() if key != "quantization_config"}

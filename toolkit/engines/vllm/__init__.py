@@ -1,1 +1,1 @@
-"""vLLM on GPUs, and on CPUs on this machine: `rules.RULES` answers for it."""
+"""vLLM on GPUs, and on this machine's CPU."""

@@ -1,4 +1,4 @@
-"""Will this version of vLLM take these settings?"""
+"""Does this version of vLLM accept these settings?"""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from toolkit.catalog import lookup
 from toolkit.engines.flag_checks import check_flags
 from toolkit.engines.vllm.facts import flag_known, flags, subtracts_draft_slots
+from toolkit.engines.vllm.risk_checks import check_risks
 from toolkit.engines.vllm.speculation import draft_slots
 from toolkit.engines.vllm.speculation_checks import check_speculation
+from toolkit.engines.vllm.value_checks import check_values
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.resolve import Recipe
 
-# vLLM warns below it (config/vllm.py): prompts are then read in small pieces.
+# vLLM warns below this (config/vllm.py): prompts are then processed in small chunks.
 _SLOW_PREFILL_TOKENS = 8192
 _BUDGET = "engine.max_num_batched_tokens"
 
@@ -22,6 +24,8 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
     """Findings on version, flags, runner and token budget."""
     yield from _version(recipe)
     yield from check_flags(recipe, lambda flag: unknown_flag(recipe, flag, recipe.engine.version))
+    yield from check_values(recipe)
+    yield from check_risks(recipe)
     yield from check_speculation(recipe)
     if recipe.engine.max_num_batched_tokens is None:
         return
@@ -37,7 +41,7 @@ def _version(recipe: Recipe) -> Iterator[Finding]:
     drafting = recipe.drafting
     listed = lookup.head(recipe.drafter.written) if recipe.drafter else None
     if drafting is None:
-        message = f"{recipe.engine.name} does not draft with `{recipe.method}`"
+        message = f"{recipe.engine.name} does not support method `{recipe.method}`"
         yield Finding("engine.method", message, "speculation.method", hint="Choose another method, or another engine.")
     elif _older(recipe, drafting.since):
         message = f"method `{recipe.method}` needs {recipe.engine.name} {drafting.since} or newer"
@@ -48,7 +52,7 @@ def _version(recipe: Recipe) -> Iterator[Finding]:
 
 
 def unknown_flag(recipe: Recipe, flag: str, version: str, severity: Severity = "error") -> Iterator[Finding]:
-    """A finding where vLLM's command line of that version has no such flag; nothing of a version that is not known."""
+    """A finding if that version of vLLM does not have the flag; none for an unknown version."""
     if flag_known(version, flag) is not False:
         return
     near = difflib.get_close_matches(flag, flags(version), n=1)
@@ -58,18 +62,16 @@ def unknown_flag(recipe: Recipe, flag: str, version: str, severity: Severity = "
 
 
 def _subtracted_budget(recipe: Recipe, budget: int) -> Iterator[Finding]:
-    """Versions that take the slots of `max_num_seqs` requests off the budget of every step, whoever is scheduled."""
+    """Findings for versions that always reserve the draft slots of `max_num_seqs` requests in every step's budget."""
     engine, slots = recipe.engine, draft_slots(recipe)
     for_prompts = budget - slots * engine.max_num_seqs
     hint = f"Set it to {slots * engine.max_num_seqs + _SLOW_PREFILL_TOKENS} or more, or lower engine.max_num_seqs."
     taken = f"{engine.max_num_seqs} requests x {slots} draft slots"
     if for_prompts < max(1, engine.max_num_seqs) and slots:
-        message = f"{taken} leave {for_prompts} of {budget} tokens a step"
+        message = f"{taken} leave {for_prompts} of {budget} tokens per step for prompts"
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint)
     elif for_prompts < _SLOW_PREFILL_TOKENS and slots:
-        message = (
-            f"{taken} leave {for_prompts} tokens a step: prompts are read in small pieces, the first token comes late"
-        )
+        message = f"{taken} leave {for_prompts} tokens per step for prompts, which are then processed in small chunks"
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint, severity="warning")
     elif budget < engine.max_num_seqs:
         yield from _token_budget(recipe, budget)
@@ -82,7 +84,7 @@ def _token_budget(recipe: Recipe, budget: int) -> Iterator[Finding]:
     enough = engine.max_num_seqs * (1 + drafted + slots)
     hint = f"Set it to {enough} or more, or lower engine.max_num_seqs."
     if budget < least:
-        message = f"{budget} tokens a step are too few, {least} is the least"
+        message = f"{budget} tokens per step are too few: the minimum is {least}"
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint)
     elif budget < enough:
         message = (

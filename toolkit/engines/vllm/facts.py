@@ -1,6 +1,6 @@
-"""What is true of vLLM, by version: its settings, flags and models.
+"""Facts about vLLM by version: its settings, flags and models.
 
-No logic but choosing: each function finds one fact. What no source states is empty or None.
+Each function looks up one fact. What no source states is empty or None.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from toolkit.catalog.lookup import FOLDER, version_key
 
@@ -19,7 +20,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Versions:
-    """Engine versions from `since` up to, but without, `until` (`None`: to this day)."""
+    """Engine versions from `since` up to, but without, `until` (`None`: no end)."""
 
     since: str
     until: str | None
@@ -31,14 +32,14 @@ class Versions:
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What is true of vLLM across its versions. Sources stand in catalog/engines/vllm.json.
+    """Facts about vLLM across versions. Their sources are in catalog/engines/vllm.json.
 
     Fields:
         mask_token_keys_since: by first version, the config.json keys that the engine tries in that order.
         kv_group_factor_since: by first version: layers of two attention types share a group size when the larger
             count is below this factor times the smaller.
-        token_budget_subtraction: versions that take the draft slots of `max_num_seqs` requests off the token budget
-            of every step; later ones charge each scheduled request for its own.
+        token_budget_subtraction: versions that subtract the draft slots of `max_num_seqs` requests from the token
+            budget of every step; later ones count the slots of scheduled requests only.
         max_position_crash_until: first version that serves a head whose `max_position_embeddings` is below
             `max_model_len`.
         full_vocabulary_map_until: first version that refuses a head which drafts from the whole vocabulary and stores
@@ -61,9 +62,21 @@ class EngineFacts:
     default_max_num_batched_tokens: int
 
 
+Takes = Literal["on_off", "one", "several", "optional", "json_list"]
+"""How many values a flag takes; `optional` is none or one, `json_list` is one, a list in JSON."""
+
+
+@dataclass(frozen=True)
+class Risk:
+    """What a flag does that a model does not need. `only` is a pattern of the values that do it; empty: all."""
+
+    risk: str
+    only: str = ""
+
+
 @cache
 def facts() -> EngineFacts:
-    """What is true of all versions."""
+    """Facts about vLLM across versions."""
     facts = _read("vllm.json")["facts"]
     keys = {since: tuple(keys) for since, keys in facts.pop("mask_token_keys").items()}
     return EngineFacts(
@@ -76,7 +89,7 @@ def facts() -> EngineFacts:
 
 
 def mask_token_keys(version: str) -> tuple[str, ...]:
-    """Keys of a drafter's config.json in which that version looks for the mask token, in its order."""
+    """Keys of a drafter's config.json in which that version looks for the mask token, in order."""
     return _at(facts().mask_token_keys_since, version) or ()
 
 
@@ -86,23 +99,49 @@ def kv_group_factor(version: str) -> float | None:
 
 
 def subtracts_draft_slots(version: str) -> bool:
-    """Whether that version takes draft slots off the token budget of every step, whoever is scheduled."""
+    """Whether that version subtracts draft slots of all possible requests from the token budget of every step."""
     return version in facts().token_budget_subtraction
 
 
 def flag_known(version: str, flag: str) -> bool | None:
-    """Whether that version's server takes `--flag` (no leading dashes; `_` is `-`). `None`: version not in the data."""
+    """Whether that version's server has `--flag` (no leading dashes; `_` is `-`). `None`: version not in the data."""
     return _listed(_listing("vllm/flags.json"), "flags", version, flag.replace("_", "-"))
 
 
 def flags(version: str) -> tuple[str, ...]:
-    """Every flag of that version's server, without leading dashes; none if the version is not in the data."""
+    """Every flag of that version's server, without leading dashes; empty if the version is not in the data."""
     listing = _listing("vllm/flags.json")
     return tuple(flag for flag in listing["flags"] if _listed(listing, "flags", version, flag))
 
 
+def takes(flag: str) -> Takes | None:
+    """What that flag takes, with dashes. `None`: the parser that was read has no such flag."""
+    listing = _listing("vllm/values.json")
+    kinds: tuple[Takes, ...] = ("on_off", "several", "optional", "json_list")
+    found = next((kind for kind in kinds if flag in listing[kind]), None)
+    return found or ("one" if flag_known(listing["version"], flag) else None)
+
+
+def alias_of(flag: str) -> str | None:
+    """The flag that `flag` is another name of."""
+    found: str | None = _listing("vllm/values.json")["aliases"].get(flag)
+    return found
+
+
+@cache
+def risky_flags() -> Mapping[str, Risk]:
+    """Flags that run code, load files or open the server, by name."""
+    return {flag: Risk(**fields) for flag, fields in _listing("vllm/risks.json")["flags"].items()}
+
+
+def variable_risk(variable: str) -> str | None:
+    """What that environment variable does, where it runs code, loads files or opens the server."""
+    found: Mapping[str, str] = _listing("vllm/risks.json")["variables"]
+    return next((risk for name, risk in found.items() if fnmatchcase(variable, name)), None)
+
+
 def supports_eagle3(version: str, architecture: str) -> bool | None:
-    """Whether that version drafts with EAGLE-3 and P-EAGLE heads for a target of `architecture`.
+    """Whether that version supports EAGLE-3 and P-EAGLE heads for a target of `architecture`.
 
     `architecture` is the class name in config.json. `None`: version or architecture not in the data.
     """
@@ -118,7 +157,7 @@ def drafter_known(version: str, architecture: str) -> bool | None:
 
 
 def _at(changes: Mapping[str, _T], version: str) -> _T | None:
-    """The last of `changes`, which are in the order of versions, that `version` has."""
+    """The last of `changes` (sorted by version) that applies to `version`."""
     found = [value for since, value in changes.items() if version_key(since) <= version_key(version)]
     return found[-1] if found else None
 
@@ -131,7 +170,7 @@ def _listed(listing: Mapping[str, Any], kind: str, version: str, name: str) -> b
 
 @cache
 def _listing(filename: str) -> dict[str, Any]:
-    """Names with the versions that have them. Read once: unlike the others it is kept as it is."""
+    """Names with the versions that have them. Cached."""
     return _read(filename)
 
 

@@ -1,4 +1,4 @@
-"""What vLLM is told: its flags and its variables."""
+"""vLLM's flags and environment variables for a recipe."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from toolkit.engines.vllm.speculation import speculative_config
 from toolkit.recipe.resolve import Recipe
 
 PREFIX = "SM_VLLM_"
-"""AWS's images turn variables that begin so into flags."""
+"""Prefix of the variables that AWS's images turn into flags."""
 
 PARALLEL_FLAGS = ("tensor-parallel-size", "data-parallel-size", "pipeline-parallel-size")
-"""Flags whose product is the number of the engine's processes, one on each GPU or logical core."""
+"""Flags whose product is the number of accelerators: one engine process on each GPU or logical core."""
 
 OWN_FLAGS = {
+    "grpc": "nothing: the platform asks over HTTP",
+    "headless": "nothing: the platform asks over HTTP",
     "host": "nothing: the platform gives it",
     "max-model-len": "`engine.max_model_len`",
     "max-num-batched-tokens": "`engine.max_num_batched_tokens`",
@@ -27,13 +29,17 @@ OWN_FLAGS = {
     "per-request-spec-decode-metrics": "nothing: it is on wherever there is speculation",
     "port": "nothing: the platform gives it",
     "served-model-name": "`name`",
+    "spec-method": "`speculation.method`",
+    "spec-model": "`speculation.model`",
+    "spec-tokens": "`speculation.num_speculative_tokens`",
     "speculative-config": "`speculation`",
+    "uds": "nothing: the platform asks over HTTP",
 }
-"""Flags that the toolkit writes itself, and the recipe key that each comes from."""
+"""Flags that the toolkit sets itself, and the recipe key to use instead."""
 
 
 def limits(recipe: Recipe) -> dict[str, Any]:
-    """Flags of every engine with vLLM's command line: its name, its models, and how much it takes at a time."""
+    """Flags common to all engines with vLLM's command line: the model's name and path, and the limits."""
     engine = recipe.engine
     flags: dict[str, Any] = {"max-num-seqs": engine.max_num_seqs, "served-model-name": recipe.name}
     if engine.max_num_batched_tokens:
@@ -58,26 +64,26 @@ def vllm_flags(recipe: Recipe) -> dict[str, Any]:
 
 
 def vllm_variables(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
-    """Environment besides engine.env; `flags` are the texts of all flags."""
+    """Environment besides engine.env; `flags` are all flags, with their values as text."""
     return {**_runner(recipe), **_supervisor(recipe, flags)}
 
 
 def ranks(args: Mapping[str, Any]) -> int:
-    """Accelerators that the engine's processes take: GPUs, or logical cores of Trainium.
+    """The number of accelerators that the engine uses: GPUs, or logical cores of Trainium.
 
-    It is tensor times data times pipeline parallelism. Raises ValueError for one that is no whole number.
+    It is tensor times data times pipeline parallelism. Raises ValueError if one is not a whole number.
     """
     return math.prod(int(args.get(flag, 1)) for flag in PARALLEL_FLAGS)
 
 
 def _runner(recipe: Recipe) -> dict[str, str]:
-    """Methods that run on vLLM's V1 model runner only: V2 once dropped all draft tokens silently."""
+    """Variables that select the V1 model runner for methods that need it: V2 used to drop all draft tokens silently."""
     v1 = recipe.drafting is not None and recipe.drafting.runner == "V1"
     return {"VLLM_USE_V2_MODEL_RUNNER": "0"} if v1 else {}
 
 
 def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
-    """Without its supervisor the image starts the engine with the arguments as they are."""
+    """Variables that switch off the image's supervisor if it would break a flag."""
     image = recipe.image
     unharmed = (
         image is None

@@ -1,4 +1,4 @@
-"""Will vLLM load this EAGLE-3 or P-EAGLE head for this target, and find its layers?
+"""Can vLLM load this EAGLE-3 or P-EAGLE head, and does it fit the target?
 
 Formats and messages: vLLM 0.33.0, model_executor/models/llama_eagle3.py and transformers_utils/configs/.
 """
@@ -15,7 +15,7 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.resolve import Engine, Recipe
 
 HEAD_FORMAT = "eagle3"
-"""What methods.json calls the format of the heads that are looked into here."""
+"""The name of this head format in methods.json."""
 
 _DRAFTER = "speculation.model"
 _DEFAULT_AUX_LAYERS = 3
@@ -23,11 +23,13 @@ _AUX_LAYERS = "auxiliary layers x hidden size of the target"
 
 
 def check_head(recipe: Recipe, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
-    """Findings on a head's format, which is that of all engines that are built on vLLM."""
+    """Findings on a head's format, which is the same for all engines that are built on vLLM."""
     tensors = head.tensors or {}
     if prefixed := [name for name in tensors if name.startswith("model.")]:
-        message = f"{len(prefixed)} tensors start with `model.` (`{prefixed[0]}`); vLLM adds that itself and finds none"
-        yield Finding("pair.tensor-prefix", message, _DRAFTER, hint=_convert(head, "Rename them without it"))
+        message = f"{len(prefixed)} tensors start with `model.` (`{prefixed[0]}`); vLLM adds that prefix itself"
+        yield Finding(
+            "pair.tensor-prefix", message, _DRAFTER, hint=_convert(head, "Remove the prefix from their names")
+        )
         return
     yield from _hidden_size(target, head)
     yield from _aux_layers(target, head)
@@ -37,7 +39,7 @@ def check_head(recipe: Recipe, target: ModelFacts, head: ModelFacts) -> Iterator
 
 
 def check_head_version(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
-    """Findings on a head that depend on vLLM's version; none where its tensors are named wrongly."""
+    """Findings on a head that depend on vLLM's version; empty if its tensors have wrong names."""
     if any(name.startswith("model.") for name in head.tensors or {}):
         return
     yield from _architecture(engine, head)
@@ -54,7 +56,9 @@ def _architecture(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
         return
     architecture = named if named.startswith("Eagle3") or named.endswith("Eagle3") else f"Eagle3{named}"
     if drafter_known(engine.version, architecture) is False:
-        message = f"{engine.name} {engine.version} has no drafter `{architecture}` (config.json names `{named}`)"
+        message = (
+            f"{engine.name} {engine.version} does not know the drafter `{architecture}` (config.json names `{named}`)"
+        )
         hint = _convert(head, "Set `architectures` to [LlamaForCausalLMEagle3]")
         yield Finding("pair.architecture", message, _DRAFTER, hint=hint)
 
@@ -69,9 +73,7 @@ def _speculators(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
         message = f"{engine.name} reads P-EAGLE heads of this speculators format from {since} on"
         yield Finding("pair.speculators-format", message, "engine.version", hint=f"Set `version: {since}` or newer.")
     elif head.config.get("fc_norm"):
-        message = (
-            f"{engine.name} does not see `fc_norm` of a P-EAGLE head of this format, and has no place for its norms"
-        )
+        message = f"{engine.name} ignores `fc_norm` in a P-EAGLE head of this format, and cannot load its norms"
         hint = f"Convert the head: toolkit convert {head.model} --out DIR"
         yield Finding("pair.speculators-format", message, _DRAFTER, hint=hint)
 
@@ -79,8 +81,10 @@ def _speculators(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
 def _hidden_size(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     expected = head.config.get("target_hidden_size") or head.text_config.get("target_hidden_size") or head.hidden_size
     if expected != target.hidden_size:
-        message = f"the head was made for a target with hidden size {expected}, this target has {target.hidden_size}"
-        yield Finding("pair.hidden-size", message, _DRAFTER, hint="Use the head of this target, or its target.")
+        message = (
+            f"the head was trained for a target with hidden size {expected}, and this target has {target.hidden_size}"
+        )
+        yield Finding("pair.hidden-size", message, _DRAFTER, hint="Use a head that was trained for this target.")
         return
     if head.tensors is None:
         return
@@ -88,7 +92,9 @@ def _hidden_size(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     if fc is None or fc.shape[-1:] != (width,):
         found = "is missing" if fc is None else f"is {fc}"
         message = f"tensor `fc.weight` {found}; it must take {width} values ({_AUX_LAYERS})"
-        yield Finding("pair.fc-width", message, _DRAFTER, hint="The file is not an EAGLE-3 style head of this target.")
+        yield Finding(
+            "pair.fc-width", message, _DRAFTER, hint="Use an EAGLE-3 style head that was trained for this target."
+        )
 
 
 def _aux_layers(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
@@ -99,14 +105,14 @@ def _aux_layers(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     if not isinstance(layers, int) or not isinstance(listed, list):
         return
     if outside := [layer for layer in listed if not (isinstance(layer, int) and 0 <= layer <= layers)]:
-        message = f"the head reads layer {outside[0]!r} of a target that has {layers}"
-        hint = "Correct `eagle_aux_hidden_state_layer_ids`, or use the head of this target."
+        message = f"the head reads layer {outside[0]!r} of the target, which has {layers} layers"
+        hint = "Correct `eagle_aux_hidden_state_layer_ids`, or use a head that was trained for this target."
         yield Finding("pair.aux-layers", message, _DRAFTER, hint=hint)
 
 
 def _vocabulary(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     if head.vocab_size != target.vocab_size:
-        message = f"the head's vocabulary has {head.vocab_size} tokens, the target's {target.vocab_size}"
+        message = f"the head has {head.vocab_size} tokens in its vocabulary, the target {target.vocab_size}"
         yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a head that was trained for this target.")
         return
     if head.tensors is None:
@@ -114,12 +120,14 @@ def _vocabulary(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     drafted = _drafted(head)
     lm_head = head.tensors.get("lm_head.weight")
     if lm_head is not None and lm_head.shape[:1] != (drafted,):
-        message = f"`lm_head.weight` is {lm_head}, but config.json says that the head drafts from {drafted} tokens"
+        message = f"`lm_head.weight` is {lm_head}, but by its config.json the head drafts from {drafted} tokens"
         hint = "Set `draft_vocab_size` in the head's config.json."
         yield Finding("pair.draft-vocab-size", message, _DRAFTER, hint=hint)
     if drafted != target.vocab_size and "d2t" not in head.tensors:
-        message = f"the head drafts from {drafted} of {target.vocab_size} tokens but has no `d2t` to map them back"
-        yield Finding("pair.d2t", message, _DRAFTER, hint="Export the head together with its `d2t`.")
+        message = (
+            f"the head drafts from {drafted} of {target.vocab_size} tokens but has no `d2t` to map them to the target's"
+        )
+        yield Finding("pair.d2t", message, _DRAFTER, hint="Export the head again, together with `d2t`.")
 
 
 def _full_map(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
@@ -127,13 +135,13 @@ def _full_map(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[
     if head.tensors is None or "d2t" not in head.tensors or lookup.older(engine.version, refused_from):
         return
     if drafted == head.vocab_size == target.vocab_size:
-        message = f"the head drafts from all {drafted} tokens, and {engine.name} {engine.version} takes no `d2t` then"
+        message = f"the head drafts from all {drafted} tokens, and {engine.name} {engine.version} then refuses a `d2t`"
         hint = _convert(head, f"Set a `version` before {refused_from}, remove `d2t` from the head")
         yield Finding("pair.d2t", message, _DRAFTER, hint=hint)
 
 
 def _drafted(head: ModelFacts) -> Any:
-    """Tokens that the head drafts from."""
+    """The number of tokens that the head drafts from."""
     return head.config.get("draft_vocab_size") or head.text_config.get("draft_vocab_size") or head.vocab_size
 
 
@@ -144,7 +152,9 @@ def _positions(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator
     if not isinstance(positions, int) or not isinstance(length, int) or positions >= length:
         return
     if lookup.older(engine.version, fixed):
-        message = f"the head knows {positions} positions; a longer request ends {engine.name} {engine.version}"
+        message = (
+            f"the head supports {positions} positions, and a longer request crashes {engine.name} {engine.version}"
+        )
         hint = f"Set `max_model_len: {positions}` or less, or `version: {fixed}` or newer."
         yield Finding("pair.positions", message, "engine.max_model_len", hint=hint)
 
@@ -157,14 +167,14 @@ def _mask_hidden(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
         message = "the head has no `mask_hidden` tensor: it cannot draft in parallel"
         yield Finding("pair.mask-hidden", message, _DRAFTER, hint="Use a P-EAGLE head, or set `method: eagle3`.")
     elif mask_hidden.numel != width:
-        message = f"`mask_hidden` has {mask_hidden.numel} values, {width} are needed ({_AUX_LAYERS})"
+        message = f"`mask_hidden` has {mask_hidden.numel} values, but needs {width} ({_AUX_LAYERS})"
         yield Finding("pair.mask-hidden", message, _DRAFTER, hint="Use a head that was trained for this target.")
 
 
 def _fc_width(target: ModelFacts, head: ModelFacts) -> int:
-    """Values that the head reads of the target, as vLLM counts its layers: three unless the config says otherwise.
+    """The number of hidden-state values that the head reads, as vLLM counts them: of three layers by default.
 
-    The Qwen3 kind of head also counts the ids at the top of the config, the Llama kind does not.
+    For Qwen3 heads, vLLM also counts the layer ids at the top of the config; for Llama heads it does not.
     """
     count = head.config.get("num_aux_hidden_states")
     if not isinstance(count, int):
@@ -187,4 +197,4 @@ def _eagle_config(head: ModelFacts) -> Mapping[str, Any]:
 
 
 def _convert(head: ModelFacts, edit: str) -> str:
-    return f"{edit}, or let the toolkit do it: toolkit convert {head.model} --out DIR"
+    return f"{edit}, or run: toolkit convert {head.model} --out DIR"

@@ -1,4 +1,4 @@
-"""Will this version of vLLM serve this target, and draft for it with this drafter?
+"""Does this version of vLLM support this target with this drafter?
 
 Formats and messages: vLLM 0.33.0, config/speculative.py and v1/spec_decode/llm_base_proposer.py.
 """
@@ -49,27 +49,27 @@ def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding
         return
     named = str(architectures[0])
     if supports_eagle3(engine.version, named) is False:
-        message = f"{engine.name} {engine.version} cannot give the hidden states of a `{named}` to a head"
-        hint = "Take a newer engine, or `method: draft-model`."
+        message = f"{engine.name} {engine.version} cannot pass the hidden states of a `{named}` to a head"
+        hint = "Use a newer engine.version, or `method: draft-model`."
         yield Finding("engine.target-architecture", message, "target.model", hint=hint)
     since = facts().multimodal_parallel_since
     parallel = recipe.drafting is not None and recipe.drafting.fixed.get("parallel_drafting")
     if parallel and "vision_config" in target.config and lookup.older(engine.version, since):
-        message = f"{engine.name} {engine.version} drafts in parallel for text-only targets"
+        message = f"{engine.name} {engine.version} supports parallel drafting for text-only targets only"
         yield Finding("engine.multimodal", message, "engine.version", hint=f"Set `version: {since}` or newer.")
 
 
 def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:
     keys = mask_token_keys(engine.version)
     if "speculators_config" in drafter.config:
-        keys = ("mask_token_id", *keys)  # vLLM hands it on as `pard_token` (configs/speculators/algos.py)
+        keys = ("mask_token_id", *keys)  # vLLM passes it on as `pard_token` (configs/speculators/algos.py)
     found = {key: token for key in keys if (token := _dotted(drafter.config, key)) is not None}
     if not found:
         if drafter.partial:
             return
-        message = "the drafter's config.json names no mask token, without which it cannot draft in parallel"
-        # These two are read by every version.
-        hint = "Add `pard_token` and `ptd_token_id`: the id that the drafter was trained with."
+        message = "the drafter's config.json names no mask token, which parallel drafting needs"
+        # Every version reads these two keys.
+        hint = "Add `pard_token` and `ptd_token_id` with the id that the drafter was trained with."
         yield Finding("pair.mask-token", message, _DRAFTER, hint=hint)
         return
     key, token = next(iter(found.items()))
@@ -79,7 +79,7 @@ def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:
 
 
 def _own_layers(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    """A target without a drafter has to bring layers that draft, of a kind that the engine knows."""
+    """Without a drafter, the target must have layers of its own for the method, and the engine must know them."""
     known = recipe.drafting.targets if recipe.drafting else ()
     named = {
         str(name)
@@ -88,16 +88,18 @@ def _own_layers(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         if name
     }
     if known and named and named.isdisjoint(known):
-        message = f"{recipe.engine.name} knows no `{recipe.method}` layers of this target ({', '.join(sorted(named))})"
-        hint = "Name a drafter as `speculation.model`, or choose a method that needs none, such as `ngram`."
+        message = (
+            f"{recipe.engine.name} does not know `{recipe.method}` layers in this target ({', '.join(sorted(named))})"
+        )
+        hint = "Set `speculation.model` to a drafter, or use a method that needs none, such as `ngram`."
         yield Finding("pair.own-layers", message, "speculation.method", hint=hint)
 
 
 def _kv_groups(recipe: Recipe, target_facts: ModelFacts, head_facts: ModelFacts) -> Iterator[Finding]:
-    """vLLM deals layers that are alike out to groups of one size, and wants all of the drafter's in the same group."""
+    """vLLM puts layers of one kind into KV groups of one size; all layers of the drafter must be in the same group."""
     try:
         target, head = shape_of(target_facts), shape_of(head_facts)
-    except ToolkitError:  # the check of memory says so
+    except ToolkitError:  # check_memory reports this
         return
     kinds = Counter(target.cached_layers + head.cached_layers)
     if len(kinds) == 1 or len(head.cached_layers) == 1:
@@ -111,7 +113,7 @@ def _kv_groups(recipe: Recipe, target_facts: ModelFacts, head_facts: ModelFacts)
             f"the target has layers of {len(kinds)} kinds, in KV groups of {size}; the {kinds[spread[0]]} "
             f"{spread[0].kind} ones, those of the head included, do not stay together"
         )
-        hint = "Take a newer engine, or a head with one layer."
+        hint = "Use a newer engine.version, or a head with one layer."
         yield Finding("engine.kv-groups", message, "engine.version", hint=hint)
 
 
@@ -121,12 +123,12 @@ def _sampling(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     path = _GENERATION if isinstance(overriding, dict) else "target.model"
     refused = [name for name in facts().rejected_sampling_params if defaults.get(name)]
     if refused:
-        message = f"`{refused[0]}` is a default of every request, and requests with it are refused under speculation"
-        hint = f"Set `{refused[0]}` to 0 in engine.args `override-generation-config`."
+        message = f"the target sets `{refused[0]}` for every request, and such requests are refused with speculation"
+        hint = f"Set `{refused[0]}` to 0 in `override-generation-config` of engine.args."
         yield Finding("quality.refused-sampling", message, path, hint=hint)
     temperature = defaults.get("temperature")
     if path == _GENERATION and isinstance(temperature, int | float) and temperature > 1:
-        message = f"at temperature {temperature} the target's choice is hard to draft: acceptance falls"
+        message = f"at temperature {temperature} the target's tokens are hard to predict: fewer drafts are accepted"
         yield Finding("quality.temperature", message, path, hint="Use 1.0 or less.", severity="warning")
 
 

@@ -1,4 +1,4 @@
-"""vLLM, as other rooms ask of it."""
+"""EngineRules of vLLM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from toolkit.sizing.settings import Settings
 
 METRICS = MetricNames(
     time_to_first_token="vllm:time_to_first_token_seconds",
-    # A request's own: what vLLM calls inter-token latency is one per step, which gives several tokens.
+    # Time per output token of a request. vLLM's inter-token latency is per step, which yields several tokens.
     time_per_output_token="vllm:request_time_per_output_token_seconds",
     inter_token_latency="vllm:inter_token_latency_seconds",
     request_latency="vllm:e2e_request_latency_seconds",
@@ -43,7 +43,7 @@ METRICS = MetricNames(
 
 
 class Vllm(EngineRules):
-    """vLLM, and what the engines that are built on it take from it."""
+    """vLLM, and the base of other engines that are built on it."""
 
     name = "vllm"
     needs_version = True
@@ -55,7 +55,7 @@ class Vllm(EngineRules):
     causes: Sequence[Path] = (Path(__file__).with_name("causes.json"),)
 
     def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
-        """The version is always the recipe's."""
+        """The version is always set by the recipe."""
         known = facts()
         return EngineDefaults(
             self.name, written.version or "", known.default_max_num_seqs, known.default_max_num_batched_tokens
@@ -68,14 +68,14 @@ class Vllm(EngineRules):
         return True
 
     def runs_on(self, instance: Instance) -> bool:
-        """Its images of AWS, and its own, are for NVIDIA GPUs."""
+        """AWS's images and vLLM's own are for NVIDIA GPUs."""
         return bool(instance.compute_capability)
 
     def accelerators(self, recipe: Recipe, instance: Instance | None) -> int:
         return ranks(recipe.engine.args)
 
     def compiles(self, recipe: Recipe) -> bool:
-        """What vLLM compiles for GPUs takes a minute or two, and is not kept."""
+        """False: vLLM compiles for GPUs in a minute or two at each start."""
         return False
 
     def compiled_parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
@@ -91,18 +91,18 @@ class Vllm(EngineRules):
         return vllm_variables(recipe, flags)
 
     def cache_variables(self, folder: str) -> dict[str, str]:
-        """What vLLM finds out about a model's class takes it 8 s a model."""
+        """vLLM's inspection of a model class takes 8 s without its cache."""
         return {"VLLM_CACHE_ROOT": f"{folder}/vllm"}
 
     def reports_drafts(self, recipe: Recipe) -> bool:
         return True
 
     def draft_line(self, k: int) -> str:
-        """Fields are counted from the line's end: what stands before them varies.
+        """Fields are counted from the end of the line, because its beginning varies.
 
         `… Mean acceptance length: 2.32, …, Accepted: 141 tokens, Drafted: 204 tokens, Per-position acceptance rate:
         0.897, 0.676, 0.500, Avg Draft acceptance rate: 69.1%` (vllm/v1/spec_decode/metrics.py of 0.32; logs of 0.2x
-        read alike). Fields end at spaces, so that `2.32,` is no number to CloudWatch; the two counts of tokens are.
+        are the same). Fields end at spaces, so `2.32,` is not a number for CloudWatch, but the two token counts are.
         """
         positions = ", ".join(f"p{position}" for position in range(1, k + 1))
         return (
@@ -117,7 +117,7 @@ class Vllm(EngineRules):
     def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
         if instance.neuron_cores:
             needed = f"engine: {{name: {registry.engine_for(instance)}}}"
-            return replace(empty, reason=f"{instance.accelerator} needs an engine of its own: {needed}")
+            return replace(empty, reason=f"{instance.accelerator} needs another engine: {needed}")
         return fit_by_size(pair, instance, empty, _workspace_bytes)
 
     def notes(self, recipe: Recipe) -> Iterator[str]:
@@ -129,7 +129,7 @@ class Vllm(EngineRules):
             yield from check_models(recipe, models)
 
     def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-        """The platform's check says on which hardware its images run."""
+        """Empty: the platform's check covers the hardware."""
         yield from ()
 
 

@@ -1,4 +1,4 @@
-"""What of vLLM's settings decides about memory."""
+"""vLLM's settings that determine memory use."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _STEPS_IN_FLIGHT_SINCE = "0.26.0"
 
 
 def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
-    """The recipe's settings; for a lock alone (`recipe` None) the engine's defaults.
+    """The recipe's settings, or the engine's defaults for a lock file alone (`recipe` is None).
 
-    Raises ToolkitError for a flag whose value is not of its type.
+    Raises ToolkitError for a flag with a value of the wrong type.
     """
     if recipe is None:
         known = facts()
@@ -56,7 +56,9 @@ def _whole(flags: Mapping[str, Any], flag: str) -> int | None:
         return value
     if isinstance(value, str) and value.isdigit():
         return int(value)
-    raise ToolkitError(f"engine.args.{flag}: {value!r} is not a whole number", hint="Write it out in digits.")
+    raise ToolkitError(
+        f"engine.args.{flag}: {value!r} is not a whole number", hint="Write it in digits, without a unit."
+    )
 
 
 def _share(flags: Mapping[str, Any], flag: str, version: str) -> float:
@@ -67,7 +69,9 @@ def _share(flags: Mapping[str, Any], flag: str, version: str) -> float:
     except (TypeError, ValueError):
         share = 0.0
     if not 0 < share <= 1:
-        raise ToolkitError(f"engine.args.{flag}: {value!r} is not a share", hint="Write a number above 0, at most 1.")
+        raise ToolkitError(
+            f"engine.args.{flag}: {value!r} is not a fraction", hint="Write a number above 0, at most 1."
+        )
     return share
 
 
@@ -80,7 +84,7 @@ def _is_since(version: str, since: str) -> bool:
 
 
 def _is_on(flags: Mapping[str, Any], flag: str, default: bool) -> bool:
-    """Whether a flag is on, by itself or by its `no-` form."""
+    """Whether a flag is on, given the flag itself or its `no-` form."""
     if flags.get(f"no-{flag}") in (True, "true"):
         return False
     return flags[flag] in (True, "true") if flag in flags else default

@@ -1,4 +1,4 @@
-"""vLLM's speculative configuration, and what drafting takes of a step."""
+"""vLLM's speculative configuration, and the draft slots of a request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolkit.recipe.resolve import Recipe, Speculation
 
 
 def draft_slots(recipe: Recipe) -> int:
-    """Slots of the token budget that drafting takes for each request."""
+    """Slots of the token budget that drafting needs for each request."""
     speculation = recipe.speculation
     return speculation.facts.draft_slots(speculation.num_speculative_tokens) if speculation else 0
 

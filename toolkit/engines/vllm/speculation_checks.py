@@ -1,4 +1,4 @@
-"""Does the engine take these keys of `speculation`, and these flags beside the method?"""
+"""Does the engine accept these keys of `speculation`, and these flags together with the method?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SCHEDULE, _TENSOR_PARALLEL = "num_speculative_tokens_per_batch_size", "draft_te
 
 
 def check_speculation(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on the keys of `speculation`, and on flags and variables that its method does not go with."""
+    """Findings on the keys of `speculation`, and on flags and variables that conflict with the method."""
     speculation = recipe.speculation
     if speculation is None:
         return
@@ -36,24 +36,24 @@ def check_speculation(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _flags(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
-    """Flags that vLLM refuses, or leaves without effect, together with speculation (config/vllm.py)."""
+    """Flags that vLLM refuses, or that have no effect, together with speculation (config/vllm.py)."""
     args, has_model = recipe.engine.args, speculation.facts.kind != "text"
     if args.get("enable-lora") and has_model:
-        message = "adapters change the target, the drafter knows nothing of them: acceptance falls"
+        message = "LoRA adapters change the target but not the drafter: fewer drafts are accepted"
         hint = "Serve fine-tunes without speculation, or measure with `toolkit prove`."
         yield Finding("engine.lora", message, "engine.args.enable-lora", hint=hint, severity="warning")
     if args.get("kv-sharing-fast-prefill") and has_model:
-        message = "fast prefill with shared KV layers does not go with speculation"
+        message = "`kv-sharing-fast-prefill` cannot be combined with speculation"
         path = "engine.args.kv-sharing-fast-prefill"
         yield Finding("engine.fast-prefill", message, path, hint="Remove the flag.")
     for flag in recipe.drafting.not_with if recipe.drafting else ():
         if args.get(flag):
-            message = f"`{flag}` does not go with method `{speculation.method}`"
+            message = f"`{flag}` cannot be combined with method `{speculation.method}`"
             yield Finding("engine.clash", message, f"engine.args.{flag}", hint="Remove the flag.")
 
 
 def _written(speculation: Speculation) -> Mapping[str, Any]:
-    """The keys that not every method takes, with their values."""
+    """The optional keys that the recipe sets, with their values."""
     schedule = {_SCHEDULE: speculation.schedule} if speculation.schedule else {}
     size = {_TENSOR_PARALLEL: speculation.tensor_parallel} if speculation.tensor_parallel else {}
     return {**schedule, **size, **speculation.settings}
@@ -63,18 +63,18 @@ def _key(recipe: Recipe, drafting: EngineMethod, key: str, value: Any) -> Iterat
     path, engine = f"speculation.{key}", recipe.engine
     known = drafting.keys.get(key)
     if known is None:
-        message = f"method `{recipe.method}` takes no `{key}`"
+        message = f"method `{recipe.method}` does not have the key `{key}`"
         others = ", ".join(drafting.keys)
-        yield Finding("engine.speculation-key", message, path, hint=f"Remove it. What it takes: {others}.")
+        yield Finding("engine.speculation-key", message, path, hint=f"Remove it. Its keys are: {others}.")
     elif key != _SCHEDULE and (since := _newer(engine.version, known, value)):
         what = f"`{key}: {value}`" if isinstance(value, str) else f"`{key}`"
-        message = f"{engine.name} knows {what} from {since} on"
+        message = f"{what} needs {engine.name} {since} or newer"
         hint = f"Set `version: {since}` or newer, or remove it."
         yield Finding("engine.speculation-key", message, path, hint=hint)
 
 
 def _newer(version: str, key: Key, value: Any) -> str:
-    """The version that the key, or this value of it, came with if `version` is older; else empty."""
+    """The first version with the key, or with this value of it, if `version` is older; else empty."""
     since = key.values.get(value, key.since) if isinstance(value, str) else key.since
     return since if lookup.older(version, since) else ""
 
@@ -84,19 +84,19 @@ def _schedule(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
     if known is None or not (recipe.speculation and recipe.speculation.schedule):
         return
     if not drafting.takes(_SCHEDULE, recipe.engine.version):
-        message = f"{recipe.engine.name} knows a K per batch size from {known.since} on"
+        message = f"a K per batch size needs {recipe.engine.name} {known.since} or newer"
         yield Finding("engine.schedule", message, path, hint=f"Set `version: {known.since}` or newer.")
     if recipe.engine.args.get("data-parallel-size", 1) != 1:
-        message = "the schedule has no effect with data parallelism"
+        message = "with data parallelism, a K per batch size has no effect"
         yield Finding("engine.schedule", message, path, hint="Remove one of the two.", severity="warning")
 
 
 def _draft_tensor_parallel(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
-    """Heads run on one accelerator or on all of the target's, draft models on all (config/speculative.py)."""
+    """A head runs on one accelerator or on all of the target's, a draft model on all (config/speculative.py)."""
     wanted, target = speculation.tensor_parallel, recipe.engine.args.get("tensor-parallel-size", 1)
     allowed = [target] if speculation.facts.kind == "model" else [1, target]
     if wanted is not None and wanted not in allowed:
-        message = f"a `{recipe.method}` drafter cannot run on {wanted} accelerators beside a target on {target}"
+        message = f"a `{recipe.method}` drafter cannot run on {wanted} accelerators if the target runs on {target}"
         hint = f"Set it to {' or '.join(map(str, dict.fromkeys(allowed)))}, or remove it."
         path = "speculation.draft_tensor_parallel_size"
         yield Finding("engine.draft-tensor-parallel", message, path, hint=hint)
@@ -113,12 +113,14 @@ def _runner(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
 
 
 def _packages(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
-    """Packages that no image of the engine is known to have; what is in an image of one's own nobody knows here."""
+    """Findings on packages that no image of the engine is known to have; a custom image may have them."""
     if recipe.container is not None:
         return
     for package in drafting.packages:
-        message = f"method `{recipe.method}` needs the Python package {package}, which {recipe.engine.name} lacks"
-        hint = "Use an image that has it (`container: {base: …}`), or install it there (`container: {dockerfile: …}`)."
+        message = (
+            f"method `{recipe.method}` needs the Python package {package}, which {recipe.engine.name} does not include"
+        )
+        hint = "Use an image that has it (`container: {base: …}`), or install it (`container: {dockerfile: …}`)."
         if not recipe.platform.rules.has_instance_types:
             hint = f"Run: pip install {package}"
         yield Finding("engine.package", message, "speculation.method", hint=hint, severity="warning")

@@ -1,7 +1,7 @@
-"""Memory besides weights and KV cache. An estimate: only the engine's own profiling run on the device knows it.
+"""Memory besides weights and KV cache. An estimate: only the engine's profiling run on the device measures it.
 
-The terms and their sizes come from vLLM's startup logs that were published for other models; each constant names its
-source. Estimates lean to the large side, so that what is said to fit does.
+The terms and their sizes come from published vLLM startup logs of other models; each constant names its source.
+Estimates are rather too large than too small, so that a pair that is reported to fit does fit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Workspace:
 
     @property
     def total(self) -> int:
-        """The peak of all."""
+        """Peak bytes of everything together."""
         return max(self.activations, self.sampling) + self.graphs + self.runtime
 
 
@@ -57,7 +57,7 @@ def workspace(
     per_token = _values_per_token(target, tensor_parallel)
     if drafter:
         per_token = max(per_token, _values_per_token(drafter, tensor_parallel))
-        per_token += drafter.taps * target.hidden  # the target's hidden states wait for the head
+        per_token += drafter.taps * target.hidden  # the target's hidden states are kept for the head
     positions = settings.max_num_seqs * (1 + settings.num_speculative_tokens)
     sampled = settings.max_num_seqs * SAMPLER_BYTES_PER_LOGIT
     verified = positions * VERIFICATION_BYTES_PER_LOGIT if settings.num_speculative_tokens else 0
@@ -72,7 +72,7 @@ def workspace(
 
 
 def _values_per_token(shape: Shape, tensor_parallel: int) -> int:
-    """Values that a layer holds at its peak, in the MLP: gate, up and their product, beside hidden state and residual.
+    """Values per token at a layer's peak, in the MLP: gate, up and their product, hidden state and residual.
 
     Llama-3.1-8B in bfloat16 on one GPU: 110,592 bytes here, 109,800 measured (vLLM issue 10517, 20,000 against 29,000
     tokens).

@@ -17,6 +17,7 @@ from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, path, selector
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
+from toolkit.text import without_colours
 
 # Said of each pod before its container writes; other events are in `kubectl describe`.
 _SHOWN_EVENTS = ("FailedScheduling", "Scheduled", "Pulling", "Pulled", "Started", "FailedMount", "Killing")
@@ -130,7 +131,7 @@ def _new(stream: str, bookmarks: MutableMapping[str, str], lines: Sequence[tuple
             seen -= 1
             continue
         bookmarks[stream] = _moved(bookmarks.get(stream, ""), at)
-        yield LogLine(stream, seconds(at), text)
+        yield LogLine(stream, seconds(at), without_colours(text))
 
 
 def _moved(bookmark: str, at: str) -> str:

@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.platforms.local.daemon import LocalDaemon
+from toolkit.platforms.local import credentials
+from toolkit.platforms.local.daemon import LocalDaemon, credentials_file
 from toolkit.platforms.local.folders import endpoints_folder
 
 if TYPE_CHECKING:
@@ -37,11 +38,14 @@ def _serve(home: Path, containers: Path, ready_fd: int) -> None:
     # Imported here, and not before the fork: half a second of moto, boto3 and uvicorn.
     import uvicorn
 
+    from toolkit.platforms.local.access import Guard
     from toolkit.platforms.local.aws import HOME
     from toolkit.platforms.local.clients import session
     from toolkit.platforms.local.container_host import ContainerHost
     from toolkit.platforms.local.control import control_application, control_server
+    from toolkit.platforms.local.front import guarded
     from toolkit.platforms.local.gateway import gateway
+    from toolkit.platforms.local.objects import with_large_objects
     from toolkit.platforms.local.service import SageMaker
 
     asked_to_end = threading.Event()
@@ -55,16 +59,22 @@ def _serve(home: Path, containers: Path, ready_fd: int) -> None:
         return client
 
     sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3))
-    control = control_server(control_application(lambda region: sagemaker))
+    guard = Guard(credentials.create(credentials_file(home)))
+    application = with_large_objects(control_application(lambda region: sagemaker), home)
+    control = control_server(guarded(application, guard, home))
     daemon = LocalDaemon(
         pid=os.getpid(),
         control_url=f"http://127.0.0.1:{control.server_port}",
         runtime_url=f"http://127.0.0.1:{runtime_socket.getsockname()[1]}",
         started_at=time.time(),
+        credentials_file=str(credentials_file(home)),
     )
     runtime = uvicorn.Server(
         uvicorn.Config(
-            gateway(sagemaker.endpoints.targets), log_level="warning", access_log=False, timeout_graceful_shutdown=1
+            gateway(sagemaker.endpoints.targets, guard),
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=1,
         )
     )
     serving = [
@@ -84,6 +94,7 @@ def _serve(home: Path, containers: Path, ready_fd: int) -> None:
     sagemaker.endpoints.close()
     for thread in serving:
         thread.join()
+    credentials_file(home).unlink(missing_ok=True)
     (home / "daemon.json").unlink(missing_ok=True)
 
 

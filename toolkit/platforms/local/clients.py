@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import boto3
 import botocore.session
 from botocore.config import Config
 
+from toolkit.platforms.local import credentials
 from toolkit.platforms.local.aws import REGION
 from toolkit.platforms.local.daemon import LocalDaemon
 
@@ -24,6 +26,7 @@ _CONFIG = Config(
     use_dualstack_endpoint=False,
     defaults_mode="legacy",  # type: ignore[arg-type]  # the stubs say bool
 )
+_S3 = Config(signature_version="s3v4")  # also for presigned URLs, which botocore would sign as of old
 # Each: no name in a config file, no environment variable, this value.
 _NO_FILES = {
     "profile": (None, None, None, None),
@@ -33,15 +36,19 @@ _NO_FILES = {
 
 
 def session(daemon: LocalDaemon) -> boto3.Session:
-    """A boto3 session whose clients talk to the daemon, whatever AWS_* variables and files the user has."""
+    """A boto3 session whose clients talk to the daemon, whatever AWS_* variables and files the user has.
+
+    Raises PlatformError when the daemon's key cannot be read.
+    """
     return _LocalSession(daemon)
 
 
 class _LocalSession(boto3.Session):
     def __init__(self, daemon: LocalDaemon) -> None:
+        key = credentials.read(Path(daemon.credentials_file))
         super().__init__(
-            aws_access_key_id="local",
-            aws_secret_access_key="local",  # noqa: S106 - moto takes any
+            aws_access_key_id=key.access_key_id,
+            aws_secret_access_key=key.secret_access_key,
             region_name=REGION,
             botocore_session=botocore.session.Session(session_vars=_NO_FILES),
         )
@@ -51,9 +58,10 @@ class _LocalSession(boto3.Session):
         self, service_name: str, *, endpoint_url: str | None = None, config: Config | None = None, **options: Any
     ) -> Any:
         theirs = self._daemon.runtime_url if service_name == "sagemaker-runtime" else self._daemon.control_url
+        ours = _CONFIG.merge(_S3) if service_name == "s3" else _CONFIG
         return super().client(
             service_name,  # type: ignore[call-overload]
             endpoint_url=endpoint_url or theirs,
-            config=_CONFIG.merge(config) if config else _CONFIG,
+            config=ours.merge(config) if config else ours,
             **options,
         )

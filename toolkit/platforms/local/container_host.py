@@ -16,6 +16,7 @@ from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.folders import endpoint_folder
 from toolkit.platforms.local.host import EndpointSpec, Request, Variant
 from toolkit.platforms.local.rules import LOCAL_REGISTRY
+from toolkit.recipe.unsafe import CODE_VARIABLES
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
@@ -74,16 +75,32 @@ class ContainerHost:
     def _starter(self, container: Mapping[str, Any]) -> Starter:
         image, variables = container.get("Image", ""), container.get("Environment", {})
         if program := entrypoint(image, self._containers):
+            _must_not_start_code(variables)
             return partial(process, program, variables)
         if not image.startswith(f"{LOCAL_REGISTRY}/"):
             runnable = ", ".join(runnable_images(self._containers))
             raise ServiceError(f"Requested image {image} not found. This machine runs {runnable}.")
         try:
             if engine.holds(image):
+                _must_be_single_lines(variables)
                 return partial(engine.command, engine.engine(), image, variables)
         except PlatformError as error:
             raise ServiceError(str(error)) from error
         raise ServiceError(f"Requested image {image} not found. Build it: toolkit build RECIPE")
+
+
+def _must_not_start_code(variables: Mapping[str, str]) -> None:
+    """A process of this machine has no walls of a container around it."""
+    if found := sorted(CODE_VARIABLES.intersection(variables)):
+        raise ServiceError(
+            f"The local platform takes no {', '.join(found)} in Environment: such a variable decides what code runs. "
+            "Remove it, or run the model in a container (`run: container`)."
+        )
+
+
+def _must_be_single_lines(variables: Mapping[str, str]) -> None:
+    if broken := sorted(name for name, value in variables.items() if "\n" in value):
+        raise ServiceError(f"podman and docker take values of one line; these have several: {', '.join(broken)}.")
 
 
 def _must_be_one(variant: str, field: str, count: int) -> None:

@@ -2,6 +2,7 @@
 
 Its home, private to the user, holds:
 
+    credentials   the key that requests to it are signed with, made anew by each daemon
     daemon.json   who it is and where it answers; written when both servers do
     daemon.lock   locked by the daemon for as long as it lives, so that no process id has to be trusted
     start.lock    locked by whoever starts or stops it
@@ -38,12 +39,18 @@ _NOT_PASSED_ON = ("AWS_", "MOTO_")
 
 @dataclass(frozen=True)
 class LocalDaemon:
-    """A running daemon. `started_at` is seconds since the epoch."""
+    """A running daemon. `started_at` is seconds since the epoch; `credentials_file` holds the key of its owner."""
 
     pid: int
     control_url: str
     runtime_url: str
     started_at: float
+    credentials_file: str
+
+
+def credentials_file(home: Path) -> Path:
+    """Where a daemon of that home keeps its key."""
+    return home / "credentials"
 
 
 def running(home: Path) -> LocalDaemon | None:
@@ -66,6 +73,7 @@ def start(home: Path, containers: Path | None = None) -> LocalDaemon:
     try:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(0o700)
+        _must_be_ours(home)
         with _exclusive(home / "start.lock"):
             return running(home) or _launch(home, (containers or containers_dir()).resolve())
     except OSError as exc:
@@ -87,6 +95,15 @@ def stop(home: Path) -> bool:
             _wait_until_gone(home, daemon.pid)
         _clear(home)
         return daemon is not None
+
+
+def _must_be_ours(home: Path) -> None:
+    """Whoever owns the folder decides what is in it: for root, `chmod` alone proves nothing."""
+    if home.stat().st_uid != os.geteuid():
+        raise PlatformError(
+            f"The local platform cannot keep its state in {home}: the folder belongs to another user.",
+            hint="Set TOOLKIT_HOME to a folder of your own.",
+        )
 
 
 def _launch(home: Path, containers: Path) -> LocalDaemon:
@@ -135,6 +152,7 @@ def _wait_until_gone(home: Path, pid: int) -> None:
 
 
 def _clear(home: Path) -> None:
+    credentials_file(home).unlink(missing_ok=True)
     (home / "daemon.json").unlink(missing_ok=True)
     folders.clear_leftovers(home)
 

@@ -68,11 +68,18 @@ def command(program: str, image: str, variables: Mapping[str, str], folder: Path
     options += ["--pull", "never", "--shm-size", "1g", "--stop-timeout", "0", "--security-opt", "label=disable"]
     for source in sorted((folder / "opt" / "ml").iterdir()):
         options += ["--volume", f"{source}:/opt/ml/{source.name}:ro"]
-    for variable, value in {**variables, "AWS_REGION": REGION}.items():
-        options += ["--env", f"{variable}={value}"]
+    options += ["--env-file", str(_environment_file(folder, {**variables, "AWS_REGION": REGION}))]
     # podman would give the user's proxies to the container
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     return Command([program, "run", "--rm", *options, image, "serve"], environment, [program, "rm", "--force", name])
+
+
+def _environment_file(folder: Path, variables: Mapping[str, str]) -> Path:
+    """The variables, in a file: a command's arguments are open to every user of the machine."""
+    file = folder / "environment"
+    file.touch(mode=0o600)
+    file.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+    return file
 
 
 def _discard(_line: str) -> None:

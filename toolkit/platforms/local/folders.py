@@ -4,6 +4,7 @@
         opt/ml/     what the container sees as /opt/ml
         root/       its HOME
         tmp         a link to its TMPDIR
+        environment the variables of a container that an engine runs
         session     the session of its processes
         removal     the command that removes it, where an engine runs it
 

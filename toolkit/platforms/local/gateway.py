@@ -13,6 +13,8 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, TypedDict
 
@@ -22,8 +24,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from toolkit.platforms.local import eventstream
-from toolkit.platforms.local.aws import ACCOUNT, log_group
+from toolkit.platforms.local.access import Guard, must_be_a_program, must_be_signed_for
+from toolkit.platforms.local.aws import ACCOUNT, REGION, log_group
 from toolkit.platforms.local.host import Target
+from toolkit.platforms.local.sigv4 import AccessError, Received, signature_of
 from toolkit.platforms.local.upstream import Answer, BrokenError, ConnectError, Upstream
 
 Resolve = Callable[[str], Sequence[Target] | None]
@@ -59,8 +63,8 @@ class Limits:
     stream_s: float = 480.0
 
 
-def gateway(resolve: Resolve, limits: Limits = Limits()) -> Starlette:
-    """The ASGI application."""
+def gateway(resolve: Resolve, guard: Guard, limits: Limits = Limits()) -> Starlette:
+    """The ASGI application. `guard` decides who may ask."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[_State]:
@@ -68,15 +72,16 @@ def gateway(resolve: Resolve, limits: Limits = Limits()) -> Starlette:
         yield {"upstream": upstream}
         upstream.close()
 
-    def route(path: str, relay: _Relay, error: _ErrorBody) -> Route:
-        return Route(f"/endpoints/{{endpoint}}/{path}", _Invocation(resolve, limits, relay, error), methods=["POST"])
+    def route(path: str, admit: _Admit, relay: _Relay, error: _ErrorBody) -> Route:
+        invocation = _Invocation(resolve, limits, partial(admit, guard), relay, error)
+        return Route(f"/endpoints/{{endpoint}}/{path}", invocation, methods=["POST"])
 
     return Starlette(
         lifespan=lifespan,
         routes=[
-            route("invocations", _relay_whole, _aws_error),
-            route("invocations-response-stream", _relay_as_event_stream, _aws_error),
-            route("openai/v1/chat/completions", _relay_as_it_is, _openai_error),
+            route("invocations", _admit_signed, _relay_whole, _aws_error),
+            route("invocations-response-stream", _admit_signed, _relay_as_event_stream, _aws_error),
+            route("openai/v1/chat/completions", _admit_bearer, _relay_as_it_is, _openai_error),
         ],
     )
 
@@ -104,6 +109,8 @@ class _Call:
     limits: Limits
 
 
+_Admit = Callable[[Guard, Scope, Receive], Awaitable[bytes]]
+"""Gives the request's body. Raises AccessError or _RefusedError."""
 _Relay = Callable[[_Call, Answer, Send], Awaitable[None]]
 _ErrorBody = Callable[[_RefusedError], dict[str, Any]]
 
@@ -111,19 +118,30 @@ _ErrorBody = Callable[[_RefusedError], dict[str, Any]]
 class _Invocation:
     """One route, as an ASGI application: choose a container, ask it, relay its answer."""
 
-    def __init__(self, resolve: Resolve, limits: Limits, relay: _Relay, error: _ErrorBody) -> None:
-        self._resolve, self._limits, self._relay, self._error = resolve, limits, relay, error
+    def __init__(
+        self,
+        resolve: Resolve,
+        limits: Limits,
+        admit: Callable[[Scope, Receive], Awaitable[bytes]],
+        relay: _Relay,
+        error: _ErrorBody,
+    ) -> None:
+        self._resolve, self._limits, self._admit, self._relay, self._error = resolve, limits, admit, relay, error
         self._copies: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         endpoint = scope["path_params"]["endpoint"]
         try:
-            body = await _read(receive)
+            must_be_a_program(headers, scope["server"][1])
+            body = await self._admit(scope, receive)
             targets = self._resolve(endpoint)
             target = _choose(endpoint, targets, headers)
             forwarded = {name: headers[key] for key, name in _TO_CONTAINER.items() if key in headers}
             call = _Call(endpoint, target, body, forwarded, self._limits)
+        except AccessError as exc:
+            await self._refuse(_RefusedError(403, exc.code, str(exc)), send)
+            return
         except _RefusedError as exc:
             await self._refuse(exc, send)
             return
@@ -151,6 +169,23 @@ class _Invocation:
         body = json.dumps(self._error(error)).encode()
         headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error.code}
         await _send_whole(send, error.status, headers, body)
+
+
+async def _admit_signed(guard: Guard, scope: Scope, receive: Receive) -> bytes:
+    """InvokeEndpoint and its stream are signed by Signature Version 4."""
+    path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
+    request = Received(scope["method"], path, query, Headers(scope=scope))
+    signature = signature_of(request)
+    must_be_signed_for("sagemaker", REGION, signature)
+    body = await _read(receive)
+    guard.admit_signed(request, signature, sha256(body).hexdigest())
+    return body
+
+
+async def _admit_bearer(guard: Guard, scope: Scope, receive: Receive) -> bytes:
+    """OpenAI's clients send a bearer token."""
+    guard.admit_bearer(Headers(scope=scope), REGION)
+    return await _read(receive)
 
 
 async def _read(receive: Receive) -> bytes:

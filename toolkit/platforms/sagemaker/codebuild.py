@@ -28,6 +28,7 @@ from toolkit.platforms.sagemaker.images import ECR_HOST
 from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.recipe.content import digest
+from toolkit.text import without_colours
 
 if TYPE_CHECKING:
     from types_boto3_codebuild.type_defs import BuildPhaseTypeDef, BuildTypeDef
@@ -175,7 +176,7 @@ class _Tail:
             page = self.clients.logs.get_log_events(
                 logGroupName=group, logStreamName=stream, startFromHead=True, **self._token
             )
-            for line in [line for event in page["events"] for line in event["message"].splitlines()]:
+            for line in [line for event in page["events"] for line in without_colours(event["message"]).splitlines()]:
                 self.lines.append(line)
                 self.log(line)
             # CloudWatch Logs says that this was the last page by giving the same token again.

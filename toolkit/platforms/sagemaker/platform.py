@@ -46,6 +46,7 @@ from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.resolve import Recipe
+from toolkit.text import without_colours
 
 if TYPE_CHECKING:
     from types_boto3_logs.type_defs import DescribeLogStreamsRequestPaginateTypeDef
@@ -187,7 +188,7 @@ class SageMakerPlatform:
         runs = described.get("Specification", {}).get("ModelName")
         if described["InferenceComponentStatus"] != "InService" or runs != wanted:
             ended = "was rolled back" if described["InferenceComponentStatus"] == "InService" else "failed"
-            why = described.get("FailureReason") or "no reason is given"
+            why = described.get("FailureReason") or "no reason was given"
             hint = f"The container's log: toolkit logs {action.name}"
             raise EndpointFailed(f"{action.name} {ended}: {why}", hint=hint)
 
@@ -279,7 +280,7 @@ class SageMakerPlatform:
                 logGroupName=group, logStreamName=stream, startFromHead=True, **token
             )
             for event in page["events"]:
-                yield LogLine(stream, event["timestamp"] / 1000, event["message"])
+                yield LogLine(stream, event["timestamp"] / 1000, without_colours(event["message"]))
             bookmarks[stream] = page["nextForwardToken"]
             # CloudWatch Logs says that this was the last page by giving the same token again.
             if page["nextForwardToken"] == token.get("nextToken"):

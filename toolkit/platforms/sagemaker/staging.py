@@ -1,16 +1,22 @@
-"""Weights on their way to S3: from a folder, from the hub, or from the plan. What arrived whole is not sent again."""
+"""Weights on their way to S3: from a folder, the hub, or the plan. What is there already is not sent again."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from boto3.s3.transfer import TransferConfig
 
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, UnreadableModel
+from toolkit.platforms.sagemaker.rules.kinds.bucket import sizes as object_sizes
+from toolkit.platforms.sagemaker.rules.stored import Mark, StagedFile, read_mark, stored_sha256
+from toolkit.recipe.content import PART_BYTES, ContentHash, part_bytes
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.model_files import ModelFiles
@@ -29,25 +35,64 @@ _OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".msgpack", ".h5", ".onnx")
 
 
 def stage_weights(clients: Clients, request: Mapping[str, Any], progress: Progress, open_files: OpenFiles) -> None:
-    """Upload the files that S3 lacks. The prefix says their content, so a file there of that size is that file.
+    """Upload the files that S3 lacks, or holds with another content, and see that they arrived as they were.
 
-    Raises PlatformError when the hub cannot be read.
+    Of weights from the hub a mark beside them says which of them arrived. Raises PlatformError when a file is not what
+    was planned, or the hub cannot be read or sends something else than it says.
     """
     bucket, prefix = request["Bucket"], request["Prefix"]
-    key = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": request["KmsKeyId"]} if "KmsKeyId" in request else {}
-    stored = _sizes(clients, bucket, prefix)
-    for file in _files(request, _with_token(clients, request, open_files)):
-        if stored.get(prefix + file.name) != file.size:
+    mark = read_mark(clients, bucket, request["Mark"]) if "Mark" in request else Mark()
+    files = _files(request, _with_token(clients, request, open_files))
+    sizes = object_sizes(clients, bucket, prefix)
+    same_size = [prefix + file.name for file in files if sizes.get(prefix + file.name) == file.size]
+    stored = stored_sha256(clients, bucket, same_size)
+    arrived: dict[str, StagedFile] = {}
+    for file in files:
+        before = mark.files.get(file.name)
+        known = file.sha256 or (before.sha256 if before and before.hub == file.hub else None)
+        if known is None or stored.get(prefix + file.name) != known:
             progress.update(f"{file.name} ({file.size / 1e6:.1f} MB)")
-            with file.open() as stream:
-                clients.s3.upload_fileobj(stream, bucket, prefix + file.name, ExtraArgs=key)
+            known = _send(clients, request, file)
+            if "Mark" in request:
+                arrived[file.name] = StagedFile(hub=file.hub, sha256=known)
+                _write_mark(clients, request, Mark(files={**mark.files, **arrived}))
+        elif before:
+            arrived[file.name] = before
     if "Mark" in request:
-        clients.s3.put_object(Bucket=bucket, Key=request["Mark"], Body=b"")
+        _write_mark(clients, request, Mark(complete=True, files=arrived))
+
+
+def _write_mark(clients: Clients, request: Mapping[str, Any], mark: Mark) -> None:
+    clients.s3.put_object(Bucket=request["Bucket"], Key=request["Mark"], Body=mark.model_dump_json().encode())
+
+
+def _send(clients: Clients, request: Mapping[str, Any], file: _File) -> str:
+    """Upload the file; S3's SHA-256 of it. An object that is something else is removed again. Raises PlatformError."""
+    bucket, key = request["Bucket"], request["Prefix"] + file.name
+    encryption = (
+        {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": request["KmsKeyId"]} if "KmsKeyId" in request else {}
+    )
+    # The classic client: that of AWS's common runtime chooses parts of its own.
+    parts = TransferConfig(PART_BYTES, multipart_chunksize=part_bytes(file.size), preferred_transfer_client="classic")
+    with file.open() as stream:
+        clients.s3.upload_fileobj(stream, bucket, key, {"ChecksumAlgorithm": "SHA256", **encryption}, Config=parts)
+        stored = stored_sha256(clients, bucket, [key]).get(key)
+        try:
+            sent = file.sent(stream)
+            if stored != sent:
+                message = (
+                    f"{file.name} changed after it was planned, or on its way: S3 has SHA-256 {stored}, not {sent}"
+                )
+                raise PlatformError(message, hint="Plan and deploy again.")
+        except PlatformError:
+            clients.s3.delete_object(Bucket=bucket, Key=key)
+            raise
+    return sent
 
 
 def delete_prefix(clients: Clients, bucket: str, prefix: str) -> None:
     """Delete every object under a prefix, and the pieces of those that never arrived whole, which cost as much."""
-    keys: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in _sizes(clients, bucket, prefix)]
+    keys: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in object_sizes(clients, bucket, prefix)]
     for start in range(0, len(keys), _DELETE_BATCH):
         clients.s3.delete_objects(Bucket=bucket, Delete={"Objects": keys[start : start + _DELETE_BATCH]})
     pages = clients.s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
@@ -66,31 +111,46 @@ def _with_token(clients: Clients, request: Mapping[str, Any], open_files: OpenFi
 
 @dataclass(frozen=True)
 class _File:
-    """A file to send: its name under the prefix, its size in bytes, how to open it."""
+    """A file to send: its name under the prefix, its size in bytes, how to open it.
+
+    `sha256` is its ContentHash, None where only sending it tells; `sent` then has it of the stream that was sent. `hub`
+    is the hub's digest of it, empty for others.
+    """
 
     name: str
     size: int
     open: Callable[[], IO[bytes]]
+    sent: Callable[[IO[bytes]], str]
+    sha256: str | None = None
+    hub: str = ""
 
 
 def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
     if "Hub" in request:
         return _on_the_hub(open_files(ModelSource("hub", request["Hub"], request["Revision"])))
-    if "Content" in request:
-        texts = {name: text.encode() for name, text in request["Content"].items()}
-        return [_File(name, len(text), partial(io.BytesIO, text)) for name, text in texts.items()]
-    folder = Path(request["Source"])
-    return [_File(file["path"], file["size"], partial((folder / file["path"]).open, "rb")) for file in request["Files"]]
+    texts, folder = request.get("Content", {}), Path(request.get("Source", ""))
+    return [
+        _known(
+            file,
+            partial(io.BytesIO, texts[file["path"]].encode()) if texts else partial((folder / file["path"]).open, "rb"),
+        )
+        for file in request["Files"]
+    ]
+
+
+def _known(file: Mapping[str, Any], opened: Callable[[], IO[bytes]]) -> _File:
+    """A file that the request lists with its content."""
+    return _File(file["path"], file["size"], opened, lambda stream: str(file["sha256"]), file["sha256"])
 
 
 def _on_the_hub(files: ModelFiles) -> list[_File]:
     try:
-        sizes = files.sizes()
+        sizes, digests = files.sizes(), files.digests()
     except UnreadableModel as error:
         raise PlatformError(error.message, hint=error.hint) from error
     safe = any(name.endswith(".safetensors") for name in sizes)
     return [
-        _File(name, size, partial(_open_on_the_hub, files, name, size))
+        _File(name, size, partial(_open_on_the_hub, files, name, size), _received, hub=digests.get(name, ""))
         for name, size in sizes.items()
         if not name.startswith(".") and not (safe and name.endswith(_OTHER_WEIGHTS))
     ]
@@ -100,11 +160,21 @@ def _open_on_the_hub(files: ModelFiles, name: str, size: int) -> IO[bytes]:
     return io.BufferedReader(_HubFile(files, name, size), _PIECE_BYTES)
 
 
+def _received(stream: IO[bytes]) -> str:
+    raw = cast(io.BufferedReader, stream).raw
+    assert isinstance(raw, _HubFile)
+    return raw.verified()
+
+
 class _HubFile(io.RawIOBase):
-    """A file of the hub that is read from its beginning to its end, in pieces, and never kept."""
+    """A file of the hub that is read from its beginning to its end, in pieces, hashed, and never kept."""
 
     def __init__(self, files: ModelFiles, name: str, size: int) -> None:
         self._files, self._name, self._size, self._position = files, name, size, 0
+        self._content = ContentHash(size)
+        self._kind, _, self._digest = files.digests().get(name, "").partition(":")
+        blob = b"blob %d\0" % size
+        self._whole = hashlib.sha256() if self._kind == "sha256" else hashlib.sha1(blob, usedforsecurity=False)
 
     def readable(self) -> bool:
         """It is."""
@@ -123,11 +193,16 @@ class _HubFile(io.RawIOBase):
             raise PlatformError(
                 f"{self._files.location}/{self._name} ends after {self._position} of {self._size} bytes"
             )
+        self._content.update(piece)
+        self._whole.update(piece)
         buffer[: len(piece)] = piece
         self._position += len(piece)
         return len(piece)
 
-
-def _sizes(clients: Clients, bucket: str, prefix: str) -> dict[str, int]:
-    pages = clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-    return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", [])}
+    def verified(self) -> str:
+        """The ContentHash of what was read. Raises PlatformError when it is not what the hub says it is."""
+        if self._digest and self._whole.hexdigest() != self._digest:
+            what = f"{self._files.location}/{self._name}"
+            message = f"{what} arrived with another {self._kind} digest than the hub says: {self._whole.hexdigest()}"
+            raise PlatformError(message, hint="Try again; if it stays so, what lies in between changes files.")
+        return self._content.hexdigest()

@@ -114,7 +114,7 @@ def test_a_version_without_an_image_may_be_somebodys_own(tmp_path: Path) -> None
     (finding,) = findings(tmp_path, "", "", never)
     assert finding.code == "container.image"
     assert finding.hint.startswith("Use 0.33.0 or ")
-    assert finding.hint.endswith("Or name an image that has it: `container: {base: registry/repository:tag}`.")
+    assert finding.hint.endswith("Or name one yourself: `container: {base: registry/repository:tag}`.")
     assert findings(tmp_path, "", "container: {base: mine:1}", never) == ()
 
 

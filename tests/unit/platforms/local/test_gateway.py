@@ -8,14 +8,19 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import boto3
 import httpx
 import pytest
 import uvicorn
 from botocore.exceptions import EventStreamError
+from starlette.applications import Starlette
 
+from toolkit.platforms.local.access import Guard
 from toolkit.platforms.local.clients import session
+from toolkit.platforms.local.credentials import create
 from toolkit.platforms.local.daemon import LocalDaemon
 from toolkit.platforms.local.gateway import Limits, gateway
 from toolkit.platforms.local.host import Target
@@ -55,14 +60,20 @@ def container() -> Iterator[Target]:
 @contextmanager
 def serving(target: Target, limits: Limits, *others: Target) -> Iterator[boto3.Session]:
     """A session for a gateway whose endpoint `e` is these containers."""
+    with TemporaryDirectory() as folder:
+        key = Path(folder, "credentials")
+        with _listening(gateway({"e": [target, *others], "restarting": []}.get, Guard(create(key)), limits)) as url:
+            yield session(LocalDaemon(0, url, url, started_at=0, credentials_file=str(key)))
+
+
+@contextmanager
+def _listening(app: Starlette) -> Iterator[str]:
     listener = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    app = gateway({"e": [target, *others], "restarting": []}.get, limits)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
-        yield session(LocalDaemon(pid=0, control_url=url, runtime_url=url, started_at=0))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()

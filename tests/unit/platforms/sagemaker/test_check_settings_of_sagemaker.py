@@ -220,4 +220,4 @@ def test_the_hint_for_one_type_of_several_is_for_that_type(tmp_path: Path) -> No
     text = HUB_RECIPE.replace("[ml.g6.xlarge]", "[ml.g7e.2xlarge, ml.g6.12xlarge]")
     (finding,) = check(write_hub_pair(tmp_path, text, **LARGE)).findings
     assert (finding.code, finding.path) == ("memory.tensor-parallel", "platform.instance_types.1")
-    assert finding.hint.startswith(f"For this type: `{FOUR}`.")
+    assert finding.hint.startswith(f"For this type only: `{FOUR}`.")

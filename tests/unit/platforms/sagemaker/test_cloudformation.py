@@ -364,26 +364,26 @@ def staged(resources: Sequence[Resource]) -> str:
     return command
 
 
-def test_weights_of_the_hub_are_fetched_copied_and_marked_as_complete(recipe: Recipe) -> None:
-    fetch, sync, mark = staged(desired([recipe], ACCOUNT)).split(" && ")
+def test_weights_of_the_hub_are_fetched_and_copied(recipe: Recipe) -> None:
+    fetch, sync = staged(desired([recipe], ACCOUNT)).split(" && ")
     assert fetch.startswith("hf download org/target --revision main --local-dir target-main-6b7be4d0")
     assert sync.startswith(
         "aws s3 sync target-main-6b7be4d0 s3://toolkit-123456789012-us-west-2/weights/target-main-6b7be4d0/"
     )
-    assert mark == "aws s3api put-object --bucket toolkit-123456789012-us-west-2 --key staged/target-main-6b7be4d0"
 
 
 def test_weights_in_a_folder_are_copied_without_hidden_files(tmp_path: Path) -> None:
     folder = tmp_path / "a pair"
     words = shlex.split(staged(desired([load(write_pair(folder))], ACCOUNT)))
     assert words[:4] == ["aws", "s3", "sync", str(folder / "target")]
-    assert words[5:] == ["--exclude", ".*", "--exclude", "*/.*"]
+    assert words[5:] == ["--exclude", ".*", "--exclude", "*/.*", "--checksum-algorithm", "SHA256"]
 
 
 def test_settings_too_long_for_the_environment_are_written_from_the_template() -> None:
     request = {"Bucket": "b", "Prefix": "weights/config-1/", "Content": {"engine.json": "{'a': 1}"}, "Files": []}
     command = staged([Resource("Weights", "config-1", request)])
-    assert command == """printf %s '{'"'"'a'"'"': 1}' | aws s3 cp - s3://b/weights/config-1/engine.json"""
+    copy = "aws s3 cp - s3://b/weights/config-1/engine.json --checksum-algorithm SHA256"
+    assert command == f"""printf %s '{{'"'"'a'"'"': 1}}' | {copy}"""
 
 
 def test_staged_weights_are_encrypted_with_the_key_of_the_recipe(recipe: Recipe) -> None:

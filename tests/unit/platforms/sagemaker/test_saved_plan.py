@@ -45,7 +45,7 @@ def test_what_is_not_a_saved_plan(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "plan.json"
     if content is not None:
         path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(UsageError, match=r"plan\.json is not a saved plan: .*\n  Make one: toolkit plan RECIPE --out"):
+    with pytest.raises(UsageError, match=r"plan\.json is not a saved plan: .*\n  Save one: toolkit plan RECIPE --out"):
         Plan.read(path)
 
 
@@ -58,7 +58,7 @@ def test_a_plan_of_a_newer_toolkit_is_refused(made: Plan, tmp_path: Path) -> Non
 
 def test_a_plan_as_text(made: Plan) -> None:
     first, *lines = repr(made).splitlines()
-    assert first == "<Plan recipe.yaml on local: 11 changes, 0.00 $/h while it runs>"
+    assert first == "<Plan recipe.yaml on local: 11 changes, 0.00 $/h while running>"
     assert lines[0] == "  create Bucket toolkit-123456789012-us-west-2 (does not exist)"
     assert lines[-1] == "  delete Model tiny-<old> (no longer used)"
     assert len(lines) == len(made.actions)

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.representer import RoundTripRepresenter
 
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE
+from toolkit.text import inert
 
 Manifest = Mapping[str, Any]
 
@@ -43,7 +44,7 @@ def text(documents: Sequence[Manifest]) -> str:
     yaml.indent(mapping=2, sequence=4, offset=2)
     stream = StringIO()
     yaml.dump_all(documents, stream)
-    return stream.getvalue()
+    return inert(stream.getvalue())  # means the same in double quotes, which all that changes stands in
 
 
 def _kustomization(resources: Sequence[str]) -> str:
@@ -62,6 +63,8 @@ class _Representer(RoundTripRepresenter):
 def _represent_text(representer: _Representer, value: str) -> Any:
     quotes = "'" if '"' in value else '"'  # JSON is easier to read so
     style = "|" if "\n" in value else None if _PLAIN.fullmatch(value) else quotes
+    if inert(value) != value:
+        style = '"'
     return representer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 

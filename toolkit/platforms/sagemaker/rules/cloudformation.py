@@ -8,10 +8,11 @@ a working stack of it is unverified.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolkit.errors import UsageError
 from toolkit.planning.resources import Resource
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
 
@@ -21,14 +22,37 @@ STAGE_FIRST = "toolkit:stageFirst"
 NOT_IN_CLOUDFORMATION = "toolkit:notInCloudFormation"
 """Key of the template's metadata: by logical id, the parts of the request that the template cannot express."""
 
+# It is replaced wherever it stands in a text, and there is no way to escape it.
+_DYNAMIC_REFERENCE = re.compile(r"\{\{\s*resolve\s*:", re.IGNORECASE)
+
 
 def template(resources: Sequence[Resource], kinds: Sequence[AwsKind]) -> dict[str, Any]:
     """The template that makes these resources, but for what its metadata says under `STAGE_FIRST`.
 
     It is for what is desired, not for the actions of a plan: an action that updates lacks what only making it needs.
-    Raises UsageError for containers that start with compiled code: a stack has no channel to give it to them.
+    Raises UsageError for containers that start with compiled code: a stack has no channel to give it to them; and for
+    a value that CloudFormation would replace by a secret or parameter of the account.
     """
-    return _Template(resources, {kind.kind: kind for kind in kinds}).build()
+    made = _Template(resources, {kind.kind: kind for kind in kinds}).build()
+    for path, text in _texts(made, ""):
+        if _DYNAMIC_REFERENCE.search(text):
+            message = f"CloudFormation would replace {{{{resolve:…}}}} in {path} by a value of the account"
+            hint = "Remove it from the recipe: a stack cannot be given that text."
+            raise UsageError(message, hint=hint)
+    return made
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Every text of a document, keys too, and where it is."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield path, str(key)
+            yield from _texts(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, Sequence):
+        for index, item in enumerate(value):
+            yield from _texts(item, f"{path}.{index}")
 
 
 def losses(made: Mapping[str, Any], kinds: Sequence[AwsKind]) -> list[str]:

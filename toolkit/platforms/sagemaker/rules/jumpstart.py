@@ -360,7 +360,7 @@ def _preset(model: JumpStartModel) -> Preset | None:
     read = variable not in model.unread
     if variable == _DRAFT_MODEL_VARIABLE:
         return Preset(methods.configured("vllm", {"method": "draft_model"}), None, variable, read)
-    config = json.loads(model.environment[variable])
+    config = documents.parse(dict[str, Any], model.environment[variable])
     method = methods.configured("vllm", config)
     return Preset(method, config.get("num_speculative_tokens"), variable, read)
 

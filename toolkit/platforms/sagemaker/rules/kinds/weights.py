@@ -15,6 +15,7 @@ from toolkit.platforms.sagemaker.rules.kinds.bucket import read_uses, sizes
 from toolkit.platforms.sagemaker.rules.kinds.template import put_object
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, USES_PREFIX, WEIGHTS_PREFIX, bucket_name
+from toolkit.platforms.sagemaker.rules.stored import read_mark, stored_sha256
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -110,32 +111,37 @@ def _all() -> Decision:
 
 
 def _state(look: Look, bucket: str, name: str, wanted: Resource | None) -> dict[str, Any]:
+    """`Files` counts the wanted files that S3 holds byte for byte; `Complete` says of the hub's whether all are."""
     prefix, mark = f"{WEIGHTS_PREFIX}{name}/", f"{STAGED_PREFIX}{name}"
     state = {"Bucket": bucket, "Prefix": prefix, "Mark": mark}
     if wanted and "Hub" in wanted.request:
-        return {**state, "Complete": mark in sizes(look.clients, bucket, mark)}
+        return {**state, "Complete": read_mark(look.clients, bucket, mark).is_whole(look.clients, bucket, prefix)}
     found = sizes(look.clients, bucket, prefix)
     files = wanted.request["Files"] if wanted else []
-    return {**state, "Files": sum(found.get(prefix + file["path"]) == file["size"] for file in files)}
+    content = {
+        prefix + file["path"]: file["sha256"] for file in files if found.get(prefix + file["path"]) == file["size"]
+    }
+    stored = stored_sha256(look.clients, bucket, content)
+    return {**state, "Files": sum(stored.get(key) == sha256 for key, sha256 in content.items())}
 
 
 def _upload(request: Mapping[str, Any]) -> str:
     """Of a folder, of a repository of the hub, or of small files that stand in the request."""
-    bucket, to = request["Bucket"], f"s3://{request['Bucket']}/{request['Prefix']}"
-    key = ["--sse", "aws:kms", "--sse-kms-key-id", request["KmsKeyId"]] if "KmsKeyId" in request else []
+    to = f"s3://{request['Bucket']}/{request['Prefix']}"
+    encryption = ["--sse", "aws:kms", "--sse-kms-key-id", request["KmsKeyId"]] if "KmsKeyId" in request else []
+    options = ["--checksum-algorithm", "SHA256", *encryption]  # by which `toolkit deploy` knows the files again
     hidden = ["--exclude", ".*", "--exclude", "*/.*"]
     if "Hub" in request:
         folder = request["Prefix"].rstrip("/").rpartition("/")[2]
         fetch = _shell("hf", "download", request["Hub"], "--revision", request["Revision"], "--local-dir", folder)
-        sync = _shell("aws", "s3", "sync", folder, to, *hidden, *key)
-        return " && ".join([fetch, sync, put_object(bucket, request["Mark"])])
+        return " && ".join([fetch, _shell("aws", "s3", "sync", folder, to, *hidden, *options)])
     if "Content" in request:
         copies = [
-            f"{_shell('printf', '%s', text)} | {_shell('aws', 's3', 'cp', '-', to + name, *key)}"
+            f"{_shell('printf', '%s', text)} | {_shell('aws', 's3', 'cp', '-', to + name, *options)}"
             for name, text in request["Content"].items()
         ]
         return " && ".join(copies)
-    return _shell("aws", "s3", "sync", request["Source"], to, *hidden, *key)
+    return _shell("aws", "s3", "sync", request["Source"], to, *hidden, *options)
 
 
 def _shell(*words: str) -> str:

@@ -1,0 +1,268 @@
+"""What is printed is inert: escape sequences, markup and HTML in values are shown, and never obeyed."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toys
+from hostile import HOSTILE, obeyed
+from pairs import RECIPE, write_pair
+from rich.console import Console
+from ruamel.yaml import YAML
+from toys import ToyBox, ToySession
+
+import toolkit
+from toolkit.api.catalogue import Catalogue
+from toolkit.apply.progress import PlainProgress, TerminalProgress
+from toolkit.apply.waiter import EndpointStatus, LogLine
+from toolkit.catalog import registry
+from toolkit.catalog.registry import PlatformEntry
+from toolkit.cli.main import run
+from toolkit.cli.output import explain
+from toolkit.endpoint.handle import Endpoint
+from toolkit.endpoint.metrics import Metrics
+from toolkit.endpoint.prove import ArmResult, Proof, Verdict
+from toolkit.errors import Cause, EndpointFailed
+from toolkit.findings import Finding, Report
+from toolkit.planning.plan import Action, Plan
+from toolkit.platforms.kubernetes.rules.yaml import text
+from toolkit.recipe.resolve import load
+
+SHOWN = (r"\x1b[2J", r"\u202egpj.exe", "[bold red]big[/nope]", "<img src=x onerror=alert(1)>&amp;")
+YAML_HOSTILE = json.dumps(HOSTILE)
+BAD_RECIPES = {
+    "key": f"{RECIPE}{YAML_HOSTILE}: 1\n",
+    "value": RECIPE.replace("method: p-eagle", f"method: {YAML_HOSTILE}"),
+    "flag": RECIPE.replace("dtype: float32", f"{YAML_HOSTILE}: 1"),
+    "file name": RECIPE.replace("./target", YAML_HOSTILE.replace("src=x", "src=/x")),
+}
+
+
+class HostileBox(ToyBox):
+    """A platform whose endpoint, status and log an attacker wrote."""
+
+    def address(self, name: str) -> str:
+        return name
+
+    def status(self, endpoint: str) -> EndpointStatus:
+        return EndpointStatus(endpoint, HOSTILE, HOSTILE, HOSTILE)
+
+    def logs(
+        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+    ) -> Iterator[LogLine]:
+        yield LogLine("AllTraffic/i-1", 0.0, HOSTILE)
+
+
+class HostileSession(ToySession):
+    def __init__(self) -> None:
+        self.box = HostileBox()
+
+
+RULES, SESSION = toys.RULES, HostileSession()
+
+
+@pytest.fixture
+def _hostile_platform() -> Iterator[None]:
+    registry.register_platform("toy-box", PlatformEntry(f"{__name__}:RULES", f"{__name__}:SESSION"))
+    yield
+    registry.unregister_platform("toy-box")
+
+
+def assert_shown(written: str) -> None:
+    assert obeyed(written) == []
+    for part in SHOWN:
+        assert part in written
+
+
+@pytest.mark.parametrize("written", BAD_RECIPES.values(), ids=BAD_RECIPES)
+def test_what_a_recipe_says(tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str) -> None:
+    path = write_pair(tmp_path)
+    path.write_text(written)
+    assert run(["check", str(path)])
+    out, err = capsys.readouterr()
+    assert obeyed(out + err) == []
+    run(["check", str(path), "--json"])
+    document, _ = capsys.readouterr()
+    assert obeyed(document) == []
+    json.loads(document)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("check", HOSTILE), ("plan", f"--{HOSTILE}"), ("recipes", HOSTILE)],
+    ids=lambda command: command[0],
+)
+def test_what_an_error_says(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    assert run([*command]) == 2
+    assert obeyed("".join(capsys.readouterr())) == []
+
+
+def test_a_file_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / HOSTILE.replace("/", "")
+    write_pair(tmp_path).rename(path)
+    assert run(["plan", str(path)]) == 0
+    assert run(["plan", str(path), "--out", f"{path}.json"]) == 0
+    assert obeyed("".join(capsys.readouterr())) == []
+
+
+@pytest.mark.usefixtures("_hostile_platform")
+def test_a_container_s_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_pair(tmp_path)
+    path.write_text(RECIPE.replace("{name: local}", "{name: toy-box}"))
+    assert run(["logs", str(path)]) == 0
+    assert_shown(capsys.readouterr().out)
+    assert run(["logs", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["lines"] == [HOSTILE]
+
+
+def test_a_failure_s_evidence() -> None:
+    cause = Cause("x", HOSTILE, HOSTILE, (HOSTILE,))
+    for error in (EndpointFailed(HOSTILE, hint=HOSTILE, cause=cause), EndpointFailed(HOSTILE, logs=(HOSTILE,))):
+        assert_shown(str(error))
+        assert "red" in explain(error)
+
+
+def test_progress_in_plain_lines() -> None:
+    written: list[str] = []
+    progress = PlainProgress(written.append)
+    with progress.stage(HOSTILE):
+        progress.update(HOSTILE)
+        progress.say(HOSTILE)
+    assert len(written) == 3
+    for line in written:
+        assert_shown(line)
+
+
+@pytest.mark.parametrize("do", ["stage", "update", "say"])
+def test_progress_on_a_terminal(do: str) -> None:
+    """Compared with what harmless text of that length leads to: rich itself writes escape sequences."""
+
+    def shown(value: str) -> list[str]:
+        console = Console(file=io.StringIO(), force_terminal=True, width=1000, color_system="standard")
+        progress = TerminalProgress(console)
+        with progress.stage(value if do == "stage" else "wait"):
+            if do != "stage":
+                getattr(progress, do)(value)
+        assert isinstance(console.file, io.StringIO)
+        return sorted(set(obeyed(console.file.getvalue())) - {"\r"})
+
+    assert shown(HOSTILE) == shown("harmless") == ["\x1b"]
+
+
+def test_progress_obeys_no_markup() -> None:
+    console = Console(file=io.StringIO(), width=1000)
+    progress = TerminalProgress(console)
+    with progress.stage(HOSTILE):
+        progress.say(HOSTILE)
+    assert isinstance(console.file, io.StringIO)
+    for line in console.file.getvalue().splitlines():
+        assert_shown(line)
+
+
+def test_manifests_say_the_same_without_what_a_terminal_obeys() -> None:
+    document = {"data": {HOSTILE: HOSTILE, "json": json.dumps([HOSTILE], ensure_ascii=False)}}
+    lines = {"data": f"first\n{HOSTILE}\nlast\n"}
+    written = text([document, lines])
+    assert obeyed(written) == []
+    assert list(YAML(typ="safe", pure=True).load_all(written)) == [document, lines]
+
+
+def hostile_recipe(folder: Path) -> Any:
+    path = write_pair(folder)
+    path.write_text(
+        RECIPE.replace("a pair of a few kB", YAML_HOSTILE).replace('OFFLINE: "1"', f"OFFLINE: {YAML_HOSTILE}")
+        + f"tags: {{team: {YAML_HOSTILE}}}\n"
+    )
+    return load(path)
+
+
+def hostile_plan(_: Path) -> Plan:
+    verb: Any = HOSTILE
+    action = Action(HOSTILE, HOSTILE, verb, HOSTILE, {HOSTILE: HOSTILE})
+    return Plan(HOSTILE, HOSTILE, (HOSTILE,), (action,), None, HOSTILE, None, HOSTILE, HOSTILE, (HOSTILE,), (HOSTILE,))
+
+
+def hostile_report(_: Path) -> Report:
+    severity: Any = HOSTILE
+    return Report(HOSTILE, (Finding(HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE, severity),))
+
+
+def hostile_proof(_: Path) -> Proof:
+    arm: Any = HOSTILE
+    return Proof(
+        HOSTILE, HOSTILE, (ArmResult(HOSTILE, arm, 1, 2.0, 0.1, 0.1),), (Verdict(HOSTILE, False, HOSTILE),), 1.0
+    )
+
+
+def hostile_metrics(_: Path) -> Metrics:
+    return Metrics(HOSTILE, 60, notes=(HOSTILE,))
+
+
+def hostile_catalogue(folder: Path) -> Catalogue:
+    return Catalogue(((HOSTILE, hostile_recipe(folder)),))
+
+
+def hostile_endpoint(_: Path) -> Endpoint:
+    platform: Any = HostileBox()
+    return Endpoint(HOSTILE, platform, lambda name: hostile_plan(Path()), HOSTILE, component=HOSTILE)
+
+
+PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
+    "Plan": hostile_plan,
+    "Report": hostile_report,
+    "Proof": hostile_proof,
+    "Metrics": hostile_metrics,
+    "Catalogue": hostile_catalogue,
+    "Endpoint": hostile_endpoint,
+    "Recipe": hostile_recipe,
+}
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, list[tuple[str, str | None]]]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, attrs))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("make", PRINTABLE.values(), ids=PRINTABLE)
+def test_every_object_as_html(tmp_path: Path, make: Callable[[Path], Any]) -> None:
+    page = Page(make(tmp_path)._repr_html_())
+    assert {tag for tag, _ in page.tags} <= {"table", "tr", "td", "th", "ul", "li", "b"}
+    assert [attributes for _, attributes in page.tags if attributes] == []
+    assert "<img src=x onerror=alert(1)>&amp;" in page.text
+    assert obeyed(page.text) == []
+
+
+@pytest.mark.parametrize("make", PRINTABLE.values(), ids=PRINTABLE)
+def test_every_object_as_text(tmp_path: Path, make: Callable[[Path], Any]) -> None:
+    assert obeyed(repr(make(tmp_path))) == []
+
+
+def test_no_object_with_html_is_left_out() -> None:
+    package = Path(toolkit.__file__).parent
+    with_html = {
+        node.name
+        for file in package.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(item, ast.FunctionDef) and item.name == "_repr_html_" for item in node.body)
+    }
+    assert with_html == set(PRINTABLE)

@@ -1,0 +1,78 @@
+"""Does every value stay the value of its own flag?
+
+A container's entrypoint turns variables into arguments: a text that reads as a JSON list becomes several, `true` a bare
+flag, and vLLM's parser takes what begins with a dash for the next flag. So each value has to have the form that its
+flag takes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from toolkit.engines.vllm.facts import Takes, alias_of, takes
+from toolkit.findings import Finding
+from toolkit.recipe.resolve import Recipe
+
+_NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # argparse takes only these for values, of all that begin with a dash
+_CODE = "engine.flag-value"
+
+
+def check_values(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on the values of `engine.args`, and on variables that no process can be given."""
+    for flag, value in recipe.engine.args.items():
+        path = f"engine.args.{flag}"
+        if other := alias_of(flag):
+            hint = f"Write `{other}`, which the checks know."
+            yield Finding(_CODE, f"`{flag}` is another name of `{other}`", path, hint=hint)
+        if wrong := _wrong_form(flag, value, takes(flag)):
+            message, hint = wrong
+            yield Finding(_CODE, f"`{flag}` {message}", path, hint=hint)
+    for name, value in recipe.engine.env.items():
+        if "\0" in value:
+            yield Finding(_CODE, f"`{name}` has a NUL in it", f"engine.env.{name}", hint="Remove it.")
+
+
+def _wrong_form(flag: str, value: Any, kind: Takes | None) -> tuple[str, str] | None:
+    """What is wrong with the value, and the edit."""
+    if kind == "on_off":
+        return None if isinstance(value, bool) else ("is on or off", "Write true or false, without quotes.")
+    if isinstance(value, bool):
+        return ("takes a value, not true or false", "Write the value.") if kind in ("one", "several") else None
+    if isinstance(value, list) and kind in ("one", "optional"):
+        return "takes one value, not a list", "Write one value."
+    texts = value if isinstance(value, list) else [value]
+    found = (_wrong_text(text, alone=text is value, kind=kind) for text in texts if isinstance(text, str))
+    return next((wrong for wrong in found if wrong), None)
+
+
+def _wrong_text(text: str, *, alone: bool, kind: Takes | None) -> tuple[str, str] | None:
+    if text.startswith("-") and not _NUMBER.fullmatch(text):
+        return f"has the value {text!r}, which the engine takes for another flag", "Write a value without the dash."
+    if "\0" in text:
+        return "has a NUL in its value", "Remove it."
+    if not alone:
+        return None
+    if text.strip().lower() in ("", "true", "false"):
+        return f"has the text {text!r}, which the container takes for a switch", "Write the value, or remove the flag."
+    if _documents(text) != 1 and kind != "json_list":
+        edit = "Write a YAML list." if kind == "several" else "Write one value."
+        return "has a text that the container takes for several values", edit
+    return None
+
+
+def _documents(text: str) -> int:
+    """How many arguments the entrypoints of containers make of a text."""
+    found, rest = [], text.strip()
+    while rest:
+        try:
+            document, end = json.JSONDecoder().raw_decode(rest)
+        except (ValueError, RecursionError):
+            return 1
+        found.append(document)
+        rest = rest[end:].lstrip()
+    if len(found) == 1 and isinstance(found[0], list):
+        return -1  # not one value, however many elements it has
+    return len(found) if all(isinstance(document, dict) for document in found) else 1

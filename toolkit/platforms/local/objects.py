@@ -1,0 +1,213 @@
+"""Large objects of moto's S3: moto keeps what is known about them, their bytes go past it, from and to files.
+
+moto itself holds a body several times in memory: 600 MiB that were uploaded took 1.2 GB.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qs, unquote
+
+from moto.s3.exceptions import EntityTooSmall, InvalidPart, MalformedXML
+from moto.s3.models import FakeKey, FakeMultipart, MultipartChecksumBuilder, S3Backend, s3_backends
+from moto.settings import S3_UPLOAD_PART_MIN_SIZE
+
+from toolkit.platforms.local.aws import ACCOUNT
+from toolkit.platforms.local.front import SIGNATURE, is_content, received
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+LARGE = 1024**2
+"""Bytes from which an object goes past moto."""
+_PIECE = 1024**2
+_DOWNLOADED = {"versionId", "x-id"}
+
+Headers = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request for an object."""
+
+    bucket: str
+    key: str
+    parameters: dict[str, str]
+
+    @property
+    def is_for_content(self) -> bool:
+        """Whether a GET is for the object's content, and not for its tags or such."""
+        return all(name in _DOWNLOADED or name.startswith(("X-Amz-", "response-")) for name in self.parameters)
+
+
+def with_large_objects(moto: WSGIApplication, folder: Path) -> WSGIApplication:
+    """moto's S3, whose large objects are files without a name in `folder`."""
+
+    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ[SIGNATURE].service != "s3":
+            return moto(environ, start_response)
+        asked, method = _asked(environ), environ["REQUEST_METHOD"]
+        if is_content(received(environ), environ[SIGNATURE]) and int(environ["CONTENT_LENGTH"]) > LARGE:
+            return _put(moto, asked, environ, start_response)
+        if method == "POST" and "uploadId" in asked.parameters:
+            return _complete(moto, asked, environ, start_response, folder)
+        if method == "GET" and asked.is_for_content and (key := _large_object(asked)):
+            return _get(moto, key, environ, start_response)
+        return moto(environ, start_response)
+
+    return application
+
+
+def _asked(environ: WSGIEnvironment) -> _Asked:
+    path, _, query = str(environ["RAW_URI"]).partition("?")
+    bucket, _, key = path.lstrip("/").partition("/")
+    return _Asked(bucket, unquote(key), {name: values[0] for name, values in parse_qs(query, True).items()})
+
+
+def _put(
+    moto: WSGIApplication, asked: _Asked, environ: WSGIEnvironment, start_response: StartResponse
+) -> Iterable[bytes]:
+    """PutObject and UploadPart: moto is given nothing, and the file afterwards."""
+    file: IO[bytes] = environ["wsgi.input"]
+    size = int(environ["CONTENT_LENGTH"])
+    status, headers, body = _answer(moto, {**environ, "wsgi.input": io.BytesIO(), "CONTENT_LENGTH": "0"})
+    if status.startswith("200"):
+        etag = hashlib.file_digest(file, "md5").hexdigest()  # type: ignore[arg-type]  # a file is enough
+        if "uploadId" in asked.parameters:
+            upload = _s3().get_bucket(asked.bucket).multiparts[asked.parameters["uploadId"]]
+            key = upload.parts[int(asked.parameters["partNumber"])]
+        else:
+            key = _object(asked)
+        _give(key, file, size)
+        key._etag = etag
+        headers = [(name, value) for name, value in headers if name.lower() != "etag"]
+        headers.append(("ETag", f'"{etag}"'))
+    start_response(status, headers)
+    return [body]
+
+
+def _complete(
+    moto: WSGIApplication, asked: _Asked, environ: WSGIEnvironment, start_response: StartResponse, folder: Path
+) -> Iterable[bytes]:
+    """CompleteMultipartUpload: the parts are joined in a file."""
+    bucket = _s3().buckets.get(asked.bucket)
+    upload = bucket.multiparts.get(asked.parameters["uploadId"]) if bucket else None
+    if bucket is None or upload is None:
+        return moto(environ, start_response)
+    with tempfile.TemporaryFile(dir=folder) as whole:
+        bucket.multiparts[upload.id] = _Upload(upload, whole)
+        status, headers, body = _answer(moto, environ)
+        if status.startswith("200"):
+            _give(_object(asked), whole, whole.seek(0, io.SEEK_END))
+        else:
+            bucket.multiparts[upload.id] = upload
+    start_response(status, headers)
+    return [body]
+
+
+class _Upload(FakeMultipart):
+    """An upload in parts, whose parts are joined in a file."""
+
+    def __init__(self, upload: FakeMultipart, whole: IO[bytes]) -> None:
+        self.__dict__.update(vars(upload))
+        self._whole = whole
+
+    def complete(self, body: Iterator[tuple[int, str]]) -> tuple[bytes, str, tuple[str, str, int] | None]:
+        """Content, ETag and checksum, as moto's own method, but that the content stays in the file."""
+        named = (self.metadata.get(f"x-amz-checksum-{name}") for name in ("algorithm", "type"))
+        checksum, digests = MultipartChecksumBuilder(*named), b""
+        last: FakeKey | None = None
+        for number, etag in body:
+            part = self.parts.get(number)
+            if part is None or part.etag.strip('"') != etag.strip('"'):
+                raise InvalidPart
+            if last is not None and last.contentsize < S3_UPLOAD_PART_MIN_SIZE:
+                raise EntityTooSmall
+            digests += bytes.fromhex(part.etag.strip('"'))
+            part._value_buffer.seek(0)
+            shutil.copyfileobj(part._value_buffer, self._whole, _PIECE)
+            # Of a whole object moto takes the checksum in memory, and no client asks for it where there are parts.
+            if checksum.checksum_type == "COMPOSITE" and part.contentsize:
+                with mmap.mmap(part._value_buffer.fileno(), 0, prot=mmap.PROT_READ) as content:
+                    checksum.addPart(cast(bytes, content))
+            last = part
+        if last is None:
+            raise MalformedXML
+        self._whole.flush()
+        etag = f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(digests) // 16}"
+        return b"", etag, checksum.build() if checksum.checksum_type == "COMPOSITE" else None
+
+
+def _s3() -> S3Backend:
+    return s3_backends[ACCOUNT]["aws"]
+
+
+def _object(asked: _Asked) -> FakeKey:
+    """An object that moto has just made."""
+    key = _s3().get_object(asked.bucket, asked.key)
+    assert key is not None
+    return key
+
+
+def _large_object(asked: _Asked) -> FakeKey | None:
+    if asked.bucket not in _s3().buckets:
+        return None
+    key = _s3().get_object(asked.bucket, asked.key, version_id=asked.parameters.get("versionId"))
+    return key if key is not None and key.contentsize > LARGE else None
+
+
+def _get(
+    moto: WSGIApplication, key: FakeKey, environ: WSGIEnvironment, start_response: StartResponse
+) -> Iterable[bytes]:
+    """GetObject: the headers are those that moto answers HEAD with."""
+    status, headers, _ = _answer(moto, {**environ, "REQUEST_METHOD": "HEAD"})
+    if not status.startswith(("200", "206")):
+        return moto(environ, start_response)
+    if key.multipart:  # moto's HEAD gives the checksum of the parts as if it were that of the object
+        headers = [(name, value) for name, value in headers if not name.lower().startswith("x-amz-checksum-")]
+    named = {name.lower(): value for name, value in headers}
+    start = int(named.get("content-range", "bytes 0-").removeprefix("bytes ").partition("-")[0])
+    start_response(status, headers)
+    return _Content(key._value_buffer.fileno(), start, int(named["content-length"]))
+
+
+class _Content:
+    """Bytes of a file, piece by piece. The file may be closed meanwhile, as when the object is deleted."""
+
+    def __init__(self, file: int, start: int, size: int) -> None:
+        self._file, self._position, self._end = os.dup(file), start, start + size
+
+    def __iter__(self) -> Iterator[bytes]:
+        while piece := os.pread(self._file, min(_PIECE, self._end - self._position), self._position):
+            self._position += len(piece)
+            yield piece
+
+    def close(self) -> None:
+        """The server calls this at the end, whatever happened."""
+        os.close(self._file)
+
+
+def _give(key: FakeKey, file: IO[bytes], size: int) -> None:
+    """Make the file, which its owner may close, the content of a moto object."""
+    key._value_buffer.close()
+    key._value_buffer = cast(Any, os.fdopen(os.dup(file.fileno()), "r+b"))
+    key.contentsize = size
+
+
+def _answer(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str, Headers, bytes]:
+    head: list[Any] = []
+
+    def start_response(status: str, headers: Headers, *_: Any) -> Any:
+        head[:] = [status, headers]
+
+    body = b"".join(application(environ, start_response))
+    return head[0], head[1], body

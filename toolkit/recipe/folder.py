@@ -1,0 +1,68 @@
+"""The files of a model folder. Only files that lie in it count: a link may not bring anything else of this machine."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from toolkit.errors import UnreadableModel
+
+_COPY = "Put a copy of the file there: cp --dereference"
+
+
+def model_files(folder: Path) -> Iterator[Path]:
+    """Every file of the folder and its sub-folders but hidden ones, sorted by path.
+
+    A link counts as the file that it points to. That has to lie in the folder, or in the cache that the hub's client
+    made the folder in, whose snapshots are links to its blobs. Raises UnreadableModel for any other link, and for what
+    is not a file: a socket, a pipe, a device.
+    """
+    allowed = [folder.resolve(), *_blobs(folder.resolve())]
+    try:
+        yield from sorted(_checked(folder, allowed))
+    except OSError as error:
+        raise UnreadableModel(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def _checked(folder: Path, allowed: list[Path]) -> Iterator[Path]:
+    pending = [folder]
+    while pending:
+        for path in pending.pop().iterdir():
+            if path.name.startswith("."):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                pending.append(path)
+                continue
+            if path.is_symlink():
+                _require_inside(path, allowed)
+            _require_file(path)
+            yield path
+
+
+def _require_inside(link: Path, allowed: list[Path]) -> None:
+    try:
+        target = Path(os.path.realpath(link, strict=True))
+    except OSError as error:
+        raise UnreadableModel(f"{link} is a link to nothing: {error.strerror}", hint="Remove it.") from error
+    if not any(target.is_relative_to(folder) for folder in allowed):
+        raise UnreadableModel(f"{link} is a link to {target}, which is outside the model's folder", hint=_COPY)
+
+
+def _require_file(path: Path) -> None:
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        what = "a link to a folder" if stat.S_ISDIR(mode) else "a socket, a pipe or a device"
+        raise UnreadableModel(f"{path} is {what}, not a file of a model", hint="Remove it, or put files there.")
+
+
+def _blobs(folder: Path) -> list[Path]:
+    """Where the links of the hub's cache point to: the blobs of the repository, and those that repositories share.
+
+    They are not resolved: a `blobs` that is itself a link leads out.
+    """
+    for above in (folder, *folder.parents):
+        if above.name == "snapshots" and above.parent.name.startswith("models--"):
+            return [above.parent / "blobs", above.parent.parent / "blobs"]
+    return []

@@ -1,0 +1,66 @@
+"""Text from elsewhere, made safe to show: a terminal and a browser display it, and obey nothing in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import IO, Any, cast
+
+# Control characters but for tab and line ends, bidirectional overrides and isolates, halves of surrogate pairs.
+_OBEYED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)")
+# Select Graphic Rendition of ECMA-48: colours, bold and underlined text.
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+def inert(text: str) -> str:
+    r"""The text with each character that a terminal would obey written as an escape, such as `\x1b`."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def without_colours(line: str) -> str:
+    """A line of a log without the escape sequences of its colours."""
+    return _COLOUR.sub("", line)
+
+
+def html(value: object) -> str:
+    """A value as text in HTML."""
+    return escape(inert(str(value)))
+
+
+def html_table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> str:
+    """A table in HTML of values as text."""
+    return f"<table>{_html_row(head, 'th') if head else ''}{''.join(_html_row(row, 'td') for row in rows)}</table>"
+
+
+def html_list(items: Iterable[object]) -> str:
+    """A list in HTML of values as text."""
+    return f"<ul>{''.join(f'<li>{html(item)}</li>' for item in items)}</ul>"
+
+
+def _html_row(cells: Sequence[object], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+class _InertStream:
+    """Makes inert what is written to it."""
+
+    def __init__(self, raw: IO[str]) -> None:
+        self.raw = raw
+
+    def write(self, text: str) -> int:
+        """Write the text, made inert."""
+        return self.raw.write(inert(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def inert_stream(raw: IO[str]) -> IO[str]:
+    """A text stream that makes inert what is written to it, and is like the one behind it otherwise."""
+    return cast("IO[str]", _InertStream(raw))
+
+
+def raw_stream(stream: IO[str]) -> IO[str]:
+    """The stream behind one that is made inert, for who writes colours itself; any other as it is."""
+    return stream.raw if isinstance(stream, _InertStream) else stream
