@@ -73,10 +73,10 @@ class _CheckedParser:
             parsed = self._parser.parse(response, shape)
         except _UNPARSED as error:
             raise UnreadableAnswer(f"{name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
-        if not isinstance(parsed, dict):
-            return parsed
-        if "Error" in parsed or response["status_code"] >= 300:
-            return {**parsed, "Error": _error(parsed, response["status_code"])}
+        if isinstance(parsed, dict) and "Error" in parsed:
+            return {**parsed, "Error": _error(parsed["Error"], response["status_code"])}
+        if not isinstance(parsed, dict) or response["status_code"] >= _FIRST_REFUSAL:
+            return parsed  # what an error says beside its code and message, which is not read
         if problem := next(_problems(parsed, shape, ""), ""):
             raise UnreadableAnswer(f"{name} cannot be read: {problem}")
         return documents.named(parsed, name, UnreadableAnswer)
