@@ -27,7 +27,7 @@ T = TypeVar("T")
 _LONGEST_WHOLE_NUMBER = 21
 _SHOWN_CHARACTERS = 60
 _MOST_REDIRECTS = 10
-_SURROGATE = re.compile(r"\\u[dD][89abAB]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Unfit(ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -113,6 +114,7 @@ def load_file(recipe: str | os.PathLike[str]) -> LoadedRecipe:
 def _read(path: Path, document: _Document) -> Any:
     try:
         text = documents.read_file(path, _LIMITS).decode()
+        _check_brackets(text)
         return _plain(document.yaml.compose(text), "", document)
     except documents.Unfit as error:
         raise RecipeNotFound(f"{path}: not a recipe: {error}") from error
@@ -128,6 +130,13 @@ def _read(path: Path, document: _Document) -> Any:
         raise RecipeNotFound(f"{path}: nested too deeply, or an alias within itself") from error
     except OSError as error:
         raise RecipeNotFound(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _check_brackets(text: str) -> None:
+    """Raises RecursionError for brackets within brackets that would take the parser long. Counts those in text too."""
+    steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
+    if max(itertools.accumulate(steps), default=0) > _LIMITS.depth:
+        raise RecursionError
 
 
 def _plain(node: Node | None, path: str, document: _Document) -> Any:

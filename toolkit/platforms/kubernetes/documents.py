@@ -87,6 +87,11 @@ class _Template(TypedDict, total=False):
     spec: _PodSpec
 
 
+class _Selector(TypedDict, total=False):
+    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+    matchLabels: dict[str, str] | None
+
+
 class _Spec(TypedDict, total=False):
     __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
     claimRef: _Claim | None
@@ -94,8 +99,8 @@ class _Spec(TypedDict, total=False):
     leaseDurationSeconds: int | None
     replicas: int
     scaleTargetRef: _Target
-    selector: dict[str, Any] | None
-    template: _Template | dict[str, Any]
+    selector: _Selector | None
+    template: _Template
 
 
 class _Condition(TypedDict, total=False):

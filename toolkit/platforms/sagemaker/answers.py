@@ -36,7 +36,7 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "timestamp": datetime,
 }
 # What botocore's parsers raise for what is not of the shape that they expect.
-_UNPARSED = (ResponseParserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
+_UNPARSED = (ResponseParserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError)
 
 
 class UnreadableAnswer(PlatformError, BotoCoreError):
@@ -75,8 +75,10 @@ class _CheckedParser:
             raise UnreadableAnswer(f"{name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
         if isinstance(parsed, dict) and "Error" in parsed:
             return {**parsed, "Error": _error(parsed["Error"], response["status_code"])}
-        if not isinstance(parsed, dict) or response["status_code"] >= _FIRST_REFUSAL:
+        if response["status_code"] >= _FIRST_REFUSAL:
             return parsed  # what an error says beside its code and message, which is not read
+        if parsed is None:
+            raise UnreadableAnswer(f"{name} cannot be read: it is empty")
         if problem := next(_problems(parsed, shape, ""), ""):
             raise UnreadableAnswer(f"{name} cannot be read: {problem}")
         return documents.named(parsed, name, UnreadableAnswer)
@@ -91,13 +93,13 @@ def _error(found: Any, status: int) -> dict[str, str]:
 def _problems(value: Any, shape: Any, path: str) -> Iterator[str]:
     """Members that are not of the type that the shape says. What is streamed has not been read yet."""
     expected: Any = _TYPES.get(shape.type_name) if shape else None
-    if value is None or expected is None or getattr(shape, "is_document_type", False):
+    if expected is None or getattr(shape, "is_document_type", False):
         return
     if not isinstance(value, expected) or (isinstance(value, bool) and shape.type_name != "boolean"):
         yield f"`{path}` is {str(value)[:60]!r}, not a {shape.type_name}"
     elif shape.type_name == "structure":
         for name, member in shape.members.items():
-            if name in value and not member.serialization.get("jsonvalue"):
+            if value.get(name) is not None and not member.serialization.get("jsonvalue"):
                 yield from _problems(value[name], member, f"{path}.{name}".lstrip("."))
     elif shape.type_name == "list":
         for number, item in enumerate(value):

@@ -15,7 +15,7 @@ from typing import Any
 from toolkit import documents
 from toolkit.catalog import lookup, methods
 from toolkit.engines.arguments import environment
-from toolkit.errors import UnreadableModel, UsageError
+from toolkit.errors import HubError, UsageError
 from toolkit.recipe.resolve import Recipe, Speculation
 from toolkit.recipe.source import ModelSource
 
@@ -130,7 +130,7 @@ def parse(content: Mapping[str, Any], instance_type: str | None = None, config: 
     """What `read_jumpstart` has read, for an instance type (default: AWS's) and a configuration (default: AWS's best).
 
     The best is the first in AWS's ranking, of those for the type, that brings a drafter: so a baseline runs in the same
-    container as its speculative arm. Unknown fields are ignored. Raises UnreadableModel, or UsageError for a `config`
+    container as its speculative arm. Unknown fields are ignored. Raises HubError, or UsageError for a `config`
     that is not there.
     """
     try:
@@ -138,7 +138,7 @@ def parse(content: Mapping[str, Any], instance_type: str | None = None, config: 
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         name = content.get("HubContentName", "model")
         message = f"JumpStart's entry of {name} is of an unknown shape: {error!r}"
-        raise UnreadableModel(message, hint=_OTHER_SOURCE) from error
+        raise HubError(message, hint=_OTHER_SOURCE) from error
 
 
 def ids(recipe: Recipe) -> tuple[str, ...]:
@@ -413,7 +413,7 @@ def _data_source(source: DataSource, model: JumpStartModel, recipe: Recipe) -> d
 def _needed(settings: Mapping[str, Any], field: str, content: Mapping[str, Any]) -> str:
     value = settings.get(field)
     if not isinstance(value, str) or not value:
-        raise UnreadableModel(f"JumpStart's entry of {content['HubContentName']} has no `{field}`", hint=_OTHER_SOURCE)
+        raise HubError(f"JumpStart's entry of {content['HubContentName']} has no `{field}`", hint=_OTHER_SOURCE)
     return value
 
 
