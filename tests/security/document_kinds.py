@@ -463,7 +463,10 @@ _PRICES = {
     "products": {"A": {"attributes": {"usagetype": "USE2-Host:ml.g6.xlarge"}}},
     "terms": {"OnDemand": {"A": {"A.B": {"priceDimensions": {"C": {"unit": "Hrs", "pricePerUnit": {"USD": "1.1"}}}}}}},
 }
-_PAGE = b'# TYPE a counter\na_total{x="1"} 5.0\n# TYPE h histogram\nh_bucket{le="1.0"} 1\nh_bucket{le="+Inf"} 2\nh_count 2\nh_sum 1.5\n'
+_PAGE = (
+    b'# TYPE a counter\na_total{x="1"} 5.0\n# TYPE h histogram\nh_bucket{le="1.0"} 1\n'
+    b'h_bucket{le="+Inf"} 2\nh_count 2\nh_sum 1.5\n'
+)
 _SIBLINGS = [{"rfilename": "config.json", "size": 10, "blobId": COMMIT}, {"rfilename": "a/b", "size": None}]
 _TOKENIZER = {
     "model": {"vocab": {f"w{i}": i for i in range(5)}},

@@ -36,6 +36,7 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "timestamp": datetime,
 }
 # What botocore's parsers raise for what is not of the shape that they expect.
+_UNCHECKED = {"jsonvalue", "eventstream"}
 _UNPARSED = (ResponseParserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError)
 
 
@@ -99,7 +100,7 @@ def _problems(value: Any, shape: Any, path: str) -> Iterator[str]:
         yield f"`{path}` is {str(value)[:60]!r}, not a {shape.type_name}"
     elif shape.type_name == "structure":
         for name, member in shape.members.items():
-            if value.get(name) is not None and not member.serialization.get("jsonvalue"):
+            if value.get(name) is not None and not _UNCHECKED & member.serialization.keys():
                 yield from _problems(value[name], member, f"{path}.{name}".lstrip("."))
     elif shape.type_name == "list":
         for number, item in enumerate(value):
