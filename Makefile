@@ -5,6 +5,9 @@ INSTALL := $(BIN)/pip install -q --no-deps --require-hashes
 # A start of vLLM keeps one core busy. What takes longest begins first.
 TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 
+# Ruff's `S` rules are bandit's, all but these.
+NOT_IN_RUFF := B613,B614,B615,B703
+
 .PHONY: demo test test-exhaustive lint types imports unit serving benchmark models notebooks sbom lock format clean
 
 demo: .venv/installed
@@ -21,6 +24,7 @@ test-exhaustive: .venv/installed
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/bandit -q -r toolkit containers tools containers/*/serve containers/*/compile -t $(NOT_IN_RUFF)
 
 types: .venv/installed
 	$(BIN)/mypy

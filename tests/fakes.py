@@ -168,6 +168,7 @@ class MemoryPlatform:
             state["Previous"] = request.get("Previous")
         if kind == "EndpointConfig":
             state["Models"] = [request["ProductionVariants"][0]["ModelName"]]
+            state["Instances"] = []
         if kind == "Model":
             container = request["PrimaryContainer"]
             sources = [container["ModelDataSource"], *container.get("AdditionalModelDataSources", [])]

@@ -50,7 +50,12 @@ class _Handler(BaseHTTPRequestHandler):
     script: ScriptedServer
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def do_GET(self) -> None:
+        self._answer(b"")
+
+    def _answer(self, body: bytes) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         reply = self.script.answer(Request(self.path, headers, body))
         self.close_connection = True

@@ -137,6 +137,9 @@ class ToyRules:
         (image,) = lookup.images("local", "vllm")[:1]
         return (replace(image, engine="toy", version=recipe.engine.version),)
 
+    def base_images(self, recipe: Recipe, account: Account) -> Sequence[str]:
+        return ()
+
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         if recipe.scaling.max_instances > 1:
             yield Finding("toy.one-box", "there is one box", "scaling.max_instances", hint="Remove it.")

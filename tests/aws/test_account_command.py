@@ -54,7 +54,7 @@ def test_what_is_missing_counts(standin: StandIn, tmp_path: Path, capsys: pytest
     standin.account.denied.add("sagemaker:CreateModel")
     code, out = check(capsys, write_hub_pair(tmp_path, CREATE), "--account")
     assert code == 1
-    assert "your policies do not allow sagemaker:CreateModel [account.permissions]\n    Ask for this policy: {" in out
+    assert "sagemaker:CreateModel [account.permissions]\n    Ask an administrator for this policy: {" in out
 
 
 def test_a_local_recipe_needs_no_account(standin: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,4 +69,4 @@ def test_aws_that_cannot_be_reached_is_no_finding(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     code, answer = document(capsys, write_hub_pair(tmp_path, CREATE), "--account")
     assert (code, answer["error"]) == (3, "PlatformError")
-    assert answer["message"].startswith("asking AWS who we are: ")
+    assert answer["message"].startswith("reading the AWS identity: ")

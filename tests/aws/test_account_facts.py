@@ -108,7 +108,7 @@ def test_nobody_is_logged_in(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     (finding,) = check_account(recipe, account_facts(recipe))
     assert (finding.code, finding.severity) == ("account.credentials", "error")
-    assert finding.message == "asking AWS who we are: Unable to locate credentials"
+    assert finding.message == "reading the AWS identity: Unable to locate credentials"
     assert finding.hint.startswith("Log in: ")
 
 
@@ -132,7 +132,7 @@ def test_credentials_that_have_expired(standin: StandIn, clients: Clients, recip
 def test_aws_cannot_be_reached(recipe: Recipe) -> None:
     session = boto3.Session("testing", "testing", region_name="us-west-2")
     clients = Clients(session, attempts=1)
-    with Stubber(clients.sts), pytest.raises(PlatformError, match="asking AWS who we are"):
+    with Stubber(clients.sts), pytest.raises(PlatformError, match="reading the AWS identity"):
         read(clients, recipe)
 
 
@@ -150,7 +150,7 @@ def test_a_role_of_another_account(clients: Clients, tmp_path: Path) -> None:
     recipe = written(tmp_path, "role: create", "role: arn:aws:iam::210987654321:role/execution")
     facts = read(clients, recipe)
     assert facts.role_problem
-    assert facts.role_problem.message.endswith(f"is a role of another account than {ACCOUNT}")
+    assert facts.role_problem.message.endswith(f"is not a role of account {ACCOUNT}")
 
 
 def test_a_role_that_sagemaker_may_not_take(clients: Clients, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_what_is_not_the_arn_of_a_role(clients: Clients, arn: str) -> None:
 def test_a_name_that_no_role_has(clients: Clients) -> None:
     with pytest.raises(PlatformError) as caught:
         found(clients, variable="executoin")
-    assert caught.value.message == "$TOOLKIT_EXECUTION_ROLE: there is no role executoin"
+    assert caught.value.message == "$TOOLKIT_EXECUTION_ROLE: role executoin does not exist"
     assert "aws iam list-roles" in caught.value.hint
 
 
@@ -108,8 +108,8 @@ def test_a_name_that_we_may_not_look_up(clients: Clients, standin: StandIn) -> N
     standin.faults.fail("iam:GetRole", "AccessDenied", status=403)
     with pytest.raises(PlatformError) as caught:
         found(clients, "execution")
-    assert caught.value.message == "platform.role: you may not look up the role execution"
-    assert caught.value.hint == "Write its ARN there instead of its name."
+    assert caught.value.message == "platform.role: you are not allowed to read the role execution"
+    assert caught.value.hint == "Write its ARN instead of its name."
 
 
 def test_the_callers_own_role_if_sagemaker_may_take_it_too(

@@ -73,7 +73,8 @@ def test_a_first_deployment_makes_eight_calls(standin: StandIn, recipe: Path) ->
 
 
 def test_the_very_first_in_an_account_makes_the_bucket_too(standin: StandIn, recipe: Path) -> None:
-    assert calls_of(standin, recipe)[3:6] == [LEASE, "s3:CreateBucket", LEASE]
+    made = ["s3:CreateBucket", "s3:PutPublicAccessBlock", "s3:PutBucketEncryption"]
+    assert calls_of(standin, recipe)[3:8] == [LEASE, *made, LEASE]
 
 
 def test_a_deployment_that_has_nothing_to_do_only_looks(standin: StandIn, recipe: Path) -> None:
@@ -109,13 +110,13 @@ def test_what_a_first_try_of_another_recipe_has_left_goes(standin: StandIn, reci
 def test_a_model_of_the_same_name_that_is_another_ones_is_not_taken(recipe: Path, user: User) -> None:
     (model,) = [action.name for action in api.plan(recipe).actions if action.kind == "Model"]
     user.create_model(model)
-    with pytest.raises(ApplyError, match=f"Model {model} exists and was not made by the toolkit"):
+    with pytest.raises(ApplyError, match=f"Model {model} exists and was not created by the toolkit"):
         api.deploy(recipe, progress=Silent())
 
 
 @pytest.mark.parametrize(
     ("tags", "message"),
-    [([], "was not made by the toolkit"), ([{"Key": "toolkit:endpoint", "Value": "hub"}], "it runs other")],
+    [([], "was not created by the toolkit"), ([{"Key": "toolkit:endpoint", "Value": "hub"}], "it runs other")],
     ids=["another's", "ours, with another configuration"],
 )
 def test_an_endpoint_that_comes_between_the_look_and_the_making_is_not_taken(

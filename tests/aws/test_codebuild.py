@@ -194,7 +194,7 @@ def test_a_lost_answer_makes_nothing_twice(build: Make, standin: StandIn, operat
 
 def test_a_role_of_somebody_elses_is_not_taken(build: Make, clients: Clients, standin: StandIn) -> None:
     clients.iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument="{}")
-    with pytest.raises(BuildError, match=f"a role {ROLE}, and the toolkit did not make it"):
+    with pytest.raises(BuildError, match=f"a role {ROLE}exists and was not created by the toolkit"):
         build()
     assert "CreateProject" not in operations(standin, "codebuild")
 
@@ -316,7 +316,7 @@ def test_a_failing_step_is_named_with_the_last_lines(build: Make, standin: Stand
         (BuildScript("FAILED", "DOWNLOAD_SOURCE", "AccessDenied"), "FAILED in DOWNLOAD_SOURCE: AccessDenied", ROLE),
         (BuildScript("TIMED_OUT", "BUILD", "Too long."), "TIMED_OUT in BUILD: Too long", "timeoutInMinutes"),
         (BuildScript("STOPPED", "BUILD"), "STOPPED in BUILD", "Somebody stopped it"),
-        (BuildScript("FAULT", "PROVISIONING", "Internal"), "FAULT in PROVISIONING: Internal", "builds anew"),
+        (BuildScript("FAULT", "PROVISIONING", "Internal"), "FAULT in PROVISIONING: Internal", "build again"),
     ],
     ids=["base", "push", "login", "source", "time", "stopped", "fault"],
 )
@@ -347,7 +347,7 @@ def test_ctrl_c_ends_us_even_where_the_build_cannot_be_stopped(build: Make, stan
     standin.account.denied = {"codebuild:StopBuild"}
     with pytest.raises(KeyboardInterrupt):
         build(log=interrupt)
-    assert "may go on" in lines[-1]
+    assert "may still be running" in lines[-1]
 
 
 def test_a_build_that_we_lost_sight_of_is_taken_up(build: Make, standin: StandIn) -> None:

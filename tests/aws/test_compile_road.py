@@ -197,7 +197,7 @@ def test_a_killed_command_leaves_the_job_and_the_next_joins_it(recipe: Path, sta
     assert f"aws sagemaker stop-training-job --training-job-name {name}" in rest
     assert standin.training.running == [name]
 
-    assert jobs(recipe) == {name: ("update", "is compiling already, and is waited for")}
+    assert jobs(recipe) == {name: ("update", "is already compiling; waits for it")}
     standin.training.hurry()
     assert api.compile(recipe, progress=Silent()).actions[-1].name == name
     assert len(standin.training.started) == 1
@@ -221,14 +221,14 @@ def test_a_colleagues_job_of_the_same_key_is_joined(recipe: Path, standin: Stand
     api.compile(recipe, wait=False, progress=Silent())
     recipe.write_text(recipe.read_text().replace("name: sd", "name: mine"))
     (request,) = standin.training.started
-    assert jobs(recipe) == {request["TrainingJobName"]: ("update", "is compiling already, and is waited for")}
+    assert jobs(recipe) == {request["TrainingJobName"]: ("update", "is already compiling; waits for it")}
 
 
 def test_another_ones_job_is_not_taken_for_ours(recipe: Path, standin: StandIn) -> None:
     api.compile(recipe, wait=False, progress=Silent())
     (request,) = standin.training.started
     request["Tags"].clear()
-    with pytest.raises(Exception, match="was not made by the toolkit"):
+    with pytest.raises(Exception, match="was not created by the toolkit"):
         api.compile(recipe, progress=Silent())
 
 
@@ -269,7 +269,7 @@ def test_without_an_account_there_is_a_plan(tmp_path: Path) -> None:
 
 def test_what_compiles_at_start_is_refused(recipe: Path) -> None:
     recipe.write_text(recipe.read_text().replace("max_num_seqs: 4", "max_num_seqs: 4, compile: at-start"))
-    with pytest.raises(UsageError, match="compiles when its containers start"):
+    with pytest.raises(UsageError, match="is compiled when its containers start"):
         api.compile_plan(recipe)
 
 

@@ -73,7 +73,7 @@ def test_one_command_builds_and_deploys(recipe: Path, standin: StandIn, host: st
 
 def test_the_plan_pins_the_base_wherever_it_is(recipe: Path, host: str) -> None:
     note, _ = api.plan(recipe).notes
-    assert note.startswith(f"The image is built on {host}/base@sha256:")
+    assert note.startswith(f"The image is built from {host}/base@sha256:")
 
 
 def test_the_image_stays_and_is_used_again(recipe: Path, standin: StandIn) -> None:
@@ -184,7 +184,7 @@ def test_a_base_that_is_not_there_ends_the_deploy_before_anything_else_is_made(r
 
 def test_anothers_repository_is_not_taken(recipe: Path, standin: StandIn) -> None:
     standin.session().client("ecr").create_repository(repositoryName="toolkit/hub")
-    with pytest.raises(Exception, match="was not made by the toolkit"):
+    with pytest.raises(Exception, match="was not created by the toolkit"):
         api.build(recipe, progress=Silent())
 
 

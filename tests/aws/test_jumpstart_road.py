@@ -18,7 +18,7 @@ from toolkit.errors import UsageError
 from toolkit.platforms import jumpstart_entries
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
-from toolkit.recipe.lock import write_lock
+from toolkit.recipe.lock import read_models, write_lock
 from toolkit.recipe.resolve import load
 
 RECIPE = f"""\
@@ -55,7 +55,7 @@ def upload(standin: StandIn, uri: str, folder: Path) -> None:
 def locked(recipe: Path) -> Path:
     """As `toolkit lock` does it."""
     loaded = load(recipe)
-    write_lock(loaded, open_files, in_s3(loaded, jumpstart_entries(loaded)))
+    write_lock(loaded, read_models(loaded, open_files, in_s3(loaded, jumpstart_entries(loaded))))
     return recipe
 
 

@@ -29,9 +29,9 @@ def refused(code: str, message: str = "No.", operation: str = "CreateModel") -> 
         ("InvalidClientTokenId", "aws configure list"),
         ("UnrecognizedClientException", "aws configure list"),
         ("SignatureDoesNotMatch", "aws configure list"),
-        ("ThrottlingException", "the same command carries on"),
-        ("Throttling", "the same command carries on"),
-        ("RequestLimitExceeded", "the same command carries on"),
+        ("ThrottlingException", "Run the same command again to resume"),
+        ("Throttling", "Run the same command again to resume"),
+        ("RequestLimitExceeded", "Run the same command again to resume"),
         ("ResourceLimitExceeded", "Service Quotas"),
         ("ServiceQuotaExceededException", "Service Quotas"),
     ],
@@ -49,18 +49,23 @@ def test_a_code_that_nobody_knows_has_no_hint() -> None:
 @pytest.mark.parametrize("code", ["AccessDenied", "AccessDeniedException", "UnauthorizedOperation"])
 def test_what_is_denied_is_named(code: str) -> None:
     message = "User: arn:aws:iam::1:user/u is not authorized to perform: sagemaker:CreateModel on resource: arn:aws:x"
-    assert said(refused(code, message)).hint == "Ask for sagemaker:CreateModel in your IAM policy."
+    assert (
+        said(refused(code, message)).hint == "Ask an administrator to allow sagemaker:CreateModel in your IAM policy."
+    )
 
 
 def test_what_is_denied_without_a_name_is_the_call() -> None:
-    assert said(refused("AccessDenied", "Access Denied", "PutObject")).hint == "Ask for PutObject in your IAM policy."
+    assert (
+        said(refused("AccessDenied", "Access Denied", "PutObject")).hint
+        == "Ask an administrator to allow PutObject in your IAM policy."
+    )
 
 
 def test_what_is_denied_on_purpose_is_not_asked_for() -> None:
     message = "not authorized to perform: sagemaker:CreateModel with an explicit deny in a service control policy"
     hint = said(refused("AccessDeniedException", message)).hint
     assert (
-        hint == "A policy denies sagemaker:CreateModel on purpose: ask whoever manages the account or the organization."
+        hint == "A policy explicitly denies sagemaker:CreateModel: ask an administrator of the account or organization."
     )
 
 
@@ -76,7 +81,7 @@ def test_what_is_denied_on_purpose_is_not_asked_for() -> None:
         (exceptions.ProfileNotFound(profile="nobody"), "aws configure list-profiles"),
         (exceptions.NoRegionError(), "AWS_DEFAULT_REGION"),
         (exceptions.EndpointConnectionError(endpoint_url="https://api.sagemaker.mars-1.amazonaws.com"), "the region"),
-        (exceptions.ConnectionClosedError(endpoint_url="https://x"), "carries on"),
+        (exceptions.ConnectionClosedError(endpoint_url="https://x"), "run the same command again"),
         (exceptions.ParamValidationError(report="x"), ""),
     ],
 )

@@ -136,7 +136,7 @@ def test_one_who_may_not_learns_what_to_ask_for(ask: Ask) -> None:
         "arn:aws:sagemaker:us-west-2:123456789012:endpoint/chat"
     )
     problem, requests = refused(ask, error(403, "AccessDeniedException", words))
-    assert problem.hint == "Ask for sagemaker:InvokeEndpoint in your IAM policy."
+    assert problem.hint == "Ask an administrator to allow sagemaker:InvokeEndpoint in your IAM policy."
     assert requests == 1
 
 

@@ -15,7 +15,7 @@ from standin import PING, StandIn
 
 from toolkit import api
 from toolkit.apply.progress import Silent
-from toolkit.errors import EndpointFailed, PlatformError, UsageError
+from toolkit.errors import EndpointFailed, PlatformError, StalePlanError, UsageError
 
 TOOLKIT = Path(sys.executable).with_name("toolkit")
 PULLED = HUB_RECIPE.replace("platform: {", "platform: {role: create, weights: hub, ").replace(
@@ -60,6 +60,21 @@ def test_the_plan_needs_no_account(tmp_path: Path) -> None:
     assert {action.verb for action in made.actions} == {"create"}
     with pytest.raises(PlatformError, match="without an AWS account"):
         made.apply(progress=Silent())
+
+
+def test_a_saved_plan_is_applied_where_its_recipe_still_leads_to_it(
+    recipe: Path, standin: StandIn, tmp_path: Path
+) -> None:
+    saved = tmp_path / "plan.json"
+    api.plan(recipe).save(saved)
+    assert api.read_plan(saved).apply(progress=Silent()).status().status == "InService"
+    with pytest.raises(StalePlanError, match="what runs now is not what"):
+        api.read_plan(saved)
+
+    api.plan(recipe, baseline=True).save(saved)
+    changed(recipe, "max_model_len: 1024", "max_model_len: 512")
+    with pytest.raises(UsageError, match='MAX_MODEL_LEN: saved "1024" / derived "512"'):
+        api.read_plan(saved)
 
 
 def test_no_role_is_made_unless_the_recipe_asks_for_it(recipe: Path) -> None:
@@ -118,7 +133,7 @@ def test_another_ones_endpoint_is_never_touched(recipe: Path, standin: StandIn) 
     sagemaker = standin.session().client("sagemaker")
     arn = sagemaker.describe_endpoint(EndpointName="hub")["EndpointArn"]
     sagemaker.delete_tags(ResourceArn=arn, TagKeys=["toolkit:endpoint"])
-    with pytest.raises(PlatformError, match="was not made by the toolkit"):
+    with pytest.raises(PlatformError, match="was not created by the toolkit"):
         api.deploy(recipe, progress=Silent())
 
 

@@ -80,7 +80,7 @@ def test_layers_that_docker_has_no_word_for_are_refused(registry: Registry, host
 
 def test_an_oci_image_is_not_taken_for_one_that_sagemaker_takes(registry: Registry, host: str, name: str) -> None:
     push_base(registry, name, media_type=OCI)
-    with pytest.raises(BuildError, match="SageMaker takes only Docker's schema 2") as caught:
+    with pytest.raises(BuildError, match="SageMaker only supports Docker's schema 2") as caught:
         verified(registry, parse(f"{host}/{name}:1"))
     assert "--format v2s2" in caught.value.hint
 

@@ -97,4 +97,4 @@ def test_what_ends_us_ends_the_build(base: str, host: str, name: str) -> None:
 
 def test_without_either_command_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert unavailable() == "there is neither a buildah nor a podman command"
+    assert unavailable() == "neither buildah nor podman is installed"

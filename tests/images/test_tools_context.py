@@ -46,7 +46,7 @@ def test_nothing_is_left_of_it() -> None:
 
 def test_a_folder_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc")
-    with pytest.raises(BuildError, match="the build context cannot be written: ") as refused, build_context(spec(BASE)):
+    with pytest.raises(BuildError, match="cannot write the build context: ") as refused, build_context(spec(BASE)):
         pass
     assert "TMPDIR" in refused.value.hint
 

@@ -169,4 +169,4 @@ def test_without_an_engine_it_says_so_and_what_to_do(
 
 def test_without_the_command_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert unavailable() == "there is no docker command"
+    assert unavailable() == "docker is not installed"

@@ -2,8 +2,9 @@
 
 A process has no mounts and no address of its own. So folders stand for what is mounted, their paths stand in command
 and environment wherever the manifest says a mount's, and the entrypoint learns its port of loopback by
-SAGEMAKER_BIND_TO_PORT. The image is this Python. Left out: devices and limits, every probe but the readiness probe,
-what goes before SIGTERM, and the pause before a container that has ended is started again.
+SAGEMAKER_BIND_TO_PORT. The image is this Python, which cannot write to a root that is read-only. Left out: users,
+devices and limits, every probe but the readiness probe, what goes before SIGTERM, and the pause before a container
+that has ended is started again.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from standin_store import Document, Key, Refusal
 
 from toolkit.platforms.local.container import free_port
 
+READ_ONLY_ROOT = Path(__file__).with_name("read_only_root")
+PROGRAMS = "/opt/toolkit"
 _LOOK_SECONDS = 0.1
 # $(NAME) and $$: third_party/forked/golang/expansion of kubernetes.
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
@@ -184,6 +187,10 @@ class ProcessKubelet:
             "TMPDIR": self._folder.name,
             "PYTHONUNBUFFERED": "1",
         }
+        if container["securityContext"]["readOnlyRootFilesystem"]:
+            writable = [folder for path, folder in mounts.items() if path != PROGRAMS]
+            basics["WRITABLE"] = os.pathsep.join(map(str, [*map(Path.resolve, writable), self._folder.name]))
+            basics["PYTHONPATH"] = str(READ_ONLY_ROOT)
         command = [_on_this_machine(_expanded(word, variables), mounts) for word in container["command"]]
         return command, basics | {name: _on_this_machine(value, mounts) for name, value in variables.items()}
 
@@ -199,7 +206,8 @@ class ProcessKubelet:
                 for name, text in held["data"].items():
                     (folder / name).write_text(text)
             elif volume.get("emptyDir") == {}:
-                found[mount["mountPath"]] = self._cache
+                folder = found[mount["mountPath"]] = self._cache if mount["name"] == "cache" else home / mount["name"]
+                folder.mkdir(exist_ok=True)
         return found
 
     def _variables(self, namespace: str, container: Document) -> dict[str, str]:
@@ -225,6 +233,6 @@ def _expanded(text: str, variables: Mapping[str, str]) -> str:
 
 
 def _on_this_machine(text: str, mounts: Mapping[str, Path]) -> str:
-    for path, folder in mounts.items():
-        text = re.sub(rf"(?<![\w.-]){path}(?![\w.-])", str(folder), text)
-    return text
+    """With folders in place of mounted paths; all at once, as a folder of ours may lie below a path of the pod's."""
+    paths = "|".join(sorted(map(re.escape, mounts), key=len, reverse=True))
+    return re.sub(rf"(?<![\w.-])({paths})(?![\w.-])", lambda found: str(mounts[found[1]]), text)

@@ -28,13 +28,14 @@ class Api:
 
 
 APIS = {
-    api.kind.lower() + "s": api
+    (api.kind.lower() + "s").replace("policys", "policies"): api
     for api in (
         Api("v1", "Namespace", namespaced=False), Api("v1", "ServiceAccount"), Api("v1", "ConfigMap"), Api("v1", "Pod"),
         Api("v1", "PersistentVolume", namespaced=False), Api("v1", "PersistentVolumeClaim"), Api("v1", "Service"),
         Api("v1", "Event"), Api("v1", "Secret"), Api("resource.k8s.io/v1", "ResourceClaimTemplate"),
         Api("apps/v1", "Deployment"), Api("apps/v1", "ReplicaSet"), Api("autoscaling/v2", "HorizontalPodAutoscaler"),
         Api("batch/v1", "Job"), Api("keda.sh/v1alpha1", "ScaledObject"), Api("coordination.k8s.io/v1", "Lease"),
+        Api("networking.k8s.io/v1", "NetworkPolicy"),
     )
 }  # fmt: skip
 

@@ -88,7 +88,10 @@ def test_that_of_a_dead_process_of_this_machine_ends_at_once(either: KubernetesP
 
 def test_one_that_somebody_else_made_stays_theirs(platform: KubernetesPlatform) -> None:
     place = theirs(platform, ours=False)
-    with pytest.raises(PlatformError, match="Lease toolkit-chat was not made by the toolkit"), platform.lease("chat"):
+    with (
+        pytest.raises(PlatformError, match="Lease toolkit-chat was not created by the toolkit"),
+        platform.lease("chat"),
+    ):
         pass
     assert platform.cluster.find(place)
 

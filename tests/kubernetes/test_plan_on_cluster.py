@@ -168,7 +168,7 @@ def test_what_others_made_is_never_changed(either: KubernetesPlatform) -> None:
     theirs = service(namespace=either.namespace).request
     unlabelled = {**theirs, "metadata": {"name": NAME, "namespace": either.namespace}}
     either.cluster.call("POST", path("Service", either.namespace), unlabelled)
-    with pytest.raises(PlatformError, match="Service chat exists and was not made by the toolkit"):
+    with pytest.raises(PlatformError, match="Service chat exists and was not created by the toolkit"):
         plan(either, endpoint(namespace_=either.namespace))
 
 
@@ -178,7 +178,7 @@ def test_what_others_made_since_the_plan_is_not_changed_either(platform: Kuberne
     unlabelled = {**service().request, "metadata": {"name": NAME, "namespace": "ml"}}
     platform.cluster.call("POST", path("Service", "ml"), unlabelled)
     (action,) = [action for action in made.actions if action.kind == "Service"]
-    with pytest.raises(PlatformError, match="Service chat was made by somebody else since the plan"):
+    with pytest.raises(PlatformError, match="Service chat was created by somebody else since the plan"):
         platform.execute(action, Silent())
 
 
@@ -186,7 +186,7 @@ def test_a_namespace_of_others_is_lived_in_as_it_is(either: KubernetesPlatform) 
     theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": either.namespace}}
     either.cluster.call("POST", "/api/v1/namespaces", theirs)
     made = plan(either, endpoint(namespace_=either.namespace))
-    assert verbs(made)["Namespace"] == "reuse: exists, and is somebody else's"
+    assert verbs(made)["Namespace"] == "reuse: exists and belongs to somebody else; is used as it is"
 
 
 def test_what_an_endpoint_no_longer_wants_is_removed(either: KubernetesPlatform) -> None:
@@ -214,7 +214,7 @@ def test_a_removal_takes_all_but_the_namespace_and_what_others_have(either: Kube
 def test_the_last_removal_tells_of_the_namespace(platform: KubernetesPlatform) -> None:
     deploy(platform, endpoint())
     (told,) = plan(platform, ()).not_removed
-    assert told.startswith("namespace ml, in which others may have something")
+    assert told.startswith("namespace ml, which may contain other objects")
     assert told.endswith("kubectl delete namespace ml")
 
 
@@ -372,7 +372,7 @@ def test_a_removal_tells_which_rare_kinds_it_may_not_see(
     deploy(platform, endpoint())
     standin.forbidden.add(("list", f"{kind.lower()}s"))
     *_, told = plan(platform, ()).not_removed
-    assert told.startswith(f"{kind} of this endpoint, if there is any, could not be looked at")
+    assert told.startswith(f"a possible {kind} of this endpoint, which could not be read")
 
 
 def test_a_right_that_is_missing_is_told_with_its_rule(standin: StandInCluster, platform: KubernetesPlatform) -> None:

@@ -35,11 +35,9 @@ Captured = pytest.CaptureFixture[str]
 ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
 
 
-def saved_plan(platform: KubernetesPlatform, path: Path, desired: list[Resource]) -> Path:
-    """A plan as `toolkit plan --out` writes it."""
+def planned(platform: KubernetesPlatform, desired: list[Resource]) -> api.DeploymentPlan:
     made = make_plan("chat.yaml", RULES, [NAME], desired, platform.observe(desired, [NAME]), account=platform.account())
-    made.save(path)
-    return path
+    return api.DeploymentPlan(**vars(made))
 
 
 def toolkit(capsys: Captured, *arguments: str) -> tuple[int, str]:
@@ -47,12 +45,10 @@ def toolkit(capsys: Captured, *arguments: str) -> tuple[int, str]:
     return code, capsys.readouterr().out
 
 
-def test_the_road(standin: StandInCluster, platform: KubernetesPlatform, tmp_path: Path, capsys: Captured) -> None:
-    path = saved_plan(platform, tmp_path / "plan.json", endpoint())
-    code, out = toolkit(capsys, "deploy", "--plan", str(path), "--no-prove", "--json")
-    assert (code, json.loads(out)["status"]) == (0, "InService")
+def test_the_road(standin: StandInCluster, platform: KubernetesPlatform, capsys: Captured) -> None:
+    assert planned(platform, endpoint()).apply().status().status == "InService"
 
-    code, out = toolkit(capsys, "status", "--platform", "kubernetes", "--json")
+    _, out = toolkit(capsys, "status", "--platform", "kubernetes", "--json")
     (found,) = json.loads(out)["endpoints"]
     assert (found["name"], found["region"], found["status"]) == (NAME, "stand-in/ml", "InService")
 
@@ -74,11 +70,22 @@ def test_a_recipe_walks_it_too(standin: StandInCluster, kubeconfig: Path, capsys
     assert there(standin) == ["namespaces/toolkit"]
 
 
-def test_a_saved_plan_is_refused_when_the_cluster_has_changed(platform: KubernetesPlatform, tmp_path: Path) -> None:
-    path = saved_plan(platform, tmp_path / "plan.json", endpoint())
+def test_a_saved_plan_is_applied_once(
+    standin: StandInCluster, kubeconfig: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    saved = str(tmp_path / "plan.json")
+    assert toolkit(capsys, "plan", "qwen3-32b/draft-model-trn2-eks", "--out", saved)[0] == 0
+    code, out = toolkit(capsys, "deploy", "--plan", saved, "--no-prove", "--json", "--yes")
+    assert (code, json.loads(out)["status"]) == (0, "InService")
+    with pytest.raises(StalePlanError, match="what runs now is not what"):
+        api.read_plan(Path(saved))
+
+
+def test_a_plan_is_refused_when_the_cluster_has_changed(platform: KubernetesPlatform) -> None:
+    made = planned(platform, endpoint())
     platform.cluster.call("POST", "/api/v1/namespaces", endpoint()[0].request)
     with pytest.raises(StalePlanError):
-        api.DeploymentPlan.read(path).apply()
+        made.apply()
 
 
 def test_a_plan_without_a_cluster_is_not_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +96,7 @@ def test_a_plan_without_a_cluster_is_not_applied(tmp_path: Path, monkeypatch: py
 
 def test_there_is_no_rollback(platform: KubernetesPlatform, tmp_path: Path) -> None:
     apply(platform, endpoint(), tmp_path)
-    with pytest.raises(UsageError, match="nothing is kept of an older recipe"):
+    with pytest.raises(UsageError, match="the toolkit does not keep older recipes"):
         api.rollback(NAME, platform="kubernetes")
 
 
@@ -127,15 +134,14 @@ def test_what_may_not_be_looked_at_is_told_where_nothing_is(
     standin.forbidden.add(("list", "scaledobjects"))
     code, out = toolkit(capsys, "destroy", NAME, "--yes", "--platform", "kubernetes")
     assert code == 0
-    assert "not removed: ScaledObject of this endpoint, if there is any, could not be looked at" in out
+    assert "not removed: a possible ScaledObject of this endpoint, which could not be read" in out
 
 
-def test_a_rollout_gets_the_time_that_its_deployment_gives(platform: KubernetesPlatform, tmp_path: Path) -> None:
+def test_a_rollout_gets_the_time_that_its_deployment_gives(platform: KubernetesPlatform) -> None:
     slow = deployment(replicas=2)
     slow.request["spec"]["progressDeadlineSeconds"] = 18900
-    path = saved_plan(platform, tmp_path / "plan.json", [*endpoint()[:-1], slow])
-    assert RULES.wait_seconds(Plan.read(path)) == 2 * 18900 + 600
-    assert RULES.wait_seconds(Plan.read(saved_plan(platform, path, []))) == 7200
+    assert RULES.wait_seconds(planned(platform, [*endpoint()[:-1], slow])) == 2 * 18900 + 600
+    assert RULES.wait_seconds(planned(platform, [])) == 7200
 
 
 # ---- crashes

@@ -60,7 +60,7 @@ def test_what_a_hopeless_endpoint_does_is_told_in_a_clusters_words(
     assert error.cause
     assert error.cause.code == "no-mask-hidden"
     assert error.hint.endswith(
-        "It is still Creating, and keeps its accelerators: its containers are started again and again. "
+        "It is still Creating, and keeps its accelerators: its containers keep restarting. "
         "`toolkit deploy` of the corrected recipe replaces them, `toolkit destroy chat` removes it."
     )
     assert "SageMaker" not in str(error)
@@ -337,7 +337,7 @@ def test_a_silence_is_told_in_the_words_of_a_cluster(standin: StandInCluster, pl
         wait(platform, told=told, timeout=1000)
     (said,) = [said for said in told.said if "has written a line" in said]
     assert said == (
-        "chat: no container has written a line for 15 minutes: kubectl describe shows what its pods wait for"
+        "chat: no container has written a line for 15 minutes: `kubectl describe pod` shows why its pods are waiting"
     )
 
 

@@ -54,7 +54,7 @@ def test_without_a_kubeconfig_the_command_that_makes_one_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="there is no kubeconfig") as error:
+    with pytest.raises(UsageError, match="no kubeconfig was found") as error:
         kubernetes_platform(None)
     assert "aws eks update-kubeconfig" in error.value.hint
     assert open_readable("kubernetes") is None
@@ -62,7 +62,7 @@ def test_without_a_kubeconfig_the_command_that_makes_one_is_told(
 
 def test_a_kubeconfig_that_is_none_is_told(kubeconfig: Path) -> None:
     kubeconfig.write_text("")
-    with pytest.raises(PlatformError, match="the kubeconfig cannot be used"):
+    with pytest.raises(PlatformError, match="cannot use the kubeconfig"):
         kubernetes_platform(None)
 
 
@@ -73,14 +73,14 @@ def test_a_kubeconfig_that_is_none_is_told(kubeconfig: Path) -> None:
 )
 def test_a_file_that_is_no_kubeconfig_is_told(kubeconfig: Path, text: str) -> None:
     kubeconfig.write_text(text)
-    with pytest.raises(PlatformError, match="the kubeconfig cannot be used") as error:
+    with pytest.raises(PlatformError, match="cannot use the kubeconfig") as error:
         kubernetes_platform(None)
     assert str(kubeconfig) in error.value.hint
 
 
 def test_a_user_that_is_none_is_told(kubeconfig: Path) -> None:
     write(kubeconfig, users=[{"name": "me", "user": "token"}])
-    with pytest.raises(PlatformError, match="the kubeconfig cannot be used"):
+    with pytest.raises(PlatformError, match="cannot use the kubeconfig"):
         kubernetes_platform(None)
 
 
@@ -99,7 +99,7 @@ def test_a_cluster_that_is_left_out_is_told(kubeconfig: Path, capsys: pytest.Cap
     assert run(["status", "--json"]) == 0
     ended = capsys.readouterr()
     assert json.loads(ended.out) == {"endpoints": []}
-    assert "left out: the kubeconfig cannot be used" in ended.err
+    assert "not listed: cannot use the kubeconfig" in ended.err
 
 
 def test_a_cluster_that_does_not_answer_is_told_in_time(standin: StandInCluster, kubeconfig: Path) -> None:

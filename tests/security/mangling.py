@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -103,7 +104,7 @@ def _changed(value: Any, chance: random.Random) -> Any:
     """With one of its parts changed, left out or moved."""
     spots = list(_spots(value))
     if not spots:
-        return chance.choice(_ODD)
+        return copy.deepcopy(chance.choice(_ODD))
     holder, key = chance.choice(spots)
     match chance.randrange(5):
         case 0:
@@ -113,7 +114,7 @@ def _changed(value: Any, chance: random.Random) -> Any:
         case 2 if isinstance(holder, dict):
             holder[f"{key}x"] = holder.pop(key)
         case _:
-            holder[key] = chance.choice(_ODD)
+            holder[key] = copy.deepcopy(chance.choice(_ODD))
     return value
 
 

@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import ACCOUNT, MemoryPlatform
+from aws_in_memory import AwsInMemory, aws_in_memory
 from pairs import RECIPE, write_pair
 
-from toolkit.catalog import registry
-from toolkit.catalog.registry import PlatformEntry
 from toolkit.cli.main import run
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account
-from toolkit.recipe.resolve import Recipe
 
 ON_AWS = (
     RECIPE.replace("0.32.0", "0.30.0")
@@ -33,58 +30,10 @@ ON_AWS = (
 Document = dict[str, Any]
 
 
-class AwsInMemory(MemoryPlatform):
-    """An account in which nothing exists. `done` are the actions that were applied."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.done: list[Action] = []
-
-    def execute(self, action: Action, progress: Any) -> None:
-        self.done.append(action)
-        super().execute(action, progress)
-
-    def address(self, name: str) -> str:
-        self.status(name)
-        return name
-
-
-class AwsSession:
-    """Opens the account that is set, whatever the recipe says."""
-
-    account_name = "an AWS account"
-    unasked = ""
-    may_be_absent = False
-
-    def __init__(self) -> None:
-        self.account = ACCOUNT
-        self.platform = AwsInMemory()
-
-    def scope(self, recipe: Recipe) -> str | None:
-        return recipe.platform.region
-
-    def can_be_asked(self) -> bool:
-        return True
-
-    def open(self, scope: str | None) -> AwsInMemory:
-        return self.platform
-
-    running = open
-
-    def unread_account(self, scope: str | None) -> Account:
-        return self.account
-
-
-SESSION = AwsSession()
-
-
 @pytest.fixture
 def aws() -> Iterator[AwsInMemory]:
-    before = registry._platforms()["sagemaker"]
-    registry.register_platform("sagemaker", PlatformEntry(before.rules, f"{__name__}:SESSION", before.causes))
-    SESSION.platform = AwsInMemory()
-    yield SESSION.platform
-    registry.register_platform("sagemaker", before)
+    with aws_in_memory() as platform:
+        yield platform
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,7 +21,7 @@ from toys import ToyBox, ToySession
 
 import toolkit
 from toolkit.api.catalogue import Catalogue
-from toolkit.apply.progress import PlainProgress, TerminalProgress
+from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.catalog import registry
 from toolkit.catalog.registry import PlatformEntry
@@ -34,6 +35,7 @@ from toolkit.findings import Finding, Report
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
 from toolkit.recipe.resolve import load
+from toolkit.text import inert_stream
 
 SHOWN = (r"\x1b[2J", r"\u202egpj.exe", "[bold red]big[/nope]", "<img src=x onerror=alert(1)>&amp;")
 YAML_HOSTILE = json.dumps(HOSTILE)
@@ -154,6 +156,21 @@ def test_progress_on_a_terminal(do: str) -> None:
         return sorted(set(obeyed(console.file.getvalue())) - {"\r"})
 
     assert shown(HOSTILE) == shown("harmless") == ["\x1b"]
+
+
+def test_our_own_colours_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    raw = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", inert_stream(raw))
+    with default_progress().stage("wait"):
+        print(HOSTILE, file=sys.stderr)
+    assert "\x1b[32m✔\x1b[0m wait" in raw.getvalue()
+    assert r"\x1b]0;title" in raw.getvalue()
+    assert "\x1b]0;title" not in raw.getvalue()
 
 
 def test_progress_obeys_no_markup() -> None:

@@ -57,7 +57,6 @@ def test_no_function_of_cloudformation_reads_text(recipe: Recipe) -> None:
     made = str(RULES.template(desired([with_env(recipe, "${AWS::AccountId}")], ACCOUNT)))
     assert "${AWS::AccountId}" in made
     assert "Fn::Sub" not in made
-    assert "Fn::Join" not in made
     assert "Fn::Transform" not in made
 
 

@@ -27,7 +27,7 @@ from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.session import DEFAULT_NAMESPACE, kubernetes_platform
 from toolkit.recipe.hub import HubFiles, hub_client
-from toolkit.recipe.lock import write_lock
+from toolkit.recipe.lock import read_models, write_lock
 from toolkit.recipe.resolve import Recipe
 
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
@@ -60,7 +60,8 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     file = tmp_path_factory.mktemp("recipe") / "recipe.yaml"
     file.write_text(text)
     with hub({f"tiny/{name}": TINY / "models" / name for name in MODELS}) as server, hub_client(server.url) as client:
-        write_lock(toolkit.load(file), lambda source: HubFiles(source.written, source.revision, client))
+        loaded = toolkit.load(file)
+        write_lock(loaded, read_models(loaded, lambda source: HubFiles(source.written, source.revision, client)))
     return toolkit.load(file)
 
 
@@ -168,7 +169,7 @@ def test_the_container_gets_values_as_the_recipe_has_them_and_the_hubs_token(
 
 
 def test_the_benchmarks_job_measures_both_arms(endpoint: Endpoint, kubelet: ProcessKubelet, recipe: Recipe) -> None:
-    program, job = toolkit.render(recipe, baseline=True)["benchmark"]
+    program, _, job = toolkit.render(recipe, baseline=True)["benchmark"]
     shorter = program["data"]["benchmark.py"].replace("OUTPUT_TOKENS = 600", "OUTPUT_TOKENS = 15")  # two CPUs
     config_map = {**program, "data": {"benchmark.py": shorter}}
     cluster = kubernetes_platform(None).cluster

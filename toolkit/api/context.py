@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from toolkit.catalog import registry
-from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, ToolkitError
+from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, ToolkitError, UsageError
 from toolkit.home import home
+from toolkit.images.reference import same_repository
 from toolkit.platforms import jumpstart_entries, open_readable, rules_of, session_of
 from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
@@ -29,7 +30,20 @@ def complete_recipe(recipe: Recipe, platform: Platform | None) -> tuple[Recipe, 
     """The recipe with what its lock and its platform fill in, and the account to plan for."""
     session = session_of(recipe.platform.name)
     account = platform.account(recipe) if platform else session.unread_account(session.scope(recipe))
-    return pinned(rules_of(recipe.platform.name).completed(recipe, account.jumpstart), read_lock_of(recipe)), account
+    return locked(rules_of(recipe.platform.name).completed(recipe, account.jumpstart), account), account
+
+
+def locked(recipe: Recipe, account: Account) -> Recipe:
+    """The recipe with all that its lock pins. Raises UsageError for a lock of images that the recipe runs no more."""
+    lock = read_lock_of(recipe)
+    if lock and lock.images:
+        used = rules_of(recipe.platform.name).base_images(recipe, account)
+        for image in used:
+            old = [known for known in lock.images if known not in used and same_repository(known, image)]
+            if old and image not in lock.images:
+                message = f"{lock_path(recipe)} pins {old[0]}, and the recipe runs {image}"
+                raise UsageError(message, hint=f"Take it up: toolkit lock {recipe.path}")
+    return pinned(recipe, lock)
 
 
 def deployed_recipe(recipe: Recipe) -> Recipe:

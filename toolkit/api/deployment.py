@@ -17,6 +17,7 @@ from toolkit.api.context import (
     recipe_or_none,
     record_of,
 )
+from toolkit.api.pins import unpinned
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
 from toolkit.errors import EndpointNotFound, StalePlanError
@@ -172,7 +173,8 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         price_before=rules.price_now(observed),
         notes=tuple(rules.notes(recipe, deployment.account)),
     )
-    return DeploymentPlan(**{item.name: getattr(made, item.name) for item in fields(made)})
+    found = {item.name: getattr(made, item.name) for item in fields(made)}
+    return DeploymentPlan(**{**found, "unpinned": tuple(unpinned(recipe, deployment.account))})
 
 
 def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:

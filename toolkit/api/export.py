@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan, read_lock_of
+from toolkit.api.context import RecipeLike, arms_of, complete_recipe, locked, open_for_plan
 from toolkit.checks.run import require
 from toolkit.errors import UsageError
+from toolkit.planning.resources import Account
 from toolkit.platforms import rules_of
 from toolkit.platforms.kubernetes.rules import manifests
 from toolkit.platforms.sagemaker.rules import RULES as SAGEMAKER
-from toolkit.recipe.lock import pinned
 from toolkit.recipe.resolve import load
 
 
@@ -39,4 +39,4 @@ def render(recipe: RecipeLike, *, baseline: bool = False) -> dict[str, list[Mapp
     """
     loaded = load(recipe).with_platform("kubernetes")
     require(loaded)
-    return manifests.parts(arms_of(pinned(loaded, read_lock_of(loaded)), baseline))
+    return manifests.parts(arms_of(locked(loaded, Account("", "")), baseline))

@@ -42,7 +42,7 @@ def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list
             if platform and session.unasked:
                 raise PlatformError("AWS cannot be asked: there are no credentials", hint="Log in: aws sso login")
             if session.unasked:
-                default_progress().say(f"left out: {session.unasked}")
+                default_progress().say(f"not listed: {session.unasked}")
             continue
         for scope in session.every_scope() if all_regions else (None,):
             try:
@@ -51,7 +51,7 @@ def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list
             except ToolkitError as error:
                 if platform or not session.may_be_absent:
                     raise
-                default_progress().say(f"left out: {error.message}")
+                default_progress().say(f"not listed: {error.message}")
     return found
 
 

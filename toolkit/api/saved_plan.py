@@ -25,18 +25,20 @@ def read_plan(path: Path, recipe: RecipeLike | None = None, *, platform: str | N
     loaded = _recipe(saved, path, recipe).with_platform(platform)
     if saved.platform != loaded.platform.name:
         message = f"{path} is for platform `{saved.platform}`, and {loaded.path} for `{loaded.platform.name}`"
-        raise UsageError(message, hint=f"If that is meant, add --platform {saved.platform}; else plan again.")
-    derived = plan(loaded, baseline=len(saved.endpoints) > 1)
-    found = differences(saved, derived)
-    is_stale = saved.fingerprint != derived.fingerprint
+        option = f"--platform {shlex.quote(saved.platform)}"
+        raise UsageError(message, hint=f"If that is meant, add {option}; otherwise plan again.")
+    with_baseline = len(saved.endpoints) > 1
+    derived = plan(loaded, baseline=with_baseline)
+    found, is_stale = differences(saved, derived), saved.fingerprint != derived.fingerprint
     if not (found or is_stale):
         return derived
     more = [f"and {len(found) - _MOST_SHOWN} more"] if len(found) > _MOST_SHOWN else []
     shown = "".join(f"\n  {line}" for line in (*found[:_MOST_SHOWN], *more))
-    hint = f"Plan again: toolkit plan {shlex.quote(str(loaded.path))} --out {shlex.quote(str(path))}"
+    options = [*(["--platform", platform] if platform else []), *(["--baseline"] if with_baseline else [])]
+    again = shlex.join(["toolkit", "plan", str(loaded.path), *options, "--out", str(path)])
     if is_stale and same_place(saved, derived):
-        raise StalePlanError(f"what runs now is not what {path} was made from{shown}", hint=hint)
-    raise UsageError(f"{path} is not what {loaded.path} leads to{shown}", hint=hint)
+        raise StalePlanError(f"what runs now is not what {path} was made from{shown}", hint=f"Plan again: {again}")
+    raise UsageError(f"{path} is not what {loaded.path} leads to{shown}", hint=f"Plan again: {again}")
 
 
 def _recipe(saved: Plan, path: Path, recipe: RecipeLike | None) -> Recipe:

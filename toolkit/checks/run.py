@@ -75,9 +75,7 @@ def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
     try:
         locked = read_lock(lock_path(recipe))
     except ToolkitError as error:
-        findings.append(
-            Finding("lock.unreadable", error.message, "target.model", hint=_relock(recipe), severity="warning")
-        )
+        findings.append(Finding("lock.unreadable", error.message, "target.model", hint=_relock(recipe)))
     target, more = _model(recipe, "target.model", recipe.target, locked.target if locked else None)
     findings += more
     if recipe.drafter is None:

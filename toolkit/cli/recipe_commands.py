@@ -16,6 +16,7 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from toolkit.api.lock import Locked
     from toolkit.findings import Finding, Report
     from toolkit.planning.plan import Plan
     from toolkit.recipe.resolve import Recipe as CompleteRecipe
@@ -114,7 +115,7 @@ def plan_text(plan: Plan, *, cost: bool = True) -> str:
     """A plan as a table, with what it costs, and its notes."""
     actions = table(("verb", "kind", "name", "reason"), [(a.verb, a.kind, a.name, a.reason) for a in plan.actions])
     summary = f"{len(plan.changes)} changes on {plan.platform}" + (f", {plan.cost}" if cost else "")
-    return "\n".join([actions, "", summary, *plan.notes])
+    return "\n".join([actions, "", summary, *plan.notes, *plan.unpinned_lines])
 
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:
@@ -134,7 +135,7 @@ def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path
     for line in RULES.template_losses(document):
         say(f"warning: {line}")
     for step in document["Metadata"][STAGE_FIRST]:
-        say(f"before you create the stack, {step['what']}: {step['command']}")
+        say(f"before you create the stack, provide {step['what']}: {step['command']}")
     file = out or "FILE"
     create = f"aws cloudformation deploy --template-file {file} --stack-name NAME --capabilities CAPABILITY_NAMED_IAM"
     say(f"then create the stack: {create}")
@@ -223,11 +224,11 @@ def lock(
     region: Annotated[str | None, typer.Option(help="AWS region of the prices.  [default: us-east-1]")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the lock file: facts of both models, so that checks need no network. Reads headers, never whole weights."""
-    from toolkit.platforms import jumpstart_entries
-    from toolkit.platforms.model_files import open_files
-    from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
-    from toolkit.recipe.lock import write_lock
+    """Write the lock file: commits of both models, digests of images, and the facts that checks need.
+
+    Reads headers of weights, never the whole. Says what it could not pin.
+    """
+    from toolkit.api.lock import lock as write
     from toolkit.recipe.resolve import load
 
     if [recipe is not None, catalog, prices].count(True) != 1:
@@ -240,9 +241,13 @@ def lock(
         changed = _refresh_catalog(region, heads=catalog)
         answer({"changed": changed}, as_json, lambda: "\n".join(changed) or "nothing changed")
         return
-    loaded = load(recipe)
-    path = write_lock(loaded, open_files, in_s3(loaded, jumpstart_entries(loaded)))
-    answer({"lock": str(path)}, as_json, lambda: f"wrote {path}")
+    locked = write(load(recipe))
+    answer(locked.to_dict(), as_json, lambda: _lock_text(locked))
+
+
+def _lock_text(locked: Locked) -> str:
+    pinned = [f"pinned: {what} at {version}" for what, version in locked.pinned.items()]
+    return "\n".join([f"wrote {locked.path}", *pinned, *(f"not pinned: {line}" for line in locked.unpinned)])
 
 
 def _refresh_catalog(region: str | None, *, heads: bool) -> list[str]:

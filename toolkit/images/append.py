@@ -1,4 +1,4 @@
-"""Build without Docker: our files become layers on top of a base that stays where it is, in a registry."""
+"""Build without Docker: push our files as layers on top of a base image, through the registry API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from toolkit.images.reference import parse
 from toolkit.images.spec import ImageSpec
 from toolkit.images.wheels import fetch_wheels
 
-# One time for all, so that the same image has the same digest tomorrow.
+# A constant time, so that the same image always has the same digest.
 _CREATED = "1970-01-01T00:00:00Z"
 # gzip's levels: weights hardly shrink, and take many times as long at its usual one.
 _WEIGHTS_LEVEL = 1
@@ -27,7 +27,7 @@ _PIECE_BYTES = 1024**2
 
 
 class AppendBuilder:
-    """Puts a layer on a base image through the registry API, in seconds, wherever Python runs.
+    """Adds a layer to a base image through the registry API, in seconds, wherever Python runs.
 
     `connect` gives a registry by its host; `folder` is where the layer is written, the usual temporary one when None.
     """
@@ -39,17 +39,17 @@ class AppendBuilder:
         self._folder = folder
 
     def build(self, spec: ImageSpec, destination: str, log: Callable[[str], None]) -> str:
-        """Build, push to `destination`, and give the digest. Raises BuildError, and UsageError for a wrong name."""
+        """Build, push to `destination`, and return the digest. Raises BuildError, or UsageError for an invalid name."""
         if spec.needs_run:
-            message = "append puts files on an image and runs nothing; this Dockerfile has instructions of its own"
-            raise BuildError(message, hint="Build it with one that runs them: docker, buildah or codebuild.")
+            message = "builder `append` only adds files, and cannot run the instructions of this Dockerfile"
+            raise BuildError(message, hint="Use a builder that can: docker, buildah or codebuild.")
         source, target = parse(spec.base), parse(destination)
         with ExitStack() as stack:
             origin = stack.enter_context(self._connect(source.registry))
             same = target.registry == source.registry
             registry = origin if same else stack.enter_context(self._connect(target.registry))
             base = find_image(origin, source)
-            schema_2(base.parts, base.name)  # before minutes are spent on a base that cannot be taken
+            schema_2(base.parts, base.name)  # before minutes are spent on an unsuitable base image
             folder = Path(stack.enter_context(_working_folder(self._folder)))
             layers = _write_layers(spec, folder, log)
             body = encode(_config(base, spec, layers))
@@ -66,8 +66,8 @@ def _working_folder(parent: Path | None) -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix="toolkit-image-", dir=parent)
     except OSError as error:
-        message = f"there is no folder to write the layer in: {error}"
-        raise BuildError(message, hint="Set TMPDIR to one that can be written.") from error
+        message = f"cannot create a temporary folder for the layer: {error}"
+        raise BuildError(message, hint="Set TMPDIR to a writable folder.") from error
 
 
 def _write_layers(spec: ImageSpec, folder: Path, log: Callable[[str], None]) -> list[Layer]:
@@ -94,7 +94,7 @@ def _config(base: Image, spec: ImageSpec, layers: list[Layer]) -> ImageConfig:
         settings.pop("Cmd", None)  # the base's arguments were for the base's entrypoint
     if spec.user is not None:
         settings["User"] = spec.user
-    # Who reads a history wants an entry for every layer.
+    # A history must have an entry for every layer.
     unknown = [{"created": _CREATED, "created_by": "base"} for _ in base.parts.layers]
     entry = {"created": _CREATED, "created_by": "toolkit build, append"}
     config["history"] = [*(config.get("history") or unknown), *(entry for _ in layers)]

@@ -1,4 +1,4 @@
-"""Who we are for a registry: user and password as such, or changed for a token where the registry says so."""
+"""Authentication at a registry: user and password, or a token if the registry asks for one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.errors import BuildError
 from toolkit.images.reference import is_loopback
 
 Credentials = Callable[[str], tuple[str, str] | None]
-"""User and password for a registry, None where it is read without. Asked again when they are no longer taken."""
+"""Returns user and password for a registry, None for anonymous access. Called again when they are rejected."""
 
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
@@ -32,11 +32,11 @@ class _Tokens(BaseModel):
 
 
 def anonymous(_registry: str) -> None:
-    """Credentials of somebody who has none."""
+    """No credentials, for anonymous access."""
 
 
 class Login:
-    """The Authorization header for one registry, by scopes. Threads share it; one of them renews it."""
+    """The Authorization header for one registry, by scopes. Thread-safe."""
 
     def __init__(self, registry: str, credentials: Credentials, client: httpx.Client) -> None:
         self._registry = registry
@@ -46,11 +46,11 @@ class Login:
         self._lock = threading.Lock()
 
     def header(self, scopes: tuple[str, ...]) -> str | None:
-        """What was last taken, None before the registry has asked."""
+        """The current header; None until the registry has asked for one."""
         return self._headers.get(scopes)
 
     def renew(self, scopes: tuple[str, ...], refused: str | None, challenge: str) -> None:
-        """Ask for credentials anew, because the registry refused `refused` with `challenge`. Raises BuildError."""
+        """Get new credentials, because the registry rejected `refused` with `challenge`. Raises BuildError."""
         with self._lock:
             if self._headers.get(scopes) != refused:
                 return  # another thread was faster
@@ -59,16 +59,18 @@ class Login:
             if scheme == "bearer":
                 self._headers[scopes] = f"Bearer {self._token(parameters, scopes, account)}"
             elif scheme != "basic":
-                raise BuildError(f"{self._registry} asks for a login of an unknown kind: {scheme or 'it does not say'}")
+                raise BuildError(
+                    f"{self._registry} requires an unsupported authentication scheme: {scheme or 'none named'}"
+                )
             elif account is None:
-                raise BuildError(f"{self._registry} wants a login, and there is none", hint=self.hint)
+                raise BuildError(f"{self._registry} requires a login, and no credentials were found", hint=self.hint)
             else:
                 self._headers[scopes] = _basic(account)
 
     @property
     def hint(self) -> str:
-        """What to do when we are not let in."""
-        return f"Log in: docker login {self._registry}; for ECR see that the role may pull from it and push to it."
+        """What to do when access is denied."""
+        return f"Log in: docker login {self._registry}; for ECR, check that the role may pull and push."
 
     def _token(self, parameters: dict[str, str], scopes: Sequence[str], account: tuple[str, str] | None) -> str:
         try:
@@ -76,20 +78,20 @@ class Login:
         except httpx.InvalidURL as error:
             raise BuildError(f"{self._registry} sends logins to an address that is not one: {error}") from error
         if realm.scheme != "https" and not is_loopback(realm.host):
-            raise BuildError(f"{self._registry} sends logins to {realm}, which is not encrypted")
+            raise BuildError(f"{self._registry} asks to send the login to {realm}, which is not encrypted")
         asked = list(dict.fromkeys([*parameters.get("scope", "").split(), *scopes]))
         query = {"service": parameters.get("service", ""), "scope": asked}
         headers = {"Authorization": _basic(account)} if account else {}
         try:
             answer = documents.request(self._client, "GET", realm, params=query, headers=headers)
             if answer.status_code in (401, 403):
-                raise BuildError(f"{realm.host} refuses the login for {self._registry}", hint=self.hint)
+                raise BuildError(f"{realm.host} rejects the login for {self._registry}", hint=self.hint)
             given = documents.parse(_Tokens, answer.raise_for_status().content)
         except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
-            raise BuildError(f"{realm.host} gives no token for {self._registry}: {error}") from error
+            raise BuildError(f"{realm.host} returned no token for {self._registry}: {error}") from error
         if token := given.token or given.access_token:
             return token
-        message = f"{realm.host} gives no token for {self._registry}"
+        message = f"{realm.host} returned no token for {self._registry}"
         raise BuildError(f"{message}: its answer has neither `token` nor `access_token`")
 
 

@@ -1,4 +1,4 @@
-"""Build with buildah, or with podman, which is the same builder: no daemon, and the same digest every time."""
+"""Build with buildah, or with podman, which has the same builder: no daemon, and reproducible digests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolkit.images.reference import Reference, is_loopback, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
 
-# On a PC that is so anyhow, and the option brings a warning about arguments that no Dockerfile of ours takes.
+# Not on x86-64, where it is the default and causes a warning about unused build arguments.
 _PLATFORM = [] if platform.machine() in ("x86_64", "AMD64") else ["--platform", "linux/amd64"]
 _ROOM = "Make room where images are kept (buildah info says where; buildah rmi --prune), or build with append."
 
@@ -26,7 +26,7 @@ def unavailable() -> str | None:
     """Why neither buildah nor podman can be used here, None when one can."""
     program = _program()
     if program is None:
-        return "there is neither a buildah nor a podman command"
+        return "neither buildah nor podman is installed"
     ended = run([program, "info"], log=lambda _: None)
     return f"{program} does not work here: {last_words(ended)}" if ended.code else None
 
@@ -44,11 +44,13 @@ class BuildahBuilder:
         self._credentials = credentials
 
     def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
-        """Build, push to `destination`, and give the digest. Raises BuildError, and UsageError for a wrong name."""
+        """Build, push to `destination`, and return the digest. Raises BuildError, or UsageError for an invalid name."""
         base, target = parse(spec.base), parse(destination)
         if why := unavailable():
             message = f"buildah cannot build here: {why}"
-            raise BuildError(message, hint="Install buildah or podman, or build without: append, docker, codebuild.")
+            raise BuildError(
+                message, hint="Install buildah or podman, or use another builder: append, docker, codebuild."
+            )
         program = _program() or self.name
         # OCI at first: only so neither a host's name nor a container's id gets in. The push makes schema 2 of it.
         build = [program, "build", "--format", "oci", "--timestamp", str(EPOCH), "--layers=false", *_PLATFORM]

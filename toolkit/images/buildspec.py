@@ -69,7 +69,7 @@ def pack(context: Path, archive: Path) -> str:
             return hashlib.file_digest(packed, "sha256").hexdigest()
     except OSError as error:
         hint = "Make room, or set TMPDIR to a folder of a disk that has it."
-        raise BuildError(f"the build context cannot be packed: {error}", hint=hint) from error
+        raise BuildError(f"cannot pack the build context: {error}", hint=hint) from error
 
 
 def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -1,4 +1,4 @@
-"""Somebody else's build tool as a process: its lines as they come, its end when we end, its failure in our words."""
+"""Run an external build tool: stream its output, end it when we end, and explain its failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolkit.errors import BuildError
 from toolkit.text import without_colours
 
 if TYPE_CHECKING:
-    from toolkit.images.auth import Credentials  # brings httpx
+    from toolkit.images.auth import Credentials  # imports httpx
     from toolkit.images.reference import Reference
 
 Log = Callable[[str], None]
@@ -28,7 +28,7 @@ Log = Callable[[str], None]
 TOO_FEW_IDS = re.compile(
     r"insufficient UIDs or GIDs available in user namespace|no subuid ranges found|lchown .*: invalid argument", re.I
 )
-"""How a podman or buildah without root says that its user may not map the image's users."""
+"""Messages of rootless podman or buildah if the user may not map the image's users."""
 
 TOO_FEW_IDS_HINT = (
     "Give your user ranges of ids: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER (ranges "
@@ -43,7 +43,7 @@ _FULL_DISK = re.compile(r"no space left on device|disk quota exceeded", re.I)
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that has ended: its exit code, and the last lines it wrote."""
+    """A command that has ended: its exit code and last lines."""
 
     code: int
     lines: tuple[str, ...]
@@ -63,7 +63,7 @@ def run(command: Sequence[str], log: Log, environment: Mapping[str, str] | None 
         encoding="utf-8",
         errors="replace",
         env={**os.environ, **(environment or {})},
-        start_new_session=True,  # a terminal's Ctrl-C is for us; we pass it on in the order that leaves nothing behind
+        start_new_session=True,  # Ctrl-C only reaches us; we end the command so that nothing remains
     )
     lines: deque[str] = deque(maxlen=_KEPT_LINES)
     try:
@@ -77,7 +77,7 @@ def run(command: Sequence[str], log: Log, environment: Mapping[str, str] | None 
 
 
 def build_failure(tool: str, ended: Ended, base: str, room: str) -> BuildError:
-    """Why a Dockerfile could not be built: the step, the tool's last words, and what to do. `room`: how to make it."""
+    """Why a Dockerfile could not be built: the step, the last line, and a hint. `room`: how to free disk space."""
     step = next((found[1] for line in reversed(ended.lines) if (found := _STEP.fullmatch(line))), "")
     words = last_words(ended)
     if _FULL_DISK.search(words):
@@ -86,27 +86,29 @@ def build_failure(tool: str, ended: Ended, base: str, room: str) -> BuildError:
         return BuildError(f"{tool}: the image's users cannot be mapped: {words}", hint=TOO_FEW_IDS_HINT)
     if step.upper().startswith("FROM "):
         image = step[5:].replace("${BASE_IMAGE}", base)
-        hint = "See that the name is right, and that you may pull it: docker login, for ECR a role that may."
-        return BuildError(f"{tool}: the base image {image} cannot be had: {words}", hint=hint)
+        hint = "Check the name, and that you may pull it: docker login; for ECR, the role's permissions."
+        return BuildError(f"{tool}: cannot pull the base image {image}: {words}", hint=hint)
     what = f"step `{step}`" if step else "the build"
-    hint = "Correct `container.dockerfile` of the recipe; what the step itself said is above." if step else ""
+    hint = "Correct `container.dockerfile` of the recipe; the output of the step is above." if step else ""
     return BuildError(f"{tool}: {what} failed: {words}", hint=hint)
 
 
 def push_failure(tool: str, ended: Ended, destination: str, room: str) -> BuildError:
-    """Why an image could not be pushed. `room`: how to make some on a full disk."""
+    """Why an image could not be pushed. `room`: how to free disk space."""
     words = last_words(ended)
-    hint = room if _FULL_DISK.search(words) else "See that the repository exists, and that the login may push to it."
-    return BuildError(f"{tool}: {destination} cannot be pushed: {words}", hint=hint)
+    hint = room if _FULL_DISK.search(words) else "Check that the repository exists, and that the login may push to it."
+    return BuildError(f"{tool}: cannot push {destination}: {words}", hint=hint)
 
 
 def last_words(ended: Ended) -> str:
-    """The last line that says anything."""
-    return next((line for line in reversed(ended.lines) if line.strip()), f"it ended with {ended.code} and no word")
+    """The last line that is not empty."""
+    return next(
+        (line for line in reversed(ended.lines) if line.strip()), f"it ended with exit code {ended.code} and no output"
+    )
 
 
 def logins(credentials: Credentials, images: Iterable[Reference]) -> dict[str, dict[str, str]]:
-    """The logins that there are for the images' registries, as Docker's and podman's files have them."""
+    """The available logins for the images' registries, in the format of Docker's and podman's files."""
     found = {registry: credentials(registry) for registry in {image.registry for image in images}}
     return {
         registry: {"auth": base64.b64encode(":".join(account).encode()).decode()}
@@ -117,7 +119,7 @@ def logins(credentials: Credentials, images: Iterable[Reference]) -> dict[str, d
 
 @contextmanager
 def secret_folder() -> Iterator[Path]:
-    """A folder that only we can read, until the block ends; in memory where the system has a place for that."""
+    """A private temporary folder, in memory if the system supports that."""
     memory = "/dev/shm"  # noqa: S108
     with tempfile.TemporaryDirectory(
         prefix="toolkit-login-", dir=memory if os.access(memory, os.W_OK) else None
@@ -126,7 +128,7 @@ def secret_folder() -> Iterator[Path]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the command and all that it started, if it has not ended by itself."""
+    """End the command and all its processes, if it has not ended by itself."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             with suppress(ProcessLookupError, subprocess.TimeoutExpired):

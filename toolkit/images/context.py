@@ -30,7 +30,7 @@ def build_context(spec: ImageSpec) -> Iterator[Path]:
             _write({**spec.files, **fetch_wheels(spec.wheels, spec.python, folder)}, context / "rootfs")
         except OSError as error:
             hint = "Make room, or set TMPDIR to a folder of a disk that has it."
-            raise BuildError(f"the build context cannot be written: {error}", hint=hint) from error
+            raise BuildError(f"cannot write the build context: {error}", hint=hint) from error
         yield context
 
 

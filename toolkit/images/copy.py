@@ -1,4 +1,4 @@
-"""Bring an image's parts into another repository: mounted in one registry, streamed between two, a few at a time."""
+"""Copy blobs to another repository: mounted within a registry, streamed between two registries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from toolkit.images.registry import Registry
 from toolkit.images.upload import Read, upload
 
 Connect = Callable[[str], Registry]
-"""A registry by its host. Whoever connects closes it."""
+"""Opens a registry by its host. The caller closes it."""
 Log = Callable[[str], None]
 
 _THREADS = 4
@@ -45,13 +45,13 @@ class Image:
     config: ImageConfig
 
     def as_schema_2(self) -> Manifest:
-        """Its manifest, in Docker's words where it is OCI. Raises BuildError for layers that Docker has no word for."""
+        """Its manifest as Docker schema 2. Raises BuildError for layers that schema 2 does not support."""
         return self.manifest if self.manifest.media_type == SCHEMA_2 else schema_2(self.parts, self.name)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A blob on its way: how to read it, and the repository of the same registry that has it, if one does."""
+    """A blob to copy: how to read it, and a repository of the same registry that has it, if any."""
 
     blob: Blob
     read: Read
@@ -59,14 +59,14 @@ class Part:
 
 
 def find_image(registry: Registry, image: Reference) -> Image:
-    """The image that a reference names, of a list the one for linux/amd64. Raises BuildError."""
+    """The image of a reference; for a multi-platform image, the one for linux/amd64. Raises BuildError."""
     name = str(image)
     manifest = registry.find_manifest(image.repository, image.selector)
     if manifest and manifest.media_type in INDEXES:
         manifest = registry.find_manifest(image.repository, for_our_platform(manifest, name))
     if manifest is None:
-        hint = "See that registry, repository and tag are right, and that you may pull from there."
-        raise BuildError(f"there is no image {name}", hint=hint)
+        hint = "Check registry, repository and tag, and that you may pull from there."
+        raise BuildError(f"image {name} does not exist", hint=hint)
     listed = parts(manifest, name)
     body = registry.small_blob(image.repository, listed.config)
     return Image(name, manifest, listed, read_config(body, name, listed.layers))
@@ -81,7 +81,7 @@ def parts_of(blobs: Iterable[Blob], origin: Registry, source: Reference, target:
 def send(
     registry: Registry, repository: str, wanted: Sequence[Part], what: str, log: Log, every: float = _LOG_SECONDS
 ) -> None:
-    """Put the blobs into a repository that it lacks; `log` gets a line about `what` every so many seconds.
+    """Upload the blobs that a repository lacks; `log` gets a progress line about `what` every so many seconds.
 
     The first failure stops the others. Raises BuildError.
     """
@@ -115,7 +115,7 @@ def _send_one(registry: Registry, repository: str, part: Part, tally: _Tally) ->
 
 
 class _Tally:
-    """What is there, counted by many threads."""
+    """Progress of a copy, counted by many threads."""
 
     def __init__(self, what: str, parts: Iterable[Part]) -> None:
         self.stop = threading.Event()
@@ -128,7 +128,7 @@ class _Tally:
         self._reused_bytes = self._sent_bytes = 0
 
     def count(self, size: int) -> None:
-        """Add to the bytes sent; negative if they must be sent again. Raises BuildError once the copy was stopped."""
+        """Add to the bytes sent (negative if they must be sent again). Raises BuildError if the copy was stopped."""
         if self.stop.is_set():
             raise BuildError(f"{self._what}: stopped")
         with self._lock:
@@ -141,7 +141,7 @@ class _Tally:
             self._reused_bytes += size
 
     def line(self) -> str:
-        """How far it is."""
+        """The progress as a line."""
         with self._lock:
             ways, sent, reused = Counter(self._ways), self._sent_bytes, self._reused_bytes
         by_way = ", ".join(f"{number} {way}" for way, number in sorted(ways.items()))

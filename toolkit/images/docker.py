@@ -1,4 +1,4 @@
-"""Build with Docker: an engine here, on a laptop, or the one that SageMaker Studio lends where an admin allowed it.
+"""Build with Docker: a local engine, or SageMaker Studio's, if an administrator has enabled it.
 
 The legacy builder, because Studio's Docker has no other. The command, not the API: Studio's proxy refuses what
 client libraries send first.
@@ -31,9 +31,9 @@ from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
 
 STUDIO_METADATA = Path("/opt/ml/metadata/resource-metadata.json")
-"""Where Studio says which domain a space is of."""
+"""File with the domain of a Studio space."""
 
-_STUDIO_NETWORK = "sagemaker"  # the only one that Studio's Docker allows, to build as to run
+_STUDIO_NETWORK = "sagemaker"  # the only network that Studio's Docker allows
 _CONTAINERD_STORE = "io.containerd.snapshotter"
 _ARM = ("aarch64", "arm64")
 _HUB_LOGIN = "https://index.docker.io/v1/"
@@ -44,9 +44,9 @@ _ROOM = "Make room where Docker keeps its images (docker system df, docker image
 def unavailable() -> str | None:
     """Why Docker cannot be used here, None when it can."""
     if shutil.which("docker") is None:
-        return "there is no docker command"
+        return "docker is not installed"
     ended = run(["docker", "version", "--format", "{{.Server.Version}}"], log=_discard)
-    return f"docker reaches no engine: {last_words(ended)}" if ended.code else None
+    return f"docker cannot reach its engine: {last_words(ended)}" if ended.code else None
 
 
 class DockerBuilder:
@@ -62,7 +62,7 @@ class DockerBuilder:
         self._studio = studio
 
     def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
-        """Build, push to `destination`, and give the digest. Raises BuildError, and UsageError for a wrong name."""
+        """Build, push to `destination`, and return the digest. Raises BuildError, or UsageError for an invalid name."""
         base, target = parse(spec.base), parse(destination)
         if why := unavailable():
             raise BuildError(f"docker cannot build here: {why}", hint=_engine_hint(why))
@@ -96,7 +96,7 @@ def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
         for registry, login in logins(credentials, images).items():
             key = _HUB_LOGIN if registry == DOCKER_HUB else registry
             config["auths"] = {**(config.get("auths") or {}), key: login}
-            # else a helper is asked, and the file is not
+            # otherwise Docker asks a credential helper instead of this file
             config["credHelpers"] = {**(config.get("credHelpers") or {}), key: ""}
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
         yield folder
@@ -117,8 +117,8 @@ def _read_config(path: Path) -> _Config:
         return {}
     except (OSError, ValueError) as error:
         # the error's own text could quote a password
-        message = f"{path} cannot be read: {type(error).__name__}"
-        raise UsageError(message, hint="Remove it, and let docker login write it anew.") from None
+        message = f"cannot read {path}: {type(error).__name__}"
+        raise UsageError(message, hint="Remove it, and run docker login again.") from None
 
 
 def _engine(variables: dict[str, str]) -> str:
@@ -131,7 +131,7 @@ def _pushed_digest(ended: Ended) -> str:
     for line in reversed(ended.lines):
         if found := _PUSHED.fullmatch(line):
             return found[1]
-    raise BuildError(f"docker push does not say which digest it pushed: {last_words(ended)}")
+    raise BuildError(f"docker push did not report the digest: {last_words(ended)}")
 
 
 def _in_studio(metadata: Path) -> bool:
@@ -144,12 +144,12 @@ def _in_studio(metadata: Path) -> bool:
 
 def _engine_hint(why: str) -> str:
     if "permission denied" in why.lower():
-        way = "Add yourself to the group docker (sudo usermod -aG docker $USER) and log in anew"
+        way = "Add yourself to the group docker (sudo usermod -aG docker $USER) and log in again"
     elif "command" in why:
         way = "Install Docker"
     else:
         way = "Start Docker; in SageMaker Studio an admin must enable it (DockerSettings.EnableDockerAccess)"
-    return f"{way}, or build without it: append, buildah, codebuild."
+    return f"{way}, or use another builder: append, buildah, codebuild."
 
 
 def _discard(_line: str) -> None:

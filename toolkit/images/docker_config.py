@@ -1,4 +1,4 @@
-"""Logins that `docker login` wrote to a file. Those it gave to a credential helper we do not see."""
+"""Logins in Docker's config file. Those in a credential helper are not found."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Config(BaseModel):
 
 
 def docker_credentials(registry: str) -> tuple[str, str] | None:
-    """User and password of `docker login`, None where there is no login. Raises UsageError for a broken file."""
+    """User and password of `docker login`, None without a login. Raises UsageError for a broken file."""
     folder = os.environ.get("DOCKER_CONFIG")
     return read_login((Path(folder) if folder else Path.home() / ".docker") / "config.json", registry)
 
@@ -43,8 +43,8 @@ def read_login(path: Path, registry: str) -> tuple[str, str] | None:
         return None
     except (OSError, ValueError) as error:
         # the error's own text could quote a password
-        message = f"{path} cannot be read: {type(error).__name__}"
-        raise UsageError(message, hint="Remove it, and let docker login write it anew.") from None
+        message = f"cannot read {path}: {type(error).__name__}"
+        raise UsageError(message, hint="Remove it, and run docker login again.") from None
     return (user, password) if colon else None
 
 

@@ -1,4 +1,4 @@
-"""A layer of an image: files as tar.gz, the same bytes for the same files.
+"""Write a layer of an image: files as tar.gz, reproducibly.
 
 The tar is the same on every machine (`diff_id`). Its packed form, and so the image's digest, is the same wherever zlib
 packs alike, which different builds of zlib need not.
@@ -59,7 +59,7 @@ def _entries(files: Mapping[str, ContextFile]) -> Iterator[tuple[str, ContextFil
     folders = {str(parent) for name in names for parent in PurePosixPath(name).parents} - {"."}
     for name in sorted(folders | names.keys()):
         if name in folders and name in names:
-            raise BuildError(f"/{name} is a file and a folder in one")
+            raise BuildError(f"/{name} is both a file and a folder")
         yield name, names.get(name)
 
 
@@ -68,12 +68,12 @@ def _relative(path: str) -> str:
     is_whiteout = any(part.startswith(".wh.") for part in pure.parts)
     is_plain = path.startswith("/") and path == str(pure) and not path.startswith("//") and ".." not in pure.parts
     if not is_plain or len(pure.parts) < 2 or is_whiteout:
-        message = f"{path!r} is no path of a file in an image"
-        raise BuildError(message, hint="Write it whole, such as /opt/toolkit/serve.")
+        message = f"{path!r} is not a path for a file in an image"
+        raise BuildError(message, hint="Write an absolute path, such as /opt/toolkit/serve.")
     for link, folder in _LINKS.items():
         if path.startswith(f"/{link}/"):
             hint = f"/{link} is a link to /{folder} in most images, and our layer would replace it."
-            raise BuildError(f"{path} cannot be put into a layer", hint=f"Write /{folder}/…: {hint}")
+            raise BuildError(f"cannot put {path} into a layer", hint=f"Write /{folder}/…: {hint}")
     return path.lstrip("/")
 
 
@@ -102,7 +102,7 @@ def _failure(error: OSError) -> BuildError:
 
 
 class _Hashing:
-    """Hashes and counts what goes through."""
+    """A writer that hashes and counts the bytes."""
 
     def __init__(self, out: io.FileIO | gzip.GzipFile) -> None:
         self._out = out

@@ -157,7 +157,7 @@ def encode(document: Any) -> bytes:
 
 
 def for_our_platform(index: Manifest, image: str) -> str:
-    """Digest of the linux/amd64 image of several. Raises BuildError when there is none."""
+    """Digest of the linux/amd64 image in a list. Raises BuildError if there is none."""
     try:
         entries = documents.parse(_Index, index.body).manifests
     except documents.Unfit as error:
@@ -177,9 +177,9 @@ def check_platform(config: ImageConfig, image: str) -> None:
 
 
 def parts(manifest: Manifest, image: str) -> Parts:
-    """Configuration and layers. Raises BuildError for what is no image of today."""
+    """Configuration and layers. Raises BuildError for an unsupported manifest."""
     if manifest.media_type not in (SCHEMA_2, OCI):
-        hint = "Build and push it with a Docker of this decade."
+        hint = "Build and push it again with a current version of Docker."
         raise BuildError(f"{image} is of type {manifest.media_type}, not an image that can be read", hint=hint)
     try:
         listed = documents.parse(_ImageManifest, manifest.body)
@@ -189,7 +189,7 @@ def parts(manifest: Manifest, image: str) -> Parts:
 
 
 def schema_2(image: Parts, name: str) -> Manifest:
-    """The manifest in Docker's words. Raises BuildError for layers that Docker has no word for, such as zstd."""
+    """The manifest as Docker schema 2. Raises BuildError for layers that it does not support, such as zstd."""
     layers = [_in_docker_words(layer, name).as_json() for layer in image.layers]
     config = _in_docker_words(image.config, name).as_json()
     return Manifest(SCHEMA_2, encode({"schemaVersion": 2, "mediaType": SCHEMA_2, "config": config, "layers": layers}))
@@ -203,7 +203,7 @@ def read_config(body: bytes, image: str, layers: Sequence[Blob]) -> ImageConfig:
         raise BuildError(f"{image}: its configuration cannot be read: {error}") from error
     count = len(config["rootfs"]["diff_ids"])
     if count != len(layers):
-        raise BuildError(f"{image}: its configuration tells of {count} layers, its manifest of {len(layers)}")
+        raise BuildError(f"{image}: its configuration has {count} layers, its manifest {len(layers)}")
     check_platform(config, image)
     return config
 
@@ -211,7 +211,7 @@ def read_config(body: bytes, image: str, layers: Sequence[Blob]) -> ImageConfig:
 def _in_docker_words(blob: Blob, image: str) -> Blob:
     if word := _SCHEMA_2_WORDS.get(blob.media_type):
         return Blob(word, blob.digest, blob.size)
-    message = f"{image} has a layer of type {blob.media_type}, which Docker's schema 2 does not know"
+    message = f"{image} has a layer of type {blob.media_type}, which Docker's schema 2 does not support"
     raise BuildError(message, hint="SageMaker takes only schema 2: push the image again with gzip layers.")
 
 

@@ -1,4 +1,4 @@
-"""Give an image its tag, and see that the registry holds what SageMaker takes."""
+"""Tag a pushed image, and verify that SageMaker can use it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def verified(registry: Registry, image: Reference, digest: str | None = None) ->
     """
     manifest = registry.find_manifest(image.repository, image.selector)
     if manifest is None:
-        raise BuildError(f"{image} is not there, though it was pushed a moment ago")
+        raise BuildError(f"{image} does not exist, although it was just pushed")
     if manifest.media_type != SCHEMA_2:
-        message = f"{image} is of type {manifest.media_type}, and SageMaker takes only Docker's schema 2"
+        message = f"{image} is of type {manifest.media_type}, and SageMaker only supports Docker's schema 2"
         hint = "With docker: DOCKER_BUILDKIT=0. With buildah or podman: push --format v2s2."
         raise BuildError(message, hint=hint)
     if digest and manifest.digest != digest:
-        message = f"{image} is {manifest.digest}, not {digest} as pushed"
+        message = f"{image} has digest {manifest.digest}, but {digest} was pushed"
         raise BuildError(message, hint="Somebody else pushed to that tag: build again.")
     listed = parts(manifest, str(image))
     read_config(registry.small_blob(image.repository, listed.config), str(image), listed.layers)

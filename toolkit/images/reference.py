@@ -30,7 +30,7 @@ class Reference:
 
     @property
     def selector(self) -> str:
-        """What a registry is asked for: the digest, else the tag, else `latest`."""
+        """The digest, or else the tag, or else `latest`."""
         return self.digest or self.tag or "latest"
 
     def __str__(self) -> str:
@@ -44,14 +44,20 @@ def parse(text: str) -> Reference:
     is_host = slash and (first == "localhost" or any(letter in first for letter in ".:["))
     parts = _REFERENCE.fullmatch(text if is_host else f"{DOCKER_HUB}/{text}")
     if parts is None:
-        message = f"{text!r} is not the name of an image"
-        hint = "Write registry/repository:tag or registry/repository@sha256:…, the repository in small letters."
+        message = f"{text!r} is not an image reference"
+        hint = "Write registry/repository:tag or registry/repository@sha256:…, with the repository in lower case."
         raise UsageError(message, hint=hint)
     found = Reference(parts["registry"], parts["repository"], parts["tag"], parts["digest"])
     if found.registry not in (DOCKER_HUB, f"index.{DOCKER_HUB}"):
         return found
     repository = found.repository if "/" in found.repository else f"library/{found.repository}"
     return replace(found, registry=DOCKER_HUB, repository=repository)
+
+
+def same_repository(image: str, other: str) -> bool:
+    """Whether two images differ in nothing but tag and digest."""
+    first, second = parse(image), parse(other)
+    return (first.registry, first.repository) == (second.registry, second.repository)
 
 
 def is_loopback(registry: str) -> bool:

@@ -21,7 +21,7 @@ _HUB_API = "registry-1.docker.io"
 _RETRIES = 5
 _FIRST_PAUSE_SECONDS = 0.5
 _CONNECT_SECONDS = 15
-# A registry reads all of a blob once more before it says that it has it.
+# A registry reads the whole blob again before it confirms an upload.
 _UPLOAD_SECONDS = 600
 _READ_SECONDS = 60
 
@@ -38,7 +38,7 @@ class _Errors(BaseModel):
 
 
 class LoginExpired(Exception):
-    """The request was refused and did nothing; there are new credentials for the next one."""
+    """The request was rejected; the credentials have been renewed for the next one."""
 
 
 class Registry:
@@ -83,7 +83,7 @@ class Registry:
             return None
         manifest = Manifest(self.expect(answer, httpx.codes.OK).headers.get("Content-Type", ""), answer.content)
         if selector.startswith("sha256:") and manifest.digest != selector:
-            raise BuildError(f"{self.host}/{repository}: {selector} was asked for, {manifest.digest} came")
+            raise BuildError(f"{self.host}/{repository}: requested {selector}, but got {manifest.digest}")
         return manifest
 
     def put_manifest(self, repository: str, selector: str, manifest: Manifest) -> None:
@@ -103,14 +103,14 @@ class Registry:
     def small_blob(self, repository: str, blob: Blob) -> bytes:
         """A configuration, whole and checked. Raises BuildError."""
         if blob.size > documents.LIMITS.size:
-            raise BuildError(f"{self.host}/{repository}: a configuration does not have {blob.size} bytes")
+            raise BuildError(f"{self.host}/{repository}: an image configuration of {blob.size} bytes is too large")
         content = b"".join(self.read_blob(repository, blob))
         if digest_of(content) != blob.digest:
-            raise BuildError(f"{self.host}/{repository}: what came as {blob.digest} is something else")
+            raise BuildError(f"{self.host}/{repository}: the content of {blob.digest} does not match its digest")
         return content
 
     def read_blob(self, repository: str, blob: Blob, start: int = 0) -> Iterator[bytes]:
-        """The bytes from `start` on, in pieces; a lost connection is taken up where it broke. Raises BuildError."""
+        """The bytes from `start` on, in chunks. Resumes after a lost connection. Raises BuildError."""
         position, failures, refusals = start, 0, 0
         while position < blob.size:
             why = "it ended early"
@@ -128,10 +128,10 @@ class Registry:
             if position < blob.size:
                 failures += 1
                 what = f"{self.host}/{repository}: {blob.digest}"
-                self.pause(failures, f"{what} cannot be read past byte {position}: {why}")
+                self.pause(failures, f"cannot read {what} beyond byte {position}: {why}")
 
     def mount(self, repository: str, digest: str, origin: str) -> str | None:
-        """Take a blob over from another repository here: None when done, else where it is to be uploaded.
+        """Mount a blob from another repository of this registry. Returns None if done, else the upload URL.
 
         Registries say no in this way: not allowed to, or not possible. Raises BuildError.
         """
@@ -208,7 +208,7 @@ class Registry:
         """The answer if it has one of the statuses. Raises BuildError in the registry's own words."""
         if answer.status_code in statuses:
             return answer
-        message = f"{self.host} refuses {answer.request.method} {answer.request.url.path}: {said(answer)}"
+        message = f"{self.host} rejected {answer.request.method} {answer.request.url.path}: {said(answer)}"
         if answer.status_code in (401, 403):
             raise BuildError(message, hint=self._login.hint)
         raise BuildError(message, hint=self._missing() if answer.status_code == httpx.codes.NOT_FOUND else "")
@@ -216,7 +216,7 @@ class Registry:
     def check_refusals(self, refusals: int, repository: str) -> None:
         """Raises BuildError when credentials that were new a moment ago are refused too."""
         if refusals > 1:
-            raise BuildError(f"{self.host} does not take the login for {repository}", hint=self._login.hint)
+            raise BuildError(f"{self.host} rejects the login for {repository}", hint=self._login.hint)
 
     def pause(self, failures: int, why: str) -> None:
         """Wait before the next try. Raises BuildError `why` when there were enough."""
@@ -227,7 +227,7 @@ class Registry:
 
     def _missing(self) -> str:
         """ECR answers a push to a repository that it lacks with 404, or hangs up."""
-        return "See that the repository exists there." if ".dkr.ecr." in self.host else ""
+        return "Check that the repository exists." if ".dkr.ecr." in self.host else ""
 
     def _stream(self, repository: str, blob: Blob, start: int) -> Iterator[bytes]:
         url = self.url(repository, f"blobs/{blob.digest}")

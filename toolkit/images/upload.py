@@ -1,4 +1,4 @@
-"""Upload a blob of any size, and go on from where the registry says when the connection or the login is lost.
+"""Upload a blob of any size, resuming after a lost connection or an expired login.
 
 What registries do differs, and is known from (read 2026-11-21):
 
@@ -51,10 +51,10 @@ def upload(
 
 
 class _InterruptedError(Exception):
-    """A request failed, the upload need not.
+    """A request failed, but the upload can be resumed.
 
-    `offset`: where the registry wants to go on; `gone`: it knows nothing of this upload; `spoilt`: it got wrong bytes;
-    `login`: it wants to know again who we are.
+    `offset`: the byte that the registry expects next; `gone`: it does not know this upload any more; `spoilt`: it got
+    wrong bytes; `login`: it needs a new login.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ def fetch_wheels(pins: Sequence[str], python: str, folder: Path) -> dict[str, Co
         }
     except (OSError, zipfile.BadZipFile) as error:
         hint = "Make room, or set TMPDIR to a folder of a disk that has it." if isinstance(error, OSError) else ""
-        raise BuildError(f"wheels cannot be unpacked: {error}", hint=hint) from error
+        raise BuildError(f"cannot unpack wheels: {error}", hint=hint) from error
 
 
 def _download(pins: Sequence[str], python: str, folder: Path) -> None:
@@ -54,10 +54,12 @@ def _download(pins: Sequence[str], python: str, folder: Path) -> None:
     if done.returncode == 0:
         return
     if "No module named pip" in done.stderr:
-        raise BuildError(f"{sys.executable} has no pip to fetch wheels with", hint="Run: python -m ensurepip")
+        raise BuildError(
+            f"{sys.executable} has no pip, which is needed to download wheels", hint="Run: python -m ensurepip"
+        )
     errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
     why = errors[-1] if errors else done.stderr.strip()[-300:]
-    message = f"wheels for Python {python} on Linux x86-64 cannot be fetched: {why}"
+    message = f"cannot download wheels for Python {python} on Linux x86-64: {why}"
     raise BuildError(message, hint=f"Pin a version that has such a wheel, {_OTHER_BUILDERS}.")
 
 

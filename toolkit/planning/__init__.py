@@ -1,1 +1,1 @@
-"""What shall be, what is, and the plan that leads from one to the other; the record of what was done."""
+"""Desired resources, existing resources, the plan to get from one to the other, and the record of what was done."""

@@ -1,6 +1,6 @@
-"""What an engine's compiled code was compiled for, and the key that stands for all of it.
+"""What compiled code depends on, and the key of it.
 
-The engine says what it depends on. Each set of such parts has a place of its own in the toolkit's bucket.
+The engine names the parts that its compiled code depends on. Each set of parts has its own prefix in the bucket.
 """
 
 from __future__ import annotations
@@ -19,28 +19,30 @@ RECORD = "artifacts.json"
 """The container writes it last, beside what it compiled: {"key": …, "parts": …}."""
 
 FOLDER, KEY, PARTS = "TOOLKIT_ARTIFACTS", "TOOLKIT_ARTIFACTS_KEY", "TOOLKIT_ARTIFACTS_PARTS"
-"""What tells the container of artifacts: where they are, their key, their parts as JSON."""
+"""Variables that tell the container where its compiled code is, the key, and the parts as JSON."""
 
 _KEY_CHARACTERS = 12
 _DIGEST_CHARACTERS = 12
 
 
 def compiles_ahead(recipe: Recipe) -> bool:
-    """Whether the recipe's engine starts with what was compiled before, and only with that."""
+    """Whether the recipe's engine needs code that was compiled before it starts."""
     return recipe.engine.rules.compiles(recipe) and recipe.engine.compile_ahead
 
 
 def require_compiles_ahead(recipe: Recipe) -> None:
-    """Raise UsageError for a recipe without errors whose engine compiles nothing ahead."""
+    """Raise UsageError for a recipe that does not need code compiled beforehand."""
     if not recipe.engine.rules.compiles(recipe):
-        raise UsageError(f"{recipe.engine.name} compiles nothing ahead", hint="Only engines for Trainium do.")
+        raise UsageError(
+            f"{recipe.engine.name} has nothing to compile beforehand", hint="Only engines for Trainium have."
+        )
     if not recipe.engine.compile_ahead:
         hint = "Remove `engine: {compile: at-start}`."
-        raise UsageError(f"{recipe.name} compiles when its containers start", hint=hint)
+        raise UsageError(f"{recipe.name} is compiled when its containers start", hint=hint)
 
 
 def parts(recipe: Recipe) -> dict[str, str]:
-    """All that the compiled code of the recipe depends on, on its first instance type. Reads models in folders.
+    """Everything that the recipe's compiled code depends on, for its first instance type. Reads models in folders.
 
     `recipe` is a completed one: without revisions, a moved branch of the hub is not noticed. Nor is a base image whose
     tag has moved; one that is named by digest cannot. Raises UsageError for a Dockerfile that cannot be read.
@@ -78,19 +80,19 @@ def variables(recipe: Recipe, folder: str, longest: int = LONGEST_VALUE) -> dict
 
 
 def expected_seconds(recipe: Recipe) -> int:
-    """How long compiling is thought to take, by the size of the weights: an estimate; 0 where that is not known."""
+    """Expected seconds of compiling, estimated from the size of the weights; 0 if unknown."""
     return recipe.engine.rules.compile_seconds(recipe)
 
 
 def _image(section: ContainerSection) -> str:
-    """The image by what may hold another compiler: the toolkit's own programs, and where it lies, change no code."""
+    """The parts of an image that may change the compiler: not the toolkit's own programs or the registry."""
     if not (section.base or section.wheels or section.dockerfile):
         return "catalogue"
     return digest([section.base, section.wheels, section.python, fragment(section)])[:_DIGEST_CHARACTERS]
 
 
 def _identity(source: ModelSource) -> str:
-    """A model with what tells its content: the hub's revision, a folder's digest. An S3 address has nothing."""
+    """A model with its revision on the hub or a folder's digest. An S3 address has neither."""
     if source.folder:
         return f"{source.name}-{manifest_digest(manifest(source.folder))[:_DIGEST_CHARACTERS]}"
     if source.kind != "hub":

@@ -10,6 +10,7 @@ from toolkit.planning.plan import Action, Plan
 
 _LONGEST = 120
 _NOTHING = object()
+_TAG = ", request.Tags."
 
 
 def differences(saved: Plan, derived: Plan) -> list[str]:
@@ -20,7 +21,7 @@ def differences(saved: Plan, derived: Plan) -> list[str]:
     found = [*_differ([], _place(saved), _place(derived))]
     for title, ours, theirs in _pairs(saved, derived):
         found += _differ([title], _done(ours), _done(theirs))
-    return found
+    return sorted(found, key=lambda line: _TAG in line)  # each resource has a tag that changes with the recipe
 
 
 def same_place(saved: Plan, derived: Plan) -> bool:

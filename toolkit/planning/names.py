@@ -1,4 +1,4 @@
-"""Names and tags: how what we make is told from what we do not."""
+"""Names and tags of the resources that the toolkit creates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.version import __version__
 
 ENDPOINT_TAG = "toolkit:endpoint"
-"""Everything we make carries this tag; its value is the endpoint's name. What lacks it is never changed or removed."""
+"""Every resource we create has this tag with the endpoint's name. Without it, nothing is changed or deleted."""
 
 RECIPE_TAG = "toolkit:recipe"
 RECIPE_ANNOTATION = "toolkit/recipe"
@@ -27,17 +27,17 @@ _TAG_CHARACTERS = 12
 
 
 def content_name(prefix: str, body: Mapping[str, Any]) -> str:
-    """A readable name that says its content: the same recipe gives the same name, a changed one another."""
+    """A readable name with a digest of the content."""
     return f"{prefix}-{digest(body)[:_DIGEST_CHARACTERS]}"
 
 
 def is_content_name(prefix: str, name: str) -> bool:
-    """Whether `content_name` may have made the name of that prefix."""
+    """Whether `name` may come from `content_name` with that prefix."""
     return re.fullmatch(rf"{re.escape(prefix)}-[0-9a-f]{{{_DIGEST_CHARACTERS}}}", name) is not None
 
 
 def tag_map(recipe: Recipe, endpoint: str | None = None) -> dict[str, str]:
-    """The recipe's own tags and ours; `endpoint` when that is not the recipe's name."""
+    """The recipe's tags and the toolkit's; `endpoint` if it differs from the recipe's name."""
     ours = {ENDPOINT_TAG: endpoint or recipe.name, RECIPE_TAG: _recipe_digest(recipe), VERSION_TAG: __version__}
     return {**recipe.tags, **ours}
 

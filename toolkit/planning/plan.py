@@ -40,7 +40,8 @@ class Plan:
     `endpoints` are the names of the endpoints that the plan deploys (the recipe's own first) or removes. `fingerprint`
     is a digest of what existed in `account` and `region` when the plan was made. `price_per_hour` is in US dollars for
     all endpoints together, `price_before` that of what runs now; None if unknown. `not_removed` describes what a
-    removal keeps on purpose and what that costs, or what it could not look at.
+    removal keeps on purpose and what that costs, or what it could not look at. `unpinned` names what comes from
+    elsewhere and may be something else tomorrow, with the command that pins it.
     """
 
     recipe: str
@@ -54,6 +55,7 @@ class Plan:
     region: str = ""
     not_removed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unpinned: tuple[str, ...] = ()
 
     __pydantic_config__ = documents.NO_OTHER_KEYS
 
@@ -69,6 +71,11 @@ class Plan:
         wanted = [action for action in self.actions if action.verb != "delete"]
         found = [(action.name, rules[action.kind].serves(action.request)) for action in wanted]
         return {name: config for name, config in found if config is not None}
+
+    @property
+    def unpinned_lines(self) -> list[str]:
+        """What is not pinned, a line each."""
+        return [f"Not pinned: {line}" for line in self.unpinned]
 
     @property
     def cost(self) -> str:
@@ -105,9 +112,10 @@ class Plan:
 
     def __repr__(self) -> str:
         head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.cost}>"
-        return inert("\n".join([head, *(f"  {action} ({action.reason})" for action in self.actions), *self.notes]))
+        actions = [f"  {action} ({action.reason})" for action in self.actions]
+        return inert("\n".join([head, *actions, *self.notes, *self.unpinned_lines]))
 
     def _repr_html_(self) -> str:
         rows = [(action.verb, action.kind, action.name, action.reason) for action in self.actions]
         changes = html(f"on {self.platform}: {len(self.changes)} changes, {self.cost}")
-        return f"<b>{html(self.recipe)}</b> {changes}{html_table(rows)}{html_list(self.notes)}"
+        return f"<b>{html(self.recipe)}</b> {changes}{html_table(rows)}{html_list([*self.notes, *self.unpinned_lines])}"

@@ -1,4 +1,4 @@
-"""Compare what shall be with what is: desired x observed -> plan. Pure; the same inputs give the same plan."""
+"""Compare desired with existing resources to make a plan. Pure: the same inputs give the same plan."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def _action(resource: Resource, observed: Observed, rule: KindRule) -> Action:
     existing = observed.get(resource.kind, resource.name)
     if existing and not existing.ours and not rule.may_be_foreign:
         raise PlatformError(
-            f"{resource.kind} {resource.name} exists and was not made by the toolkit",
-            hint="Give the recipe another `name:`; what is not tagged as ours is never changed.",
+            f"{resource.kind} {resource.name} exists and was not created by the toolkit",
+            hint="Give the recipe another `name:`. The toolkit only changes resources with its own tag.",
         )
     decision = rule.decide(resource, existing, observed)
     request = decision.request
@@ -80,7 +80,7 @@ def _superseded(
     observed: Observed,
     changes: Sequence[Action],
 ) -> list[Existing]:
-    """What is ours, of these endpoints alone, and wanted no more."""
+    """Our existing resources that only these endpoints use and that are no longer desired."""
     of_kind = {rule.kind: rule for rule in rules.kinds}
     kept = {(resource.kind, resource.name) for resource in desired}
     if desired:

@@ -1,4 +1,4 @@
-"""What a plan is about: resources as they shall be, and as they are."""
+"""Desired and existing resources."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from toolkit.recipe.content import digest
 from toolkit.recipe.resolve import Recipe
 
 UNDER_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
-"""Statuses of an endpoint that will be in service, or failed, by itself."""
+"""Statuses of an endpoint that will be in service or failed without further action."""
 
 NO_ACCOUNT = "000000000000"
-"""Stands for the account number in plans that are made without credentials."""
+"""Placeholder for the account number in plans without credentials."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Account:
 
     @property
     def partition(self) -> str:
-        """The word after `arn:`."""
+        """The AWS partition, the part after `arn:`."""
         if self.region.startswith("cn-"):
             return "aws-cn"
         return "aws-us-gov" if self.region.startswith("us-gov-") else "aws"
@@ -93,7 +93,7 @@ class Observed:
     unseen: tuple[str, ...] = ()
 
     def get(self, kind: str, name: str) -> Existing | None:
-        """The resource of that kind and name, None when there is none."""
+        """The resource of that kind and name, if it exists."""
         return next((item for item in self.existing if (item.kind, item.name) == (kind, name)), None)
 
     def fingerprint(self) -> str:

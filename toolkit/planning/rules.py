@@ -1,4 +1,4 @@
-"""What a plan has to know of a kind of resource: one rule object for each kind, from the platform that has it."""
+"""The rules of a kind of resource: one object for each kind, defined by its platform."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolkit.planning.resources import Existing, Observed, Resource
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of a desired resource, and why.
+    """What to do with a desired resource, and why.
 
     `name` and `request` stand in for the resource's own where they differ; `expected_seconds` is a typical duration, 0
     for a moment.
@@ -26,7 +26,7 @@ class Decision:
 
 
 class KindRule:
-    """The default for a kind: it is made where it does not exist, never changed, and removed by its name alone.
+    """The default for a kind: created if it does not exist, never changed, deleted by name.
 
     Class attributes:
         kind: its name in plans.
@@ -41,19 +41,19 @@ class KindRule:
     is_kept: bool = False
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
-        """What becomes of the resource; `existing` is ours unless `may_be_foreign`. Raises PlatformError."""
+        """What to do with the resource; `existing` is ours unless `may_be_foreign`. Raises PlatformError."""
         return Decision("create", "does not exist") if existing is None else Decision("reuse", "exists")
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
-        """The request that removes it; `endpoint` is the one that goes."""
+        """The request that deletes it; `endpoint` is the endpoint being removed."""
         return {}
 
     def kept_note(self, existing: Existing) -> str:
-        """For a kind that is kept: what it is, what keeping it costs, and how to remove it; empty: nothing to say."""
+        """For a kind that is kept: what it is, what it costs, and how to delete it. May be empty."""
         return ""
 
     def serves(self, request: Mapping[str, Any]) -> str | None:
-        """For a kind that is an endpoint: what it shall run, to wait for; None for every other kind."""
+        """For a kind that is an endpoint: the configuration to wait for. None for all others."""
         return None
 
 
@@ -66,17 +66,17 @@ class PlanRules(Protocol):
 
     @property
     def kinds(self) -> Sequence[KindRule]:
-        """In the order in which they are made; they are removed in the reverse order."""
+        """In order of creation; deletion is in reverse order."""
 
     def require(self, desired: Sequence[Resource], observed: Observed) -> None:
-        """Raise PlatformError where what is desired cannot be made beside what exists."""
+        """Raise PlatformError if a desired resource conflicts with an existing one."""
 
     def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
-        """Kind and name of all that the endpoints run, or would go back to; `updated` are those that change now."""
+        """Kind and name of all resources that the endpoints run or would roll back to; `updated` are changing."""
 
 
 def in_order(resources: Sequence[Resource], rules: PlanRules) -> tuple[Resource, ...]:
-    """The resources in the order in which they are made; what stands twice only once."""
+    """The resources in order of creation, without duplicates."""
     order = [rule.kind for rule in rules.kinds]
     once = {(item.kind, item.name): item for item in resources}
     return tuple(sorted(once.values(), key=lambda item: order.index(item.kind)))

@@ -1,4 +1,4 @@
-"""Where endpoints run: one folder for each platform, found by name in the registry."""
+"""Platforms, on which endpoints run: one folder each, registered in catalog/registry."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ def rules_of(name: str) -> PlatformRules:
 
 
 def session_of(name: str) -> PlatformSession:
-    """What opens a platform. Raises UsageError for an unknown name."""
+    """The session that opens a platform. Raises UsageError for an unknown name."""
     session: PlatformSession = registry.platform_session(name)
     return session
 
 
 def open_platform(name: str, scope: str | None = None) -> Platform:
-    """The platform, started when it is ours to start. Raises UsageError or PlatformError."""
+    """Open a platform; the local one is started if necessary. Raises UsageError or PlatformError."""
     return session_of(name).open(scope)
 
 
 def open_readable(name: str, scope: str | None = None) -> Platform | None:
-    """The platform for a plan, which needs no account: None where it does not run or cannot be asked."""
+    """Open a platform for a plan; None if it does not run or there are no credentials, as a plan needs no account."""
     session = session_of(name)
     return session.running(scope) if session.can_be_asked() else None
 
 
 def open_trainer(region: str | None = None) -> TrainingPlatform:
-    """The platform that has training jobs: SageMaker. Raises PlatformError."""
+    """Open the platform that has training jobs: SageMaker. Raises PlatformError."""
     from toolkit.platforms.sagemaker.session import sagemaker_platform
 
     return sagemaker_platform(region)
 
 
 def jumpstart_entries(recipe: Recipe) -> Entries:
-    """What JumpStart's hub says of the models that the recipe names; asks AWS only if it names any."""
+    """JumpStart's entries of the models that the recipe names. Calls AWS only if it names any."""
     if all(source.kind != "jumpstart" for source in recipe.models.values()):
         return {}
     from toolkit.platforms.sagemaker.session import sagemaker_platform

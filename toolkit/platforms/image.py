@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,24 +59,35 @@ def address(image: lookup.Image, account: Account) -> str:
     accounts = lookup.registries()
     if account.region not in accounts:
         raise UsageError(
-            f"AWS has no {image.engine} images in {account.region}, as far as is known (image_uri_config of its SDK)",
+            f"AWS has no known {image.engine} images in {account.region} (image_uri_config of its SDK)",
             hint=f"Set platform.region to one of: {', '.join(accounts)}.",
         )
     return f"{accounts[account.region]}.dkr.ecr.{account.region}.{account.domain}/{tagged}"
 
 
+def by_digest(image: str, recipe: Recipe, account: Account) -> str:
+    """The image as the lock pins it, else with what its tag means now; by tag where neither is known."""
+    if digest := recipe.image_digests.get(image):
+        return str(replace(parse(image), tag=None, digest=digest))
+    return account.digests.get(image, image)
+
+
 def base_image(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str:
-    """What the image is built on, by digest where that is known: the recipe's, AWS's, or the engine's own."""
+    """What the image is built on, by digest where that is known. Raises UsageError where there is none."""
+    return by_digest(base_address(recipe, account, store), recipe, account)
+
+
+def base_address(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str:
+    """What the image is built on, as it is written: the recipe's, or the catalogue's for AWS's or the engine's own."""
     section, image = _section(recipe), recipe.image
     if section.base is None and not store.has_accelerators:
-        message = "`run: container` needs a base image that runs on this machine, and those of the catalogue need a GPU"
-        hint = f"Name one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
+        message = "`run: container` needs a base image for this machine, but those of the catalogue need a GPU"
+        hint = f"Set one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
         raise UsageError(message, hint=hint)
     if section.base is None and image is None:
         message = f"no base image with {recipe.engine.name} {recipe.engine.version} is known"
-        raise UsageError(message, hint="Name one as `container.base`.")
-    written = section.base or (address(image, account) if image else "")
-    return account.digests.get(written, written)
+        raise UsageError(message, hint="Set `container.base` to one.")
+    return section.base or (address(image, account) if image else "")
 
 
 def render(recipe: Recipe, account: Account, store: ImageStore = ECR) -> ImageSpec:
@@ -229,8 +240,8 @@ def _drafter_files(recipe: Recipe, section: ContainerSection) -> dict[str, Conte
         return {}
     folder = recipe.drafter.folder
     if folder is None:
-        message = f"`bake_drafter` needs a drafter in a folder; {recipe.drafter} is not one"
-        raise UsageError(message, hint="Download it, and write its folder as `speculation.model`.")
+        message = f"`bake_drafter` needs a drafter in a local folder, and {recipe.drafter} is not one"
+        raise UsageError(message, hint="Download it, and set `speculation.model` to its folder.")
     return {f"{IMAGE_DRAFTER_DIR}/{file.path}": ContextFile(source=folder / file.path) for file in manifest(folder)}
 
 

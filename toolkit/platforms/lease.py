@@ -1,4 +1,4 @@
-"""One change of an endpoint at a time: whoever changes it holds a lease in a store that all share, and renews it."""
+"""Leases, so that only one process changes an endpoint at a time. The holder renews its lease in a shared store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
+from pydantic import Field
+
+from toolkit import documents
 from toolkit.errors import PlatformError
 
 _ATTEMPTS = 5
@@ -21,18 +24,23 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lease, since and until when (seconds since 1970). `machine` is where `pid` means something."""
+    """The holder of a lease, from when until when (seconds since 1970). `machine` is where `pid` is valid."""
 
     user: str
     host: str
     machine: str
-    pid: int
-    since: float
-    until: float
+    pid: Annotated[int, Field(gt=0, lt=2**31)]
+    since: Annotated[float, Field(allow_inf_nan=False)]
+    until: Annotated[float, Field(allow_inf_nan=False)]
 
     def __str__(self) -> str:
         minutes = (time.time() - self.since) / 60
         return f"{self.user} on {self.host} (process {self.pid}), since {minutes:.0f} minutes"
+
+
+def read_holder(text: str | bytes) -> Holder:
+    """The holder that a stored lease names. Raises ValueError where it names none."""
+    return documents.parse(Holder, text)
 
 
 @dataclass(frozen=True)
@@ -130,7 +138,7 @@ def _machine() -> str:
 
 @dataclass
 class _Claim:
-    """Ours on one lease. `version` is that of our last write; "" where its answer was lost."""
+    """Our claim on one lease. `version` is that of our last write; "" if its answer was lost."""
 
     endpoint: str
     store: LeaseStore
@@ -155,7 +163,7 @@ class _Claim:
             if version := self.store.replace(self.mine, found.version):
                 self.version = version
                 return
-        raise self.refused("others, who were faster")
+        raise self.refused("another process that was faster")
 
     def renew_until(self, over: threading.Event) -> None:
         """Keep it alive."""
@@ -177,7 +185,7 @@ class _Claim:
     def refused(self, who: object) -> PlatformError:
         """The error for a lease that they hold."""
         within = f"{self.store.rules.seconds:.0f} seconds"
-        hint = f"Wait until that is done. If it is dead already, its claim ends within {within}."
+        hint = f"Wait until it is done. If that process is dead, its lease expires within {within}."
         return PlatformError(f"{self.endpoint} is being changed by {who}", hint=hint)
 
     def _await_end(self, found: Entry) -> None:
@@ -206,14 +214,14 @@ class _Claim:
 
 
 def _is_dead(theirs: Holder | str, mine: Holder) -> bool:
-    """Whether it was a process of this machine that is gone."""
+    """Whether the holder was a process of this machine that has ended."""
     if isinstance(theirs, str) or theirs.machine != mine.machine:
         return False
     if theirs.pid == mine.pid:
         return True  # this process holds no other: see _alone_in_this_process
     try:
         os.kill(theirs.pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no process has such a number
         return True
     except PermissionError:
         return False

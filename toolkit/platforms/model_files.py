@@ -1,4 +1,4 @@
-"""Where the files of a model are that is in no folder: the one place that chooses between hub and S3."""
+"""Open the files of a model on the hub or in S3."""
 
 from __future__ import annotations
 

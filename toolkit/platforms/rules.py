@@ -1,4 +1,4 @@
-"""What every platform has: a pure part, which plans, and a session, which opens it."""
+"""The protocols of a platform: a pure part, which plans, and a session, which opens the platform."""
 
 from __future__ import annotations
 
@@ -18,122 +18,128 @@ from toolkit.recipe.rules import PlatformTraits
 
 
 class PlatformRules(PlatformTraits, PlanRules, Protocol):
-    """The pure part of a platform: it reads nothing but the recipe's own files, and opens nothing."""
+    """The pure part of a platform. It reads only the recipe's own files, and uses no network."""
 
     exports_templates: bool
-    """Whether CloudFormation can make what it runs."""
+    """Whether its resources can be written as a CloudFormation template."""
 
     def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
-        """The recipe with what `published` (JumpStart's entries, by id) says of its models where its file is silent."""
+        """The recipe with the defaults of its JumpStart models; `published` are JumpStart's entries by id."""
 
     def endpoint_name(self, recipe: Recipe) -> str:
-        """The endpoint that serves the recipe, which may be shared with others."""
+        """The name of the endpoint that serves the recipe. Several recipes may share one."""
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        """All resources of the arms, in the order in which they are made; what two arms share stands once."""
+        """All resources of the arms, in order of creation, without duplicates."""
 
     def desired_image(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        """The images that are built for the arms, with their repositories; none for what runs as it is."""
+        """The images to build for the arms, and their repositories; empty if existing images are used."""
 
     def image_uri(self, recipe: Recipe, account: Account) -> str:
-        """The image that the containers run. Raises UsageError where there is none."""
+        """The image that the containers run. Raises UsageError if none is known."""
+
+    def base_images(self, recipe: Recipe, account: Account) -> Sequence[str]:
+        """Addresses of the images from elsewhere that run, or that one is built on, as they are written: most by tag.
+
+        Raises UsageError where there is none.
+        """
 
     def require_compilable(self, recipe: Recipe) -> None:
-        """Raise UsageError for a recipe that `toolkit compile` compiles nothing for."""
+        """Raise UsageError if `toolkit compile` cannot compile for the recipe."""
 
     def desired_compilation(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        """All that compiling for the arms takes; the first is the recipe."""
+        """All resources needed to compile for the arms, the first of which is the recipe itself."""
 
     def compilation_notes(self, recipe: Recipe) -> Iterator[str]:
-        """What the reader of the plan of a compilation should know."""
+        """Notes for a plan of `toolkit compile`."""
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
-        """What the reader of a plan should know besides its actions, a sentence or line each."""
+        """Notes for a plan, one sentence each."""
 
     def price_per_hour(self, recipe: Recipe) -> float | None:
-        """US dollars per hour of the recipe's endpoint as it starts; None where it is not known."""
+        """US dollars per hour of the recipe's endpoint with its initial instances; None if unknown."""
 
     def price_now(self, observed: Observed) -> float | None:
-        """US dollars per hour of the endpoints that exist; None where it is not known."""
+        """US dollars per hour of the existing endpoints; None if unknown."""
 
     def price_text(self, recipe: Recipe) -> str:
-        """The price in words: its source and date, or why there is none."""
+        """The price as a phrase, with its source and date, or why it is unknown."""
 
     def require_startable(self, plan: Plan) -> None:
-        """Raise PlatformError where a plan lacks what its endpoints start with, and what it cannot make itself."""
+        """Raise PlatformError if something that the endpoints need to start is missing, such as compiled code."""
 
     def rollback(self, recipe: str, address: str, observed: Observed) -> Plan:
-        """The plan that brings an endpoint back to what it ran before. Raises UsageError where that cannot be."""
+        """The plan that returns an endpoint to what it ran before. Raises UsageError if that is impossible."""
 
     def wait_seconds(self, plan: Plan) -> float:
-        """How long the plan's endpoints may take until they are in service."""
+        """The timeout for the plan's endpoints to be in service."""
 
     def expected_seconds(self, recipe: Recipe) -> dict[str, float]:
-        """How long the stages of a container's start are thought to take; empty where that is not known."""
+        """Expected seconds of the stages of a container's start; empty if unknown."""
 
 
 class Platform(Observer, Executor, EndpointPlatform, Protocol):
-    """An open platform: all that the stages need of it."""
+    """An open platform, as the stages of a deployment use it."""
 
     @property
     def name(self) -> str:
         """The platform's name in recipes."""
 
     def endpoints(self) -> list[Deployed]:
-        """Every endpoint there that the toolkit made."""
+        """All endpoints that the toolkit created on it."""
 
     def exists_settled(self, endpoint: str, progress: Progress) -> bool:
-        """Whether the endpoint exists. Returns when the platform takes changes of it."""
+        """Wait until the endpoint can be changed. Returns whether it exists."""
 
     def with_digest(self, image: str) -> str:
-        """The address of an image that was built, with its digest."""
+        """The reference of a built image with its digest."""
 
     def scan(self, image: str) -> dict[str, int]:
-        """How many weaknesses the registry's scan found in an image that was built, by severity, the worst first."""
+        """The number of vulnerabilities that the registry's scan found in a built image, by severity, worst first."""
 
     def address(self, name: str) -> str:
-        """Where requests for the endpoint or inference component of that name go: `endpoint`, `endpoint/component`.
+        """The address for requests to that endpoint or inference component: `endpoint`, or `endpoint/component`.
 
         An endpoint with one component means that component. Raises EndpointNotFound.
         """
 
 
 class TrainingPlatform(Platform, Trainer, Protocol):
-    """A platform that has training jobs too."""
+    """A platform that also has training jobs."""
 
 
 class PlatformSession(Protocol):
-    """Opens a platform. A scope is a part of it, such as a region or a namespace; None is the user's own."""
+    """Opens a platform. A scope is a part of it, such as a region or a namespace; None is the user's default."""
 
     account_name: str
-    """What a plan is made without when nobody is logged in: "an AWS account"."""
+    """What is missing from a plan if the user is not logged in, such as "an AWS account"."""
 
     unasked: str
-    """What `status` says when it cannot be asked: "AWS, for want of credentials"."""
+    """What `status` cannot list, and why, such as "AWS (no credentials)"."""
 
     may_be_absent: bool
-    """Whether an endpoint is looked for elsewhere when it does not answer, unless somebody named it."""
+    """Whether to look for an endpoint on other platforms if this one does not answer and was not named explicitly."""
 
     def scope(self, recipe: Recipe) -> str | None:
         """The scope that the recipe names."""
 
     def scope_name(self, scope: str) -> str:
-        """A scope in the words of `status`."""
+        """A scope as `toolkit status` shows it."""
 
     def can_be_asked(self) -> bool:
-        """Whether there is something to ask, such as credentials. Sends no request."""
+        """Whether it is configured (credentials, a kubeconfig). Sends no request."""
 
     def open(self, scope: str | None) -> Platform:
-        """The platform, started where it is ours to start. Raises UsageError or PlatformError."""
+        """The platform; the local one is started. Raises UsageError or PlatformError."""
 
     def running(self, scope: str | None) -> Platform | None:
-        """The platform as it is, None where it does not run: then nothing exists there. Starts nothing."""
+        """The platform without starting it; None if it is not running and so has no endpoints."""
 
     def scope_of(self, endpoint: str) -> str | None:
-        """The scope of an endpoint when the user gave none. Raises AmbiguousEndpoint where several have that name."""
+        """The scope of an endpoint if the user gave none. Raises AmbiguousEndpoint if several scopes have one."""
 
     def every_scope(self) -> Sequence[str | None]:
         """All scopes of the user's account."""
 
     def unread_account(self, scope: str | None) -> Account:
-        """The account to plan for when it cannot be asked."""
+        """The placeholder account for a plan without credentials."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -11,6 +12,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from toolkit.recipe import model_config
+
+_COMMIT = re.compile(r"[0-9a-f]*")
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,12 @@ class ModelFacts:
             "tokenizer": Tokenizer(**tokenizer) if tokenizer else None,
             "unverified": tuple(data["unverified"]),
         }
-        return _validator().validate_python(facts)
+        read = _validator().validate_python(facts)
+        if not _COMMIT.fullmatch(read.revision):  # a branch may move, and anybody can open a pull request's
+            raise ValueError(f"revision: {read.revision!r} is not a commit")
+        if (read.weight_bytes or 0) < 0:
+            raise ValueError("weight_bytes is less than 0")
+        return read
 
 
 @cache

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from toolkit import documents
-from toolkit.errors import UsageError
+from toolkit.errors import HubError, UnreadableModel, UsageError
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model
 from toolkit.recipe.resolve import Recipe
@@ -28,16 +29,24 @@ OpenFiles = Callable[[ModelSource], ModelFiles]
 """Where files of a model that is in no folder are read from."""
 
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
 @dataclass(frozen=True)
 class Lock:
-    """Facts of the recipe's models; `drafter` is None where the recipe names none."""
+    """Facts of the recipe's models; `drafter` is None where the recipe names none.
+
+    `images` has the digests of images that are not built for the recipe, by their address with its tag.
+    """
 
     target: ModelFacts
     drafter: ModelFacts | None = None
+    images: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a lock file."""
-        return {"target": self.target.to_dict(), "drafter": self.drafter.to_dict() if self.drafter else None}
+        images = {"images": dict(self.images)} if self.images else {}
+        return {"target": self.target.to_dict(), "drafter": self.drafter.to_dict() if self.drafter else None, **images}
 
 
 def lock_path(recipe: Recipe) -> Path:
@@ -50,12 +59,21 @@ def read_models(recipe: Recipe, open_files: OpenFiles, sources: Sources | None =
 
     `sources` are where target and drafter are, where that is another place than the recipe says.
     """
-    written = recipe.drafter
-    target, drafter = sources or (recipe.target, written)
-    return Lock(
-        _read(recipe.target.written, target, open_files),
-        _read(written.written, drafter, open_files) if written and drafter else None,
-    )
+    found: dict[str, ModelFacts] = {}
+    problems: dict[str, UnreadableModel] = {}
+    for (key, written), source in zip(recipe.models.items(), sources or recipe.models.values(), strict=False):
+        try:
+            found[key] = _read(written.written, source or written, open_files)
+        except UnreadableModel as error:
+            problems[key] = error
+    if len(problems) == 1:
+        raise next(iter(problems.values()))
+    if problems:
+        whys = "; ".join(f"{key}: {error.message}" for key, error in problems.items())
+        of_hub = any(isinstance(error, HubError) for error in problems.values())
+        kind = HubError if of_hub else UnreadableModel
+        raise kind(f"neither model can be read: {whys}", hint=next(iter(problems.values())).hint)
+    return Lock(found["target.model"], found.get("speculation.model"))
 
 
 def read_lock(path: Path) -> Lock | None:
@@ -65,16 +83,16 @@ def read_lock(path: Path) -> Lock | None:
     try:
         data = documents.decode(documents.read_file(path))
         drafter = ModelFacts.from_dict(data["drafter"]) if data["drafter"] else None
-        return Lock(ModelFacts.from_dict(data["target"]), drafter)
+        return Lock(ModelFacts.from_dict(data["target"]), drafter, _digests(data.get("images", {})))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         first = " ".join(str(error).split("\n")[:3])
         message = f"{path} is not a lock file: {type(error).__name__}: {first}"
         raise UsageError(message, hint="Make it anew: toolkit lock RECIPE") from error
 
 
-def write_lock(recipe: Recipe, open_files: OpenFiles, sources: Sources | None = None) -> Path:
-    """Read both models' facts and write the lock beside the recipe. Raises UnreadableModel; then nothing changed."""
-    text = json.dumps(read_models(recipe, open_files, sources).to_dict(), indent=1, sort_keys=True)
+def write_lock(recipe: Recipe, lock: Lock) -> Path:
+    """Write the lock beside the recipe; its path."""
+    text = json.dumps(lock.to_dict(), indent=1, sort_keys=True)
     path = lock_path(recipe)
     temporary = path.with_name(f".{path.name}")
     temporary.write_text(text + "\n", encoding="utf-8")
@@ -88,7 +106,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     size = sum(facts.weight_bytes or 0 for facts in known) or None
     speculation = recipe.speculation
     if speculation and speculation.drafter and lock and lock.drafter:
-        speculation = replace(speculation, drafter=_at(speculation.drafter, lock.drafter.revision))
+        speculation = replace(speculation, drafter=_at(speculation.drafter, lock.drafter))
     written = recipe.platform
     platform = replace(
         written,
@@ -97,7 +115,8 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     )
     return replace(
         recipe,
-        target=_at(recipe.target, lock.target.revision) if lock else recipe.target,
+        target=_at(recipe.target, lock.target) if lock else recipe.target,
+        image_digests=lock.images if lock else {},
         speculation=speculation,
         platform=platform,
         weight_bytes=size,
@@ -135,8 +154,17 @@ def _within_limits(seconds: float) -> int:
     return min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, round(seconds)))
 
 
-def _at(source: ModelSource, revision: str) -> ModelSource:
-    return source if source.kind != "hub" or source.commit else replace(source, revision=revision or source.revision)
+def _digests(images: Mapping[str, str]) -> dict[str, str]:
+    """A lock's digests of images. Raises ValueError when one is something else."""
+    if wrong := [image for image, digest in images.items() if not _DIGEST.fullmatch(digest)]:
+        raise ValueError(f"images: {wrong[0]} has no digest `sha256:…`")
+    return dict(images)
+
+
+def _at(source: ModelSource, facts: ModelFacts) -> ModelSource:
+    if source.kind != "hub" or source.commit or not (facts.revision and pins(facts, source)):
+        return source
+    return replace(source, revision=facts.revision)
 
 
 def _read(written: str, source: ModelSource, open_files: OpenFiles) -> ModelFacts:

@@ -124,9 +124,10 @@ class PlatformSettings:
 class Recipe:
     """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
 
-    `lock.pinned` fills in revisions and the size of the weights. `container` None is AWS's image. `baseline_of` is what
-    a baseline leaves out: some engines need their flags to be alike. What follows from the fields (`image`, `flags`,
-    the recipe on one of its instance types) is decided once and kept.
+    `lock.pinned` fills in revisions, the size of the weights and `image_digests`, which are by address with tag.
+    `container` None is AWS's image. `baseline_of` is what a baseline leaves out: some engines need their flags to be
+    alike. What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and
+    kept.
     """
 
     name: str
@@ -147,6 +148,7 @@ class Recipe:
     rollout: RolloutSection = field(default_factory=RolloutSection.model_construct)
     network: NetworkSection = field(default_factory=NetworkSection.model_construct)
     observability: ObservabilitySection = field(default_factory=ObservabilitySection.model_construct)
+    image_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
     lines: Lines = field(repr=False, default_factory=dict)
 
     @property

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 from local_account import Account
 from pairs import edit_tensors, write_pair
 
+from toolkit.apply.progress import Silent
 from toolkit.errors import UnreadableModel
+from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.model_files import S3Files
+from toolkit.platforms.sagemaker.rules.stored import stored_sha256
+from toolkit.platforms.sagemaker.staging import stage_weights
+from toolkit.recipe.content import manifest
 from toolkit.recipe.model_files import read_folder, read_model
+from toolkit.recipe.source import ModelSource
 
 
 def test_a_model_in_s3_is_read_like_a_folder(account: Account, tmp_path: Path) -> None:
@@ -29,7 +36,7 @@ def test_a_model_in_s3_is_read_like_a_folder(account: Account, tmp_path: Path) -
 
 
 def test_a_bucket_that_is_not_there(account: Account) -> None:
-    with pytest.raises(UnreadableModel, match="cannot be listed") as error:
+    with pytest.raises(UnreadableModel, match="cannot list") as error:
         read_model(S3Files("s3://nowhere/target/", account.s3), "s3://nowhere/target/")
     assert "s3:ListBucket" in error.value.hint
 
@@ -38,3 +45,20 @@ def test_a_prefix_without_a_model(account: Account) -> None:
     account.s3.create_bucket(Bucket="empty", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
     with pytest.raises(UnreadableModel, match=r"s3://empty/target/config\.json is missing"):
         read_model(S3Files("s3://empty/target", account.s3), "s3://empty/target")
+
+
+def no_hub(source: ModelSource) -> S3Files:
+    raise AssertionError(f"{source} is in a folder")
+
+
+def test_what_is_staged_is_known_by_its_content(account: Account, tmp_path: Path) -> None:
+    """Below moto's own limit, above it, and in parts."""
+    for size in (0, 1000, 3_000_000, 20_000_000):
+        (tmp_path / f"{size}.bin").write_bytes(random.Random(size).randbytes(size))
+    clients = Clients(account.session)
+    clients.s3.create_bucket(Bucket="staged", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    files = [vars(file) for file in manifest(tmp_path)]
+    request = {"Bucket": "staged", "Prefix": "weights/", "Source": str(tmp_path), "Files": files}
+    stage_weights(clients, request, Silent(), no_hub)
+    keys = {f"weights/{file['path']}": file["sha256"] for file in files}
+    assert stored_sha256(clients, "staged", keys) == keys

@@ -222,7 +222,7 @@ CASES = [
     (DRAFT_MODEL, [on("ml.trn2.3xlarge")], {},
      "sagemaker.instance-type", "error", "platform.instance_types.0", "cannot host endpoints"),
     (DRAFT_MODEL, [on("trn2.48xlarge")], {},
-     "sagemaker.instance-type", "error", "platform.instance_types.0", "EC2's name of a type"),
+     "sagemaker.instance-type", "error", "platform.instance_types.0", "EC2's name of an instance type"),
     (DRAFT_MODEL, [on("trn2.3xlarge")], {},
      "sagemaker.instance-type", "error", "platform.instance_types.0", "ml.trn2.3xlarge cannot host endpoints"),
     (EAGLE3, [args("enable-chunked-prefil: true")], {},

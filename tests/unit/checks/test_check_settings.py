@@ -106,14 +106,14 @@ def test_a_value_longer_than_sagemaker_takes(tmp_path: Path) -> None:
     assert report(tmp_path, ("dtype: float32", f"dtype: {'x' * 1024}")).ok
     finding = only(report(tmp_path, ("dtype: float32", f"dtype: {'x' * 1025}")))
     assert finding.code == "container.environment"
-    assert finding.message == "SM_VLLM_DTYPE has 1025 characters, SageMaker takes 1024"
+    assert finding.message == "SM_VLLM_DTYPE has 1025 characters, but SageMaker allows 1024"
 
 
 def test_more_variables_than_sagemaker_takes(tmp_path: Path) -> None:
     variables = ", ".join(f'V{i}: ""' for i in range(100))
     finding = only(report(tmp_path, ('HF_HUB_OFFLINE: "1"', variables)))
     assert finding.code == "container.environment"
-    assert "SageMaker takes 100" in finding.message
+    assert "but SageMaker allows 100" in finding.message
 
 
 def workload_report(root: Path, content: str | None) -> Report:

@@ -175,7 +175,7 @@ def test_lock_of_models_that_cannot_be_read(toolkit: Toolkit, good: Path, tmp_pa
 
 
 def test_status_where_nothing_runs(toolkit: Toolkit) -> None:
-    assert toolkit("status") == Ended(0, "no endpoints\n", "left out: AWS, for want of credentials\n")
+    assert toolkit("status") == Ended(0, "no endpoints\n", "not listed: AWS (no credentials)\n")
     assert toolkit("status", "--json").document == {"endpoints": []}
     assert toolkit("status", "--platform", "sagemaker").code == 3
 

@@ -61,7 +61,7 @@ def test_what_the_stack_will_lack_and_what_comes_before_it_is_said(on_aws: str, 
         "warning: the template has 000000000000 in place of your account number: log in to AWS and run this again"
     )
     assert any("CloudFormation has no PrimaryContainer.AdditionalModelDataSources" in line for line in lines)
-    assert any(line.startswith("before you create the stack, weights target-") for line in lines)
+    assert any(line.startswith("before you create the stack, provide weights target-") for line in lines)
 
 
 def test_a_recipe_of_this_machine_has_no_template(here: str, capsys: Captured) -> None:

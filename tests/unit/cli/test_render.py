@@ -52,7 +52,7 @@ def kinds(text: str) -> list[str]:
 def test_what_serves_is_all_that_is_on_stdout(recipe: str, capsys: Captured) -> None:
     assert run(["render", recipe]) == 0
     ended = capsys.readouterr()
-    assert kinds(ended.out) == ["Namespace", "ServiceAccount", "ConfigMap", "Service", "Deployment"]
+    assert kinds(ended.out) == ["Namespace", "ServiceAccount", "NetworkPolicy", "ConfigMap", "Service", "Deployment"]
     assert ended.err == ""
 
 
@@ -71,7 +71,7 @@ def test_the_baseline_stands_beside_it(recipe: str, capsys: Captured) -> None:
 
 def test_the_benchmark_measures_the_arms_that_are_rendered(recipe: str, capsys: Captured) -> None:
     run(["render", recipe, "--baseline", "--part", "benchmark"])
-    _, job = yaml.safe_load_all(capsys.readouterr().out)
+    *_, job = yaml.safe_load_all(capsys.readouterr().out)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     arms = [word for word in container["command"] if "=" in word]
     assert arms == ["SD=http://gated.toolkit.svc", "Base=http://gated-baseline.toolkit.svc"]

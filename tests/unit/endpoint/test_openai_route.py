@@ -118,7 +118,8 @@ def test_one_who_may_not_learns_what_to_ask_for(ask: Ask) -> None:
     error, requests = refused(ask, Reply(403, (b'{"message": "User is not authorized"}',)))
     assert str(error) == (
         "chat: User is not authorized\n"
-        "  Ask for sagemaker:CallWithBearerToken on * and sagemaker:InvokeEndpoint in your IAM policy."
+        "  Ask an administrator to allow sagemaker:CallWithBearerToken on * and "
+        "sagemaker:InvokeEndpoint in your IAM policy."
     )
     assert requests == 1
 

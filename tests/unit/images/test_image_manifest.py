@@ -70,7 +70,7 @@ def test_a_list_of_attestations_only_has_no_image_for_us() -> None:
 
 def test_a_configuration_that_tells_of_other_layers_is_refused() -> None:
     body = json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": [DIGEST]}}).encode()
-    with pytest.raises(BuildError, match="tells of 1 layers, its manifest of 0"):
+    with pytest.raises(BuildError, match="has 1 layers, its manifest 0"):
         read_config(body, "a:1", [])
 
 

@@ -48,7 +48,7 @@ def test_parsed(text: str, expected: Reference) -> None:
     ],
 )
 def test_what_is_no_name_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UsageError, match="is not the name of an image") as caught:
+    with pytest.raises(UsageError, match="is not an image reference") as caught:
         parse(text)
     assert "registry/repository:tag" in caught.value.hint
 

@@ -90,7 +90,7 @@ def test_a_refused_login_is_told_without_the_password() -> None:
     refuses = httpx.Response(401, headers={"WWW-Authenticate": CHALLENGE})
     with (
         registry(lambda _: refuses) as client,
-        pytest.raises(BuildError, match=r"auth.example.com refuses the login") as caught,
+        pytest.raises(BuildError, match=r"auth.example.com rejects the login") as caught,
     ):
         client.find_manifest("a", "1")
     assert "docker login registry.example.com" in caught.value.hint
@@ -117,7 +117,7 @@ def test_ecr_hanging_up_is_told_with_what_it_means() -> None:
     host = "111122223333.dkr.ecr.us-west-2.amazonaws.com"
     with registry(hang_up, host=host) as client, pytest.raises(BuildError, match="tried 6 times") as caught:
         client.start_upload("a")
-    assert "See that the repository exists" in caught.value.hint
+    assert "Check that the repository exists" in caught.value.hint
 
 
 def test_the_storage_that_a_registry_sends_us_to_does_not_see_the_login() -> None:
@@ -200,7 +200,7 @@ def test_a_download_that_makes_progress_may_break_any_number_of_times() -> None:
 
 def test_an_image_other_than_asked_for_is_refused() -> None:
     other = httpx.Response(200, content=b"{}")
-    with registry(lambda _: other) as client, pytest.raises(BuildError, match="was asked for, sha256:44136fa355b3"):
+    with registry(lambda _: other) as client, pytest.raises(BuildError, match="but got sha256:44136fa355b3"):
         client.find_manifest("a", BLOB.digest)
 
 
@@ -241,6 +241,6 @@ def test_without_docker_there_is_no_login(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '{"auths": {"ghcr.io": {"auth": "secret"}}}'])
 def test_a_broken_file_is_named_without_what_it_holds(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
-    with pytest.raises(UsageError, match=r"config\.json cannot be read") as caught:
+    with pytest.raises(UsageError, match=r"cannot read .*config\.json") as caught:
         read_login(tmp_path / "config.json", "ghcr.io")
     assert "secret" not in str(caught.value)

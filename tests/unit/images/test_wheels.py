@@ -75,7 +75,7 @@ def test_wheels_for_the_images_python_and_system_are_taken_whatever_runs_here(
 @pytest.mark.parametrize("tag", ["cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_28_aarch64"])
 def test_without_a_wheel_that_runs_there_the_package_is_named(index: Path, tmp_path: Path, tag: str) -> None:
     add_wheel(index, tag)
-    with pytest.raises(BuildError, match=r"wheels for Python 3\.12 on Linux x86-64 .* little==1\.0") as caught:
+    with pytest.raises(BuildError, match=r"wheels for Python 3\.12 on Linux x86-64: .* little==1\.0") as caught:
         fetch_wheels(["little==1.0"], "3.12", tmp_path)
     assert "docker, buildah or codebuild" in caught.value.hint
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from aws_kinds import desired, wanted
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair, write_pair
 
@@ -80,6 +82,13 @@ def test_the_bill_of_materials_names_base_files_and_wheels(recipe: Recipe) -> No
     assert components[0] == {"type": "container", "name": BASE}
     assert components[-1]["purl"] == "pkg:pypi/orjson@3.11.5"
     assert "serve" in [item["name"] for item in components]
+
+
+def test_the_bill_of_materials_is_a_valid_one(recipe: Recipe) -> None:
+    """By the schema of CycloneDX, as its own library has it."""
+    spec = render(custom(recipe, base=BASE, wheels=["orjson==3.11.5"]), ACCOUNT)
+    text = (spec.files["/opt/toolkit/sbom.json"].content or b"").decode()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +167,9 @@ def test_a_baked_drafter_is_in_the_image_and_nowhere_else(tmp_path: Path) -> Non
 
 
 def test_only_a_folder_can_be_baked(recipe: Recipe) -> None:
-    with pytest.raises(UsageError, match="`bake_drafter` needs a drafter in a folder; org/drafter is not one"):
+    with pytest.raises(
+        UsageError, match="`bake_drafter` needs a drafter in a local folder, and org/drafter is not one"
+    ):
         render(custom(recipe, bake_drafter=True), ACCOUNT)
 
 

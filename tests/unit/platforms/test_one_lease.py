@@ -143,7 +143,7 @@ def test_one_that_is_renewed_meanwhile_is_refused() -> None:
 
     with pytest.raises(PlatformError, match=f"{REFUSED} ann@laptop") as error, lease("chat", store, clock, renewed):
         pass
-    assert "ends within 30 seconds" in error.value.hint
+    assert "expires within 30 seconds" in error.value.hint
 
 
 def test_one_that_is_given_back_meanwhile_is_free() -> None:
@@ -175,7 +175,7 @@ def test_where_others_are_always_faster_it_gives_up() -> None:
         def create(self, holder: Holder) -> str:
             return ""
 
-    with pytest.raises(PlatformError, match="others, who were faster"), lease("chat", Flickering()):
+    with pytest.raises(PlatformError, match="another process that was faster"), lease("chat", Flickering()):
         pass
 
 

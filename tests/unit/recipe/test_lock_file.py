@@ -27,13 +27,13 @@ def recipe(tmp_path: Path) -> Recipe:
 
 
 def test_what_is_written_is_read_again(recipe: Recipe, tmp_path: Path) -> None:
-    path = write_lock(recipe, nowhere)
+    path = write_lock(recipe, read_models(recipe, nowhere))
     assert path == tmp_path / "recipe.lock.json"
     assert read_lock(path) == read_models(recipe, nowhere)
 
 
 def test_a_baseline_locks_its_target_only(recipe: Recipe) -> None:
-    lock = read_lock(write_lock(recipe.baseline(), nowhere))
+    lock = read_lock(write_lock(recipe.baseline(), read_models(recipe.baseline(), nowhere)))
     assert lock
     assert lock.drafter is None
 
@@ -43,7 +43,7 @@ def test_a_lock_holds_what_the_checks_need_and_no_path_of_this_machine(recipe: R
     assert lock.target.tensors == {"lm_head.weight": Tensor("BF16", (VOCABULARY, HIDDEN))}
     assert lock.target.tokenizer
     assert lock.target.tokenizer.size == VOCABULARY
-    assert str(tmp_path) not in write_lock(recipe, nowhere).read_text()
+    assert str(tmp_path) not in write_lock(recipe, read_models(recipe, nowhere)).read_text()
 
 
 def test_there_may_be_no_lock(recipe: Recipe) -> None:
@@ -52,13 +52,13 @@ def test_there_may_be_no_lock(recipe: Recipe) -> None:
 
 
 def test_a_fresh_lock_says_nothing(recipe: Recipe) -> None:
-    write_lock(recipe, nowhere)
+    write_lock(recipe, read_models(recipe, nowhere))
     assert check(recipe).findings == ()
     assert check(recipe.baseline()).findings == ()
 
 
 def test_a_stale_lock_is_a_warning(recipe: Recipe, tmp_path: Path) -> None:
-    write_lock(recipe, nowhere)
+    write_lock(recipe, read_models(recipe, nowhere))
     edit_config(tmp_path / "drafter", ptd_token_id=5)
     report = check(recipe)
     assert report.ok
@@ -68,12 +68,12 @@ def test_a_stale_lock_is_a_warning(recipe: Recipe, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"target": {"tensors": []}, "drafter": null}', "\x00"])
-def test_a_broken_lock_is_a_warning_too(recipe: Recipe, text: str) -> None:
+def test_a_broken_lock_is_refused(recipe: Recipe, text: str) -> None:
     lock_path(recipe).write_text(text)
     with pytest.raises(ToolkitError, match="is not a lock file"):
         read_lock(lock_path(recipe))
     report = check(recipe)
-    assert report.ok
+    assert not report.ok
     assert [finding.code for finding in report.findings] == ["lock.unreadable"]
 
 

@@ -70,7 +70,7 @@ def _speculators(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
     qwen3 = head.text_config.get("model_type") == "qwen3"
     since = known.speculators_qwen3_arch_since if qwen3 else known.speculators_peagle_since
     if lookup.older(engine.version, since):
-        message = f"{engine.name} reads P-EAGLE heads of this speculators format from {since} on"
+        message = f"a P-EAGLE head in this speculators format needs {engine.name} {since} or newer"
         yield Finding("pair.speculators-format", message, "engine.version", hint=f"Set `version: {since}` or newer.")
     elif head.config.get("fc_norm"):
         message = f"{engine.name} ignores `fc_norm` in a P-EAGLE head of this format, and cannot load its norms"

@@ -1,4 +1,4 @@
-"""One cluster: addresses, credentials and TLS are the official client's; requests and answers are plain JSON."""
+"""Requests to a cluster in plain JSON, with address, credentials and TLS of the official client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Where the API server is."""
+        """URL of the API server."""
         return str(self.client.configuration.host)
 
     def call(
@@ -50,7 +50,7 @@ class Cluster:
         return read_answer(content, f"{method} {self.url}{path}")
 
     def find(self, path: str) -> dict[str, Any] | None:
-        """The object there, None when there is none."""
+        """The object at a path, if it exists."""
         try:
             return self.call("GET", path)
         except ApiException as error:
@@ -66,7 +66,7 @@ class Cluster:
     def apply(
         self, path: str, manifest: Mapping[str, Any], *, dry_run: bool = False, force: bool = False
     ) -> dict[str, Any]:
-        """Server-side apply: make it so; what it comes to. Refused where others want it otherwise, but for `force`."""
+        """Server-side apply; returns the resulting object. Conflicts are refused, unless `force`."""
         query = {"fieldManager": FIELD_MANAGER, "force": str(force).lower(), **({"dryRun": "All"} if dry_run else {})}
         # JSON is YAML, and all that this content type may hold.
         return self.call("PATCH", path, manifest, query, "application/apply-patch+yaml")
@@ -119,7 +119,7 @@ class Cluster:
         return answer
 
     def credentials(self) -> dict[str, str]:
-        """The header that lets a request in, fresh; empty where a client certificate does it."""
+        """A fresh Authorization header; empty with a client certificate."""
         headers: dict[str, str] = {}
         self.client.update_params_for_auth(headers, [], ["BearerToken"])
         return {"User-Agent": "toolkit", **headers}

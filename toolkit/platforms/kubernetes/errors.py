@@ -1,4 +1,4 @@
-"""The one place where the Kubernetes client's exceptions become ours."""
+"""Translate the Kubernetes client's exceptions into the toolkit's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORBIDDEN = re.compile(
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
 _MISSING_KINDS: Mapping[str, str] = {
-    "ScaledObject": "This cluster has no KEDA: install it, or leave out platform.kubernetes.prometheus.",
+    "ScaledObject": "This cluster has no KEDA: install it, or remove platform.kubernetes.prometheus.",
     "ResourceClaimTemplate": "This cluster has no resource.k8s.io/v1: it needs Kubernetes 1.34, or write "
     "`neuron_devices: device-plugin`.",
     "HorizontalPodAutoscaler": "This cluster has no autoscaling/v2: it needs Kubernetes 1.23.",
@@ -46,7 +46,7 @@ def api_errors(doing: str) -> Iterator[None]:
     except ConfigException as error:  # an exec plugin that fails, such as `aws eks get-token`
         raise PlatformError(f"{doing}: {error}", hint=LOG_IN) from error
     except HTTPError as error:
-        hint = "Look at the VPN, the security group of the API server, and `kubectl cluster-info`."
+        hint = "Check the VPN, the security group of the API server, and `kubectl cluster-info`."
         raise Unavailable(f"{doing}: the cluster does not answer: {error}", hint=hint) from error
 
 
@@ -77,15 +77,15 @@ def _hint(error: ApiException, doing: str) -> str:
     if error.status == 404:
         return next((hint for kind, hint in _MISSING_KINDS.items() if kind in doing.split()), "")
     if error.status in (429, 503, 504):
-        return "The API server is busy: the same command carries on."
+        return "The API server is busy. Run the same command again to resume."
     return ""
 
 
 def _allow(message: str) -> str:
-    """The RBAC rule that is missing."""
+    """A hint with the missing RBAC rule."""
     found = _FORBIDDEN.search(message)
     if not found:
-        return "An admission rule or a quota of the cluster refuses it: ask whoever manages the cluster."
+        return "An admission rule or a quota of the cluster refuses it. Ask the cluster's administrator."
     scope = f"a Role of namespace {found['namespace']}" if found["namespace"] else "a ClusterRole"
     rule = f'{{apiGroups: ["{found["group"]}"], resources: ["{found["resource"]}"], verbs: ["{found["verb"]}"]}}'
     return f"Ask for this rule in {scope}: {rule}"

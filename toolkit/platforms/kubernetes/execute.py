@@ -1,4 +1,4 @@
-"""Carry out one action of a plan; each call may be made again."""
+"""Execute one action of a plan; all functions are idempotent."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.observe import apply, compared, conflicts
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, RULES_BY_KIND
 
-# Pods get time to drain, and the objects that own them go after them.
+# Pods get time to drain, and their owners are deleted after them.
 _DELETE_SECONDS = 900.0
 _PAUSE_SECONDS = 1.0
 
 
 def put(cluster: Cluster, kind: str, namespace: str, manifest: Mapping[str, Any]) -> None:
-    """Make it, or bring it to what the manifest says. What others made since the plan is refused."""
+    """Create or update it with the manifest. Refuses an object that others have created since the plan."""
     existing = cluster.find(path(kind, namespace, manifest["metadata"]["name"]))
     if existing and not RULES_BY_KIND[kind].may_be_foreign and not is_ours(existing):
         raise PlatformError(
-            f"{kind} {manifest['metadata']['name']} was made by somebody else since the plan",
+            f"{kind} {manifest['metadata']['name']} was created by somebody else since the plan",
             hint="Give the recipe another `name:`, or remove that object.",
         )
     try:
@@ -33,7 +33,7 @@ def put(cluster: Cluster, kind: str, namespace: str, manifest: Mapping[str, Any]
     except ApiException as error:
         if found := conflicts(error):
             managers = ", ".join(sorted({manager for manager, _ in found}))
-            hint = "The same command plans again, and says which fields."
+            hint = "Run the same command again: the new plan names the fields."
             raise PlatformError(
                 f"{kind} {manifest['metadata']['name']} was changed by {managers} since the plan", hint=hint
             ) from error
@@ -48,7 +48,7 @@ def delete(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Remove it and what it owns, and return when it is gone. Raises WaitTimeout after 15 minutes."""
+    """Delete it and what it owns, and wait for that. Raises WaitTimeout after 15 minutes."""
     existing = cluster.find(path(kind, namespace, name))
     if existing and is_ours(existing):
         _delete(cluster, kind, namespace, existing, clock, sleep)
@@ -62,9 +62,9 @@ def replace(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Make it in the place of what is going, which is waited for, or of what cannot be changed, which is removed.
+    """Create it after waiting for an object that is being deleted, or after deleting one with immutable changes.
 
-    What needs neither any more, as somebody else was here since the plan, is only changed. Raises WaitTimeout.
+    If neither is necessary any more, because somebody changed it since the plan, update it. Raises WaitTimeout.
     """
     wanted = Resource(kind, manifest["metadata"]["name"], manifest)
     existing = cluster.find(path(kind, namespace, wanted.name))
@@ -83,14 +83,14 @@ def delete_autoscalers(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Remove those of ours that would work against the manifest: two quarrel, and one undoes a number of pods."""
+    """Delete our autoscalers that would conflict with the manifest: a second one, or with a fixed number of pods."""
     if not RULES_BY_KIND[kind].sets_replicas and not (kind == "Deployment" and "replicas" in manifest["spec"]):
         return
     for other in (rule for rule in KINDS if rule.sets_replicas and rule.kind != kind):
         try:
             delete(cluster, other.kind, namespace, manifest["metadata"]["name"], clock, sleep)
         except ApiException as error:
-            if error.status != 403:  # who may not see any has made none
+            if error.status != 403:  # a user who may not list them has created none
                 raise
 
 
@@ -102,13 +102,13 @@ def wait_gone(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> None:
-    """Return when that very object is gone. Raises WaitTimeout after 15 minutes."""
+    """Wait until exactly that object (uid) is deleted. Raises WaitTimeout after 15 minutes."""
     name, uid, deadline = existing["metadata"]["name"], existing["metadata"]["uid"], clock() + _DELETE_SECONDS
     url_path = path(kind, namespace, name)
     while (now := cluster.find(url_path)) and now["metadata"]["uid"] == uid:
         if clock() > deadline:
             finalizers = ", ".join(now["metadata"].get("finalizers") or ["none"])
-            hint = f"See: kubectl describe {kind.lower()} {name}. The same command goes on waiting."
+            hint = f"See: kubectl describe {kind.lower()} {name}. Run the same command again to go on waiting."
             raise WaitTimeout(
                 f"{kind} {name} is still being deleted after {_DELETE_SECONDS:.0f} s (finalizers: {finalizers})",
                 hint=hint,
@@ -124,12 +124,12 @@ def _delete(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> None:
-    """Remove that very object; another of its name stays."""
-    # In the foreground: a Deployment is gone when its pods are.
+    """Delete exactly that object (uid), not another one with its name."""
+    # Foreground deletion: a Deployment exists until its pods are deleted.
     options = {"propagationPolicy": "Foreground", "preconditions": {"uid": existing["metadata"]["uid"]}}
     try:
         cluster.call("DELETE", path(kind, namespace, existing["metadata"]["name"]), options)
     except ApiException as error:
-        if error.status not in (404, 409):  # gone already, or another of that name is in its place
+        if error.status not in (404, 409):  # deleted already, or replaced by another object of that name
             raise
     wait_gone(cluster, kind, namespace, existing, clock, sleep)

@@ -1,4 +1,4 @@
-"""An endpoint's lease as a Lease in its namespace."""
+"""The lease of an endpoint as a Kubernetes Lease in its namespace."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import Any
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
-from toolkit import documents
 from toolkit.errors import PlatformError
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of
 from toolkit.platforms.kubernetes.execute import wait_gone
 from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, OURS
-from toolkit.platforms.lease import Entry, Holder, Rules
+from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
 
 # Admission plugin NamespaceLifecycle: the cause that it gives.
 _TERMINATING = "NamespaceTerminating"
@@ -71,10 +70,10 @@ class ClusterLease:
         metadata, spec = found["metadata"], found.get("spec") or {}
         if not is_ours(found):
             hint = "Give the recipe another `name:`, or remove that Lease."
-            raise PlatformError(f"Lease {metadata['name']} was not made by the toolkit", hint=hint)
+            raise PlatformError(f"Lease {metadata['name']} was not created by the toolkit", hint=hint)
         try:
-            holder: Holder | str = documents.parse(Holder, (metadata.get("annotations") or {}).get(_HOLDER, ""))
-        except documents.Unfit:
+            holder: Holder | str = read_holder((metadata.get("annotations") or {}).get(_HOLDER, ""))
+        except ValueError:
             holder = spec.get("holderIdentity", "somebody")
         # Whoever holds it may have said that it renews less often.
         return Entry(metadata["resourceVersion"], holder, spec.get("leaseDurationSeconds", self.rules.seconds))

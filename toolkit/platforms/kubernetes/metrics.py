@@ -1,4 +1,4 @@
-"""What an endpoint's containers report: the engine's Prometheus page, of all pods, through the API server."""
+"""An endpoint's metrics: the engine's Prometheus page of all pods, read through the API server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
-from toolkit.platforms.kubernetes.rules.pod import PORT
+from toolkit.platforms.kubernetes.rules.security import PORT
 from toolkit.recipe.rules import MetricNames
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes
         for sample in parse(page, f"pod {pod}"):
             samples[sample.name].append(sample)
     names = _names(samples)
-    notes = [f"Counted since the start of {len(ready)} containers, not over {minutes} minutes: Prometheus keeps those"]
+    notes = [
+        f"Counted since the start of {len(ready)} containers, not over {minutes} minutes; for those use Prometheus"
+    ]
     asked = [sample for sample in samples[_REQUESTS] if _ASKED.match(sample.labels.get("handler", ""))]
     return Metrics(
         deployment["metadata"]["name"],

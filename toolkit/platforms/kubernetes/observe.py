@@ -1,4 +1,4 @@
-"""Read what exists on a cluster, whose it is, and what server-side apply would change of it."""
+"""Read existing objects of a cluster, their owners, and what server-side apply would change."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _all_ours(
             if error.status != 403 or kind in wanted or not (wanted or rule.is_rare):
                 raise
             if not wanted:
-                unseen.append(f"{kind} of this endpoint, if there is any, could not be looked at: {message_of(error)}")
+                unseen.append(f"a possible {kind} of this endpoint, which could not be read: {message_of(error)}")
     return found, tuple(unseen)
 
 

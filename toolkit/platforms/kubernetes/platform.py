@@ -48,7 +48,7 @@ class KubernetesPlatform:
         return Account("", "", scope=f"{self.cluster.context}/{self.namespace}")
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
-        with api_errors(f"looking at what exists in {self._scope}"):
+        with api_errors(f"reading existing resources in {self._scope}"):
             return observe(self.cluster, self.namespace, desired, endpoints)
 
     def execute(self, action: Action, progress: Progress) -> None:
@@ -67,7 +67,7 @@ class KubernetesPlatform:
     def lease(self, endpoint: str) -> Iterator[None]:
         store = ClusterLease(self.cluster, self.namespace, endpoint, self.clock, self.sleep)
         with ExitStack() as held:
-            with api_errors(f"claiming {endpoint} in {self._scope}"):
+            with api_errors(f"locking {endpoint} in {self._scope}"):
                 held.enter_context(lease(endpoint, store, self.clock, self.sleep))
             yield
 
@@ -122,8 +122,11 @@ class KubernetesPlatform:
         return image
 
     def scan(self, image: str) -> dict[str, int]:
-        """There is none: a cluster scans nothing."""
-        raise UsageError(f"{image} is not scanned by a cluster", hint="Scan it where it is stored, such as ECR.")
+        """Raises UsageError: a cluster does not scan images."""
+        raise UsageError(
+            f"a cluster does not scan images, so there is no scan of {image}",
+            hint="Scan it in its registry, such as ECR.",
+        )
 
     @property
     def _scope(self) -> str:
@@ -136,6 +139,6 @@ class KubernetesPlatform:
     def _deployment(self, endpoint: str) -> dict[str, Any]:
         found = self.cluster.find(path("Deployment", self.namespace, endpoint))
         if found is None or not is_ours(found):
-            hint = "See: toolkit status --platform kubernetes. The recipe in place of the name says which namespace."
+            hint = "See: toolkit status --platform kubernetes. Pass the recipe to select its namespace."
             raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
         return found

@@ -1,4 +1,4 @@
-"""How far a Deployment's rollout is, in the words that waiting knows, and what its pods say meanwhile."""
+"""The status of a Deployment's rollout, and the logs and events of its pods."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointSt
     if trouble and trouble.certain:
         return EndpointStatus(name, "Failed", running, trouble.text)
     stage = "Creating" if revision(deployment) in ("", "1") else "Updating"
-    reason = trouble.text if trouble else "kubectl describe shows what its pods wait for"
+    reason = trouble.text if trouble else "`kubectl describe pod` shows why its pods are waiting"
     return EndpointStatus(name, stage, running, began=began, no_log_reason=reason, hopeless=_hopeless(name, stage))
 
 
 def _hopeless(name: str, stage: str) -> str:
-    meanwhile = ", and the old pods go on serving" if stage == "Updating" else ", and keeps its accelerators"
+    meanwhile = ", and the old pods continue to serve" if stage == "Updating" else ", and keeps its accelerators"
     return (
-        f"It is still {stage}{meanwhile}: its containers are started again and again. `toolkit deploy` of the "
+        f"It is still {stage}{meanwhile}: its containers keep restarting. `toolkit deploy` of the "
         f"corrected recipe replaces them, `toolkit destroy {name}` removes it."
     )
 

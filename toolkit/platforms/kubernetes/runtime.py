@@ -89,12 +89,12 @@ def _refused(endpoint: str, error: ApiException) -> InvocationError | EndpointNo
     if error.status == 401:
         hint = LOG_IN
     elif error.status == 403:
-        hint = 'Ask for this rule: {apiGroups: [""], resources: ["services/proxy"], verbs: ["create", "get"]}'
+        hint = 'Ask for this RBAC rule: {apiGroups: [""], resources: ["services/proxy"], verbs: ["create", "get"]}'
     elif error.status in _BUSY:
         hint = "None of its pods is ready. See: toolkit status --platform kubernetes"
     return InvocationError(f"{endpoint}: {message_of(error)}", hint=hint, transient=error.status in _BUSY)
 
 
 def _broken_off(endpoint: str, error: HTTPError) -> InvocationError:
-    hint = f"Ask again. The container's log: toolkit logs {endpoint}"
-    return InvocationError(f"{endpoint} broke off: {error}", hint=hint)
+    hint = f"Send the request again. The container's log: toolkit logs {endpoint}"
+    return InvocationError(f"{endpoint}: the answer broke off: {error}", hint=hint)

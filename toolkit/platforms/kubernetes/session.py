@@ -56,10 +56,10 @@ class KubernetesSession:
         found = [item.region for item in kubernetes_platform(None).endpoints() if item.name == endpoint]
         if len(found) > 1:
             hint = (
-                "Give the recipe in place of the name: it says which. "
+                "Pass the recipe instead of the name. "
                 "In Python: toolkit.connect(NAME, region='CONTEXT/NAMESPACE', ...)."
             )
-            raise AmbiguousEndpoint(f"{endpoint} is in several namespaces: {', '.join(found)}", hint=hint)
+            raise AmbiguousEndpoint(f"{endpoint} exists in several namespaces: {', '.join(found)}", hint=hint)
         return found[0] if found else None
 
     def every_scope(self) -> Sequence[str | None]:
@@ -106,12 +106,12 @@ def kubernetes_platform(scope: str | None) -> KubernetesPlatform:
             load_incluster_config(settings)
             context = IN_CLUSTER
         else:
-            hint = "For EKS: aws eks update-kubeconfig --name CLUSTER. KUBECONFIG names another file."
-            raise UsageError("there is no kubeconfig, and this is no pod", hint=hint)
+            hint = "Create one, for EKS: aws eks update-kubeconfig --name CLUSTER. Or set KUBECONFIG."
+            raise UsageError("no kubeconfig was found, and this is not a pod", hint=hint)
     except (ConfigException, kube_config.yaml.YAMLError, OSError, ValueError, TypeError, AttributeError) as error:
         # The client takes for granted that it is YAML, and a mapping of mappings.
-        hint = f"See: kubectl config view. Read was {files}."
-        raise PlatformError(f"the kubeconfig cannot be used: {error}", hint=hint) from error
+        hint = f"See: kubectl config view. The files are {files}."
+        raise PlatformError(f"cannot use the kubeconfig: {error}", hint=hint) from error
     return KubernetesPlatform(Cluster(ApiClient(settings), context), namespace or DEFAULT_NAMESPACE)
 
 

@@ -1,4 +1,4 @@
-"""Can this machine stand in for AWS with these settings? What it would have no effect for, it refuses."""
+"""Does the local platform support these settings? Settings without an effect are errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.recipe.resolve import Recipe
 
 
 def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    """Findings on what the local platform does not do."""
+    """Findings on settings that the local platform does not support."""
     refused = (
         ("platform.inference_component", recipe.platform.component is not None, "no inference components"),
         ("observability.data_capture_percent", recipe.observability.data_capture_percent > 0, "no data capture"),
@@ -19,13 +19,20 @@ def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     )
     for path, is_set, what in refused:
         if is_set:
-            yield Finding("local.not-here", f"the local platform has {what}", path, hint="Remove it to run here.")
+            yield Finding(
+                "local.not-here",
+                f"the local platform supports {what}",
+                path,
+                hint="Remove it to run on the local platform.",
+            )
     if recipe.platform.run == "container" and (recipe.container is None or recipe.container.base is None):
-        message = "`run: container` needs a base image that runs on this machine, and those of the catalogue need a GPU"
-        hint = f"Name one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
+        message = "`run: container` needs a base image for this machine, but those of the catalogue need a GPU"
+        hint = f"Set one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
         yield Finding("local.base", message, "platform.run", hint=hint)
     for path, source in recipe.models.items():
         if source.kind == "jumpstart":
-            message = f"the local platform has no JumpStart, and so no {source}"
-            yield Finding("local.not-here", message, path, hint="Name a folder, or a Hugging Face id, to run here.")
+            message = f"the local platform does not support JumpStart models such as {source}"
+            yield Finding(
+                "local.not-here", message, path, hint="Use a folder or a Hugging Face id to run on the local platform."
+            )
     yield from check_environment(recipe)

@@ -1,4 +1,4 @@
-"""What this machine has of what the local platform needs."""
+"""Check that this machine has what the local platform needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GB = 1e9
 
 @dataclass(frozen=True)
 class Examined:
-    """One thing that was looked at. `hint` says how to mend it when it is not `ok`."""
+    """The result of one check. `hint` says how to fix it if it is not `ok`."""
 
     name: str
     ok: bool
@@ -53,7 +53,7 @@ def _memory() -> Examined:
         return Examined("memory", True, "unknown on this system")
     fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
     free = int(fields["MemAvailable"].split()[0]) * 1024 / _GB
-    hint = f"An endpoint needs {_MEMORY_GB} GB: end other programs."
+    hint = f"An endpoint needs {_MEMORY_GB} GB: close other programs."
     return Examined("memory", free >= _MEMORY_GB, f"{free:.1f} GB available", hint)
 
 
@@ -62,4 +62,6 @@ def _disk(home: Path) -> Examined:
     free = shutil.disk_usage(parent).free / _GB
     writable = os.access(parent, os.W_OK)
     detail = f"{free:.1f} GB free at {parent}" if writable else f"{parent} is not writable"
-    return Examined("disk", writable and free >= _DISK_GB, detail, "Make room, or set TOOLKIT_HOME to another folder.")
+    return Examined(
+        "disk", writable and free >= _DISK_GB, detail, "Free disk space, or set TOOLKIT_HOME to another folder."
+    )

@@ -24,7 +24,7 @@ from toolkit.platforms.local.container import Command
 
 _PORT = 8080  # SageMaker's
 _ASKED = {"podman": "info", "docker": "version"}
-_ROOM = "Make room where images are kept (podman image prune, docker image prune)."
+_ROOM = "Free disk space where images are stored (podman image prune, docker image prune)."
 
 
 def engine() -> str:
@@ -32,13 +32,13 @@ def engine() -> str:
     whys = []
     for program, question in _ASKED.items():
         if shutil.which(program) is None:
-            whys.append(f"there is no {program} command")
+            whys.append(f"{program} is not installed")
             continue
         ended = run([program, question], _discard)
         if ended.code == 0:
             return program
         whys.append(f"{program} does not work here: {last_words(ended)}")
-    hint = "Install podman (or start Docker), or write `run: process`, which needs neither."
+    hint = "Install podman, or start Docker, or write `run: process`, which needs neither."
     raise PlatformError(f"the recipe says `run: container`, and {'; '.join(whys)}", hint=hint)
 
 

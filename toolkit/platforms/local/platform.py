@@ -40,12 +40,12 @@ class LocalPlatform(SageMakerPlatform):
 
     def scan(self, image: str) -> dict[str, int]:
         """There is none: it is ECR that scans."""
-        hint = "Write `platform: {name: sagemaker}` to have the image built in ECR, and scanned."
-        raise UsageError(f"{image} is on this machine, where nothing scans it", hint=hint)
+        hint = "Write `platform: {name: sagemaker}` to have the image pushed to ECR and scanned."
+        raise UsageError(f"{image} is on this machine, where images are not scanned", hint=hint)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         """There are none: CloudWatch's stand-in is not fed, and containers are reached through their endpoint only."""
-        raise PlatformError("the local platform keeps no metrics", hint=f"Measure instead: toolkit prove {endpoint}")
+        raise PlatformError("the local platform has no metrics", hint=f"Measure instead: toolkit prove {endpoint}")
 
 
 def local_platform(daemon: LocalDaemon) -> LocalPlatform:

@@ -70,7 +70,7 @@ def account_findings(recipe: Recipe) -> Iterator[Finding]:
     if recipe.platform.name == "sagemaker":
         yield from check_account(recipe, account_facts(recipe))
     else:
-        message = f"platform `{recipe.platform.name}` needs no AWS account: none was looked at"
+        message = f"platform `{recipe.platform.name}` needs no AWS account, so none was checked"
         yield Finding("account.none", message, "platform.name", severity="info")
 
 
@@ -91,7 +91,7 @@ def examine(
     if not region:
         return AccountFacts(None)
     try:
-        with aws_errors("asking AWS who we are"):
+        with aws_errors("reading the AWS identity"):
             caller = clients.sts.get_caller_identity()
     except PlatformError as error:
         if isinstance(error.__cause__, _NOT_LOGGED_IN):
@@ -138,8 +138,8 @@ def examine(
 def _require_here(role: str | None, account: Account) -> None:
     """Raise UsageError for a role of another account, which cannot be handed to SageMaker in this one."""
     if role and role.split(":")[4] != account.id:
-        hint = "Name a role of this account, or log in to that one."
-        raise UsageError(f"{role} is a role of another account than {account.id}", hint=hint)
+        hint = "Use a role of this account, or log in to the other account."
+        raise UsageError(f"{role} is not a role of account {account.id}", hint=hint)
 
 
 def _role(reading: Reading, arn: str) -> ExecutionRole:
@@ -171,7 +171,7 @@ def _denied(reading: Reading, caller: str, needed: Sequence[Permission], region:
     if ":user/" not in caller:
         role = reading.ask(what, "iam:GetRole", lambda: assumed_role(reading.clients, caller))
         if role is None:
-            reading.note(f"{what}: {caller} cannot be traced back to a role", f"iam:GetRole and {action}")
+            reading.note(f"{what}: cannot find the role of {caller}", f"iam:GetRole and {action}")
             return
         source = role["Arn"]
     for permission in needed:

@@ -97,8 +97,6 @@ def _choose(spec: ImageSpec, wanted: str | None, login: _Login, sleep: Callable[
     whys = "; ".join(f"{name}: {why}" for name, why in missing.items())
     hint = (
         "Build with codebuild, which makes its project (toolkit build --with codebuild, or `container.builder`), "
-        "install one of the others, or remove `container.dockerfile`: without it no Docker is needed."
+        "install one of the others, or remove `container.dockerfile`, which needs them."
     )
-    raise BuildError(
-        f"the Dockerfile's own instructions need a builder that can run them, and there is none: {whys}", hint=hint
-    )
+    raise BuildError(f"no builder is available that can run the Dockerfile's instructions: {whys}", hint=hint)

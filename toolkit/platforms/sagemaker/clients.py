@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import boto3
+from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
@@ -70,6 +72,14 @@ class Clients:
     def s3(self) -> S3Client:
         """Weights."""
         return self._session.client("s3", config=self._config)
+
+    def upload(
+        self, stream: IO[bytes], bucket: str, key: str, whole_below: int, part: int, encryption: Mapping[str, str]
+    ) -> None:
+        """Send a stream to S3 with SHA-256 checksums: in one piece below `whole_below` bytes, else in parts."""
+        # The classic client: that of AWS's common runtime chooses parts of its own.
+        parts = TransferConfig(whole_below, multipart_chunksize=part, preferred_transfer_client="classic")
+        self.s3.upload_fileobj(stream, bucket, key, {"ChecksumAlgorithm": "SHA256", **encryption}, Config=parts)
 
     @cached_property
     def iam(self) -> IAMClient:

@@ -42,11 +42,11 @@ _TOKEN_CHARACTERS = 32
 _REMEMBERED_BUILDS = 5
 _AGENT = "[Container]"  # how lines begin that are CodeBuild's own
 _REFUSED = re.compile(r"denied|not authorized|no basic auth|403 forbidden", re.I)
-_ROOM = f"Give the project {PROJECT} a larger compute type, or put less into the image."
+_ROOM = f"Give the project {PROJECT} a larger compute type, or make the image smaller."
 _HINTS = {
     "TIMED_OUT": f"Give the project {PROJECT} more minutes (timeoutInMinutes), or do less in `container.dockerfile`.",
-    "STOPPED": "Somebody stopped it: the same command builds anew.",
-    "FAULT": "CodeBuild itself failed: the same command builds anew.",
+    "STOPPED": "Somebody stopped it. Run the same command to build again.",
+    "FAULT": "CodeBuild itself failed. Run the same command to build again.",
 }
 
 
@@ -136,7 +136,7 @@ class CodeBuildBuilder:
         try:
             self._clients.codebuild.stop_build(id=identity)
         except ClientError as error:
-            log(f"the build {identity} could not be stopped, and may go on: {error}")
+            log(f"cannot stop the build {identity}, which may still be running: {error}")
 
 
 class _Token(TypedDict, total=False):

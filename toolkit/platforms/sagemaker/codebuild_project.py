@@ -49,10 +49,10 @@ _ROLE_UNKNOWN = "not authorized to perform: sts:AssumeRole"
 def unavailable(clients: Clients) -> str | None:
     """Why nothing is built with CodeBuild unless that is asked for, None when there is a project."""
     try:
-        return None if _exists(clients) else f"there is no project {PROJECT}"
+        return None if _exists(clients) else f"project {PROJECT} does not exist"
     except ClientError as error:
         if is_denied(error):
-            return f"you may not see whether there is a project {PROJECT}"
+            return f"you are not allowed to check whether project {PROJECT} exists"
         raise
 
 
@@ -62,7 +62,7 @@ def ensure_project(clients: Clients, log: Callable[[str], None], sleep: Callable
     try:
         if _exists(clients):
             return
-        log(f"making the CodeBuild project {PROJECT}")
+        log(f"creating the CodeBuild project {PROJECT}")
         _make_role(clients, account)
         _make_project(clients, account, log, sleep)
     except ClientError as error:
@@ -118,8 +118,8 @@ def _make_role(clients: Clients, account: Account) -> None:
         if error.response["Error"]["Code"] != "EntityAlreadyExists":
             raise
         if VERSION_TAG not in {tag["Key"] for tag in clients.iam.list_role_tags(RoleName=name)["Tags"]}:
-            message = f"codebuild: there is a role {name}, and the toolkit did not make it"
-            raise BuildError(message, hint=f"Remove that role, or make the project {PROJECT} yourself.") from error
+            message = f"codebuild: role {name} exists and was not created by the toolkit"
+            raise BuildError(message, hint=f"Remove that role, or create the project {PROJECT} yourself.") from error
     document = json.dumps(_document(*_statements(account)))
     clients.iam.put_role_policy(RoleName=name, PolicyName=_POLICY, PolicyDocument=document)
 
@@ -197,7 +197,7 @@ def _make_project(
                 return  # somebody else's build was faster, or an answer of ours was lost
             if attempt == _ROLE_ATTEMPTS or _ROLE_UNKNOWN not in error.response["Error"]["Message"]:
                 raise
-            log("the new role is not known everywhere yet")
+            log("waiting until the new role is available")
             sleep(_ROLE_PAUSE_SECONDS)
         else:
             return

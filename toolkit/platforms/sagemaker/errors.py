@@ -1,4 +1,4 @@
-"""The one place where botocore's exceptions become ours."""
+"""Translate botocore's exceptions into the toolkit's."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from toolkit.platforms.sagemaker.rules.aws_errors import DENIED
 _LOG_IN = "Log in: aws sso login, aws login or aws configure; AWS_PROFILE chooses a profile."
 _EXPIRED = "The AWS credentials have expired. Log in again: aws sso login, or get new keys the way you got these."
 _UNKNOWN = (
-    "AWS does not know these credentials: see where they come from with aws configure list. A region that the "
-    "account has not enabled says the same."
+    "AWS does not know these credentials: see where they come from with aws configure list. A region that is "
+    "not enabled in the account gives the same error."
 )
 _QUOTA = "Ask for a higher quota in Service Quotas, or use another instance type."
-_BUSY = "AWS is busy: the same command carries on."
+_BUSY = "AWS is busy. Run the same command again to resume."
 _HINTS = {
     "ExpiredToken": _EXPIRED,
     "ExpiredTokenException": _EXPIRED,
-    "RequestExpired": "The request was too old when it came: set this machine's clock, or log in again.",
+    "RequestExpired": "The request's time was wrong: set this machine's clock, or log in again.",
     "InvalidClientTokenId": _UNKNOWN,
     "InvalidSignatureException": _UNKNOWN,
     "SignatureDoesNotMatch": _UNKNOWN,
@@ -68,7 +68,7 @@ def aws_errors(doing: str) -> Iterator[None]:
     except (Boto3Error, BotoCoreError) as error:  # Boto3Error: what upload_file makes of a ClientError
         raise PlatformError(f"{doing}: {error}", hint=hint_for(error)) from error
     except OSError as error:
-        raise PlatformError(f"{doing}: {error}", hint="Mend that file, then run the same command again.") from error
+        raise PlatformError(f"{doing}: {error}", hint="Fix that file, then run the same command again.") from error
 
 
 def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
@@ -86,7 +86,7 @@ def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
         case NoRegionError():
             return "Set AWS_DEFAULT_REGION, or `platform.region` in the recipe."
         case BotoConnectionError() | HTTPClientError():
-            return "Nobody answers there: look at the network and the region. The same command carries on."
+            return "There is no answer: check the network and the region, and run the same command again."
     return ""
 
 
@@ -96,5 +96,5 @@ def _denied(error: ClientError) -> str:
     named = _DENIED_ACTION.search(message)
     action = named[1] if named else error.operation_name
     if "explicit deny" in message:
-        return f"A policy denies {action} on purpose: ask whoever manages the account or the organization."
-    return f"Ask for {action} in your IAM policy."
+        return f"A policy explicitly denies {action}: ask an administrator of the account or organization."
+    return f"Ask an administrator to allow {action} in your IAM policy."

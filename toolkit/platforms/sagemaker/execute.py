@@ -35,7 +35,7 @@ def create(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], N
                 return
             if attempt == _ROLE_ATTEMPTS or not any(words in message for words in _ROLE_UNKNOWN):
                 raise
-            work.progress.update("the new role is not known everywhere yet")
+            work.progress.update("waiting until the new role is available")
             sleep(_ROLE_PAUSE_SECONDS)
         else:
             return
@@ -56,11 +56,11 @@ def _require_ours(kind: AwsKind, clients: Clients, action: Action) -> None:
     owner = (wanted if isinstance(wanted, Mapping) else by_key(wanted)).get(ENDPOINT_TAG)
     if owner is None or kind.tags(clients, action.name).get(ENDPOINT_TAG) != owner:
         raise PlatformError(
-            f"{action.kind} {action.name} exists and was not made by the toolkit for this endpoint",
-            hint="Give the recipe another `name:`; what is not tagged as ours is never changed.",
+            f"{action.kind} {action.name} exists and was not created by the toolkit for this endpoint",
+            hint="Give the recipe another `name:`. The toolkit only changes resources with its own tag.",
         )
     if runs := kind.runs(clients, action.request):
-        raise PlatformError(f"somebody else made endpoint {action.name} in this moment, and it runs {runs}")
+        raise PlatformError(f"somebody else has just created endpoint {action.name}, which runs {runs}")
 
 
 def _is_going(kind: AwsKind, clients: Clients, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,9 +30,8 @@ def digests(clients: Clients, uris: Sequence[str]) -> dict[str, str]:
     """`repository@sha256:…` by image URI; what the registry does not tell us is left out, and stays a tag."""
     found = {}
     for uri in uris:
-        named = _IMAGE.fullmatch(uri)
-        if named and (digest := _digest(clients, named["account"], named["repository"], named["tag"])):
-            found[uri] = f"{uri.rpartition(':')[0]}@{digest}"
+        with suppress(BuildError):  # not allowed, or no such image: CreateModel will say so
+            found[uri] = f"{uri.rpartition(':')[0]}@{ecr_digest(clients, uri)}"
     return found
 
 
@@ -64,12 +64,18 @@ def is_missing_image(clients: Clients, uri: str) -> bool:
     return not answer["images"] and all(item.get("failureCode") == "ImageNotFound" for item in answer["failures"])
 
 
-def _digest(clients: Clients, account: str, repository: str, tag: str) -> str | None:
+def ecr_digest(clients: Clients, uri: str) -> str:
+    """The digest of an image in ECR. Raises BuildError where AWS does not tell it."""
+    named = _IMAGE.fullmatch(uri)
+    if named is None:
+        raise BuildError(f"{uri} is not the address of an image in ECR with its tag")
     try:
-        images = _ask(clients, account, repository, {"imageTag": tag})["images"]
-    except (ClientError, BotoCoreError):  # not allowed, or no such repository: CreateModel will say so
-        return None
-    return images[0]["imageId"].get("imageDigest") if images else None
+        images = _ask(clients, named["account"], named["repository"], {"imageTag": named["tag"]})["images"]
+    except (ClientError, BotoCoreError) as error:
+        raise BuildError(f"{uri}: {error}", hint="It takes AWS credentials, and ecr:BatchGetImage.") from error
+    if not images or "imageDigest" not in images[0]["imageId"]:
+        raise BuildError(f"{uri}: there is no such image")
+    return images[0]["imageId"]["imageDigest"]
 
 
 def _layer_bytes(image: Reference, find: Callable[[str], Manifest | None]) -> int | None:

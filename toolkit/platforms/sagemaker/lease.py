@@ -8,12 +8,12 @@ from typing import TypedDict, Unpack
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from toolkit import documents
-from toolkit.platforms.lease import Entry, Holder, Rules
+from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 
+_LARGEST_BYTES = 64 * 1024
 _CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
 
 
@@ -48,9 +48,8 @@ class BucketLease:
                 return None
             raise
         try:
-            holder = documents.parse(Holder, found["Body"].read(documents.LIMITS.size + 1))
-            return Entry(found["ETag"], holder, self.rules.seconds)
-        except documents.Unfit:
+            return Entry(found["ETag"], read_holder(found["Body"].read(_LARGEST_BYTES)), self.rules.seconds)
+        except ValueError:
             return Entry(found["ETag"], None, self.rules.seconds)
 
     def replace(self, holder: Holder, version: str) -> str:

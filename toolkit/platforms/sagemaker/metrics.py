@@ -27,7 +27,7 @@ _NO_ENGINE_METRICS = (
 )
 _NO_DRAFTS = (
     "CloudWatch counts no draft tokens, or does not collect these counters (unverified). "
-    "What is accepted now is established by: toolkit prove"
+    "To measure acceptance, run: toolkit prove"
 )
 
 
@@ -142,7 +142,7 @@ def _engine(clients: Clients, endpoint: str, seconds: int, now: float) -> tuple[
         names = registry.engine_rules(registry.default_engine()).metrics  # all of our engines have them
         engine = read_engine_metrics(clients, endpoint, seconds, now, names)
     except PlatformError as error:
-        return EngineMetrics(), (f"The engine's own metrics could not be read. {error.message}",)
+        return EngineMetrics(), (f"Cannot read the engine's own metrics: {error.message}",)
     if engine == EngineMetrics():
         return engine, (_NO_ENGINE_METRICS,)
     return engine, () if engine.acceptance_length else (_NO_DRAFTS,)

@@ -93,6 +93,7 @@ def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
 def _storage(account: Account) -> Iterator[Permission]:
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
     yield _allowed("s3", "CreateBucket DeleteBucket ListBucket ListBucketMultipartUploads", bucket)
+    yield _allowed("s3", "PutBucketPolicy PutBucketPublicAccessBlock PutEncryptionConfiguration", bucket)
     yield _allowed("s3", "GetObject PutObject DeleteObject AbortMultipartUpload", f"{bucket}/*")
 
 

@@ -71,7 +71,7 @@ class SageMakerPlatform:
     pause_between_arms: float = 0.0
 
     def account(self, recipe: Recipe | None = None) -> Account:
-        with aws_errors("asking who we are"):
+        with aws_errors("reading the AWS identity"):
             number = self.clients.account_id
         account = Account(number, self.clients.session.region_name)
         if recipe is None or not capabilities(recipe).instance_types:
@@ -90,7 +90,7 @@ class SageMakerPlatform:
         return {name: read_jumpstart(self.clients, name) for name in ids(recipe)}
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
-        with aws_errors("looking at what exists"):
+        with aws_errors("reading existing resources"):
             account = self.account()
             look = Look(self.clients, account, desired, endpoints, self.image_exists, self.base_bytes)
             return observe.observe(look, self._kinds)
@@ -122,14 +122,15 @@ class SageMakerPlatform:
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[None]:
         """The lease lies in the toolkit's bucket, which is made when it is not there."""
-        request = bucket(self.account()).request
+        account = self.account()
+        request = bucket(account).request
         store = BucketLease(self.clients, request["Bucket"], endpoint)
         with ExitStack() as held:
-            with aws_errors(f"claiming {endpoint}"):
+            with aws_errors(f"locking {endpoint}"):
                 try:
                     held.enter_context(lease(endpoint, store))
                 except self.clients.s3.exceptions.NoSuchBucket:
-                    make_bucket(self.clients, request)
+                    make_bucket(self.clients, request, account.partition)
                     held.enter_context(lease(endpoint, store))
             yield
 
@@ -143,8 +144,10 @@ class SageMakerPlatform:
             return None
         found = find_role(self.clients, written=recipe.platform.role, environ=os.environ)
         if found is None:
-            hint = f"Name one as `platform.role`, or in ${ROLE_VARIABLE}; or write `role: create` to have one made."
-            raise UsageError("no execution role was found: this is no Studio, and no role is named", hint=hint)
+            hint = f"Set `platform.role` or ${ROLE_VARIABLE}, or write `role: create` to create one."
+            raise UsageError(
+                "no execution role was found: none is set, and this is not a SageMaker Studio space", hint=hint
+            )
         return found
 
     def execute(self, action: Action, progress: Progress) -> None:

@@ -67,7 +67,7 @@ def _in_use(reading: Reading, own: Collection[str]) -> Counter[str] | None:
             if item["EndpointStatus"] not in _HOLDS_NOTHING and item["EndpointName"] not in own
         ]
     if len(names) > _MOST_ENDPOINTS:
-        reading.note(f"the instances in use: there are {len(names)} endpoints, too many to ask each", _COUNTING)
+        reading.note(f"the instances in use: {len(names)} endpoints are too many to read", _COUNTING)
         return None
     used: Counter[str] = Counter()
     for name in names:

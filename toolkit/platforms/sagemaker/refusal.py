@@ -13,7 +13,9 @@ from toolkit.errors import EndpointNotFound, InvocationError
 _NOT_FOUND = re.compile(r"(Endpoint|Inference [Cc]omponent) \S+ .*not found")
 _BUSY = (429, 503)
 _DENIED = (401, 403)
-_MAY_NOT = "Ask for sagemaker:CallWithBearerToken on * and sagemaker:InvokeEndpoint in your IAM policy."
+_MAY_NOT = (
+    "Ask an administrator to allow sagemaker:CallWithBearerToken on * and sagemaker:InvokeEndpoint in your IAM policy."
+)
 # Both this and SageMaker's error codes on the OpenAI route were seen on a real endpoint in 2026-08 by the authors of
 # stdapi-ai/stdapi.ai (tests/test_aws_sagemaker.py), not by us.
 _QUOTED = re.compile(r'Received (?:client|server) error \((\d+)\) from \S+ with message "(.*)"', re.DOTALL)
@@ -24,7 +26,7 @@ def by_sagemaker(endpoint: str, message: str, *, transient: bool, hint: str = ""
     if _NOT_FOUND.match(message):
         return EndpointNotFound(f"there is no endpoint {endpoint} in service", hint="See: toolkit status")
     if "has no capacity" in message:
-        hint = "It is scaled to zero. This request makes it scale up: ask again in some minutes."
+        hint = "It is scaled to zero. This request makes it scale up: try again in a few minutes."
     elif transient:
         hint = refusal.ASKED_AGAIN
     return InvocationError(f"{endpoint}: {message}", hint=hint, transient=transient)

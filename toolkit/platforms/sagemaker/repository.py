@@ -66,7 +66,7 @@ def scan_findings(clients: Clients, repository: str, tag: str) -> dict[str, int]
             last = cast("DescribeImageScanFindingsResponseTypeDef", error.last_response)
             status = last.get("imageScanStatus", {})
             why = status.get("description") or status.get("status") or str(error)
-            raise PlatformError(f"ECR's scan of {repository}:{tag} gave no result: {why}") from error
+            raise PlatformError(f"ECR's scan of {repository}:{tag} has no result: {why}") from error
         found = clients.ecr.describe_image_scan_findings(repositoryName=repository, imageId=image)
     counts = found["imageScanFindings"].get("findingSeverityCounts", {})
     return {severity: counts[severity] for severity in SEVERITIES if severity in counts}

@@ -89,7 +89,9 @@ def assumed_role(clients: Clients, caller: str) -> RoleTypeDef | None:
 def _named(clients: Clients, written: str, key: str) -> str:
     if written.startswith("arn:"):
         if not _ROLE_ARN.fullmatch(written):
-            hint = "It looks like arn:aws:iam::123456789012:role/NAME: aws iam get-role --role-name NAME"
+            hint = (
+                "An ARN looks like arn:aws:iam::123456789012:role/NAME. To find it: aws iam get-role --role-name NAME"
+            )
             raise UsageError(f"{key}: {written} is not the ARN of a role", hint=hint)
         return written
     with aws_errors(f"{key}: looking up the role {written}"):
@@ -97,11 +99,13 @@ def _named(clients: Clients, written: str, key: str) -> str:
             return clients.iam.get_role(RoleName=written)["Role"]["Arn"]
         except ClientError as error:
             if is_missing(error):
-                hint = "Correct the name, or write `create`: aws iam list-roles --query Roles[].Arn"
-                raise PlatformError(f"{key}: there is no role {written}", hint=hint) from error
+                hint = (
+                    "Correct the name, or write `role: create`. Existing roles: aws iam list-roles --query Roles[].Arn"
+                )
+                raise PlatformError(f"{key}: role {written} does not exist", hint=hint) from error
             if is_denied(error):
-                hint = "Write its ARN there instead of its name."
-                raise PlatformError(f"{key}: you may not look up the role {written}", hint=hint) from error
+                hint = "Write its ARN instead of its name."
+                raise PlatformError(f"{key}: you are not allowed to read the role {written}", hint=hint) from error
             raise
 
 

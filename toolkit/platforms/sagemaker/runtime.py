@@ -105,5 +105,5 @@ def _refused(endpoint: str, error: ClientError | BotoCoreError) -> InvocationErr
 
 
 def _broken_off(endpoint: str, error: Exception) -> InvocationError:
-    hint = f"Ask again. The container's log: toolkit logs {endpoint.partition('/')[0]}"
-    return InvocationError(f"{endpoint} broke off: {error}", hint=hint)
+    hint = f"Send the request again. The container's log: toolkit logs {endpoint.partition('/')[0]}"
+    return InvocationError(f"{endpoint}: the answer broke off: {error}", hint=hint)

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 
 _POLL = "TOOLKIT_POLL_SECONDS"
-# Stands for the session's region in plans that are made without credentials.
+# Placeholder for the session's region in plans without credentials.
 _SOME_REGION = "us-west-2"
 
 
 class SageMakerSession:
-    """AWS with the credentials of the user's session; a scope is a region."""
+    """Opens SageMaker with the credentials of the user's session. A scope is a region."""
 
     account_name = "an AWS account"
-    unasked = "AWS, for want of credentials"
+    unasked = "AWS (no credentials)"
     may_be_absent = False
 
     def scope(self, recipe: Recipe) -> str | None:
@@ -45,7 +45,7 @@ class SageMakerSession:
         return sagemaker_platform(scope)
 
     def running(self, scope: str | None = None) -> SageMakerPlatform:
-        """The platform in that region: AWS always runs. Raises PlatformError."""
+        """The platform in that region; AWS always runs. Raises PlatformError."""
         return sagemaker_platform(scope)
 
     def scope_of(self, endpoint: str) -> None:
@@ -67,7 +67,7 @@ SESSION = SageMakerSession()
 def sagemaker_platform(region: str | None = None) -> SageMakerPlatform:
     """SageMaker in `region`, or in the region of the user's profile or environment. Raises PlatformError.
 
-    $TOOLKIT_POLL_SECONDS is the pause between two looks at an endpoint, 5 if it is not set.
+    $TOOLKIT_POLL_SECONDS is the interval between two polls of an endpoint, by default 5.
     """
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.errors import aws_errors
@@ -78,7 +78,7 @@ def sagemaker_platform(region: str | None = None) -> SageMakerPlatform:
 
 
 def enabled_regions() -> list[str]:
-    """The regions that the account has enabled. Raises PlatformError."""
+    """The regions that are enabled in the account. Raises PlatformError."""
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.errors import aws_errors
 
@@ -91,6 +91,6 @@ def _session(region: str | None) -> boto3.Session:
     import boto3
 
     session = boto3.Session(region_name=region)
-    # A client of any service asks for the region, and says how to give one when there is none.
+    # A client of any service fails without a region, with a message that says how to set one.
     session.client("sagemaker")
     return session

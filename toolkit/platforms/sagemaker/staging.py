@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from boto3.s3.transfer import TransferConfig
-
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, UnreadableModel
 from toolkit.platforms.sagemaker.rules.kinds.bucket import sizes as object_sizes
@@ -72,18 +70,14 @@ def _send(clients: Clients, request: Mapping[str, Any], file: _File) -> str:
     encryption = (
         {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": request["KmsKeyId"]} if "KmsKeyId" in request else {}
     )
-    # The classic client: that of AWS's common runtime chooses parts of its own.
-    parts = TransferConfig(PART_BYTES, multipart_chunksize=part_bytes(file.size), preferred_transfer_client="classic")
     with file.open() as stream:
-        clients.s3.upload_fileobj(stream, bucket, key, {"ChecksumAlgorithm": "SHA256", **encryption}, Config=parts)
+        clients.upload(stream, bucket, key, PART_BYTES, part_bytes(file.size), encryption)
         stored = stored_sha256(clients, bucket, [key]).get(key)
         try:
             sent = file.sent(stream)
             if stored != sent:
-                message = (
-                    f"{file.name} changed after it was planned, or on its way: S3 has SHA-256 {stored}, not {sent}"
-                )
-                raise PlatformError(message, hint="Plan and deploy again.")
+                what = f"{file.name} changed after it was planned, or on its way"
+                raise PlatformError(f"{what}: S3 has SHA-256 {stored}, not {sent}", hint="Plan and deploy again.")
         except PlatformError:
             clients.s3.delete_object(Bucket=bucket, Key=key)
             raise

@@ -19,7 +19,7 @@ def endpoint_status(
 
 
 def _hopeless(endpoint: str, status: str) -> str:
-    meanwhile = "; the old configuration goes on serving" if status == "Updating" else ", and bills"
+    meanwhile = "; the old configuration continues to serve" if status == "Updating" else ", and bills"
     return (
         f"It is still {status}{meanwhile}: its container is started again until the time for the health check is up, "
         "and before that SageMaker lets nobody change or delete it. `toolkit deploy` of the corrected recipe and "

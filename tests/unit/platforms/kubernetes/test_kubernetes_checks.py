@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair
 
+from toolkit.catalog import lookup
 from toolkit.checks.run import check
 from toolkit.findings import Finding
 
@@ -99,6 +100,17 @@ def test_a_gated_target_takes_a_token(tmp_path: Path) -> None:
     assert (found["kubernetes.hub-token"].severity, found["kubernetes.hub-token"].path) == ("warning", "target.model")
     with_token = findings(tmp_path, "hub_token_secret: hf", "", gated)
     assert "kubernetes.hub-token" not in {finding.code for finding in with_token}
+
+
+def test_a_gated_drafter_of_the_catalogue_takes_a_token(tmp_path: Path) -> None:
+    gated = next(head.repo for head in lookup.heads() if head.gated)
+    found = findings(tmp_path, "", "", ("org/drafter", gated))
+    assert ("kubernetes.hub-token", "speculation.model") in [(finding.code, finding.path) for finding in found]
+
+
+@pytest.mark.parametrize(("length", "codes"), [(253, []), (254, ["kubernetes.secret"])])
+def test_a_secrets_name_has_at_most_253_characters(tmp_path: Path, length: int, codes: list[str]) -> None:
+    assert [finding.code for finding in findings(tmp_path, f"hub_token_secret: {'s' * length}")] == codes
 
 
 def test_memory_is_that_of_the_node(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def test_another_role_wants_other_pods(trn2: Recipe) -> None:
 
 
 def test_a_benchmark_waits_as_long_as_its_endpoint_may_take_to_start(trn2: Recipe) -> None:
-    program, job = parts([complete(trn2)])["benchmark"]
+    program, _, job = parts([complete(trn2)])["benchmark"]
     started = one(complete(trn2), "Deployment")["spec"]["progressDeadlineSeconds"]
     command = job["spec"]["template"]["spec"]["containers"][0]["command"]
     assert command[-2:] == ["--start-seconds", str(started)]

@@ -31,7 +31,7 @@ def decided(state: Mapping[str, Any] | None, resource: Resource = SERVICE, *, ou
     ("state", "verb", "reason"),
     [
         (None, "create", "does not exist"),
-        ({"Changes": []}, "reuse", "exists as it shall be"),
+        ({"Changes": []}, "reuse", "is up to date"),
         ({"Changes": ["spec.a"]}, "update", "changes spec.a"),
         ({"Changes": ["a", "b", "c", "d", "e"]}, "update", "changes a, b, c and 2 more"),
         ({"Immutable": ["spec.selector"]}, "replace", "spec.selector cannot be changed"),
@@ -50,7 +50,7 @@ def test_a_field_that_somebody_else_sets_is_theirs() -> None:
 
 def test_a_namespace_is_used_whoever_made_it_and_stays() -> None:
     namespace = Resource("Namespace", "ml", {})
-    assert decided({}, namespace, ours=False) == ("reuse", "exists, and is somebody else's")
+    assert decided({}, namespace, ours=False) == ("reuse", "exists and belongs to somebody else; is used as it is")
     lenient = {rule.kind for rule in KINDS if rule.may_be_foreign or rule.is_kept}
     assert lenient == {"Namespace"}
     note = RULES_BY_KIND["Namespace"].kept_note(Existing("Namespace", "ml", True, ("chat",), {}))
@@ -105,14 +105,14 @@ def test_waiting_lasts_until_the_last_pods_deadline_and_two_hours_at_least() -> 
 
 
 def test_nothing_older_is_kept_to_go_back_to() -> None:
-    with pytest.raises(UsageError, match="nothing is kept of an older recipe"):
+    with pytest.raises(UsageError, match="the toolkit does not keep older recipes"):
         RULES.rollback("r.yaml", "chat", Observed())
 
 
 def test_a_plan_without_a_cluster_says_so_in_a_clusters_words() -> None:
     recipe = load("gpt-oss-20b/p-eagle").with_platform("kubernetes")
     first = next(iter(RULES.notes(recipe, Account("000000000000", "", scope="/toolkit"))))
-    assert first == "Made without a cluster, as if it were empty. It cannot be applied."
+    assert first == "This plan was made without a cluster, as if it were empty. It cannot be applied."
 
 
 def test_the_registry_knows_it() -> None:

@@ -56,11 +56,11 @@ def only(recipe: Recipe, facts: AccountFacts) -> Finding:
 def test_an_account_that_will_do(recipe: Recipe) -> None:
     (finding,) = check_account(recipe, GOOD)
     assert (finding.code, finding.severity) == ("account.identity", "info")
-    assert finding.message == f"you are {ME} in us-west-2"
+    assert finding.message == f"you are logged in as {ME} in us-west-2"
 
 
 def test_nobody_is_logged_in(recipe: Recipe) -> None:
-    problem = PlatformError("asking AWS who we are: Unable to locate credentials", hint="Log in: aws sso login")
+    problem = PlatformError("reading the AWS identity: Unable to locate credentials", hint="Log in: aws sso login")
     (finding,) = check_account(recipe, AccountFacts("us-west-2", problem=problem))
     assert (finding.code, finding.message, finding.hint) == ("account.credentials", problem.message, problem.hint)
 
@@ -85,7 +85,7 @@ def test_a_role_that_is_to_be_made(recipe: Recipe) -> None:
 def test_a_role_that_does_not_exist(recipe: Recipe) -> None:
     finding = only(recipe, replace(GOOD, role=ExecutionRole(ROLE, exists=False)))
     assert (finding.code, finding.path) == ("account.role", "platform.role")
-    assert finding.message == f"there is no role {ROLE}"
+    assert finding.message == f"role {ROLE} does not exist"
 
 
 def test_a_role_that_sagemaker_may_not_take(recipe: Recipe) -> None:
@@ -135,8 +135,8 @@ def test_of_many_missing_permissions_the_first_are_named(recipe: Recipe) -> None
 @pytest.mark.parametrize(
     ("value", "in_use", "message"),
     [
-        (0, 0, "is 0, 1 needed"),
-        (2, 2, "is 2, other endpoints have 2 of them, 1 needed"),
+        (0, 0, "is 0; 1 are needed"),
+        (2, 2, "is 2, of which other endpoints use 2; 1 are needed"),
         (1, None, None),
         (2, 1, None),
     ],
@@ -150,7 +150,7 @@ def test_a_quota(recipe: Recipe, value: float, in_use: int | None, message: str 
     assert (finding.code, finding.severity, finding.path) == ("account.quota", "error", "platform.instance_types.0")
     assert finding.message == f"the quota `ml.g6.xlarge for endpoint usage` in us-west-2 {message}"
     assert finding.hint == (
-        "Ask for more: aws service-quotas request-service-quota-increase --service-code sagemaker "
+        "Request more: aws service-quotas request-service-quota-increase --service-code sagemaker "
         f"--quota-code L-1 --desired-value {1 + (in_use or 0)} --region us-west-2"
     )
 
@@ -167,13 +167,13 @@ def test_a_quota_that_scaling_out_would_reach(recipe: Recipe) -> None:
     scaled = with_keys(recipe, "scaling: {min_instances: 2, max_instances: 4}\n")
     finding = only(scaled, replace(GOOD, quotas=(Quota("ml.g6.xlarge", 3, "L-1", 0),)))
     assert (finding.code, finding.severity) == ("account.quota", "warning")
-    assert finding.message.endswith("is 3: scaling out to 4 would stop there")
+    assert finding.message.endswith("is 3: scaling out to 4 instances would stop at the quota")
     assert "--desired-value 4 " in finding.hint
 
 
 def test_an_experiment_needs_the_instances_of_both_variants(recipe: Recipe) -> None:
     shadow = with_keys(recipe, "rollout: {shadow: true}\n")
-    assert only(shadow, replace(GOOD, quotas=(Quota("ml.g6.xlarge", 1, "L-1"),))).message.endswith("is 1, 2 needed")
+    assert only(shadow, replace(GOOD, quotas=(Quota("ml.g6.xlarge", 1, "L-1"),))).message.endswith("is 1; 2 are needed")
 
 
 def test_a_type_that_is_not_in_the_region(recipe: Recipe) -> None:
@@ -187,7 +187,7 @@ def test_an_image_that_the_registry_lacks(recipe: Recipe) -> None:
     uri = "763104351884.dkr.ecr.us-west-2.amazonaws.com/vllm:1"
     finding = only(recipe, replace(GOOD, missing_image=uri))
     assert (finding.code, finding.path) == ("account.image", "engine.version")
-    assert finding.message == f"the registry has no image {uri}"
+    assert finding.message == f"image {uri} does not exist in its registry"
 
 
 def test_a_base_that_the_registry_lacks(recipe: Recipe) -> None:
@@ -211,8 +211,12 @@ def test_a_region_without_images(recipe: Recipe) -> None:
 @pytest.mark.parametrize(
     ("region", "code", "message"),
     [
-        ("", "account.bucket", "there is no bucket for s3://mine/target/"),
-        ("eu-west-1", "account.bucket-region", "s3://mine/target/ is in eu-west-1, the endpoint would be in us-west-2"),
+        ("", "account.bucket", "the bucket of s3://mine/target/ does not exist"),
+        (
+            "eu-west-1",
+            "account.bucket-region",
+            "s3://mine/target/ is in eu-west-1, but the endpoint would be in us-west-2",
+        ),
         ("us-west-2", None, None),
     ],
 )
@@ -237,7 +241,7 @@ def test_subnets_that_reach_the_internet(recipe: Recipe) -> None:
 def test_subnets_that_do_not_exist(recipe: Recipe) -> None:
     facts = replace(GOOD, subnets=OPEN[:1], missing_subnets=("subnet-2",))
     finding = only(with_keys(recipe, NETWORK), facts)
-    assert (finding.code, finding.message) == ("account.subnets", "there is no subnet subnet-2 in us-west-2")
+    assert (finding.code, finding.message) == ("account.subnets", "subnet subnet-2 does not exist in us-west-2")
 
 
 def test_subnets_of_one_zone(recipe: Recipe) -> None:
@@ -255,14 +259,14 @@ def test_closed_subnets_without_an_endpoint_for_s3(recipe: Recipe) -> None:
     closed = subnet("subnet-1", "ecr.api", "ecr.dkr", "logs")
     finding = only(with_keys(recipe, NETWORK), replace(GOOD, subnets=(closed, OPEN[1])))
     assert (finding.code, finding.severity, finding.path) == ("account.vpc-endpoints", "error", "network.subnets")
-    assert finding.message == "neither the internet nor S3, where the weights are, can be reached from subnet-1"
+    assert finding.message == "subnet-1 can reach neither the internet nor S3, where the weights are"
     assert "--vpc-id vpc-1 --service-name com.amazonaws.us-west-2.s3 " in finding.hint
 
 
 def test_closed_subnets_with_an_endpoint_for_s3_only(recipe: Recipe) -> None:
     finding = only(with_keys(recipe, NETWORK), replace(GOOD, subnets=(subnet("subnet-1", "s3"), OPEN[1])))
     assert (finding.code, finding.severity) == ("account.vpc-endpoints", "info")
-    assert finding.message == "from subnet-1 no VPC endpoint leads to ecr.api, ecr.dkr, logs"
+    assert finding.message == "subnet-1 has no VPC endpoint for ecr.api, ecr.dkr, logs"
     assert "unverified" in finding.hint
 
 
@@ -289,8 +293,8 @@ def test_what_could_not_be_read_is_said(recipe: Recipe) -> None:
     unread = Unread("the quota of instances: not authorized (AccessDenied)", "servicequotas:ListServiceQuotas")
     finding = only(recipe, replace(GOOD, unread=(unread,)))
     assert (finding.code, finding.severity) == ("account.unread", "info")
-    assert finding.message == "not known: the quota of instances: not authorized (AccessDenied)"
-    assert finding.hint == "To look it takes servicequotas:ListServiceQuotas."
+    assert finding.message == "not checked: the quota of instances: not authorized (AccessDenied)"
+    assert finding.hint == "Reading it needs servicequotas:ListServiceQuotas."
 
 
 def test_findings_on_the_account_stand_among_the_others_with_their_lines(tmp_path: Path) -> None:

@@ -257,16 +257,15 @@ def test_a_drafter_that_no_container_fetches_needs_a_deployment(recipe: Recipe) 
     assert recipe.speculation
     of_a_bucket = replace(recipe.speculation, drafter=ModelSource("s3", "s3://mine/drafter/"))
     assert without_channels(recipe_with(recipe, weights="hub", speculation=of_a_bucket)) == (
-        "the container does not find its drafter there, and stops. Use `toolkit deploy`; "
-        "a drafter of the hub the container fetches itself with `platform: {weights: hub}`"
+        "the container does not find its drafter and stops. Use `toolkit deploy`; "
+        "or, for a drafter on the hub, let the container download it with `platform: {weights: hub}`"
     )
 
 
 def test_flags_that_travel_as_a_file_need_a_deployment(recipe: Recipe) -> None:
     long = recipe_with(recipe, weights="hub", engine=replace(recipe.engine, args={"chat-template": "x" * 2000}))
     assert without_channels(long) == (
-        "the container does not find its flags that are too long for its environment there, and stops. "
-        "Use `toolkit deploy`"
+        "the container does not find its flags that are too long for its environment and stops. Use `toolkit deploy`"
     )
 
 

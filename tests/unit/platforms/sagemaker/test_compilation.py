@@ -198,15 +198,14 @@ def test_what_was_compiled_and_removed_is_compiled_again(recipe: Recipe) -> None
     wanted = job(recipe)
     action = decision(wanted, known(wanted, jobs=[[wanted.name, "Completed", ""]]))
     assert (action.name, action.verb) == (f"{wanted.name}-2", "create")
-    assert action.reason.endswith("compiled it, and it was removed since")
+    assert action.reason.endswith("compiled it, but it was removed since then")
 
 
 def test_at_start_the_container_gets_all_the_time_that_there_is(tmp_path: Path) -> None:
     recipe = load(write_recipe(tmp_path, RECIPE.replace("max_num_seqs: 4", "max_num_seqs: 4, compile: at-start")))
     assert [item for item in desired([recipe], ACCOUNT) if item.kind == "Artifacts"] == []
     assert list(compilation.notes(recipe)) == [
-        "Every container compiles when it starts, which takes a time that is not known: "
-        "SageMaker gives it 60 min for that at most"
+        "Every container compiles when it starts, which takes an unknown time; SageMaker allows 60 min at most"
     ]
 
 
@@ -234,7 +233,7 @@ def test_a_deployment_with_its_baseline_asks_for_the_code_of_both(recipe: Recipe
 
 def test_the_plan_tells_how_the_baseline_is_compiled(recipe: Recipe) -> None:
     (note,) = compilation.notes(recipe)
-    assert note.endswith("which takes about 69 min (an estimate); for its baseline too with `--baseline`")
+    assert note.endswith("which takes about 69 min (an estimate); add `--baseline` to compile for the baseline too")
 
 
 def test_the_plan_of_a_recipe_without_speculation_tells_of_no_baseline(recipe: Recipe) -> None:
@@ -245,9 +244,9 @@ def test_the_plan_of_a_recipe_without_speculation_tells_of_no_baseline(recipe: R
 def test_on_a_cluster_the_job_compiles(recipe: Recipe) -> None:
     cluster = recipe.with_platform("kubernetes")
     run = f"toolkit render {cluster.path} --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
-    with pytest.raises(UsageError, match="a Job of the cluster") as raised:
+    with pytest.raises(UsageError, match="does not work on Kubernetes") as raised:
         platform_rules("kubernetes").require_compilable(cluster)
-    assert raised.value.hint == f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
+    assert raised.value.hint == f"Run: {run}. For a SageMaker endpoint, add: --platform sagemaker"
 
 
 def test_on_a_cluster_the_check_names_the_job(recipe: Recipe) -> None:
@@ -261,11 +260,11 @@ def test_on_a_cluster_the_check_names_the_job(recipe: Recipe) -> None:
 @pytest.mark.parametrize("platform", ["sagemaker", "kubernetes"])
 def test_what_compiles_at_start_is_told_so_on_every_platform(recipe: Recipe, platform: str) -> None:
     at_start = replace(recipe, engine=replace(recipe.engine, compile_ahead=False)).with_platform(platform)
-    with pytest.raises(UsageError, match="compiles when its containers start"):
+    with pytest.raises(UsageError, match="is compiled when its containers start"):
         require_compiles_ahead(at_start)
 
 
 def test_an_engine_for_gpus_compiles_nothing(recipe: Recipe) -> None:
     gpu = replace(recipe, engine=replace(recipe.engine, name="vllm", version="0.30.0"))
-    with pytest.raises(UsageError, match="vllm compiles nothing ahead"):
+    with pytest.raises(UsageError, match="vllm has nothing to compile beforehand"):
         require_compiles_ahead(gpu)

@@ -157,7 +157,10 @@ def test_the_role_may_read_its_own_weights_and_write_its_own_log_only(recipe: Re
     assert policy["Statement"][1]["Condition"] == {"StringLike": {"s3:prefix": [f"{prefix}*"]}}
     assert policy["Statement"][2]["Resource"][0].endswith(":log-group:/aws/sagemaker/Endpoints/tiny-baseline")
     trust = json.loads(made["Role"].request["AssumeRolePolicyDocument"])
-    assert trust["Statement"][0]["Condition"] == {"StringEquals": {"aws:SourceAccount": "123456789012"}}
+    assert trust["Statement"][0]["Condition"] == {
+        "StringEquals": {"aws:SourceAccount": "123456789012"},
+        "ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:*:123456789012:*"},
+    }
 
 
 def test_the_tags_of_the_user_never_replace_ours(recipe: Recipe) -> None:

@@ -113,7 +113,7 @@ def test_an_endpoint_in_every_status(
         ("Updating", "tiny-old", "tiny", "update", "runs tiny-old"),
         ("Failed", "same", "tiny", "replace", "is Failed"),
         ("Deleting", "same", "tiny", "replace", "is Deleting"),
-        ("InService", "same", OTHER, "replace", f"lives on {OTHER}"),
+        ("InService", "same", OTHER, "replace", f"is on endpoint {OTHER}"),
     ],
 )
 def test_an_inference_component_in_every_status(status: str, model: str, host: str, verb: str, reason: str) -> None:
@@ -144,7 +144,7 @@ def test_a_policy_for_other_weights(resources: tuple[Resource, ...]) -> None:
 @pytest.mark.parametrize("kind", ["Role", "Model", "EndpointConfig", "Endpoint"])
 def test_what_is_not_ours_is_never_touched(resources: tuple[Resource, ...], kind: str) -> None:
     foreign = replace(existing(only(resources, kind)), ours=False)
-    with pytest.raises(PlatformError, match=f"{kind} .* was not made by the toolkit"):
+    with pytest.raises(PlatformError, match=f"{kind} .* was not created by the toolkit"):
         plan(resources, observed(resources, foreign))
 
 
@@ -261,7 +261,7 @@ def built(
 @pytest.mark.parametrize("size", [{"catalogue": 9_000_000_000}, {"observed": 9_000_000_000}])
 def test_a_base_from_elsewhere_is_copied_as_long_as_its_size_says(size: Mapping[str, int]) -> None:
     action = built(f"docker.io/org/base{DIGEST}", **size)
-    assert "(9.0 GB), to copy but for layers that are there: about 3 min, at 60 MB/s" in action.reason
+    assert "(9.0 GB), to copy except for existing layers: about 3 min, at 60 MB/s" in action.reason
     assert action.expected_seconds == 160
 
 
@@ -272,7 +272,7 @@ def test_of_a_base_of_unknown_size_an_example_is_told() -> None:
 
 def test_a_base_of_the_own_registry_takes_seconds() -> None:
     action = built(f"{OWN}/base{DIGEST}", observed=9_000_000_000)
-    assert "(9.0 GB), which is in this registry already" in action.reason
+    assert "(9.0 GB), which is in the same registry" in action.reason
     assert action.expected_seconds == 10
 
 

@@ -114,7 +114,7 @@ def test_a_dashboard_without_alarms(recipe: Recipe) -> None:
     quiet = watched(recipe, alarms=False)
     assert [*wanted(quiet, "Alarm"), *rollback_alarms(quiet, ONE)] == []
     assert "Alarms" not in titles(quiet)
-    assert "No alarm on it: `observability.alarms` is false" in text(quiet)
+    assert "No alarm on acceptance: `observability.alarms` is false" in text(quiet)
     assert [item.kind for item in wanted(quiet, *DASHBOARD)] == [
         "LogGroup",
         "MetricFilter",
@@ -203,7 +203,7 @@ def test_without_evidence_acceptance_has_no_alarm_and_the_dashboard_says_so(
     unknown = replace(recipe, evidence=published)
     assert acceptance_floor(unknown) is None
     assert "toolkit-hub-acceptance" not in alarm_names(unknown)
-    assert "No alarm on it: the recipe has no `evidence` with an `acceptance_length` for K=7" in text(unknown)
+    assert "No alarm on acceptance: the recipe has no `evidence` with an `acceptance_length` for K=7" in text(unknown)
 
 
 def varying(recipe: Recipe) -> list[Recipe]:
@@ -221,7 +221,7 @@ def varying(recipe: Recipe) -> list[Recipe]:
 def test_where_the_log_does_not_tell_the_engines_counters_remain(recipe: Recipe, case: int) -> None:
     unknown = varying(recipe)[case]
     assert [item.kind for item in wanted(unknown, *ALARMS)] == ["LogGroup", "Alarm", "Alarm"]
-    assert "No alarm on it: the engine's log does not tell" in text(unknown)
+    assert "No alarm on acceptance: it cannot be read from the engine's log" in text(unknown)
     assert "Acceptance length (PromQL)" in titles(unknown)
     assert "Acceptance length (engine's log)" not in titles(unknown)
 

@@ -80,7 +80,7 @@ def test_a_type_without_a_price_makes_the_price_unknown(recipe: Recipe, name: st
 def test_a_reservation_stands_in_no_price_list(recipe: Recipe) -> None:
     reserved = recipe_with(recipe, capacity_reservation="arn:aws:sagemaker:us-west-2:123456789012:training-plan/x")
     assert price_per_hour(reserved) is None
-    assert price_text(reserved) == "? $/h: reserved capacity is paid for beforehand, at a price that no list has"
+    assert price_text(reserved) == "? $/h: reserved capacity is paid in advance, at a price that is not public"
 
 
 def test_words_say_region_date_and_the_most(recipe: Recipe) -> None:
@@ -94,7 +94,7 @@ def test_words_say_region_date_and_the_most(recipe: Recipe) -> None:
 
 
 def test_words_say_which_price_is_missing_and_what_helps(recipe: Recipe) -> None:
-    ask = f": no price is known for {UNPRICED}; `toolkit lock --prices` asks AWS"
+    ask = f": no known price for {UNPRICED}; update prices with `toolkit lock --prices`"
     assert price_text(recipe_with(recipe, instance_types=(UNPRICED,))) == f"? $/h{ask}"
     assert price_text(recipe_with(recipe, instance_types=(CHEAP, UNPRICED))).endswith(f", at most unknown{ask}")
 

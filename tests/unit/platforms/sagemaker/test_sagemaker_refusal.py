@@ -41,4 +41,4 @@ def test_an_endpoint_scaled_to_zero_is_waking_up() -> None:
     )
     error = by_sagemaker("chat/part", words, transient=False)
     assert isinstance(error, InvocationError)
-    assert error.hint == "It is scaled to zero. This request makes it scale up: ask again in some minutes."
+    assert error.hint == "It is scaled to zero. This request makes it scale up: try again in a few minutes."

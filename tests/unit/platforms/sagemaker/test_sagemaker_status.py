@@ -11,7 +11,7 @@ from toolkit.platforms.sagemaker.status import endpoint_status
     ("status", "meanwhile"),
     [
         ("Creating", ", and bills: its"),
-        ("Updating", "; the old configuration goes on serving: its"),
+        ("Updating", "; the old configuration continues to serve: its"),
     ],
 )
 def test_it_says_what_goes_on_and_what_waits_for_it(status: str, meanwhile: str) -> None:

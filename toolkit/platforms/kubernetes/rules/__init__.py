@@ -1,4 +1,4 @@
-"""All that follows from a recipe for a cluster without asking one: manifests, checks, notes, and what a plan decides.
+"""The pure part of Kubernetes: manifests, checks, notes and plan decisions for a recipe.
 
 Nothing here loads the Kubernetes client.
 """
@@ -16,7 +16,7 @@ from toolkit.findings import Finding
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.rules import KindRule
-from toolkit.platforms.image import base_image
+from toolkit.platforms.image import base_address, base_image
 from toolkit.platforms.kubernetes.rules import hardware, manifests, notes
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, position
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from toolkit.platforms.rules import PlatformRules
 
 _WAIT_SECONDS = 7200.0
-# For the cluster to say that the deadline of a Deployment is over.
+# Time for the cluster to report that a Deployment's deadline is over.
 _MARGIN_SECONDS = 600.0
 
 
 class KubernetesRules:
-    """What the rest of the toolkit asks of this platform."""
+    """PlatformRules of Kubernetes."""
 
     name = "kubernetes"
     kinds: Sequence[KindRule] = KINDS
@@ -42,7 +42,7 @@ class KubernetesRules:
     builds_images = False
     starts_image_entrypoint = False
     longest_variable: int | None = None
-    gated_models = "name a Secret of the cluster as platform.hub_token_secret"
+    gated_models = "set platform.hub_token_secret to a Secret of the cluster"
     compile_command = f"toolkit render RECIPE --part compile | {manifests.APPLY} -f -"
     exports_templates = False
 
@@ -66,11 +66,9 @@ class KubernetesRules:
         return recipe
 
     def instance(self, name: str) -> lookup.Instance | None:
-        """The hardware of one of EC2's instance types, None where it is not known."""
         return hardware.instance(name)
 
     def instances(self) -> Sequence[lookup.Instance]:
-        """All known instance types, by EC2's names."""
         return hardware.instances()
 
     def builds(self, recipe: Recipe) -> bool:
@@ -78,20 +76,16 @@ class KubernetesRules:
         return False
 
     def images(self, recipe: Recipe) -> Sequence[lookup.Image]:
-        """The engine's own images."""
         return lookup.images("upstream", recipe.engine.name)
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-        """Findings on a recipe for a cluster."""
         return findings(recipe)
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        """All resources of the arms, in the order in which they are made."""
         found = {(item.kind, item.name): item for arm in arms for item in manifests.resources(arm)}
         return tuple(sorted(found.values(), key=lambda item: position(item.kind)))
 
     def endpoint_name(self, recipe: Recipe) -> str:
-        """Name of the Deployment that serves the recipe."""
         return recipe.name
 
     def desired_image(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
@@ -99,8 +93,11 @@ class KubernetesRules:
         return ()
 
     def image_uri(self, recipe: Recipe, account: Account) -> str:
-        """The engine's own image, or the recipe's. Raises UsageError where there is none."""
         return base_image(recipe, account)
+
+    def base_images(self, recipe: Recipe, account: Account) -> Sequence[str]:
+        """The engine's own image, or the recipe's. Raises UsageError where there is none."""
+        return (base_address(recipe, account),)
 
     def desired_compilation(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         """None: `require_compilable` refuses."""
@@ -111,7 +108,6 @@ class KubernetesRules:
         return iter(())
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
-        """What the reader of a plan should know besides its actions, a sentence or line each."""
         return notes.notes(recipe, account)
 
     def price_per_hour(self, recipe: Recipe) -> float | None:
@@ -123,7 +119,6 @@ class KubernetesRules:
         return None
 
     def price_text(self, recipe: Recipe) -> str:
-        """Why there is no price."""
         return notes.PRICE
 
     def require(self, desired: Sequence[Resource], observed: Observed) -> None:
@@ -137,8 +132,7 @@ class KubernetesRules:
         """Nothing: whether compiled code is in its bucket is not looked at, and the notes say how to make it."""
 
     def rollback(self, recipe: str, address: str, observed: Observed) -> Plan:
-        """Raises UsageError, as nothing is kept of an older recipe."""
-        message = f"{address} is on Kubernetes, where nothing is kept of an older recipe"
+        message = f"{address} is on Kubernetes, where the toolkit does not keep older recipes"
         raise UsageError(message, hint="Deploy the older recipe.")
 
     def wait_seconds(self, plan: Plan) -> float:
@@ -153,10 +147,9 @@ class KubernetesRules:
         return expected_seconds(download_seconds(size), load_seconds(recipe, size)) if size else {}
 
     def require_compilable(self, recipe: Recipe) -> None:
-        """Raises UsageError: `toolkit compile` starts nothing on a cluster."""
         run = self.compile_command.replace("RECIPE", str(recipe.path))
-        hint = f"Run: {run}. For an endpoint of SageMaker add: --platform sagemaker"
-        raise UsageError("compiling on Kubernetes is a Job of the cluster", hint=hint)
+        hint = f"Run: {run}. For a SageMaker endpoint, add: --platform sagemaker"
+        raise UsageError("`toolkit compile` does not work on Kubernetes, where a Job compiles", hint=hint)
 
 
 RULES: PlatformRules = KubernetesRules()

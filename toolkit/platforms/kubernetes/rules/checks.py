@@ -1,4 +1,4 @@
-"""Can a cluster serve the recipe, and do all of its keys mean something there?"""
+"""Can a cluster serve the recipe, and do all of its keys have an effect there?"""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def findings(recipe: Recipe) -> Iterator[Finding]:
 
 def _names(recipe: Recipe) -> Iterator[Finding]:
     if not _LABEL.fullmatch(recipe.name):
-        message = f"Kubernetes takes no Service with the name {recipe.name}"
-        hint = "Write it in small letters, digits and hyphens, beginning with a letter."
+        message = f"{recipe.name} is not a valid name for a Kubernetes Service"
+        hint = "Use lower-case letters, digits and hyphens, beginning with a letter."
         yield Finding("kubernetes.name", message, "name", hint=hint)
     if recipe.platform.hub_token_secret and not _SUBDOMAIN.fullmatch(recipe.platform.hub_token_secret):
-        message = "it is no name of a Secret in the cluster"
-        hint = "Write its name; the token stands under the key `token`."
+        message = "this is not a valid name of a Kubernetes Secret"
+        hint = "Set it to the Secret's name. The Secret has the token under the key `token`."
         yield Finding("kubernetes.secret", message, "platform.hub_token_secret", hint=hint)
 
 
@@ -50,17 +50,17 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
     for index, name in enumerate(recipe.platform.instance_types):
         path, instance = f"{_TYPES}.{index}", hardware.instance(name)
         if name in recipe.platform.overrides:
-            message = "a Deployment runs the same settings on every instance type"
-            hint = "Write one type and its settings, or a recipe for each."
+            message = "a Deployment has the same settings on every instance type"
+            hint = "Use one type with its settings, or a recipe for each type."
             yield Finding("kubernetes.overrides", message, path, hint=hint)
         if name.startswith(SAGEMAKER_PREFIX):
-            message = f"{name} is SageMaker's name of a type, a cluster's nodes have EC2's"
+            message = f"{name} is SageMaker's name of an instance type; nodes have EC2's names"
             yield Finding(
                 "kubernetes.instance-type", message, path, hint=f"Write {name.removeprefix(SAGEMAKER_PREFIX)}."
             )
         elif instance is None:
-            message = f"{name} is no instance type that we know"
-            hint = "Take one that `toolkit fit RECIPE` lists, without its `ml.`."
+            message = f"{name} is not a known instance type"
+            hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`."
             yield Finding("kubernetes.instance-type", message, path, hint=hint)
         elif not (rules.explains_hardware or rules.runs_on(instance) or _own_image(recipe)):
             yield _no_gpu(recipe, instance, path)
@@ -71,7 +71,9 @@ def _families(recipe: Recipe) -> Iterator[Finding]:
     first, *others = map(family, recipe.platform.instance_types)
     for index, other in enumerate(others, start=1):
         if recipe.engine.rules.compiles(recipe) and other != first:
-            message = f"pods land on any type, and their claim, driver and compiled code are for {first}, not {other}"
+            message = (
+                f"pods may run on any type, but their claim, driver and compiled code are for {first}, not {other}"
+            )
             yield Finding("kubernetes.families", message, f"{_TYPES}.{index}", hint="Write a recipe for each family.")
 
 
@@ -81,7 +83,7 @@ def _own_image(recipe: Recipe) -> bool:
 
 def _no_gpu(recipe: Recipe, instance: lookup.Instance, path: str) -> Finding:
     on = instance.accelerator or "CPUs"
-    message = f"{recipe.engine.name}'s image runs on NVIDIA GPUs, {instance.name} has {on}"
+    message = f"{recipe.engine.name}'s image needs NVIDIA GPUs, but {instance.name} has {on}"
     other = registry.engine_for(instance)
     hint = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
     return Finding("kubernetes.accelerator", message, path, hint=f"{hint} a type with GPUs.")
@@ -101,7 +103,7 @@ def _without_effect(recipe: Recipe) -> Iterator[Finding]:
         "routing": recipe.platform.routing != "least-outstanding-requests",
     }
     for path in [*(f"platform.{key}" for key, value in own.items() if value), *nested]:
-        message = f"`{path.rpartition('.')[2]}` is SageMaker's: on a cluster it has no effect"
+        message = f"`{path.rpartition('.')[2]}` is a SageMaker setting and has no effect on a cluster"
         yield Finding("kubernetes.no-effect", message, path, hint="Remove it.")
 
 
@@ -111,26 +113,26 @@ def _container(recipe: Recipe) -> Iterator[Finding]:
         return
     written = [key for key in recipe.container.model_dump(exclude_defaults=True) if key != "base"]
     if written or recipe.container.base is None:
-        what = f"`{written[0]}` is of an image that is built" if written else "nothing is built"
-        message = f"{what}, and on a cluster an image runs as it is"
+        what = f"`{written[0]}` is for images that are built" if written else "nothing is built"
+        message = f"{what}, but for a cluster no image is built"
         path = f"container.{written[0]}" if written else "container"
-        hint = "Remove it, or name an image that is there: `container: {base: registry/repository:tag}`."
+        hint = "Remove it, or name an existing image: `container: {base: registry/repository:tag}`."
         yield Finding("kubernetes.container", message, path, hint=hint)
 
 
 def _models(recipe: Recipe) -> Iterator[Finding]:
     """Containers fetch weights from the hub themselves."""
     if recipe.platform.weights == "s3":
-        message = "on a cluster each container fetches the weights from the hub"
+        message = "on a cluster each container downloads the weights from the hub"
         yield Finding("kubernetes.weights", message, "platform.weights", hint="Write `weights: hub`, or remove it.")
         return
     for path, source in recipe.models.items():
         if not fetched_by_container(recipe, source):
-            message = f"{source} is not on the hub, from which the containers of a cluster fetch their models"
-            yield Finding("kubernetes.weights", message, path, hint="Name a Hugging Face id.")
+            message = f"{source} is not on the hub, from which the containers of a cluster download models"
+            yield Finding("kubernetes.weights", message, path, hint="Use a Hugging Face id.")
         elif recipe.platform.hub_token_secret is None and _gated(source):
-            message = f"{source} is gated, and the containers have no token for it"
-            hint = "Put one under `token` in a Secret, and name that as platform.hub_token_secret."
+            message = f"{source} is gated, but the containers have no token"
+            hint = "Create a Secret with the key `token`, and set platform.hub_token_secret to its name."
             yield Finding("kubernetes.hub-token", message, path, hint=hint, severity="warning")
 
 
@@ -142,25 +144,25 @@ def _gated(source: ModelSource) -> bool:
 def _artifacts(recipe: Recipe) -> Iterator[Finding]:
     bucket = recipe.platform.kubernetes and recipe.platform.kubernetes.artifacts_bucket
     if recipe.engine.rules.compiles(recipe) and recipe.engine.compile_ahead and not bucket:
-        message = "what is compiled ahead has to lie in a bucket that the pods mount"
-        hint = "Name one: `kubernetes: {artifacts_bucket: …}`; or write `compile: at-start`."
+        message = "compiled code must be in a bucket that the pods mount"
+        hint = "Set `kubernetes: {artifacts_bucket: …}`, or write `compile: at-start`."
         yield Finding("kubernetes.artifacts", message, "platform.kubernetes.artifacts_bucket", hint=hint)
 
 
 def _scaling(recipe: Recipe) -> Iterator[Finding]:
     scaling = recipe.scaling
     if scaling.min_instances == 0:
-        message = "the toolkit's autoscalers keep one pod"
+        message = "the toolkit's autoscalers keep at least one pod"
         yield Finding("kubernetes.scale-to-zero", message, "scaling.min_instances", hint="Set it to 1 or more.")
     if scaling.max_instances > scaling.min_instances and not (
         recipe.platform.kubernetes and recipe.platform.kubernetes.prometheus
     ):
-        message = "the autoscaler asks the cluster for a metric of the pods, which takes an adapter for Prometheus"
+        message = "the autoscaler needs a metric of the pods, which a Prometheus adapter must provide"
         metric = recipe.engine.rules.metrics.of_pods
-        hint = f"Install one that gives `{metric}`, or KEDA and platform.kubernetes.prometheus."
+        hint = f"Install one that provides `{metric}`, or KEDA, and set platform.kubernetes.prometheus."
         yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")
     wanted, most = scaling.requests_per_instance, recipe.engine.max_num_seqs
     if wanted and wanted > most and scaling.max_instances > scaling.min_instances:
-        message = f"autoscaling aims at {wanted} requests each, the engine takes {most} at a time: the others wait"
+        message = f"autoscaling aims at {wanted} concurrent requests, but the engine processes {most}: the others wait"
         path, hint = "scaling.requests_per_instance", f"Set it below {most}, or remove it."
         yield Finding("kubernetes.scaling-target", message, path, hint=hint, severity="warning")

@@ -14,6 +14,7 @@ from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, manifest, pod_labels, section
 from toolkit.platforms.kubernetes.rules.pod import pod_template, rollout_seconds
+from toolkit.platforms.kubernetes.rules.security import benchmark_policy, container_security, pod_security
 from toolkit.recipe.resolve import Recipe
 
 SPECULATIVE, BASELINE = "SD", "Base"
@@ -25,7 +26,6 @@ _KEPT_SECONDS = 7 * 24 * 3600
 _BENCHMARK_SECONDS = 4 * 3600
 _PYTHON = "public.ecr.aws/docker/library/python:3.13-slim"
 _PROGRAM = "benchmark.py"
-_NOBODY = 65534
 
 
 def compile_job(recipe: Recipe) -> Resource | None:
@@ -45,7 +45,7 @@ def compile_job(recipe: Recipe) -> Resource | None:
 
 
 def benchmark(arms: Sequence[Recipe]) -> list[Resource]:
-    """What measures the arms through their Services, as clients in the cluster do: its program, and the Job."""
+    """What measures the arms through their Services, as clients in the cluster do: program, network and the Job."""
     recipe, path = arms[0], containers_dir() / "benchmark" / _PROGRAM
     data = {_PROGRAM: path.read_text(encoding="utf-8")}
     name = content_name(f"{recipe.name}-benchmark", data)
@@ -59,7 +59,8 @@ def benchmark(arms: Sequence[Recipe]) -> list[Resource]:
             "spec": _benchmark_pod(arms, program.name),
         },
     }
-    return [program, manifest(recipe, "Job", content_name("benchmark", spec), labels=BENCHMARK, spec=spec)]
+    job = manifest(recipe, "Job", content_name("benchmark", spec), labels=BENCHMARK, spec=spec)
+    return [program, benchmark_policy(arms), job]
 
 
 def _benchmark_pod(arms: Sequence[Recipe], program: str) -> dict[str, Any]:
@@ -71,22 +72,13 @@ def _benchmark_pod(arms: Sequence[Recipe], program: str) -> dict[str, Any]:
         "command": ["python3", f"/opt/toolkit/{_PROGRAM}", *options],
         "resources": {"requests": {"cpu": "1", "memory": "256Mi"}, "limits": {"memory": "256Mi"}},
         "volumeMounts": [{"name": "program", "mountPath": "/opt/toolkit", "readOnly": True}],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": container_security(),
     }
     return {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _NOBODY,
-            "runAsGroup": _NOBODY,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security(),
         "containers": [container],
         "volumes": [{"name": "program", "configMap": {"name": program}}],
     }

@@ -49,7 +49,7 @@ class ManifestRule(KindRule):
         if conflicts := state.get("Conflicts"):
             fields = ", ".join(f"{path} is set by {manager}" for manager, path in conflicts)
             hint = (
-                "Leave that field to them in the recipe, or undo their change; or take the field over: kubectl apply "
+                "Remove that field from the recipe, or undo their change; or take over the field: kubectl apply "
                 "--server-side --force-conflicts --field-manager=toolkit -f MANIFEST."
             )
             raise PlatformError(f"{resource.kind} {resource.name}: {fields}", hint=hint)
@@ -57,7 +57,9 @@ class ManifestRule(KindRule):
             return Decision("replace", f"{_paths(immutable)} cannot be changed")
         if changes := state.get("Changes"):
             return Decision("update", f"changes {_paths(changes)}")
-        return Decision("reuse", "exists as it shall be" if existing.ours else "exists, and is somebody else's")
+        return Decision(
+            "reuse", "is up to date" if existing.ours else "exists and belongs to somebody else; is used as it is"
+        )
 
 
 class NamespaceRule(ManifestRule):
@@ -69,7 +71,7 @@ class NamespaceRule(ManifestRule):
     def kept_note(self, existing: Existing) -> str:
         """What else may be in it, and how to remove it."""
         return (
-            f"namespace {existing.name}, in which others may have something, such as a Secret of yours. "
+            f"namespace {existing.name}, which may contain other objects, such as your Secret. "
             f"Remove it with all that is in it: kubectl delete namespace {existing.name}"
         )
 
@@ -85,6 +87,7 @@ class DeploymentRule(ManifestRule):
 KINDS: Sequence[ManifestRule] = (
     NamespaceRule("Namespace", ApiResource("v1", "namespaces", namespaced=False), is_base=True),
     ManifestRule("ServiceAccount", ApiResource("v1", "serviceaccounts"), is_base=True),
+    ManifestRule("NetworkPolicy", ApiResource("networking.k8s.io/v1", "networkpolicies"), is_base=True),
     ManifestRule("ConfigMap", ApiResource("v1", "configmaps"), is_base=True),
     ManifestRule(
         "PersistentVolume", ApiResource("v1", "persistentvolumes", namespaced=False), is_base=True, is_rare=True

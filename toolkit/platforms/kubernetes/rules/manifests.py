@@ -14,6 +14,7 @@ from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
 from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, position
 from toolkit.platforms.kubernetes.rules.metadata import manifest, section, selector, shared
 from toolkit.platforms.kubernetes.rules.pod import config_map, pod_template, rollout_seconds, volumes
+from toolkit.platforms.kubernetes.rules.security import engine_policy
 from toolkit.recipe.resolve import Recipe
 
 APPLY = "kubectl apply --server-side --field-manager=toolkit"
@@ -31,6 +32,7 @@ def resources(recipe: Recipe) -> list[Resource]:
     found = [
         shared(recipe, "Namespace", section(recipe).namespace),
         manifest(recipe, "ServiceAccount", recipe.name, **account),
+        engine_policy(recipe),
         config_map(recipe),
         *volumes(recipe),
         claim_template(recipe),

@@ -1,4 +1,4 @@
-"""What the reader of a plan for a cluster should know: what the cluster needs, and what comes before."""
+"""Notes for a plan for a cluster: what the cluster needs, and what to do before."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.recipe.resolve import Recipe
 
-PRICE = "? $/h: the catalogue has SageMaker's prices, and a cluster's instances are paid for as EC2's"
+PRICE = "? $/h: the catalogue has SageMaker's prices, but a cluster's nodes have EC2's prices"
 
 
 def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     """One sentence or line each."""
     if account.id == NO_ACCOUNT:
-        yield "Made without a cluster, as if it were empty. It cannot be applied."
+        yield "This plan was made without a cluster, as if it were empty. It cannot be applied."
     yield from recipe.engine.rules.notes(recipe)
-    yield f"No image is built: {base_image(recipe, Account('', ''))} runs as it is, with the toolkit's programs mounted"
+    yield f"No image is built: {base_image(recipe, Account('', ''))} is used, with the toolkit's programs mounted"
     yield from _needs(recipe)
     if count := accelerators(recipe):
         what = f"{count} more {'chips' if on_trainium(recipe) else 'GPUs'}" if count > 1 else "one more accelerator"
-        yield f"An update starts the new pod beside the old one: it needs {what}, and waits while there are none"
+        yield f"An update starts the new pod beside the old one: it needs {what}, and waits until they are free"
     if compiles_ahead(recipe):
         yield (
             f"Pods start with compiled code only. First: toolkit render {recipe.path} --out DIR && {APPLY} -k "
@@ -48,7 +48,7 @@ def _needs(recipe: Recipe) -> Iterator[str]:
         role = settings.service_account_role or "its role"
         yield f"It needs Mountpoint for Amazon S3's CSI driver; {role} reads and writes {settings.artifacts_bucket}"
     if scales(recipe) and settings.prometheus:
-        yield "Autoscaling needs KEDA, and a Prometheus that scrapes the pods"
+        yield "Autoscaling needs KEDA, and Prometheus scraping the pods"
     elif scales(recipe):
         yield (
             f"Autoscaling needs the pods' metric {metrics.of_pods}: with Prometheus and its adapter, a rule that gives "

@@ -14,14 +14,24 @@ from toolkit.planning import artifacts
 from toolkit.planning.names import ARTIFACTS_PREFIX, content_name
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_image, programs
-from toolkit.platforms.kubernetes.rules.devices import claims, container_resources, placement, shared_memory
+from toolkit.platforms.kubernetes.rules.devices import (
+    claims,
+    container_resources,
+    on_trainium,
+    placement,
+    shared_memory,
+)
 from toolkit.platforms.kubernetes.rules.metadata import Component, manifest, pod_labels, section, shared
+from toolkit.platforms.kubernetes.rules.security import (
+    PORT,
+    TEMPORARY,
+    container_security,
+    pod_security,
+    runs_as_root,
+)
 from toolkit.recipe.resolve import Recipe
 
 CONTAINER = "engine"
-PORT = 8080
-"""Where SageMaker and our entrypoint have it."""
-
 AT_START_SECONDS = 570 * 30
 """How long an engine that compiles while it starts may take: 4 h 45 min, as in aws-neuron-eks-samples."""
 
@@ -93,15 +103,16 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         "env": _environment(recipe),
         "resources": container_resources(recipe),
         "volumeMounts": _mounts(recipe, read_only=serves),
-        # Public images of engines run as root, who has no more rights here than another user.
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": container_security(),
+        # Neuron's compiler writes into the folder that it runs in.
+        **({"workingDir": TEMPORARY["tmp"]} if on_trainium(recipe) else {}),
         **(_serving(recipe) if serves else {}),
     }
     spec = {
         "serviceAccountName": recipe.name,
         "automountServiceAccountToken": False,  # a role's token (IRSA) is mounted all the same
         "enableServiceLinks": False,  # variables such as <NAME>_PORT, which an engine may take for its own
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": pod_security(root=runs_as_root(recipe)),
         **placement(recipe),
         **claims(recipe),
         "containers": [container],
@@ -118,7 +129,8 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
 
 def _environment(recipe: Recipe) -> list[dict[str, Any]]:
     """As the entrypoint reads it. Weights and caches go to the pod's disk; the hub's token stays in its Secret."""
-    ours = {"HF_HOME": f"{_CACHE}/huggingface", **recipe.engine.rules.cache_variables(_CACHE)}
+    home = {"HOME": _CACHE, "HF_HOME": f"{_CACHE}/huggingface"}
+    ours = {**home, **recipe.engine.rules.cache_variables(_CACHE)}
     compiled = artifacts.variables(recipe, f"{_ARTIFACTS}/{artifacts.key(recipe)}")
     # Kubernetes reads $(NAME) in a value, and $$ as $.
     plain = {name: value.replace("$", "$$") for name, value in {**ours, **environment(recipe), **compiled}.items()}
@@ -133,6 +145,7 @@ def _mounts(recipe: Recipe, *, read_only: bool) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"name": "programs", "mountPath": _PROGRAMS, "readOnly": True},
         {"name": "cache", "mountPath": _CACHE},
+        *({"name": name, "mountPath": path} for name, path in TEMPORARY.items()),
         {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108
     ]
     if artifacts.compiles_ahead(recipe):
@@ -144,6 +157,7 @@ def _volumes(recipe: Recipe, *, read_only: bool) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"name": "programs", "configMap": {"name": config_map(recipe).name}},
         {"name": "cache", "emptyDir": {}},
+        *({"name": name, "emptyDir": {}} for name in TEMPORARY),
         {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory(recipe)}},
     ]
     if artifacts.compiles_ahead(recipe):

@@ -1,11 +1,11 @@
-"""SageMaker's pure part: what it makes of a recipe, and every kind of resource. No SDK is imported here.
+"""SageMaker's pure part: its resources for a recipe. No SDK is imported here.
 
-    arms, deployment, model_data     a recipe's variants, and what their containers find when they start
-    kinds/                           resources, one file for each kind: wanted, read, made, changed, removed
+    arms, deployment, model_data     a recipe's variants, and the model data of their containers
+    kinds/                           resources, one file for each kind: desire, read, create, update, delete
     checks/                          findings on SageMaker's settings, and on an account
     cloudformation, compilation, jumpstart, notes, price, rollback
 
-The local platform has the same API, and so shares all of it, with other capabilities.
+The local platform has the same API, so it shares all of this, with other capabilities.
 """
 
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules

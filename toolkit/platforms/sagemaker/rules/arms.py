@@ -1,4 +1,4 @@
-"""A recipe's endpoint and its production variants: which recipe each variant runs, with which share of the requests."""
+"""A recipe's endpoint and its production variants: the recipe of each variant, and its share of requests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from toolkit.recipe.resolve import Recipe
 
 VARIANT = "AllTraffic"
 SPECULATIVE, BASELINE = "speculative", "baseline"
-"""Names of the variants of an experiment: weighted, or with a shadow."""
+"""Names of the variants of an experiment, with weights or a shadow variant."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A production variant: which recipe it runs, under which name and with which share of the requests."""
+    """A production variant: its recipe, name and share of requests."""
 
     variant: str
     recipe: Recipe
@@ -21,22 +21,22 @@ class Arm:
 
 
 def endpoint_name(recipe: Recipe) -> str:
-    """The endpoint that serves the recipe: its own, or the one that its inference component lives on."""
+    """The name of the endpoint that serves the recipe: its own, or the one of its inference component."""
     return (recipe.platform.component.endpoint if recipe.platform.component else None) or recipe.name
 
 
 def variants(recipe: Recipe) -> tuple[str, ...]:
-    """Names of the endpoint's production variants, those that answer."""
+    """Names of the production variants that answer requests."""
     return tuple(arm.variant for arm in answering(recipe))
 
 
 def arms(recipe: Recipe) -> list[Recipe]:
-    """The recipe as each variant of the endpoint runs it, those that answer and the shadow."""
+    """The recipe of each variant of the endpoint, including the shadow variant."""
     return [arm.recipe for arm in (*answering(recipe), *shadows(recipe))]
 
 
 def answering(recipe: Recipe) -> list[Arm]:
-    """The variants that answer."""
+    """The variants that answer requests."""
     baseline = replace(recipe.baseline(), name=recipe.name)
     if recipe.speculation is None:
         return [Arm(VARIANT, recipe)]
@@ -48,5 +48,5 @@ def answering(recipe: Recipe) -> list[Arm]:
 
 
 def shadows(recipe: Recipe) -> list[Arm]:
-    """The variant that gets copies of the requests, and whose answers nobody sees."""
+    """The shadow variant, which gets copies of the requests and whose answers are dropped."""
     return [Arm(SPECULATIVE, recipe)] if recipe.speculation and recipe.rollout.shadow else []

@@ -1,4 +1,4 @@
-"""What a platform with SageMaker's API can do: data in place of questions for its name."""
+"""The capabilities of a platform with SageMaker's API, so that no code has to compare its name."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from toolkit.recipe.resolve import Recipe
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What there is besides endpoints that answer.
+    """Features besides serving requests.
 
     Fields:
-        enhanced_metrics: SageMaker reads the container's metrics, and measures each instance.
-        instance_types: types differ: in price, disk, driver (AMI), capacity, and an endpoint may try several.
-        runs_programs: the container's program is started as it is, unless the recipe asks for a container.
-        deployment_guardrails: an update may go in steps, and be undone by alarms.
-        compiles: training jobs compile ahead, on Trainium.
-        monitors: alarms and a dashboard are made unless the recipe says otherwise.
-        outlasts: log groups, images and compiled code outlast their endpoint, which a removal says.
-        plan_notes: a plan says more than what its image is built on.
-        images: where images that are built are kept.
-        endpoint_seconds: how long an endpoint is thought to take until it is in service.
+        enhanced_metrics: SageMaker collects the container's own metrics, and metrics of each instance.
+        instance_types: types differ in price, disk, driver (AMI) and capacity, and an endpoint may try several.
+        runs_programs: the container's program runs as a process, unless the recipe asks for a container.
+        deployment_guardrails: an update may have several steps, and alarms can roll it back.
+        compiles: training jobs on Trainium can compile.
+        monitors: alarms and a dashboard are created unless the recipe says otherwise.
+        outlasts: log groups, images and compiled code remain when their endpoint is removed, and a removal says so.
+        plan_notes: plans have notes besides that on the base image.
+        images: where built images are stored.
+        endpoint_seconds: how long an endpoint usually takes until it is in service.
     """
 
     enhanced_metrics: bool
@@ -53,6 +53,6 @@ SAGEMAKER = Capabilities(
 
 
 def capabilities(recipe: Recipe) -> Capabilities:
-    """Those of the recipe's platform."""
+    """The capabilities of the recipe's platform."""
     found: Capabilities = registry.platform_rules(recipe.platform.name).capabilities
     return found

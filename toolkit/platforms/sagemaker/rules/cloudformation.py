@@ -1,8 +1,8 @@
-"""Resources as a CloudFormation template, for those who deploy through stacks. Pure.
+"""Resources as a CloudFormation template.
 
-Each kind says what it is in a template (kinds/template.py). What CloudFormation lacks is the difference between
-botocore 1.44.5 and the resource schemas in cfn-lint 1.58.0 (read 2026-11-21; a test takes it again). Whether AWS makes
-a working stack of it is unverified.
+Each kind defines its form in a template (kinds/template.py). The fields that CloudFormation lacks are the difference
+between botocore 1.44.5 and the resource schemas in cfn-lint 1.58.0 (read 2026-11-21; a test compares them again).
+Unverified: no stack was created on AWS.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from toolkit.planning.resources import Resource
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
 
 STAGE_FIRST = "toolkit:stageFirst"
-"""Key of the template's metadata: commands that make what is no resource, and has to be there before the stack."""
+"""Metadata key: commands for what must exist before the stack and is not a resource of it."""
 
 NOT_IN_CLOUDFORMATION = "toolkit:notInCloudFormation"
-"""Key of the template's metadata: by logical id, the parts of the request that the template cannot express."""
+"""Metadata key: by logical id, the parts of the request that the template cannot express."""
 
 # It is replaced wherever it stands in a text, and there is no way to escape it.
 _DYNAMIC_REFERENCE = re.compile(r"\{\{\s*resolve\s*:", re.IGNORECASE)
 
 
 def template(resources: Sequence[Resource], kinds: Sequence[AwsKind]) -> dict[str, Any]:
-    """The template that makes these resources, but for what its metadata says under `STAGE_FIRST`.
+    """The template that creates these resources, except for what its metadata lists under `STAGE_FIRST`.
 
-    It is for what is desired, not for the actions of a plan: an action that updates lacks what only making it needs.
-    Raises UsageError for containers that start with compiled code: a stack has no channel to give it to them; and for
-    a value that CloudFormation would replace by a secret or parameter of the account.
+    It is made from desired resources, not from a plan's actions, because update requests lack fields of creation.
+    Raises UsageError for containers that need compiled code, because a stack has no channel for it, and for a value
+    that CloudFormation would replace by a secret or parameter of the account.
     """
     made = _Template(resources, {kind.kind: kind for kind in kinds}).build()
     for path, text in _texts(made, ""):
@@ -56,7 +56,7 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def losses(made: Mapping[str, Any], kinds: Sequence[AwsKind]) -> list[str]:
-    """What a stack of the template lacks, one sentence each; none when it is all that `toolkit deploy` makes."""
+    """What a stack of the template lacks compared with `toolkit deploy`, one sentence each."""
     by_type = {kind.resource_type: kind for kind in kinds}
     found: list[str] = []
     for logical_id, fields in made["Metadata"][NOT_IN_CLOUDFORMATION].items():
@@ -74,7 +74,7 @@ class _Template:
     kinds: Mapping[str, AwsKind]
 
     def build(self) -> dict[str, Any]:
-        """The whole template."""
+
         ids = _logical_ids(self.resources)
         made: dict[str, Any] = {}
         lost: dict[str, Any] = {}
@@ -109,7 +109,7 @@ class _Template:
         return {"Type": kind.resource_type, "Properties": properties, **kind.attributes(item), **depends}
 
     def _linked(self, value: Any, ids: _Ids, own: str) -> Any:
-        """`value` with references in place of the names of other resources of the template."""
+        """`value` with the names of other resources of the template replaced by references."""
         if isinstance(value, list):
             return [self._linked(item, ids, own) for item in value]
         if not isinstance(value, Mapping):
@@ -133,7 +133,7 @@ _Ids = Mapping[tuple[str, str], str]
 
 
 def _logical_ids(resources: Sequence[Resource]) -> dict[tuple[str, str], str]:
-    """`EndpointTiny` for Endpoint tiny: letters and digits of the name, a number where two names share them."""
+    """Logical ids such as `EndpointTiny`: letters and digits of the name, with a number if two names have the same."""
     ids: dict[tuple[str, str], str] = {}
     for item in resources:
         base = item.kind + "".join(word[0].upper() + word[1:] for word in re.findall(r"[A-Za-z0-9]+", item.name))
@@ -143,7 +143,7 @@ def _logical_ids(resources: Sequence[Resource]) -> dict[tuple[str, str], str]:
 
 
 def _known(value: Any, path: str, lacking: frozenset[str], missing: dict[str, Any]) -> Any:
-    """`value` without what CloudFormation lacks, which is put into `missing` by its path."""
+    """`value` without the fields that CloudFormation lacks, which are put into `missing` by path."""
     if isinstance(value, list):
         return [_known(item, path, lacking, missing) for item in value]
     if not isinstance(value, Mapping):
@@ -155,6 +155,6 @@ def _known(value: Any, path: str, lacking: frozenset[str], missing: dict[str, An
             missing[at] = item
             continue
         rest = _known(item, at, lacking, missing)
-        if rest or not item:  # not what has become empty
+        if rest or not item:  # and without what has become empty
             kept[key] = rest
     return kept

@@ -1,4 +1,4 @@
-"""Compiling ahead: what it takes, what the reader of a plan should know of it, and what refuses to go on without it."""
+"""Compiling for Trainium before deployment: its resources, its notes in plans, and the error if it was not done."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from toolkit.platforms.sagemaker.rules.kinds.training_job import LONGEST_SECONDS
 from toolkit.platforms.sagemaker.rules.kinds.weights import use
 from toolkit.recipe.resolve import Recipe
 
-AT_START = "then the container compiles when it starts, and SageMaker gives it 60 min for that at most."
+AT_START = "then the container compiles when it starts, for which SageMaker allows 60 min at most."
 
 
 def compile_resources(recipes: Sequence[Recipe], account: Account) -> list[Resource]:
-    """All that compiling for the recipes takes; the first is the recipe, the others its arms. Raises UsageError."""
+    """All resources that compiling for the recipes needs. The first is the recipe itself. Raises UsageError."""
     wanted = needed(recipes)
     data = {item.uri: item for here in wanted.values() for item in job_data(here, account)}
     weights = [item for item in data.values() if item.weights]
@@ -37,34 +37,35 @@ def compile_resources(recipes: Sequence[Recipe], account: Account) -> list[Resou
 
 
 def notes(recipe: Recipe) -> Iterator[str]:
-    """What the reader of the plan of an endpoint should know of compiling."""
+    """Notes on compiling for the plan of an endpoint."""
     takes = f"which takes {_takes(recipe)}"
     if artifacts.compiles_ahead(recipe):
-        twin = "; for its baseline too with `--baseline`" if recipe.speculation else ""
-        yield f"Its containers start with compiled code only: `toolkit compile {recipe.path}` makes it, {takes}{twin}"
+        twin = "; add `--baseline` to compile for the baseline too" if recipe.speculation else ""
+        yield f"Its containers need compiled code to start: `toolkit compile {recipe.path}` creates it, {takes}{twin}"
     elif recipe.engine.rules.compiles(recipe):
-        yield f"Every container compiles when it starts, {takes}: SageMaker gives it 60 min for that at most"
+        yield f"Every container compiles when it starts, {takes}; SageMaker allows 60 min at most"
 
 
 def job_notes(recipe: Recipe) -> Iterator[str]:
-    """What the reader of the plan of a compilation should know."""
-    yield f"Price of training instances not known ({recipe.platform.instance_types[0]}); they are billed by the second"
+    """Notes for a plan of `toolkit compile`."""
+    yield f"Price of the training instance unknown ({recipe.platform.instance_types[0]}); it is billed by the second"
     if recipe.platform.capacity_reservation:
-        yield "The job does not use platform.capacity_reservation, which is an endpoint's"
+        yield "The job does not use platform.capacity_reservation, which is for endpoints"
     longest = f"{LONGEST_SECONDS // 3600} h"
-    yield f"A job takes {_takes(recipe)}, and is stopped after {longest}; none was tried on AWS so far"
+    yield f"A job takes {_takes(recipe)}, and is stopped after {longest}. Unverified: no such job has run on AWS yet"
 
 
 def require_compilable(recipe: Recipe) -> None:
-    """Raise UsageError for a platform on which nothing compiles."""
+    """Raise UsageError for a platform without compile jobs."""
     if not capabilities(recipe).compiles:
         raise UsageError(
-            f"platform `{recipe.platform.name}` has no Trainium", hint="Write `platform: {name: sagemaker}`."
+            f"platform `{recipe.platform.name}` cannot compile for Trainium",
+            hint="Write `platform: {name: sagemaker}`.",
         )
 
 
 def require_compiled(plan: Plan) -> None:
-    """Raise NotCompiled where code that the plan needs was not compiled."""
+    """Raise NotCompiled if compiled code that the plan needs does not exist."""
     lacking = [action for action in plan.actions if action.kind == "Artifacts" and action.verb == "create"]
     if not lacking:
         return
@@ -80,4 +81,4 @@ def require_compiled(plan: Plan) -> None:
 
 def _takes(recipe: Recipe) -> str:
     minutes = artifacts.expected_seconds(recipe) // 60
-    return f"about {minutes} min (an estimate)" if minutes else "a time that is not known"
+    return f"about {minutes} min (an estimate)" if minutes else "an unknown time"

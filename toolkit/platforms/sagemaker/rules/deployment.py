@@ -1,4 +1,4 @@
-"""A recipe and the account that it is deployed to: what several kinds of resources are made from, worked out once."""
+"""A recipe on an account, with values that several kinds of resources need."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from toolkit.recipe.resolve import Recipe
 
 @dataclass(frozen=True)
 class Deployment:
-    """A complete recipe on an account."""
+    """A complete recipe, to be deployed to an account."""
 
     recipe: Recipe
     account: Account
 
     @cached_property
     def endpoint(self) -> str:
-        """The endpoint that serves the recipe, which may be shared."""
+        """The name of the endpoint that serves the recipe, which may be shared."""
         return endpoint_name(self.recipe)
 
     @cached_property
     def variants(self) -> Sequence[str]:
-        """Names of the variants that answer."""
+        """Names of the variants that answer requests."""
         return variants(self.recipe)
 
     @cached_property
     def arms(self) -> Sequence[Recipe]:
-        """The recipe as each variant runs it, the shadow too."""
+        """The recipe of each variant, including the shadow variant."""
         return arms(self.recipe)
 
     @cached_property
     def data(self) -> Sequence[ModelData]:
-        """Of every arm on every instance type: what is compiled, or too long for an environment, may differ."""
+        """The model data of every arm on every instance type, between which compiled code and settings may differ."""
         found = [
             item
             for arm in self.arms

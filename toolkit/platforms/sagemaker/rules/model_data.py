@@ -1,4 +1,4 @@
-"""What a container finds when it starts: its models and settings, in S3 by their content."""
+"""The model data of a container: its models and settings in S3, addressed by content."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _ORIGIN_CHARACTERS = 8
 
 @dataclass(frozen=True)
 class ModelData:
-    """Files that a container finds when it starts. `channel` is empty for the model itself.
+    """Files for a container. `channel` is empty for the model itself.
 
-    `source` is the request's S3DataSource; `weights` stages them, None where they are in S3 already.
+    `source` is the request's S3DataSource; `weights` uploads the files, None if they are in S3 already.
     """
 
     channel: str
@@ -43,12 +43,12 @@ class ModelData:
 
     @property
     def uri(self) -> str:
-        """Where in S3 they are."""
+        """Their address in S3."""
         return str(self.source["S3Uri"])
 
 
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
-    """All that the recipe's container gets from S3: models, settings too long for its environment, compiled code."""
+    """All files for the recipe's container: models, settings too long for its environment, compiled code."""
     found = [_model_data("", recipe.target, recipe, account)]
     if recipe.drafter and not is_in_image(recipe):
         found.append(_model_data(DRAFTER_CHANNEL, recipe.drafter, recipe, account))
@@ -61,7 +61,7 @@ def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
 
 
 def settings_data(settings: Mapping[str, Any], recipe: Recipe, account: Account) -> ModelData:
-    """Flags of the engine as a file of JSON."""
+    """Flags of the engine as a JSON file."""
     return _staged(CONFIG_CHANNEL, _settings(settings, account, recipe))
 
 
@@ -89,7 +89,7 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
     folder = source.folder
     if folder is None:
         revision = source.revision or "main"
-        # Two organisations' models may have one name, and two branches one beginning.
+        # Models of two organisations may have the same name, and branch names the same beginning.
         origin_digest = hashlib.sha256(f"{source.written}@{revision}".encode()).hexdigest()[:_ORIGIN_CHARACTERS]
         name = f"{source.name}-{revision[:_COMMIT_CHARACTERS].replace('/', '-')}-{origin_digest}"
         secret = {"HubTokenSecret": recipe.platform.hub_token_secret} if recipe.platform.hub_token_secret else {}

@@ -7,49 +7,49 @@ from toolkit.planning.resources import Account
 from toolkit.recipe.resolve import Recipe
 
 ML = "ml."
-"""What SageMaker's names of EC2's instance types begin with."""
+"""Prefix of SageMaker's instance type names."""
 
 PREVIOUS_TAG = "toolkit:previous"
-"""On an endpoint: the EndpointConfigs that it ran before, oldest first, for `toolkit rollback`; see `ran_before`."""
+"""Tag of an endpoint: the EndpointConfigs that it ran before, oldest first, for `toolkit rollback`."""
 
 WEIGHTS_PREFIX = "weights/"
 USES_PREFIX = "uses/"
-"""In our bucket: weights by content, and which endpoint uses which, as empty objects `uses/<weights>/<endpoint>`."""
+"""Prefixes in the toolkit's bucket: weights by content, and empty objects `uses/<weights>/<endpoint>`."""
 
 STAGED_PREFIX = "staged/"
-"""In our bucket: an empty object for weights from the hub that have arrived whole."""
+"""Name of the empty object that marks weights from the hub as complete."""
 
 LEASES_PREFIX = "leases/"
-"""In our bucket: who is changing which endpoint right now."""
+"""Prefix in the toolkit's bucket: leases of endpoints that are being changed."""
 
 CAPTURE_PREFIX = "capture/"
-"""In our bucket: requests and answers that an endpoint captures."""
+"""Prefix in the toolkit's bucket: captured requests and answers."""
 
 
 def bucket_name(account: Account) -> str:
-    """The one bucket of the toolkit in an account and region."""
+    """Name of the toolkit's bucket in an account and region."""
     return f"toolkit-{account.id}-{account.region}"
 
 
 def ran_before(tag: str | None, running: str) -> str | None:
-    """What an endpoint ran before `running`, by its PREVIOUS_TAG; `running` itself when its update was rolled back.
+    """The config that an endpoint ran before `running`, from its PREVIOUS_TAG; `running` if an update was rolled back.
 
-    The tag is written before an update, which may never come: then its last name is what still runs.
+    The tag is written before an update. If the update never happens, its last name is the running config.
     """
     names = (tag or "").split()
     return next((name for name in reversed(names) if name != running), names[-1] if names else None)
 
 
 def role_name(endpoint: str) -> str:
-    """The execution role that is made for an endpoint."""
+    """Name of the execution role created for an endpoint."""
     return f"toolkit-{endpoint}"
 
 
 def compiler(recipe: str) -> str:
-    """Whose role the jobs run under that compile for a recipe: they may write what an endpoint may only read."""
+    """Owner of the role of a recipe's compile jobs, which may write what an endpoint may only read."""
     return f"{recipe}-compile"
 
 
 def tags(recipe: Recipe, endpoint: str | None = None) -> list[dict[str, str]]:
-    """The recipe's own tags and ours as AWS lists them; `endpoint` when that is not the recipe's name."""
+    """The recipe's tags and the toolkit's, as AWS lists them; `endpoint` if it differs from the recipe's name."""
     return [{"Key": key, "Value": value} for key, value in sorted(tag_map(recipe, endpoint).items())]

@@ -1,4 +1,4 @@
-"""What a plan's reader should know besides its actions."""
+"""Notes for a plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from toolkit.engines.arguments import builds
 from toolkit.planning.resources import NO_ACCOUNT, Account
-from toolkit.platforms.image import base_image
+from toolkit.platforms.image import base_image, by_digest
 from toolkit.platforms.sagemaker.rules import compilation, jumpstart
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
@@ -16,33 +16,33 @@ from toolkit.recipe.resolve import Recipe
 
 
 def notes(recipe: Recipe, account: Account) -> Iterator[str]:
-    """One sentence or line each; where nothing costs or needs anything, only what the image is built on."""
+    """Notes, one sentence each. On the local platform, only the base image."""
     able = capabilities(recipe)
     if not able.plan_notes:
         if builds(recipe):
-            yield f"The image is built on {base_image(recipe, account, able.images)}, and stays on this machine"
+            yield f"The image is built from {base_image(recipe, account, able.images)}, and stays on this machine"
         return
     if account.id == NO_ACCOUNT:
         yield (
-            f"Made without an AWS account, as if one held nothing: {NO_ACCOUNT} stands for its number, images are not "
-            "pinned. It cannot be applied."
+            f"This plan was made without an AWS account, as if it were empty: {NO_ACCOUNT} stands for its number, "
+            "and images are not pinned. It cannot be applied."
         )
     yield from recipe.engine.rules.notes(recipe)
     yield from _jumpstart(recipe, account)
     uri = image_uri(recipe, account)
     if builds(recipe):
         base = base_image(recipe, account, able.images)
-        moving = "" if "@" in base else ", whose digest could not be found: build again when it has moved"
-        yield f"The image is built on {base}{moving}"
+        moving = "" if "@" in base else ", whose digest is unknown: build again if the tag has moved"
+        yield f"The image is built from {base}{moving}"
     else:
         whose = "JumpStart" if recipe.target.kind == "jumpstart" else "AWS"
-        yield f"No image is built: {whose}'s own serves it, {account.digests.get(uri, uri)}"
+        yield f"No image is built: {whose}'s own image is used, {by_digest(uri, recipe, account)}"
     yield from compilation.notes(recipe)
     yield f"Price: {price_text(recipe)}"
 
 
 def _jumpstart(recipe: Recipe, account: Account) -> Iterator[str]:
-    """JumpStart's container on each instance type, with what the recipe drafts in it: its own word goes over theirs."""
+    """JumpStart's container on each instance type, with the recipe's own speculation, which takes precedence."""
     for here in map(recipe.on, recipe.platform.instance_types):
         if theirs := jumpstart.target_model(here, account.jumpstart):
             speculation = here.speculation

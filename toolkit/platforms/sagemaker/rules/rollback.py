@@ -1,4 +1,4 @@
-"""What an endpoint ran before, what has to stay for it, and the plan that brings it back."""
+"""Rollback of an endpoint: what it ran before, what must be kept for that, and the plan."""
 
 from __future__ import annotations
 
@@ -10,31 +10,34 @@ from toolkit.planning.resources import Observed
 
 
 def rollback_plan(recipe: str, platform: str, address: str, observed: Observed, seconds: int) -> Plan:
-    """The plan that brings an endpoint back to the EndpointConfig of before its last update. Raises UsageError."""
+    """The plan that returns an endpoint to the EndpointConfig before its last update. Raises UsageError."""
     endpoint, _, component = address.partition("/")
     if component:
         raise UsageError(
-            f"{component} is an inference component, which AWS does not roll back", hint="Deploy the older recipe."
+            f"{component} is an inference component, which cannot be rolled back", hint="Deploy the older recipe."
         )
     existing = observed.get("Endpoint", endpoint)
     if existing is None or not existing.ours:
-        raise UsageError(f"there is no endpoint {endpoint} that the toolkit made", hint="See: toolkit status")
+        raise UsageError(f"the toolkit has created no endpoint {endpoint}", hint="See: toolkit status")
     running, previous = existing.state["Running"], existing.state.get("Previous")
     if previous in (None, running):
         why = "its last update was rolled back already" if previous else "it was never updated"
-        raise UsageError(f"{endpoint} runs {running}, and there is nothing to go back to: {why}")
-    if observed.get("EndpointConfig", previous) is None:
-        raise UsageError(f"{endpoint} ran {previous} before, which is gone", hint="Deploy the recipe that you want.")
-    # All at once, and without alarms: what serves now is what one wants to get away from.
+        raise UsageError(f"{endpoint} runs {running} and cannot be rolled back: {why}")
+    config = observed.get("EndpointConfig", previous)
+    if config is None or not config.ours:
+        raise UsageError(
+            f"{endpoint} ran {previous} before, which does not exist any more", hint="Deploy the recipe that you want."
+        )
+    # All at once and without alarms, because the current configuration is the bad one.
     request = {"EndpointName": endpoint, "EndpointConfigName": previous, "RetainAllVariantProperties": True}
-    action = Action("Endpoint", endpoint, "update", f"goes back from {running}", request, seconds)
+    action = Action("Endpoint", endpoint, "update", f"rolls back from {running}", request, seconds)
     return Plan(recipe, platform, (endpoint,), (action,), None, observed.fingerprint())
 
 
 def kept_for_rollback(observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
-    """What endpoints run, and would go back to: configurations, their models, the models' weights and compiled code.
+    """What the endpoints run or would roll back to: configurations, models, weights and compiled code.
 
-    An endpoint that is `updated` goes back to what it runs now.
+    An endpoint in `updated` would roll back to what it runs now.
     """
     names = {
         item.state.get(key)

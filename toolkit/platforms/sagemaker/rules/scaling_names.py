@@ -1,4 +1,4 @@
-"""What Application Auto Scaling calls an endpoint's variants and inference components."""
+"""Application Auto Scaling's names for an endpoint's variants and inference components."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ COMPONENT = "inference-component/"
 
 
 def resource_ids(name: str) -> list[str]:
-    """Every scalable target that an endpoint or an inference component of ours may have."""
+    """Resource ids of all scalable targets that an endpoint or inference component may have."""
     return [*(f"endpoint/{name}/variant/{variant}" for variant in (VARIANT, SPECULATIVE, BASELINE)), COMPONENT + name]
 
 
 def scalable(resource_id: str) -> dict[str, Any]:
-    """How Application Auto Scaling's requests name a target."""
+    """The fields that identify a target in Application Auto Scaling's requests."""
     dimension = (
         "inference-component:DesiredCopyCount" if resource_id.startswith(COMPONENT) else "variant:DesiredInstanceCount"
     )
@@ -26,5 +26,5 @@ def scalable(resource_id: str) -> dict[str, Any]:
 
 
 def scale_from_zero_alarm(resource_id: str) -> str:
-    """The alarm that starts the policy `from-zero`."""
+    """Name of the alarm that triggers the policy `from-zero`."""
     return f"toolkit-{resource_id.removeprefix(COMPONENT)}-{FROM_ZERO}"

@@ -1,7 +1,7 @@
 """The body of an endpoint's CloudWatch dashboard.
 
-Widgets as in CloudWatch's "Dashboard Body Structure and Syntax". PromQL takes one of type `chart`: that page names it,
-its properties are those of dashboards that others have running (unverified here).
+Widgets as in CloudWatch's "Dashboard Body Structure and Syntax". PromQL needs widgets of type `chart`, which that page
+names; their properties are taken from public dashboards (unverified).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Row = list[Any]
 
 
 def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequence[str]) -> dict[str, Any]:
-    """What SageMaker measures, what the engine measures, and acceptance; the first widget says whose it is."""
+    """SageMaker's metrics, the engine's metrics and acceptance. The first widget names the endpoint."""
     region = account.region
     graphs = [
         *_requests(recipe, variants, region),
@@ -57,7 +57,7 @@ class _Dashboard:
 
 
 def owner(body: str) -> str | None:
-    """The endpoint that a dashboard of ours belongs to, None for one of somebody else's."""
+    """The endpoint of a dashboard, None for somebody else's dashboard."""
     try:
         first, *_ = documents.parse(_Dashboard, body).widgets
     except ValueError:
@@ -80,11 +80,11 @@ def _placed(widget: Mapping[str, Any], number: int) -> dict[str, Any]:
 def _text(recipe: Recipe, region: str, alarms: bool) -> str:
     lines = [
         f"# {recipe.name}",
-        f"Endpoint `{recipe.name}`, made by toolkit in {region}. The next deployment undoes what is changed here.",
+        f"Endpoint `{recipe.name}`, made by toolkit in {region}. The next deployment overwrites changes made here.",
         "",
         *_acceptance_text(recipe, alarms),
-        "Graphs marked PromQL need SageMaker's detailed observability, which is on. They were not tried on a live "
-        "account: where one stays empty, look for "
+        "Graphs marked PromQL need SageMaker's detailed observability, which is on. They were not tested on a live "
+        "account: if one stays empty, look for "
         f"`{recipe.engine.rules.metrics.prefix}` in CloudWatch's Query Studio.",
     ]
     return "\n".join(lines)
@@ -100,18 +100,18 @@ def _acceptance_text(recipe: Recipe, alarms: bool) -> list[str]:
         "included. Acceptance rate = accepted / drafted tokens."
     )
     if not alarms:
-        why = "No alarm on it: `observability.alarms` is false."
+        why = "No alarm on acceptance: `observability.alarms` is false."
     elif k is None:
-        why = "No alarm on it: the engine's log does not tell, as K varies or log stats are off."
+        why = "No alarm on acceptance: it cannot be read from the engine's log, because K varies or log stats are off."
     elif floor is None:
-        why = f"No alarm on it: the recipe has no `evidence` with an `acceptance_length` for K={k}."
+        why = f"No alarm on acceptance: the recipe has no `evidence` with an `acceptance_length` for K={k}."
     else:
         why = f"An alarm goes off below {floor:g}, {metrics.MARGIN_PERCENT} % of the lowest length published for K={k}."
     return [what, why, ""]
 
 
 def _requests(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict[str, Any]]:
-    """What SageMaker itself measures. Latencies are in microseconds."""
+    """SageMaker's own metrics. Latencies are in microseconds."""
 
     def rows(*wanted: tuple[str, str], namespace: str = INVOCATIONS) -> list[Row]:
         return [
@@ -141,7 +141,7 @@ def _requests(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict
 
 
 def _engine(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict[str, Any]]:
-    """What the engine measures."""
+    """The engine's own metrics."""
     prefixes = {variant: f"{variant} " if len(variants) > 1 else "" for variant in variants}
     return [
         _chart(
@@ -158,7 +158,7 @@ def _engine(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict[s
 
 
 def _engine_queries(names: MetricNames) -> Mapping[str, Mapping[str, str]]:
-    """By a graph's title, its lines in PromQL with `{of}` for the selector."""
+    """PromQL queries by title of the graph, with `{of}` for the selector."""
 
     def rate(metric: str) -> str:
         return f"sum(rate({metric}{{of}}[5m]))"
@@ -182,7 +182,7 @@ def _engine_queries(names: MetricNames) -> Mapping[str, Mapping[str, str]]:
 
 
 def _speculation(recipe: Recipe, region: str) -> list[dict[str, Any]]:
-    """Acceptance from the log, where that tells, and from the engine's counters: whichever variant drafts has them."""
+    """Acceptance from the log, if possible, and from the engine's counters of the variant that drafts."""
     labels, names = metrics.labels(recipe), recipe.engine.rules.metrics
 
     def rate(counter: str) -> str:

@@ -1,4 +1,4 @@
-"""Findings on what SageMaker makes of a recipe, and on the account that it is deployed to."""
+"""Checks of a recipe's SageMaker settings, and of the AWS account."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 
 def _settings_of_a_cluster(recipe: Recipe) -> Iterator[Finding]:
     if "platform.kubernetes" in recipe.lines:
-        message = f"settings of a cluster, and the platform is `{recipe.platform.name}`"
+        message = f"these are settings of a cluster, but the platform is `{recipe.platform.name}`"
         hint = "Remove them, or set `name: kubernetes`."
         yield Finding("kubernetes.elsewhere", message, "platform.kubernetes", hint=hint)

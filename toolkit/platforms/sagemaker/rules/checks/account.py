@@ -1,4 +1,4 @@
-"""Will this AWS account take the deployment? Facts that a platform has read in, findings out."""
+"""Can the recipe be deployed to this AWS account? The facts are read by the caller."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from toolkit.recipe.resolve import Recipe
 _TYPES = "platform.instance_types"
 _SERVICE = "sagemaker.amazonaws.com"
 _TRUST = {"Effect": "Allow", "Principal": {"Service": _SERVICE}, "Action": "sts:AssumeRole"}
-# What private subnets are usually given besides S3. AWS documents only S3 for hosting (host-vpc.html).
+# VPC endpoints that private subnets usually have besides S3. AWS documents only S3 for hosting (host-vpc.html).
 _USUAL_SERVICES = ("ecr.api", "ecr.dkr", "logs")
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Permission:
-    """Actions that somebody needs on resources, as ARNs. `given` are condition keys of the calls that matter."""
+    """IAM actions needed on resources (ARNs). `given` are the condition keys that the calls have."""
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     given: Mapping[str, str] = field(default_factory=dict)
 
     def statement(self) -> dict[str, Any]:
-        """The statement of an IAM policy that grants it, and no more."""
+        """The IAM policy statement that grants exactly this."""
         condition = {"Condition": {"StringEquals": dict(self.given)}} if self.given else {}
         return {"Effect": "Allow", "Action": list(self.actions), "Resource": list(self.resources), **condition}
 
 
 @dataclass(frozen=True)
 class ExecutionRole:
-    """The role that endpoints shall run under. `exists` and `trusted` (by SageMaker) are None when we may not look."""
+    """The execution role of endpoints. `exists` and `trusted` (by SageMaker) are None if we may not read it."""
 
     arn: str
     exists: bool | None = None
@@ -45,7 +45,7 @@ class ExecutionRole:
 
 @dataclass(frozen=True)
 class Quota:
-    """How many instances of a type endpoints may have in all, and how many other endpoints have; None: not known."""
+    """The quota of an instance type for all endpoints, and how many of it other endpoints use; None if unknown."""
 
     instance_type: str
     value: float
@@ -55,7 +55,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Subnet:
-    """A subnet that a container shall run in. `reaches` are AWS services, and `internet`; None when we may not look."""
+    """A subnet for containers. `reaches` names AWS services and `internet`; None if we may not read it."""
 
     id: str
     vpc: str
@@ -65,7 +65,7 @@ class Subnet:
 
 @dataclass(frozen=True)
 class Unread:
-    """What could not be read and why; `action` is what IAM calls the right to."""
+    """Something that could not be read, and why. `action` is the IAM action that is missing."""
 
     message: str
     action: str
@@ -73,23 +73,23 @@ class Unread:
 
 @dataclass(frozen=True)
 class AccountFacts:
-    """What an AWS account holds that matters to one recipe. What was not, or could not be, read is None or empty.
+    """The facts about an AWS account that matter to a recipe. What was not or could not be read is None or empty.
 
     Fields:
-        region: where the endpoint would be, None when neither recipe nor session say it.
-        identity: ARN of the caller; empty with `problem`, which says why AWS does not know one.
-        role: the execution role that was found, None when there is none.
-        role_problem: why the role that recipe or environment name cannot be used.
-        denied: what the caller's policies do not allow of all that a deployment takes.
-        quotas: of the recipe's instance types.
-        missing_image: the recipe's image, when its registry does not have it.
-        image_problem: why there is no image to look for.
-        jumpstart_problem: why JumpStart's hub does not serve what the recipe names.
-        jumpstart_types: the instance type that JumpStart chooses, where the recipe leaves it to that.
-        buckets: region of the bucket of each model that is in S3, by its address; empty when there is no such bucket.
-        subnets, missing_subnets: of the recipe's, those that exist and those that do not.
+        region: region of the endpoint, None if neither the recipe nor the session has one.
+        identity: ARN of the caller; empty if AWS does not know one, and then `problem` says why.
+        role: the execution role that was found, if any.
+        role_problem: why the role named by the recipe or the environment cannot be used.
+        denied: permissions for a deployment that the caller's policies do not grant.
+        quotas: quotas of the recipe's instance types.
+        missing_image: the recipe's image, if its registry does not have it.
+        image_problem: why no image is known.
+        jumpstart_problem: why JumpStart's hub cannot serve what the recipe names.
+        jumpstart_types: the instance type that JumpStart chooses if the recipe leaves it open.
+        buckets: for each model in S3, the region of its bucket; empty if the bucket does not exist.
+        subnets, missing_subnets: the recipe's subnets that exist, and those that do not.
         scaling_role: whether the service-linked role of autoscaling exists.
-        unread: all that could not be read.
+        unread: everything that could not be read.
     """
 
     region: str | None
@@ -111,15 +111,15 @@ class AccountFacts:
 
 
 def check_account(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
-    """Findings on the account. Nothing more when nobody is logged in, or no region is chosen."""
+    """Findings on the account. Without credentials or a region, no other finding is possible."""
     if facts.region is None:
         hint = "Add `region: us-west-2` to `platform`, or set AWS_DEFAULT_REGION."
-        yield Finding("account.region", "neither the recipe nor your AWS session says a region", "platform", hint=hint)
+        yield Finding("account.region", "neither the recipe nor your AWS session sets a region", "platform", hint=hint)
         return
     if facts.problem:
         yield Finding("account.credentials", facts.problem.message, hint=facts.problem.hint)
         return
-    yield Finding("account.identity", f"you are {facts.identity} in {facts.region}", severity="info")
+    yield Finding("account.identity", f"you are logged in as {facts.identity} in {facts.region}", severity="info")
     yield from _role(recipe, facts)
     yield from _permissions(facts)
     yield from _types(recipe, facts, facts.region)
@@ -128,12 +128,12 @@ def check_account(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     yield from _network(recipe, facts, facts.region)
     yield from _scaling(facts)
     for item in facts.unread:
-        hint = f"To look it takes {item.action}."
-        yield Finding("account.unread", f"not known: {item.message}", hint=hint, severity="info")
+        hint = f"Reading it needs {item.action}."
+        yield Finding("account.unread", f"not checked: {item.message}", hint=hint, severity="info")
 
 
 def needed_instances(recipe: Recipe) -> int:
-    """Instances that an endpoint of the recipe starts with, those of both variants when the baseline is one."""
+    """The number of instances that the recipe's endpoint starts with, in all variants."""
     variants = 2 if recipe.rollout.shadow or recipe.rollout.speculative_percent < 100 else 1
     return max(recipe.scaling.min_instances, 1) * variants
 
@@ -143,14 +143,14 @@ def _role(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     if facts.role_problem:
         yield Finding("account.role", facts.role_problem.message, path, hint=facts.role_problem.hint)
     elif facts.role is None and recipe.platform.role != "create":
-        message = "no execution role was found: this is no Studio, and no role is named"
-        hint = "Name one as `platform.role`, or in $TOOLKIT_EXECUTION_ROLE; or write `role: create` to have one made."
+        message = "no execution role was found: none is set, and this is not a SageMaker Studio space"
+        hint = "Set `platform.role` or $TOOLKIT_EXECUTION_ROLE, or write `role: create` to create one."
         yield Finding("account.role", message, path, hint=hint)
     elif facts.role and facts.role.exists is False:
-        hint = "Correct it, or write `create`: aws iam list-roles --query Roles[].Arn"
-        yield Finding("account.role", f"there is no role {facts.role.arn}", path, hint=hint)
+        hint = "Correct it, or write `role: create`. Existing roles: aws iam list-roles --query Roles[].Arn"
+        yield Finding("account.role", f"role {facts.role.arn} does not exist", path, hint=hint)
     elif facts.role and facts.role.trusted is False:
-        message = f"SageMaker may not take the role {facts.role.arn}"
+        message = f"SageMaker is not allowed to assume the role {facts.role.arn}"
         hint = f"Add to its trust policy: {json.dumps(_TRUST)}"
         yield Finding("account.role-trust", message, path, hint=hint)
 
@@ -161,7 +161,9 @@ def _permissions(facts: AccountFacts) -> Iterator[Finding]:
         policy = {"Version": "2012-10-17", "Statement": [item.statement() for item in facts.denied]}
         more = f" and {len(actions) - _SHOWN} more" if len(actions) > _SHOWN else ""
         message = f"your policies do not allow {', '.join(actions[:_SHOWN])}{more}"
-        yield Finding("account.permissions", message, hint=f"Ask for this policy: {json.dumps(policy)}")
+        yield Finding(
+            "account.permissions", message, hint=f"Ask an administrator for this policy: {json.dumps(policy)}"
+        )
 
 
 def _types(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding]:
@@ -169,26 +171,26 @@ def _types(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding
     for index, name in enumerate(types):
         instance = lookup.instance(name)
         if instance and instance.regions and region not in instance.regions:
-            message = f"AWS lists no price for {name} endpoints in {region}: it may not be there"
-            hint = f"It is in {', '.join(instance.regions)}. Set platform.region, or choose another type."
+            message = f"AWS lists no price for {name} endpoints in {region}, so the type may not be available there"
+            hint = f"It is available in {', '.join(instance.regions)}. Set platform.region, or use another type."
             yield Finding("account.region", message, f"{_TYPES}.{index}", hint=hint, severity="warning")
     needed, most = needed_instances(recipe), recipe.scaling.max_instances
     room = {quota.instance_type: quota.value - (quota.in_use or 0) for quota in facts.quotas}
-    # SageMaker goes on to the next type of the list where one cannot be had.
+    # SageMaker tries the next type of the list if one has no capacity.
     some_type_will_do = any(room.get(name, needed) >= needed for name in types)
     for quota in facts.quotas:
         path = f"{_TYPES}.{types.index(quota.instance_type)}"
         has = f"the quota `{quota.instance_type} for endpoint usage` in {region} is {quota.value:.0f}"
-        used = f", other endpoints have {quota.in_use} of them" if quota.in_use else ""
+        used = f", of which other endpoints use {quota.in_use}" if quota.in_use else ""
         hint = (
-            "Ask for more: aws service-quotas request-service-quota-increase --service-code sagemaker "
+            "Request more: aws service-quotas request-service-quota-increase --service-code sagemaker "
             f"--quota-code {quota.code} --desired-value {max(needed, most) + (quota.in_use or 0)} --region {region}"
         )
         if room[quota.instance_type] < needed:
             severity: Severity = "warning" if some_type_will_do else "error"
-            yield Finding("account.quota", f"{has}{used}, {needed} needed", path, hint=hint, severity=severity)
+            yield Finding("account.quota", f"{has}{used}; {needed} are needed", path, hint=hint, severity=severity)
         elif room[quota.instance_type] < most:
-            message = f"{has}{used}: scaling out to {most} would stop there"
+            message = f"{has}{used}: scaling out to {most} instances would stop at the quota"
             yield Finding("account.quota", message, path, hint=hint, severity="warning")
 
 
@@ -199,7 +201,7 @@ def _image(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     if facts.image_problem:
         yield Finding("account.image", facts.image_problem.message, "engine.version", hint=facts.image_problem.hint)
     if facts.missing_image:
-        message = f"the registry has no image {facts.missing_image}"
+        message = f"image {facts.missing_image} does not exist in its registry"
         has_base = recipe.container is not None and recipe.container.base is not None
         path = "container.base" if has_base else "engine.version"
         hint = f"Use another {path} or platform.region."
@@ -210,9 +212,9 @@ def _buckets(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Findi
     for key, model in recipe.models.items():
         bucket_region = facts.buckets.get(model.written, region)
         if not bucket_region:
-            yield Finding("account.bucket", f"there is no bucket for {model}", key, hint="Correct the address.")
+            yield Finding("account.bucket", f"the bucket of {model} does not exist", key, hint="Correct the address.")
         elif bucket_region != region:
-            message = f"{model} is in {bucket_region}, the endpoint would be in {region}"
+            message = f"{model} is in {bucket_region}, but the endpoint would be in {region}"
             hint = f"Set platform.region to {bucket_region}, or copy it: aws s3 sync {model} s3://BUCKET-IN-{region}/…"
             yield Finding("account.bucket-region", message, key, hint=hint)
 
@@ -221,44 +223,46 @@ def _network(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Findi
     path = "network.subnets"
     for name in facts.missing_subnets:
         hint = f"See: aws ec2 describe-subnets --region {region}"
-        yield Finding("account.subnets", f"there is no subnet {name} in {region}", path, hint=hint)
+        yield Finding("account.subnets", f"subnet {name} does not exist in {region}", path, hint=hint)
     vpcs = sorted({subnet.vpc for subnet in facts.subnets})
     if len(vpcs) > 1:
         message = f"the subnets are in {len(vpcs)} VPCs: {', '.join(vpcs)}"
-        yield Finding("account.subnets", message, path, hint="Give subnets of one VPC.")
+        yield Finding("account.subnets", message, path, hint="Use subnets of one VPC.")
     zones = {subnet.zone for subnet in facts.subnets}
     if len(zones) == 1 and not facts.missing_subnets:
-        message = f"all subnets are in {zones.pop()}: SageMaker wants at least two availability zones"
-        yield Finding("account.subnets", message, path, hint="Add a subnet of another zone.", severity="warning")
+        message = f"all subnets are in {zones.pop()}, but SageMaker needs at least two availability zones"
+        yield Finding("account.subnets", message, path, hint="Add a subnet in another zone.", severity="warning")
     reaches = {s.id: s.reaches for s in facts.subnets if s.reaches is not None and "internet" not in s.reaches}
     if reaches:
         yield from _closed(recipe, reaches, vpcs[0], region)
 
 
 def _closed(recipe: Recipe, reaches: Mapping[str, frozenset[str]], vpc: str, region: str) -> Iterator[Finding]:
-    """Subnets without a way to the internet: an internet gateway is none, as containers get no public address."""
+    """Findings on subnets without internet access. An internet gateway is not enough: containers get no public IP."""
     path, names = "network.subnets", ", ".join(reaches)
     if recipe.platform.weights == "hub":
-        message = f"the containers fetch weights from the hub, and from {names} no way leads to the internet"
-        hint = "Set platform.weights to s3, or route 0.0.0.0/0 to a NAT gateway."
+        message = f"the containers download weights from the hub, but {names} has no route to the internet"
+        hint = "Set `platform.weights: s3`, or route 0.0.0.0/0 to a NAT gateway."
         yield Finding("account.internet", message, path, hint=hint)
     elif without := [name for name, services in reaches.items() if "s3" not in services]:
-        message = f"neither the internet nor S3, where the weights are, can be reached from {', '.join(without)}"
+        message = f"{', '.join(without)} can reach neither the internet nor S3, where the weights are"
         tables = f"--service-name com.amazonaws.{region}.s3 --route-table-ids ROUTE-TABLES"
-        hint = f"Make one: aws ec2 create-vpc-endpoint --vpc-id {vpc} {tables} --region {region}"
+        hint = f"Create a VPC endpoint: aws ec2 create-vpc-endpoint --vpc-id {vpc} {tables} --region {region}"
         yield Finding("account.vpc-endpoints", message, path, hint=hint)
     lacking = [name for name in _USUAL_SERVICES if any(name not in services for services in reaches.values())]
     if lacking:
-        message = f"from {names} no VPC endpoint leads to {', '.join(lacking)}"
-        hint = "AWS documents none but S3 for endpoints: add them if images or logs do not arrive (unverified)."
+        message = f"{names} has no VPC endpoint for {', '.join(lacking)}"
+        hint = "AWS documents only S3 as necessary. Add them if images or logs do not arrive (unverified)."
         yield Finding("account.vpc-endpoints", message, path, hint=hint, severity="info")
 
 
 def _scaling(facts: AccountFacts) -> Iterator[Finding]:
     if facts.scaling_role is False:
-        message = "the service-linked role of autoscaling does not exist yet: AWS makes it when first used, if you may"
+        message = (
+            "the service-linked role of autoscaling does not exist yet; AWS creates it at first use if you may do so"
+        )
         hint = (
-            "Or make it now: aws iam create-service-linked-role "
+            "To create it now: aws iam create-service-linked-role "
             "--aws-service-name sagemaker.application-autoscaling.amazonaws.com"
         )
         yield Finding("account.service-linked-role", message, "scaling.max_instances", hint=hint, severity="info")

@@ -1,4 +1,4 @@
-"""Will SageMaker take the container's environment, and does the image's supervisor leave it as it is?"""
+"""Does SageMaker accept the container's environment, and does the image's supervisor pass it on unchanged?"""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ _MAX_BYTES = 32 * 1024
 
 
 def check_environment(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on what SageMaker's API takes as a container's environment."""
+    """Findings on SageMaker's limits for a container's environment."""
     variables = environment(recipe)
     for name, value in variables.items():
         if len(value) > _MAX_VALUE_CHARACTERS:
-            message = f"{name} has {len(value)} characters, SageMaker takes {_MAX_VALUE_CHARACTERS}"
+            message = f"{name} has {len(value)} characters, but SageMaker allows {_MAX_VALUE_CHARACTERS}"
             yield Finding("container.environment", message, "engine", hint="Shorten the value of that flag.")
     if len(variables) > _MAX_ENTRIES:
-        message = f"the container would get {len(variables)} environment variables, SageMaker takes {_MAX_ENTRIES}"
+        message = (
+            f"the container would have {len(variables)} environment variables, but SageMaker allows {_MAX_ENTRIES}"
+        )
         yield Finding("container.environment", message, "engine", hint="Remove flags whose value is the default.")
     size = sum(len(name.encode()) + len(value.encode()) for name, value in variables.items())
     if size > _MAX_BYTES:
-        message = f"the environment has {size} bytes, SageMaker takes {_MAX_BYTES}"
+        message = f"the environment has {size} bytes, but SageMaker allows {_MAX_BYTES}"
         yield Finding("container.environment", message, "engine", hint="Remove flags whose value is the default.")
 
 
 def check_quoting(recipe: Recipe) -> Iterator[Finding]:
-    """What `arguments.environment` does where the image's supervisor would break a flag; old images have none."""
+    """Findings if `arguments.environment` switches off the image's supervisor, because that would break a flag."""
     image, variables = recipe.image, environment(recipe)
     if builds(recipe):  # the toolkit's own entrypoint has no supervisor
         return
@@ -42,12 +44,15 @@ def check_quoting(recipe: Recipe) -> Iterator[Finding]:
     broken = [flag for flag, value in values.items() if value is not None and not supervised(image, value)]
     if not broken:
         return
-    message = f"the image's supervisor would break `{broken[0]}`: the engine starts without it, and once ended stays so"
+    message = f"the image's supervisor would break `{broken[0]}`: the engine starts without it and is not restarted"
     if broken[0] in recipe.engine.args:
-        path, hint = f"engine.args.{broken[0]}", "Put the text into a file of the model's folder and name that file."
+        path, hint = (
+            f"engine.args.{broken[0]}",
+            "Put the text into a file in the model's folder, and set the flag to that file.",
+        )
     else:
         fixed = [item.version for item in lookup.images(recipe.platform.name, recipe.engine.name) if _fixed(item)]
-        path, hint = "engine.version", f"To have the engine restarted in its container, take {fixed[-1]} or newer."
+        path, hint = "engine.version", f"To have the engine restarted in its container, use {fixed[-1]} or newer."
     yield Finding("container.quoting", message, path, hint=hint, severity="info")
 
 

@@ -1,4 +1,4 @@
-"""Will SageMaker take the settings and the instance types, and will the container be up before its time-outs?"""
+"""Does SageMaker accept the settings and instance types, and is the container ready before its time-outs?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolkit.recipe.resolve import Recipe
 
 _TYPES = "platform.instance_types"
 _TIMEOUT = "platform.health_check_timeout"
-# Compiling and capturing CUDA graphs, at the least; and SageMaker's limit.
+# Minimum for compiling and capturing CUDA graphs; and SageMaker's limit.
 _START_SECONDS, _LONGEST_SECONDS = 180, 3600
 # botocore 1.44.5, ProductionVariant: the NVIDIA driver of each InferenceAmiVersion for GPUs.
 AMI_DRIVERS = {
@@ -30,7 +30,7 @@ AMI_DRIVERS = {
 _BLACKWELL, _BLACKWELL_DRIVER = 10.0, 570
 # botocore 1.44.5: Subnets and VpcSecurityGroupIds of VpcConfig.
 _MOST_SUBNETS, _MOST_SECURITY_GROUPS = 16, 5
-# Where no instance store is, SageMaker downloads to a volume of its own, whose size cannot be chosen above this.
+# Without an instance store, SageMaker downloads to an EBS volume of at most this size.
 _VOLUME_GB = 512
 
 
@@ -65,7 +65,7 @@ def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 
 
 def _cannot_host(instance: Instance, path: str) -> Finding:
-    on_kubernetes = f"Take {instance.name.removeprefix(ML)} on a cluster: `name: kubernetes`; or see"
+    on_kubernetes = f"Use {instance.name.removeprefix(ML)} on a cluster (`name: kubernetes`); or see"
     hint = f"{on_kubernetes if instance.neuron_cores else 'See'}: toolkit fit RECIPE"
     return Finding("sagemaker.instance-type", f"{instance.name} cannot host endpoints", path, hint=hint)
 
@@ -74,11 +74,11 @@ def _unknown(name: str, path: str) -> Finding:
     if meant := lookup.instance(f"{ML}{name}"):
         if not meant.hostable:
             return _cannot_host(meant, path)
-        message = f"{name} is EC2's name of a type, SageMaker's begin with `{ML}`"
+        message = f"{name} is EC2's name of an instance type; SageMaker's names begin with `{ML}`"
         return Finding("sagemaker.instance-type", message, path, hint=f"Write {ML}{name}.")
     near = difflib.get_close_matches(name, [instance.name for instance in lookup.instances()], n=1)
     hint = f"Did you mean `{near[0]}`?" if near else "See: toolkit fit RECIPE"
-    return Finding("sagemaker.instance-type", f"{name} is no instance type that we know", path, hint=hint)
+    return Finding("sagemaker.instance-type", f"{name} is not a known instance type", path, hint=hint)
 
 
 def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
@@ -86,12 +86,12 @@ def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Find
         return
     if not recipe.engine.rules.runs_on(instance):
         on = instance.accelerator or "CPUs"
-        message = f"{recipe.engine.name} images of this platform run on NVIDIA GPUs, {instance.name} has {on}"
+        message = f"{recipe.engine.name} images of this platform need NVIDIA GPUs, but {instance.name} has {on}"
         other = registry.engine_for(instance)
         choose = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
         yield Finding("sagemaker.accelerator", message, path, hint=f"{choose} one of: toolkit fit RECIPE")
         return
-    image = recipe.image  # of JumpStart's models it is not ours that serves
+    image = recipe.image  # a JumpStart model runs in JumpStart's own image
     if image is None or image.ami not in AMI_DRIVERS or recipe.target.kind == "jumpstart":
         return
     driver = AMI_DRIVERS[image.ami]
@@ -100,51 +100,55 @@ def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Find
             f"{instance.accelerator} needs NVIDIA driver {_BLACKWELL_DRIVER} or newer, and the image of "
             f"{recipe.engine.name} {recipe.engine.version} (CUDA {image.cuda}) runs on {image.ami}, with {driver}"
         )
-        yield Finding("sagemaker.driver", message, path, hint="Take a newer engine.version, or another type.")
+        yield Finding("sagemaker.driver", message, path, hint="Use a newer engine.version, or another type.")
 
 
 def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
     needed = _weight_bytes(models) / 1e9
     room = instance.local_nvme_gb or _VOLUME_GB
     if needed > room:
-        message = f"{needed:.0f} GB of weights are more than the {room} GB of disk of {instance.name}"
-        yield Finding("sagemaker.disk", message, path, hint="Choose a type with a larger instance store.")
+        message = f"{needed:.0f} GB of weights do not fit the {room} GB disk of {instance.name}"
+        yield Finding("sagemaker.disk", message, path, hint="Use a type with a larger instance store.")
 
 
 def _network(recipe: Recipe) -> Iterator[Finding]:
     network = recipe.network
     from_hub = [source for source in recipe.models.values() if fetched_by_container(recipe, source)]
     if network.isolation and from_hub:
-        message = f"an isolated container has no network to fetch {from_hub[0]} from the hub with"
+        message = f"an isolated container has no network to download {from_hub[0]} from the hub"
         hint = "Set `weights: s3`, or remove `isolation`."
         yield Finding("sagemaker.isolation", message, "platform.weights", hint=hint)
     if recipe.platform.hub_token_secret and from_hub:
-        message = f"the container fetches {from_hub[0]} itself, and AWS's image reads no secret of Secrets Manager"
-        hint = "Set `weights: s3`, for which the toolkit reads it; or remove `hub_token_secret`."
+        message = (
+            f"the container downloads {from_hub[0]} itself, but AWS's image cannot read a token from Secrets Manager"
+        )
+        hint = (
+            "Set `weights: s3`, so that the toolkit reads the token and stages the model; or remove `hub_token_secret`."
+        )
         yield Finding("sagemaker.hub-token", message, "platform.hub_token_secret", hint=hint)
     for key, ids, most in (
         ("subnets", network.subnets, _MOST_SUBNETS),
         ("security_groups", network.security_groups, _MOST_SECURITY_GROUPS),
     ):
         if len(ids) > most:
-            message = f"{len(ids)} {key.replace('_', ' ')}, SageMaker takes {most}"
+            message = f"{len(ids)} {key.replace('_', ' ')}, but SageMaker allows {most}"
             yield Finding("sagemaker.vpc", message, f"network.{key}", hint="Remove some.")
     if network.private_registry:
         message = (
-            "the toolkit's images are in Amazon ECR: whether SageMaker takes them as a private registry's is unverified"
+            "unverified: SageMaker may not accept images in Amazon ECR, as the toolkit's are, with `private_registry`"
         )
-        hint = "Remove it: SageMaker pulls images from ECR without your VPC."
+        hint = "Remove it: SageMaker can pull images from ECR without your VPC."
         yield Finding("sagemaker.private-registry", message, "network.private_registry", hint=hint, severity="warning")
 
 
 def _capacity(recipe: Recipe) -> Iterator[Finding]:
-    """Reserved capacity, and routing among instances."""
+    """Findings on reserved capacity, and on routing among instances."""
     if recipe.platform.capacity_reservation and len(recipe.platform.instance_types) > 1:
-        message = "reserved capacity is of one instance type, and an endpoint uses one reservation"
-        hint = "Leave only the type that is reserved in platform.instance_types."
+        message = "a capacity reservation has one instance type, and an endpoint uses one reservation"
+        hint = "Keep only the reserved type in platform.instance_types."
         yield Finding("sagemaker.capacity-reservation", message, "platform.capacity_reservation", hint=hint)
     if recipe.platform.routing in ("prefix-aware", "kv-aware") and recipe.scaling.max_instances == 1:
-        message = f"`{recipe.platform.routing}` chooses between instances, and there is never more than one"
+        message = f"`{recipe.platform.routing}` chooses between instances, but the endpoint never has more than one"
         hint = "Remove it, or raise scaling.max_instances."
         yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="info")
 
@@ -154,13 +158,13 @@ def _key(recipe: Recipe) -> Iterator[Finding]:
         name for name in recipe.platform.instance_types if (type_ := lookup.instance(name)) and type_.local_nvme_gb
     ]
     if recipe.platform.kms_key and own_disk:
-        message = f"{own_disk[0]} encrypts its own disk in hardware, not with this key"
-        hint = "Keep it for what is in S3."
+        message = f"the disk of {own_disk[0]} is encrypted by its hardware, not with this key"
+        hint = "Keep it only if you need it for data in S3."
         yield Finding("sagemaker.kms-key", message, "platform.kms_key", hint=hint, severity="info")
 
 
 def _start(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """A time-out that the recipe sets itself."""
+    """Findings on a health check time-out that the recipe sets itself."""
     size = _weight_bytes(models)
     seconds = round(load_seconds(recipe, size)) + _START_SECONDS
     if recipe.platform.health_check_timeout and recipe.platform.health_check_timeout < min(seconds, _LONGEST_SECONDS):
@@ -168,7 +172,9 @@ def _start(recipe: Recipe, models: Lock) -> Iterator[Finding]:
             f"{size / 1e9:.0f} GB of weights take up to {seconds} s to load (an estimate), "
             f"the container is given {recipe.platform.health_check_timeout}"
         )
-        yield Finding("sagemaker.health-check", message, _TIMEOUT, hint="Remove the key.", severity="warning")
+        yield Finding(
+            "sagemaker.health-check", message, _TIMEOUT, hint="Remove the key, or raise it.", severity="warning"
+        )
 
 
 def _weight_bytes(models: Lock) -> int:

@@ -1,8 +1,8 @@
 """Kinds of AWS resources, one file for each or for a close family.
 
-A file holds all that there is to say of its kind: what a recipe wants of it, what becomes of one that exists, how it is
-read, made, changed and removed with boto3's clients, and what it is in a CloudFormation template. A new kind is one
-file, and its place in the order below.
+A file has everything about its kind: which resources a recipe needs, what to do with an existing one, how to read,
+create, update and delete it with boto3, and its form in a CloudFormation template. A new kind is one file, and an entry
+in the order below.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _KINDS: tuple[type[AwsKind], ...] = (
     ScalableTargetKind,
     ScalingPolicyKind,
 )
-"""In the order in which they are made."""
+"""In order of creation."""
 
 
 def aws_kinds(capabilities: Capabilities) -> tuple[AwsKind, ...]:
-    """All kinds, as a platform of those capabilities has them, in the order in which they are made."""
+    """All kinds on a platform with these capabilities, in order of creation."""
     return tuple(kind(capabilities) for kind in _KINDS)

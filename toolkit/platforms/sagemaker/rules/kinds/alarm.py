@@ -1,4 +1,4 @@
-"""Alarms on an endpoint, and which of them undo an update."""
+"""Alarms on an endpoint, some of which roll back an update."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_TTFT_SECONDS = 10.0
 
 
 class AlarmKind(ContentKind):
-    """Those that start a scaling policy belong to the policy."""
+    """All alarms but those that trigger a scaling policy, which belong to the policy."""
 
     kind = "Alarm"
     resource_type = "AWS::CloudWatch::Alarm"
@@ -68,9 +68,9 @@ class AlarmKind(ContentKind):
 
 
 def alarms(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
-    """None unless alarms are wanted.
+    """The alarms of a recipe; empty if it wants none.
 
-    No metric of SageMaker's says that a container was started again; requests that fail meanwhile do (`errors`).
+    SageMaker has no metric of container restarts, but requests fail during a restart (`errors`).
     """
     if not has_alarms(recipe):
         return []
@@ -83,9 +83,9 @@ def alarms(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
 
 
 def rollback_alarms(recipe: Recipe, variants: Sequence[str]) -> list[str]:
-    """Names of the alarms that shall undo an update: those on errors.
+    """Names of the alarms that roll back an update: those on errors.
 
-    Not acceptance, which moves with the traffic, nor the first token, which is slow while caches are cold.
+    Not those on acceptance, which varies with the traffic, nor on the first token, which is slow with cold caches.
     """
     if not has_alarms(recipe):
         return []
@@ -93,23 +93,23 @@ def rollback_alarms(recipe: Recipe, variants: Sequence[str]) -> list[str]:
 
 
 def alarm_prefix(name: str) -> str:
-    """What the names of an endpoint's alarms begin with."""
+    """Prefix of the names of an endpoint's alarms."""
     return f"toolkit-{name}-"
 
 
 def read_alarms(look: Look, endpoint: str) -> dict[str, Mapping[str, Any]]:
-    """By name; among them those of an endpoint whose name goes on where this one ends."""
+    """Alarms by name. Includes those of other endpoints whose names begin with this one's."""
     pages = look.clients.cloudwatch.get_paginator("describe_alarms").paginate(AlarmNamePrefix=alarm_prefix(endpoint))
     return {item["AlarmName"]: item for page in pages for item in page["MetricAlarms"]}
 
 
 def owner_of_alarm(clients: Clients, alarm: Mapping[str, Any]) -> str | None:
-    """The endpoint that an alarm is tagged for."""
+    """The endpoint in an alarm's tag."""
     return by_key(clients.cloudwatch.list_tags_for_resource(ResourceARN=alarm["AlarmArn"])["Tags"]).get(ENDPOINT_TAG)
 
 
 def _errors(recipe: Recipe, variant: str, what: str) -> Resource:
-    """The share of requests that failed in the container, refused ones (4xx) not counted: those are the caller's."""
+    """An alarm on the share of requests that failed in the container, without 4xx errors, which the caller causes."""
     dimensions = metrics.dimensions(recipe, variant)
     return _alarm(
         recipe,
@@ -130,15 +130,15 @@ def _errors(recipe: Recipe, variant: str, what: str) -> Resource:
 
 
 def _first_token(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
-    """Of streamed answers, by endpoint and variant only: SageMaker has no such metric for components."""
+    """Alarms on the first token of streamed answers, per variant. SageMaker has no such metric for components."""
     if recipe.platform.component:
         return []
     return [
         _alarm(
             recipe,
             _what("first-token", variant, variants),
-            f"One of a hundred streamed answers of {recipe.name} began after more than {_LONGEST_TTFT_SECONDS:g} s, in "
-            f"5 minutes running: requests wait. Raise scaling.max_instances, or send fewer.",
+            f"1 % of the streamed answers of {recipe.name} began after more than {_LONGEST_TTFT_SECONDS:g} s, in "
+            f"5 consecutive minutes: requests wait. Raise scaling.max_instances, or send fewer.",
             Namespace=INVOCATIONS,
             MetricName="FirstChunkLatency",
             Dimensions=_pairs(metrics.dimensions(recipe, variant)),
@@ -154,7 +154,7 @@ def _first_token(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
 
 
 def _no_copy(recipe: Recipe) -> list[Resource]:
-    """Only where at least one copy shall serve at any time."""
+    """An alarm if no copy is in service, unless the recipe allows zero copies."""
     if recipe.platform.component is None or recipe.scaling.min_instances == 0:
         return []
     alarm = _alarm(
@@ -175,7 +175,7 @@ def _no_copy(recipe: Recipe) -> list[Resource]:
 
 
 def _acceptance(recipe: Recipe) -> list[Resource]:
-    """None without evidence for the recipe's K, or where the log does not tell; the dashboard says so."""
+    """An alarm on acceptance. None without evidence for the recipe's K or log lines; the dashboard then says so."""
     k, floor = metrics.draft_length(recipe), metrics.acceptance_floor(recipe)
     if k is None or floor is None:
         return []
@@ -208,7 +208,7 @@ def _alarm(recipe: Recipe, what: str, description: str, **condition: Any) -> Res
         "AlarmActions": notify,
         "OKActions": notify,
         **condition,
-        "TreatMissingData": "notBreaching",  # no traffic is no fault
+        "TreatMissingData": "notBreaching",  # no traffic is not an error
         "Tags": tags(recipe),
     }
     return Resource("Alarm", name, request)

@@ -1,4 +1,4 @@
-"""What a kind of AWS resource answers for: what is wanted, what exists, and how it is made, changed and removed.
+"""The base class of kinds of AWS resources, with their operations.
 
 None of it imports an SDK: boto3's clients are passed in.
 """
@@ -28,10 +28,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Look:
-    """A look at what exists, of `desired` and for the recipes of `endpoints`. What is read once is not read again.
+    """Reads existing resources: those in `desired`, and those of `endpoints`. Everything is read only once.
 
-    Without `endpoints` they are new: then only what making would do again, or over another's, is looked for.
-    `image_exists` tells whether the image of a request was built, `base_bytes` what an image takes in its registry.
+    Empty `endpoints` means that they are new. Then only resources with `seen_when_new` are read. `image_exists` tells
+    whether the image of a request was built, `base_bytes` the size of an image in its registry.
     """
 
     clients: Clients
@@ -43,7 +43,7 @@ class Look:
     _known: dict[tuple[Any, str], Any] = field(default_factory=dict, repr=False)
 
     def once(self, read: Callable[[Look, str], _T], name: str) -> _T:
-        """What `read` returns for that name."""
+        """The result of `read` for that name, read only once."""
         key = (read, name)
         if key not in self._known:
             self._known[key] = read(self, name)
@@ -51,12 +51,12 @@ class Look:
         return found
 
     def wanted(self, *kinds: str) -> list[Resource]:
-        """What is desired of those kinds."""
+        """The desired resources of those kinds."""
         return [item for item in self.desired if item.kind in kinds]
 
     @cached_property
     def names(self) -> Sequence[str]:
-        """Of everything that may have resources: recipes, and endpoints that serve them as inference components."""
+        """Names that may have resources: recipes, and endpoints that serve them as inference components."""
         hosts = {item.name for item in self.wanted("Endpoint")}
         if not self.endpoints:
             return sorted(hosts)
@@ -65,13 +65,13 @@ class Look:
         return tuple(dict.fromkeys((*self.endpoints, *sorted(hosts))))
 
     def components(self, endpoint: str) -> tuple[str, ...]:
-        """The inference components that live on the endpoint."""
+        """The inference components of the endpoint."""
         return self.once(_components, endpoint) if self.endpoints else ()
 
 
 @dataclass(frozen=True)
 class Work:
-    """What it takes to make something. `build` builds what the request of an Image describes, and pushes it."""
+    """What creating resources needs. `build` builds and pushes the image of an Image request."""
 
     clients: Clients
     progress: Progress
@@ -80,10 +80,10 @@ class Work:
 
 
 class AwsKind(TemplateRule, KindRule):
-    """A kind of resource on AWS. What a kind does not say itself is what most kinds do.
+    """A kind of AWS resource. The methods here are the defaults.
 
-    `seen_when_new`: it is looked for although its endpoint is new, as making it would do work again, or go over
-    another's.
+    `seen_when_new`: existing ones are read even if the endpoint is new, because creating one would repeat work or
+    overwrite somebody else's.
     """
 
     seen_when_new: bool = False
@@ -92,11 +92,11 @@ class AwsKind(TemplateRule, KindRule):
         self.capabilities = capabilities
 
     def desired(self, deployment: Deployment) -> Iterable[Resource]:
-        """Those that serve the recipe."""
+        """The resources of this kind that the recipe needs."""
         return ()
 
     def observe(self, look: Look) -> Iterator[Existing]:
-        """Those that exist. Reads only."""
+        """The existing resources of this kind. Read-only."""
         if not (look.endpoints or look.wanted(self.kind)):
             return
         for name in look.names:
@@ -105,58 +105,58 @@ class AwsKind(TemplateRule, KindRule):
                 yield replace(item, endpoints=users) if users and item.ours else item
 
     def observe_endpoint(self, look: Look, name: str) -> Iterable[Existing]:
-        """Those of one endpoint or inference component."""
+        """The existing resources of one endpoint or inference component."""
         return ()
 
     def create(self, work: Work, request: Any) -> None:
-        """Make it."""
+        """Create it."""
         raise NotImplementedError(self.kind)
 
     def update(self, work: Work, request: Any) -> None:
-        """Bring one that exists to what the request says; for most kinds making it again does that."""
+        """Change an existing one to the request. By default, creating it again does that."""
         self.create(work, request)
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        """Remove it."""
+        """Delete it."""
         raise NotImplementedError(self.kind)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
-        """The tags of one that exists; empty for a kind that has none."""
+        """The tags of an existing one; empty for a kind without tags."""
         return {}
 
     def runs(self, clients: Clients, request: Mapping[str, Any]) -> str:
-        """What one that exists runs in place of what the request says; empty where its name tells its content."""
+        """What an existing one runs, if that differs from the request; else empty."""
         return ""
 
     def is_going(self, clients: Clients, name: str) -> bool:
-        """Whether an earlier try, whose answer was lost, has begun to remove it: SageMaker refuses a second one."""
+        """Whether it is being deleted, by an earlier call whose answer was lost: SageMaker refuses a second call."""
         return False
 
 
 def tagged(kind: str, name: str, owner: str | None, state: Mapping[str, Any]) -> Existing:
-    """One that belongs to the endpoint `owner`, None for somebody else's."""
+    """An existing resource of the endpoint `owner`, or of somebody else if None."""
     return Existing(kind, name, owner is not None, (owner or "",), state)
 
 
 def describe_component(look: Look, name: str) -> Mapping[str, Any] | None:
-    """The inference component of that name, None without one."""
+    """The inference component of that name, if it exists."""
     sagemaker = look.clients.sagemaker
     return unless_missing(look.clients, lambda: sagemaker.describe_inference_component(InferenceComponentName=name))
 
 
 def sagemaker_tags(clients: Clients, arn: str) -> dict[str, str]:
-    """All tags of a resource of SageMaker, every page of them."""
+    """All tags of a SageMaker resource."""
     pages = clients.sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn)
     return by_key([tag for page in pages for tag in page["Tags"]])
 
 
 def owner_of(clients: Clients, arn: str) -> str | None:
-    """The endpoint that a resource of SageMaker is tagged for."""
+    """The endpoint in a SageMaker resource's tag."""
     return sagemaker_tags(clients, arn).get(ENDPOINT_TAG)
 
 
 def by_key(tags: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Tags as one mapping: most of AWS's services list keys and values."""
+    """Tags as a mapping, from the lists of keys and values of most AWS services."""
     return {tag["Key"]: tag["Value"] for tag in tags}
 
 

@@ -1,4 +1,4 @@
-"""Kinds whose names do not tell their content: AWS is asked what it holds, and they are brought to what is wanted."""
+"""Kinds with fixed names: existing ones are compared with the request and updated."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, tagged
 
 
 class ContentKind(AwsKind):
-    """`content_keys` are the keys of a request, and of AWS's description, that say what the resource is like.
+    """A kind with a fixed name. `content_keys` are the keys of requests and descriptions to compare.
 
-    Making one goes over another of its name, and is how it is changed.
+    Creating one overwrites an existing one of the same name, which is also how it is updated.
     """
 
     seen_when_new = True
@@ -25,23 +25,23 @@ class ContentKind(AwsKind):
         return Decision("update", "has changed") if self.differs(resource, existing) else Decision("reuse", "exists")
 
     def differs(self, resource: Resource, existing: Existing) -> bool:
-        """Whether AWS holds something else than the request asks for.
+        """Whether the existing resource differs from the request.
 
-        Tags do not count, nor what the request leaves to AWS.
+        Tags are ignored, and keys that the request does not have.
         """
         return not _holds(existing.state["Content"], self.content(resource.request))
 
     def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What of a request, or of AWS's description of the resource, says what the resource is like."""
+        """The part of a request or a description to compare."""
         return {key: value for key, value in request.items() if key in self.content_keys}
 
     def described(self, name: str, owner: str | None, description: Mapping[str, Any]) -> Existing:
-        """One that AWS describes so; `owner` None is somebody else's."""
+        """An existing resource from AWS's description; `owner` is None for somebody else's."""
         return tagged(self.kind, name, owner, {"Content": self.content(description)})
 
 
 def _holds(held: Any, wanted: Any) -> bool:
-    """Whether everything in `wanted` is in `held`, which may have more keys. The order of lists does not matter."""
+    """Whether `held` has everything in `wanted`; it may have more keys. The order of lists does not matter."""
     if isinstance(wanted, Mapping):
         return isinstance(held, Mapping) and all(_holds(held.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):

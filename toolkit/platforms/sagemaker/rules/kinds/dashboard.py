@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DashboardKind(ContentKind):
-    """It carries no tag that can be read back: its first widget says whose it is."""
+    """A dashboard's tags cannot be read, so its first widget says to which endpoint it belongs."""
 
     kind = "Dashboard"
     resource_type = "AWS::CloudWatch::Dashboard"
@@ -53,5 +53,5 @@ class DashboardKind(ContentKind):
 
 
 def dashboard_name(name: str, region: str) -> str:
-    """The dashboard of an endpoint. Dashboards are the same in all regions of an account, so it names the region."""
+    """Name of an endpoint's dashboard. It has the region, because dashboards of an account are global."""
     return f"toolkit-{name}-{region}"

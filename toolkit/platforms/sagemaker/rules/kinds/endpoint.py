@@ -1,4 +1,4 @@
-"""Endpoints: which configuration each runs, and how an update of it goes."""
+"""Endpoints: their configurations and updates."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _UPDATES = {
     "canary": "CANARY",
     "linear": "LINEAR",
 }
-# An update may take this long, and as SageMaker asks, longer than all its waiting.
+# Maximum duration of an update; SageMaker requires it to be longer than all pauses.
 _LONGEST_UPDATE_SECONDS = 14400
 
 
 class EndpointKind(AwsKind):
-    """What is waited for."""
+    """The endpoint itself, for which a deployment waits."""
 
     kind = "Endpoint"
     resource_type = "AWS::SageMaker::Endpoint"
@@ -77,10 +77,10 @@ class EndpointKind(AwsKind):
         clients, name, wanted = work.clients, request["EndpointName"], request["EndpointConfigName"]
         described = clients.sagemaker.describe_endpoint(EndpointName=name)
         arn, running = described["EndpointArn"], described["EndpointConfigName"]
-        if running == wanted:  # what was under way has come to that
+        if running == wanted:  # an update that was in progress has led to this
             return
-        # Before the update, so that there is no moment at which nobody knows what ran before; and with what ran before
-        # that, which is still what it goes back to when the update never comes.
+        # Written before the update, so that the previous configuration is always known; and with the one before that,
+        # which remains the rollback target if the update never happens.
         older = ran_before(sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running)
         names = running if older in (None, running) else f"{older} {running}"
         previous: TagTypeDef = {"Key": PREVIOUS_TAG, "Value": names}
@@ -88,7 +88,7 @@ class EndpointKind(AwsKind):
         try:
             clients.sagemaker.update_endpoint(**request)
         except clients.refusal:
-            # Refused because it is being updated: by an earlier try, whose answer was lost?
+            # Refused because an update is in progress: possibly our own, whose answer was lost.
             described = clients.sagemaker.describe_endpoint(EndpointName=name)
             coming = described.get("PendingDeploymentSummary", {}).get("EndpointConfigName")
             if wanted not in (described["EndpointConfigName"], coming):
@@ -108,7 +108,7 @@ class EndpointKind(AwsKind):
         return clients.sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Deleting"
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
-        """How it is updated stands in the resource, not in a call."""
+        """In CloudFormation, the deployment configuration is a property of the resource."""
         return {**item.update, **request}
 
     def depends_on(self, item: Resource) -> Iterator[tuple[str, str]]:
@@ -120,7 +120,7 @@ class EndpointKind(AwsKind):
 
 
 def endpoint(recipe: Recipe, config: str) -> Resource:
-    """The endpoint. An update keeps the number of instances that autoscaling has come to."""
+    """The endpoint. An update keeps the number of instances that autoscaling has set."""
     name = endpoint_name(recipe)
     create = {"EndpointName": name, "EndpointConfigName": config, "Tags": tags(recipe, name)}
     update: dict[str, Any] = {"EndpointName": name, "EndpointConfigName": config}
@@ -160,7 +160,7 @@ def _deployment(recipe: Recipe) -> dict[str, Any]:
 def _read(clients: Clients, name: str) -> Existing:
     answer = clients.sagemaker.describe_endpoint(EndpointName=name)
     tags = sagemaker_tags(clients, answer["EndpointArn"])
-    # While an update is under way, EndpointConfigName is still the old one.
+    # During an update, EndpointConfigName is still the old one.
     config = answer.get("PendingDeploymentSummary", answer)["EndpointConfigName"]
     state = {
         "EndpointStatus": answer["EndpointStatus"],

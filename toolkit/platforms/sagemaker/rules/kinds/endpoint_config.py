@@ -1,4 +1,4 @@
-"""Endpoint configurations: variants, the instances of each, and what is measured of them."""
+"""Endpoint configurations: variants, their instances and metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.deployment import Deployment
 
-# For capacity only. Trying five pools at the longest would take five hours.
+# Time to wait for capacity of one pool. With the maximum, five pools would take five hours.
 _PROVISION_SECONDS = 900
 _LARGEST_VOLUME_GB = 512
 _SPARE_VOLUME_GB = 30
@@ -30,7 +30,7 @@ _VARIANT_FIELDS = ("AcceleratorType", "AcceleratorPartitionLayouts", "RoutingCon
 
 
 class EndpointConfigKind(AwsKind):
-    """Its name says its content."""
+    """Its name has a digest of its content."""
 
     kind = "EndpointConfig"
     resource_type = "AWS::SageMaker::EndpointConfig"
@@ -77,7 +77,7 @@ class EndpointConfigKind(AwsKind):
 
 
 def endpoint_config(recipe: Recipe, account: Account) -> Resource:
-    """The endpoint's configuration. That of components names no model."""
+    """The endpoint's configuration; one for inference components has no model."""
     endpoint = endpoint_name(recipe)
     body: dict[str, Any] = {"ProductionVariants": [_variant(arm, account) for arm in answering(recipe)]}
     if unseen := shadows(recipe):
@@ -94,13 +94,13 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
     if percent := recipe.observability.data_capture_percent:
         body["DataCaptureConfig"] = _data_capture(recipe, account, endpoint, percent)
     if recipe.platform.kms_key and not any(_has_local_disk(name) for name in recipe.platform.instance_types):
-        body["KmsKeyId"] = recipe.platform.kms_key  # SageMaker refuses it where the instance has a disk of its own
+        body["KmsKeyId"] = recipe.platform.kms_key  # SageMaker refuses a KMS key for instances with an instance store
     name = content_name(endpoint, body)
     return Resource("EndpointConfig", name, {"EndpointConfigName": name, **body, "Tags": tags(recipe, endpoint)})
 
 
 def startup(recipe: Recipe) -> dict[str, int]:
-    """How long a container may take until it is healthy."""
+    """The time-outs of a container's start."""
     seconds = recipe.platform.health_check_timeout
     return {"ContainerStartupHealthCheckTimeoutInSeconds": seconds} if seconds else {}
 
@@ -177,7 +177,7 @@ def _data_capture(recipe: Recipe, account: Account, endpoint: str, percent: int)
 
 
 def _state(clients: Clients, name: str) -> dict[str, Any]:
-    """Its models, and the instances that it pays for: type (the first of its pools) and number of each variant."""
+    """Its models, and its instances: type (of the first pool) and number for each variant."""
     described: Mapping[str, Any] = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
     variants = [*described["ProductionVariants"], *described.get("ShadowProductionVariants", [])]
     pools = [pool for variant in variants for pool in variant.get("InstancePools", [])]

@@ -10,7 +10,7 @@ from toolkit.errors import UsageError
 from toolkit.images.reference import parse
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
-from toolkit.platforms.image import address, render, request_of
+from toolkit.platforms.image import address, base_address, render, request_of
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
@@ -21,15 +21,15 @@ from toolkit.recipe.schema import ContainerSection
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.rules.deployment import Deployment
 
-# How fast a base is copied from one registry to another, and what is done besides: estimates, not measured on AWS.
+# Speed of copying a base between registries, and time of all other steps: estimates, not measured on AWS.
 _COPY_BYTES_PER_SECOND = 60e6
 _LAYER_SECONDS = 10
-# Stands for a base of unknown size.
+# Assumed size of a base of unknown size.
 _SOME_BYTES = 10e9
 
 
 class ImageKind(AwsKind):
-    """Its tag says its content and cannot be moved."""
+    """Its tag is a digest of its content, and immutable."""
 
     kind = "Image"
     is_kept = True
@@ -42,7 +42,7 @@ class ImageKind(AwsKind):
         return super().decide(resource, existing, observed) if existing else _build(resource.request, observed)
 
     def observe(self, look: Look) -> Iterator[Existing]:
-        """Of an image that does not exist, what it is to be built on, with its `Bytes` if its registry tells them."""
+        """For an image that does not exist, its base image with the size (`Bytes`), if the registry tells it."""
         for item in look.wanted(self.kind):
             if look.image_exists(item.request):
                 yield Existing(self.kind, item.name, True, tuple(look.endpoints[:1]), {})
@@ -53,12 +53,12 @@ class ImageKind(AwsKind):
         work.build(request, work.progress)
 
     def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
-        """Its repository too: the image has to be in it before the stack makes a Model of it."""
+        """The build also creates the repository: the image must exist before the stack creates a Model."""
         yield {"what": f"the image {item.name}", "command": "toolkit build RECIPE"}
 
 
 def images(recipe: Recipe, account: Account) -> list[Resource]:
-    """The image that is built for the recipe; none for one that takes an image as it is."""
+    """The image to build for the recipe; empty if it uses an existing image."""
     if not builds(recipe):
         return []
     store, section, name = capabilities(recipe).images, recipe.container or ContainerSection(), repository_of(recipe)
@@ -74,9 +74,9 @@ def images(recipe: Recipe, account: Account) -> list[Resource]:
 
 
 def image_uri(recipe: Recipe, account: Account) -> str:
-    """The container's image, by tag: JumpStart's, the one that is built, or the platform's own for that engine version.
+    """The container's image by tag: JumpStart's, the one that is built, or the catalogue's for that engine version.
 
-    Raises UsageError when there is none in that region.
+    Raises UsageError if no image is known in that region.
     """
     if theirs := jumpstart.target_model(recipe, account.jumpstart):
         return theirs.image
@@ -84,13 +84,29 @@ def image_uri(recipe: Recipe, account: Account) -> str:
         return str(built[0].request["Image"])
     found = recipe.image
     if found is None:
-        message = f"platform `{recipe.platform.name}` has no image with {recipe.engine.name} {recipe.engine.version}"
+        message = (
+            f"no image with {recipe.engine.name} {recipe.engine.version} is known for platform `{recipe.platform.name}`"
+        )
         raise UsageError(message, hint=f"See: toolkit check {recipe.path}")
     return address(found, account)
 
 
+def base_images(recipe: Recipe, account: Account) -> tuple[str, ...]:
+    """Addresses of the images from elsewhere that run, or that one is built on, as they are written.
+
+    Raises UsageError where there is none.
+    """
+    able = capabilities(recipe)
+    if builds(recipe):
+        return (base_address(recipe, account, able.images),)
+    if able.runs_programs:
+        return ()
+    found = (image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.instance_types)
+    return tuple(dict.fromkeys(found))
+
+
 def _base_bytes(recipe: Recipe) -> int | None:
-    """What the base takes in a registry, if the catalogue knows it."""
+    """Size of the base image in its registry, if the catalogue has it."""
     found = recipe.image
     if (recipe.container and recipe.container.base) or found is None or found.size_gb is None:
         return None
@@ -98,18 +114,18 @@ def _base_bytes(recipe: Recipe) -> int | None:
 
 
 def _build(request: Mapping[str, Any], observed: Observed) -> Decision:
-    """What builds an image, on which base, and how much of that has to be copied; the seconds that this takes."""
-    # As build.py chooses, but for what this machine has.
+    """Decide to build: the reason names the builder, the base and how much to copy, with the expected seconds."""
+    # As build.py chooses, without looking at what is installed here.
     builder = request["Builder"] or ("docker, buildah or codebuild" if request["NeedsRun"] else "append")
     base, known = request["Base"], observed.get("Image", request["Base"])
     size = request.get("BaseBytes") or (known.state["Bytes"] if known else None)
     gigabytes = f"{size / 1e9:.1f} GB" if size else "size unknown"
     seconds = _LAYER_SECONDS + round((size or _SOME_BYTES) / _COPY_BYTES_PER_SECOND)
-    # All others fetch the base to where they are.
+    # All other builders download the base.
     if builder == "append" and parse(base).registry == parse(request["Image"]).registry:
-        seconds, work = _LAYER_SECONDS, "which is in this registry already: seconds, if its layers may be mounted"
+        seconds, work = _LAYER_SECONDS, "which is in the same registry: seconds, if its layers can be mounted"
     else:
         example = "" if size else f" if it has {_SOME_BYTES / 1e9:.0f} GB"
         rate = f"{_COPY_BYTES_PER_SECOND / 1e6:.0f} MB/s"
-        work = f"to copy but for layers that are there: about {max(1, round(seconds / 60))} min{example}, at {rate}"
-    return Decision("create", f"is not built yet: {builder} does it on {base} ({gigabytes}), {work}", seconds)
+        work = f"to copy except for existing layers: about {max(1, round(seconds / 60))} min{example}, at {rate}"
+    return Decision("create", f"is not built yet; {builder} builds it from {base} ({gigabytes}), {work}", seconds)

@@ -1,4 +1,4 @@
-"""Inference components: models that share an endpoint, each with copies of its own."""
+"""Inference components: models that share an endpoint, each with its own copies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class InferenceComponentKind(AwsKind):
-    """Made once its endpoint is in service."""
+    """Created once its endpoint is in service."""
 
     kind = "InferenceComponent"
     needs_service = True
@@ -48,13 +48,13 @@ class InferenceComponentKind(AwsKind):
             return super().decide(resource, existing, observed)
         status, model, host = (existing.state[key] for key in ("Status", "ModelName", "EndpointName"))
         if host != resource.request["EndpointName"]:
-            return Decision("replace", f"lives on {host}")
+            return Decision("replace", f"is on endpoint {host}")
         if status not in ("InService", *UNDER_WAY):
             return Decision("replace", f"is {status}")
         if model != resource.request["Specification"]["ModelName"]:
             return Decision("update", f"runs {model}")
         if status != "InService":
-            return Decision("update", f"is {status.lower()} already")  # which has to be waited for
+            return Decision("update", f"is {status.lower()} already")  # wait until it is in service
         return Decision("reuse", "is in service with this model")
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
@@ -79,12 +79,12 @@ class InferenceComponentKind(AwsKind):
     def update(self, work: Work, request: Any) -> None:
         clients, name, wanted = work.clients, request["InferenceComponentName"], request["Specification"]["ModelName"]
         if _status(clients, name) == ("InService", wanted):
-            return  # what was under way has come to that
+            return  # an update that was in progress has led to this
         try:
             clients.sagemaker.update_inference_component(**request)
         except clients.refusal:
             status, model = _status(clients, name)
-            # It was settled: only an earlier try of ours, whose answer was lost, can have set it in motion.
+            # It was not changing before, so this must be our own earlier call, whose answer was lost.
             if status != "Updating" and model != wanted:
                 raise
 
@@ -106,7 +106,7 @@ class InferenceComponentKind(AwsKind):
 
 
 def component(recipe: Recipe, account: Account) -> Resource | None:
-    """The inference component, None for a plain endpoint."""
+    """The inference component; None for a plain endpoint."""
     if recipe.platform.component is None:
         return None
     settings, here = recipe.platform.component, recipe.on(recipe.platform.instance_types[0])
@@ -133,7 +133,7 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
 
 
 def _accelerators(recipe: Recipe) -> int:
-    """What a copy takes: GPUs, or Trainium chips, which is what SageMaker counts as far as is known (unverified)."""
+    """Accelerators of a copy: GPUs, or Trainium chips (unverified: SageMaker may count cores)."""
     return recipe.engine.rules.accelerators(recipe, lookup.instance(recipe.platform.instance_types[0]))
 
 

@@ -25,7 +25,7 @@ _FILTER_PREFIX = "toolkit-"
 
 
 class LogGroupKind(ContentKind):
-    """Made before SageMaker makes it, which keeps it for ever. Ours by its name: an endpoint of ours writes to it."""
+    """Created before SageMaker creates it without a retention time. It is ours if our endpoint writes to it."""
 
     kind = "LogGroup"
     is_kept = True
@@ -44,14 +44,14 @@ class LogGroupKind(ContentKind):
         ]
 
     def differs(self, resource: Resource, existing: Existing) -> bool:
-        """It only needs our tag and some retention: another than ours may be the account's rule."""
+        """It only needs our tag and any retention time, which the account's rules may have changed."""
         return not (existing.state["Tagged"] and existing.state["RetentionInDays"])
 
     def kept_note(self, existing: Existing) -> str:
         if not self.capabilities.outlasts:
             return ""
         days = existing.state.get("RetentionInDays")
-        kept = f"kept for {days} days" if days else "kept for ever"
+        kept = f"kept for {days} days" if days else "kept without a time limit"
         return (
             f"log group {existing.name}: {kept}, about $0.03 per GB and month (us-east-1, unverified). "
             f"Remove it: aws logs delete-log-group --log-group-name {existing.name}"
@@ -65,13 +65,13 @@ class LogGroupKind(ContentKind):
                 yield Existing(self.kind, group, True, (name,), state)
 
     def create(self, work: Work, request: Any) -> None:
-        """SageMaker itself may have made it, for an endpoint without alarms: it becomes ours."""
+        """Also takes over a group that SageMaker itself has created, for an endpoint without alarms."""
         logs, group, tags = work.clients.logs, request["logGroupName"], request["tags"]
         found = _find(work.clients, group)
         if found is None:
             try:
                 logs.create_log_group(logGroupName=group, tags=tags)
-            except work.clients.refusal as error:  # made just now: by an earlier try, whose answer was lost
+            except work.clients.refusal as error:  # just created, by our own earlier call, whose answer was lost
                 if code_of(error) != "ResourceAlreadyExistsException":
                     raise
         else:
@@ -87,7 +87,7 @@ class LogGroupKind(ContentKind):
 
 
 class MetricFilterKind(ContentKind):
-    """It cannot carry tags; filters of different log groups may have the same name."""
+    """It cannot have tags, and filters of different log groups may have the same name."""
 
     kind = "MetricFilter"
     resource_type = "AWS::Logs::MetricFilter"
@@ -123,17 +123,17 @@ class MetricFilterKind(ContentKind):
 
 
 def has_alarms(recipe: Recipe) -> bool:
-    """Whether alarms are made: on AWS, unless `observability.alarms` says otherwise."""
+    """Whether to create alarms: by default on AWS only (`observability.alarms`)."""
     return _wanted(recipe.observability.alarms, recipe)
 
 
 def has_dashboard(recipe: Recipe) -> bool:
-    """Whether a dashboard is made: on AWS, unless `observability.dashboard` says otherwise."""
+    """Whether to create a dashboard: by default on AWS only (`observability.dashboard`)."""
     return _wanted(recipe.observability.dashboard, recipe)
 
 
 def has_monitoring(recipe: Recipe) -> bool:
-    """Whether something is made that the log feeds."""
+    """Whether to create anything that needs the log."""
     return has_alarms(recipe) or has_dashboard(recipe)
 
 
@@ -173,6 +173,6 @@ def _find(clients: Clients, group: str) -> Mapping[str, Any] | None:
 
 
 def _arn(log_group: Mapping[str, Any]) -> str:
-    """Tags want the ARN without the `:*` for its streams."""
+    """The ARN for tags, which is without `:*` for the streams."""
     arn: str = log_group["arn"]
     return arn.removesuffix(":*")

@@ -1,4 +1,4 @@
-"""Models: a container with its image, environment and files, one for each that differs."""
+"""Models: containers with their image, environment and files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from toolkit.planning.artifacts import variables
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
+from toolkit.platforms.image import by_digest
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.deployment import Deployment
 
-PAGES: PaginatorConfigTypeDef = {"PageSize": 100}  # the most; SageMaker gives 10 where nobody says
+PAGES: PaginatorConfigTypeDef = {"PageSize": 100}  # the maximum; SageMaker's default is 10
 
 _CHANNELS = "PrimaryContainer.AdditionalModelDataSources"
 _IN_CHANNELS: Mapping[str, str] = {
@@ -36,7 +37,7 @@ _IN_CHANNELS: Mapping[str, str] = {
 
 
 class ModelKind(AwsKind):
-    """Its name says its content."""
+    """Its name has a digest of its content."""
 
     kind = "Model"
     resource_type = "AWS::SageMaker::Model"
@@ -74,19 +75,21 @@ class ModelKind(AwsKind):
         return sagemaker_tags(clients, clients.sagemaker.describe_model(ModelName=name)["ModelArn"])
 
     def loss(self, field: str, lost: Any) -> str:
-        """What becomes of a container whose files are not there."""
+        """The effect of files that CloudFormation cannot pass to the container."""
         if field != _CHANNELS:
             return super().loss(field, lost)
         names = [channel["ChannelName"] for channel in lost]
         what = " and ".join(_IN_CHANNELS[name] for name in names)
-        effect = f"the container does not find its {what} there, and stops. Use `toolkit deploy`"
+        effect = f"the container does not find its {what} and stops. Use `toolkit deploy`"
         if DRAFTER_CHANNEL not in names:
             return effect
-        return f"{effect}; a drafter of the hub the container fetches itself with `platform: {{weights: hub}}`"
+        return (
+            f"{effect}; or, for a drafter on the hub, let the container download it with `platform: {{weights: hub}}`"
+        )
 
 
 def read_models(look: Look, endpoint: str) -> list[Existing]:
-    """Those of an endpoint, with where in our bucket their files are."""
+    """Existing models of an endpoint, with the prefixes of their files in our bucket."""
     clients = look.clients
     pages = clients.sagemaker.get_paginator("list_models").paginate(NameContains=endpoint, PaginationConfig=PAGES)
     return [
@@ -98,7 +101,7 @@ def read_models(look: Look, endpoint: str) -> list[Existing]:
 
 
 def models(recipe: Recipe, account: Account) -> list[Resource]:
-    """One Model for each container that differs: arms, and instance types with settings of their own."""
+    """One Model for each different container: for arms, and for instance types with their own settings."""
     made = [
         model_of(arm.on(instance_type), account)
         for arm in arms(recipe)
@@ -112,7 +115,7 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
     uri = image_uri(recipe, account)
     theirs = jumpstart.target_model(recipe, account.jumpstart)
     container: dict[str, Any] = {
-        "Image": account.digests.get(uri, uri),
+        "Image": by_digest(uri, recipe, account),
         "Environment": jumpstart.variables(theirs, recipe) if theirs else _environment(recipe),
         **_data_sources(model_data(recipe, account)),
     }
@@ -130,7 +133,7 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
 
 
 def network(recipe: Recipe) -> dict[str, Any]:
-    """Isolation and VPC, as models, components' endpoint configurations and training jobs all have them."""
+    """Network isolation and VPC, for models, endpoint configurations of components, and training jobs."""
     found: dict[str, Any] = {"EnableNetworkIsolation": True} if recipe.network.isolation else {}
     if recipe.network.subnets:
         found["VpcConfig"] = {

@@ -1,4 +1,4 @@
-"""Repositories of ours in ECR."""
+"""The toolkit's repositories in ECR."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _KEPT_UNTAGGED = 20
 
 
 class RepositoryKind(AwsKind):
-    """Nobody can move a tag in it, and what is pushed is scanned.
+    """A repository with immutable tags, whose images are scanned when pushed.
 
-    No image with a tag expires: ECR does not know which of them an endpoint runs, and needs again to scale out.
+    Images with a tag never expire: ECR does not know which of them an endpoint needs to scale out.
     """
 
     kind = "Repository"
@@ -47,7 +47,7 @@ class RepositoryKind(AwsKind):
         )
 
     def observe(self, look: Look) -> Iterator[Existing]:
-        """Those that are desired; where nothing is, those of the endpoints."""
+        """The desired ones, or those of the endpoints if nothing is desired."""
         names = {item.name for item in look.wanted(self.kind)}
         if not look.desired:
             names = {repository_name(name) for name in look.endpoints}
@@ -56,7 +56,7 @@ class RepositoryKind(AwsKind):
                 yield tagged(self.kind, name, _owner(look.clients, found["repositoryArn"]), {})
 
     def create(self, work: Work, request: Any) -> None:
-        """With its rule for old images. Doing it again sets the rule only."""
+        """Create it with its lifecycle rule; repeated, only set the rule."""
         ecr, name = work.clients.ecr, request["repositoryName"]
         try:
             ecr.create_repository(**{key: value for key, value in request.items() if key != "lifecyclePolicyText"})
@@ -67,7 +67,7 @@ class RepositoryKind(AwsKind):
 
 
 def repositories(recipe: Recipe) -> list[Resource]:
-    """The repository that the recipe's image goes to, if that is ours to make."""
+    """The repository of the recipe's image, if the toolkit creates it."""
     section = recipe.container or ContainerSection()
     if not builds(recipe) or section.repository or capabilities(recipe).images.registry:
         return []
@@ -89,17 +89,17 @@ def repositories(recipe: Recipe) -> list[Resource]:
 
 
 def repository_name(endpoint: str) -> str:
-    """The ECR repository that is made for an endpoint and its baseline. ECR knows small letters only."""
+    """Name of the ECR repository created for an endpoint and its baseline, in lower case as ECR requires."""
     return f"toolkit/{endpoint.removesuffix('-baseline').lower()}"
 
 
 def repository_of(recipe: Recipe) -> str:
-    """The ECR repository that the image goes to."""
+    """Name of the ECR repository of the recipe's image."""
     return (recipe.container and recipe.container.repository) or repository_name(recipe.name)
 
 
 def _describe(clients: Clients, name: str) -> RepositoryTypeDef | None:
-    """None too where we may not look: most endpoints have no repository, and who may make none need not look."""
+    """The repository; None if it does not exist, or if we may not read it, as most users need no repository."""
     try:
         return clients.ecr.describe_repositories(repositoryNames=[name])["repositories"][0]
     except clients.refusal as error:

@@ -1,4 +1,4 @@
-"""The execution role that is made for an endpoint, or for jobs that compile: who may take it, and what it may do."""
+"""The execution role created for an endpoint or for compile jobs: its trust policy and permissions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOG_ACTIONS = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
 _IMAGE_ACTIONS = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
-# Of AWS's guide to SageMaker in a VPC; none of them can be limited to one VPC's resources.
+# From AWS's guide to SageMaker in a VPC; none of them can be restricted to one VPC.
 _VPC_ACTIONS = [
     "ec2:CreateNetworkInterface",
     "ec2:CreateNetworkInterfacePermission",
@@ -40,7 +40,7 @@ _VPC_ACTIONS = [
 
 
 class RoleKind(AwsKind):
-    """An execution role; only SageMaker may take it, and only for this account."""
+    """An execution role that only SageMaker can assume, and only for this account."""
 
     kind = "Role"
     resource_type = "AWS::IAM::Role"
@@ -71,7 +71,7 @@ class RoleKind(AwsKind):
         return by_key(clients.iam.list_role_tags(RoleName=name)["Tags"])
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
-        """With its policies, which are no resources of their own."""
+        """With its inline policies, which are not separate resources in CloudFormation."""
         document = json.loads(request["AssumeRolePolicyDocument"])
         policies = [
             {"PolicyName": other.request["PolicyName"], "PolicyDocument": json.loads(other.request["PolicyDocument"])}
@@ -81,12 +81,12 @@ class RoleKind(AwsKind):
         return {**request, "AssumeRolePolicyDocument": document, "Policies": policies}
 
     def named(self, reference: str) -> str:
-        """By the end of its ARN."""
+        """The role's name, from its ARN."""
         return reference.rpartition("/")[2]
 
 
 class RolePolicyKind(AwsKind):
-    """One policy for each recipe: components that share an endpoint share its role, and each goes with its own."""
+    """An inline policy for each recipe: components that share an endpoint share its role, each with its own policy."""
 
     kind = "RolePolicy"
 
@@ -94,7 +94,7 @@ class RolePolicyKind(AwsKind):
         return _of_kind(self.kind, _endpoint_role(deployment))
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
-        """IAM gives a policy back with spaces and keys as it likes."""
+        """Compares parsed policies, because IAM returns them reformatted."""
         if existing is None:
             return super().decide(resource, existing, observed)
         wanted, found = resource.request["PolicyDocument"], existing.state["PolicyDocument"]
@@ -102,14 +102,14 @@ class RolePolicyKind(AwsKind):
             same = json.loads(wanted) == documents.decode(found)
         except documents.Unfit:
             same = False
-        return Decision("reuse", "exists") if same else Decision("update", "what it may do has changed")
+        return Decision("reuse", "exists") if same else Decision("update", "its permissions have changed")
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         role, _, policy = existing.name.partition("/")
         return {"RoleName": role, "PolicyName": policy}
 
     def observe(self, look: Look) -> Iterator[Existing]:
-        """Of roles that are ours, each for the recipe whose name it has."""
+        """Policies of our roles, each belonging to the recipe in its name."""
         for name in (*look.names, *_compilers(look)):
             if ENDPOINT_TAG in (look.once(_role_tags, name) or {}):
                 yield from (unless_missing(look.clients, partial(_policies, look.clients, role_name(name))) or ())
@@ -122,12 +122,12 @@ class RolePolicyKind(AwsKind):
 
 
 def role_arn(recipe: Recipe, account: Account, endpoint: str) -> str:
-    """The role that the endpoint's containers run under: the one that was found, else the one that is made."""
+    """ARN of the role of the endpoint's containers: the one that was found, or the one to create."""
     return account.role or f"arn:{account.partition}:iam::{account.id}:role/{role_name(endpoint)}"
 
 
 def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelData]) -> list[Resource]:
-    """Role and policy; none where a role was found."""
+    """Role and policy to create; empty if a role was found."""
     captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
     captures = [_allow("s3:PutObject", captured)] if recipe.observability.data_capture_percent else []
     statements = _statements(recipe, account, log_group(recipe), data, captures)
@@ -135,13 +135,13 @@ def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelDa
 
 
 def compile_role(recipe: Recipe, account: Account, data: Sequence[ModelData]) -> list[Resource]:
-    """Role and policy of the jobs that compile for the recipe and its baseline; none where a role was found.
+    """Role and policy to create for compile jobs of the recipe and its baseline; empty if a role was found.
 
-    They may write all that is compiled, and no key alone: a job for another K may be under way under the same role.
+    They may write below all keys of compiled code, because a job for another K may use the role at the same time.
     """
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
     artifacts = [
-        # Whether SageMaker removes from S3 what a job removes is not documented: it may.
+        # Deleting is allowed too: it is not documented whether SageMaker deletes files in S3 that a job deletes.
         _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], f"{bucket}/{ARTIFACTS_PREFIX}*"),
         {
             **_allow("s3:ListBucket", bucket),
@@ -161,7 +161,7 @@ def _of_kind(kind: str, resources: Sequence[Resource]) -> list[Resource]:
 
 
 def _compilers(look: Look) -> list[str]:
-    """Whose roles training jobs of the recipes run under, where they are wanted or the recipes go."""
+    """Owners of the roles of the recipes' compile jobs, if these are desired or the recipes are removed."""
     wanted = {item.name for item in look.wanted(RoleKind.kind)}
     return [name for name in map(compiler, look.endpoints) if not look.desired or role_name(name) in wanted]
 
@@ -186,12 +186,16 @@ def _made(
 ) -> list[Resource]:
     if account.role:
         return []
-    # Only SageMaker may take it, and only for this account (confused deputy).
+    # Only SageMaker can assume it, and only for this account (against the confused deputy problem). AWS's guide says
+    # not to name single endpoints or jobs here.
     trust = {
         "Effect": "Allow",
         "Principal": {"Service": "sagemaker.amazonaws.com"},
         "Action": "sts:AssumeRole",
-        "Condition": {"StringEquals": {"aws:SourceAccount": account.id}},
+        "Condition": {
+            "StringEquals": {"aws:SourceAccount": account.id},
+            "ArnLike": {"aws:SourceArn": f"arn:{account.partition}:sagemaker:*:{account.id}:*"},
+        },
     }
     create = {"RoleName": name, "AssumeRolePolicyDocument": _policy([trust]), "Tags": its_tags}
     put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": _policy(statements)}
@@ -220,7 +224,7 @@ def _statements(
 
 
 def _storage(arn: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:
-    """Read its own weights: the objects, and listing of no other prefix."""
+    """Permissions to read and list its own weights, and no other prefix."""
     prefixes: dict[str, list[str]] = {}
     for item in data:
         bucket, _, prefix = item.uri.removeprefix("s3://").partition("/")

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.deployment import Deployment
 
-# A container takes minutes to start, and all the while requests fail: a shorter pause would add a copy for each minute.
+# A container takes minutes to start, while requests keep failing: a shorter cooldown would add a copy every minute.
 _FROM_ZERO_COOLDOWN = 900
 
 
 class ScalableTargetKind(ContentKind):
-    """It takes its policies with it."""
+    """Deleting it also deletes its policies."""
 
     kind = "ScalableTarget"
     needs_service = True
@@ -69,7 +69,7 @@ class ScalableTargetKind(ContentKind):
 
 
 class ScalingPolicyKind(ContentKind):
-    """It takes with it the alarm that starts it."""
+    """Includes the alarm that triggers it."""
 
     kind = "ScalingPolicy"
     needs_service = True
@@ -103,13 +103,13 @@ class ScalingPolicyKind(ContentKind):
             )
             for policy in [policy for page in pages for policy in page["ScalingPolicies"]]:
                 alarm = from_zero.get(resource_id, {})
-                # An alarm that starts another policy is as good as none.
+                # An alarm that triggers another policy counts as missing.
                 starts_it = policy["PolicyARN"] in alarm.get("AlarmActions", ())
                 found.append(f"{resource_id}/{policy['PolicyName']}")
                 yield self.described(found[-1], owner, {**policy, "Alarm": alarm} if starts_it else policy)
         for resource_id, alarm in from_zero.items():
             policy_name = f"{resource_id}/{FROM_ZERO}"
-            if policy_name not in found:  # its endpoint was deleted elsewhere
+            if policy_name not in found:  # its endpoint was deleted by somebody else
                 yield self.described(policy_name, owner_of_alarm(look.clients, alarm), {"Alarm": alarm})
 
     def create(self, work: Work, request: Any) -> None:
@@ -119,7 +119,7 @@ class ScalingPolicyKind(ContentKind):
             work.clients.cloudwatch.put_metric_alarm(**request["Alarm"], AlarmActions=[policy])
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        """The alarm first: one whose policy is gone belongs to nothing."""
+        """Delete the alarm first: without its policy it could not be found again."""
         resource_id, _, policy = name.rpartition("/")
         if policy == FROM_ZERO:
             names = [scale_from_zero_alarm(resource_id)]
@@ -130,7 +130,7 @@ class ScalingPolicyKind(ContentKind):
         return {key: value for key, value in request.items() if key != "Alarm"}
 
     def companions(self, item: Resource, logical_id: str) -> dict[str, Any]:
-        """The alarm that starts the policy."""
+        """The alarm that triggers the policy."""
         if "Alarm" not in item.request:
             return {}
         properties = {**item.request["Alarm"], "AlarmActions": [{"Ref": logical_id}]}
@@ -141,7 +141,7 @@ class ScalingPolicyKind(ContentKind):
 
 
 def _scaled(recipe: Recipe, variants: Sequence[str]) -> list[str]:
-    """What scales; nothing unless `scaling.max_instances` is above `scaling.min_instances`."""
+    """Resource ids that scale; empty unless `scaling.max_instances` is above `scaling.min_instances`."""
     if recipe.scaling.max_instances <= recipe.scaling.min_instances:
         return []
     if recipe.platform.component is None:
@@ -150,7 +150,7 @@ def _scaled(recipe: Recipe, variants: Sequence[str]) -> list[str]:
 
 
 def _targets(look: Look, endpoint: str) -> list[tuple[Mapping[str, Any], str | None]]:
-    """Each with the endpoint that it is tagged for."""
+    """Existing targets, with the endpoint in their tag."""
     client, ids = look.clients.application_autoscaling, resource_ids(endpoint)
     pages = client.get_paginator("describe_scalable_targets").paginate(ServiceNamespace="sagemaker", ResourceIds=ids)
     found = [target for page in pages for target in page["ScalableTargets"]]
@@ -161,14 +161,14 @@ def _targets(look: Look, endpoint: str) -> list[tuple[Mapping[str, Any], str | N
 def _target(recipe: Recipe, resource_id: str) -> Resource:
     limits = {"MinCapacity": recipe.scaling.min_instances, "MaxCapacity": recipe.scaling.max_instances}
     update = {**scalable(resource_id), **limits}
-    # Tags are for a new target only.
+    # Tags are only accepted for a new target.
     return Resource("ScalableTarget", resource_id, {**update, "Tags": tag_map(recipe)}, update)
 
 
 def _tracking(recipe: Recipe, resource_id: str) -> Resource:
-    """By the requests in flight per container, which CloudWatch gets every 10 seconds.
+    """Target tracking of the requests in flight per container, which CloudWatch gets every 10 seconds.
 
-    Requests per minute say little where one answer has ten tokens and another thousands.
+    Requests per minute mean little if one answer has ten tokens and another thousands.
     """
     metric = (
         "InferenceComponentConcurrentRequestsPerCopy"
@@ -192,11 +192,11 @@ def _tracking(recipe: Recipe, resource_id: str) -> Resource:
 
 
 def _scale_from_zero(recipe: Recipe, resource_id: str) -> Resource:
-    """The first copy after none: what is tracked per copy says nothing without copies.
+    """Step scaling from zero to one copy, because metrics per copy do not exist without copies.
 
-    As in AWS's developer guide, "Scale an endpoint to zero instances", but for the threshold (the first failed request
-    counts) and the pause. The request has one key that is not the API's: `Alarm`, a request of its own (PutMetricAlarm)
-    but for its action, the policy's ARN, which is not known before.
+    As in AWS's developer guide, "Scale an endpoint to zero instances", except for the threshold (the first failed
+    request counts) and the cooldown. The key `Alarm` is not the API's: it is a PutMetricAlarm request without its
+    action, which is the ARN of the policy.
     """
     configuration = {
         "AdjustmentType": "ChangeInCapacity",
@@ -206,7 +206,7 @@ def _scale_from_zero(recipe: Recipe, resource_id: str) -> Resource:
     }
     alarm = {
         "AlarmName": scale_from_zero_alarm(resource_id),
-        "AlarmDescription": f"{recipe.name} has no copy and was asked: makes the first one.",
+        "AlarmDescription": f"{recipe.name} has no copy and got a request: starts the first copy.",
         "Namespace": INVOCATIONS,
         "MetricName": "NoCapacityInvocationFailures",
         "Dimensions": [{"Name": "InferenceComponentName", "Value": recipe.name}],

@@ -1,6 +1,6 @@
-"""What a kind of resource is in a CloudFormation template.
+"""The form of a kind of resource in a CloudFormation template.
 
-Properties are named as in the API's requests, but where a kind says otherwise.
+Properties have the names of the API's requests, unless a kind says otherwise.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from toolkit.planning.resources import Resource
 
 
 class TemplateRule:
-    """The default: no resource of a template.
+    """The default: not a resource of templates.
 
     Class attributes:
-        resource_type: CloudFormation's name of it, empty where it has none.
-        lacking: fields of requests that CloudFormation's resource lacks, or `field=value` where it lacks but a value.
-        references: fields in which others name it, with the attribute that gives that name (None: Ref).
+        resource_type: CloudFormation's type; empty if it has none.
+        lacking: request fields that CloudFormation's resource lacks, or `field=value` if it only lacks that value.
+        references: fields in which other resources name it, with the attribute to use (None: Ref).
     """
 
     resource_type: str = ""
@@ -26,31 +26,31 @@ class TemplateRule:
     references: ClassVar[Mapping[str, str | None]] = {}
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
-        """The properties of the resource; `request` is without what CloudFormation lacks."""
+        """The resource's properties, from the request without the fields that CloudFormation lacks."""
         return dict(request)
 
     def attributes(self, item: Resource) -> dict[str, Any]:
-        """What stands beside the properties."""
+        """Attributes beside the properties, such as Condition."""
         return {}
 
     def sections(self, item: Resource) -> dict[str, Any]:
-        """What it adds to the template's head: parameters, conditions."""
+        """Sections that it adds to the template: parameters, conditions."""
         return {}
 
     def companions(self, item: Resource, logical_id: str) -> dict[str, Any]:
-        """Resources that belong to it, by logical id."""
+        """Further resources that belong to it, by logical id."""
         return {}
 
     def depends_on(self, item: Resource) -> Iterable[tuple[str, str]]:
-        """Kind and name of what has to exist first and stands in no property, or only as part of a text."""
+        """Kind and name of resources that must exist first and that no property refers to."""
         return ()
 
     def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
-        """What has to be made before the stack, and the command that does it."""
+        """What must exist before the stack is created, with the command that creates it."""
         return iter(())
 
     def outputs(self, item: Resource, logical_id: str) -> dict[str, Any]:
-        """What the stack answers with."""
+        """Outputs of the stack."""
         return {}
 
     def named(self, reference: str) -> str:
@@ -58,23 +58,23 @@ class TemplateRule:
         return reference
 
     def loss(self, field: str, lost: Any) -> str:
-        """What the stack lacks without a field of the request."""
-        return "the stack differs from what `toolkit deploy` makes"
+        """The effect of a request field that the stack lacks, as a sentence."""
+        return "the stack differs from what `toolkit deploy` creates"
 
     def require_template(self, item: Resource) -> None:
-        """Raise UsageError where no stack can do without it."""
+        """Raise UsageError for a resource that stacks cannot have but need."""
 
 
 def key_values(values: Mapping[str, str]) -> list[dict[str, str]]:
-    """A mapping as CloudFormation lists it."""
+    """A mapping as a list of Key and Value."""
     return [{"Key": key, "Value": value} for key, value in values.items()]
 
 
 def capitalized(request: Mapping[str, Any]) -> dict[str, Any]:
-    """CloudWatch Logs begins its names with a small letter, CloudFormation none."""
+    """Keys with a capital first letter, as in CloudFormation; CloudWatch Logs uses lower case."""
     return {key[0].upper() + key[1:]: value for key, value in request.items()}
 
 
 def put_object(bucket: str, key: str) -> str:
-    """The command that puts an empty object."""
+    """The command that creates an empty object."""
     return shlex.join(["aws", "s3api", "put-object", "--bucket", bucket, "--key", key])

@@ -1,14 +1,15 @@
-"""Training jobs that compile, ahead of an endpoint, and the code that they leave in S3.
+"""Training jobs that compile for Trainium, and the compiled code in S3.
 
-SageMaker gives a container an hour to start, and compiling may take longer; of its jobs only those for training run on
-Trainium. A job starts the recipe's own image with the recipe's own environment, on the same instance type. Its name has
-the key of what it compiles. SageMaker takes a job's files to S3 while it runs, in no order that is documented: what is
-there counts once no job of that key is under way. Nothing here was tried on AWS.
+SageMaker allows a container an hour to start, and compiling may take longer. Of its jobs, only training jobs run on
+Trainium. A job runs the recipe's image with the recipe's environment on the same instance type. Its name has the key of
+the compiled code. SageMaker copies a job's files to S3 while it runs, in an undocumented order, so files only count
+when no job for that key is running. Unverified: nothing here was run on AWS.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
@@ -29,6 +30,7 @@ from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
 from toolkit.planning.plan import Verb
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
+from toolkit.platforms.image import by_digest
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, unless_missing
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, sagemaker_tags
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
 # botocore 1.44.5, service model of SageMaker: TrainingEnvironmentValue.
 LONGEST_VALUE = 512
-# The samples' manifests give an engine 4 h 45 min to compile and start.
+# The manifests of AWS's samples allow an engine 4 h 45 min to compile and start.
 LONGEST_SECONDS = 5 * 3600
 
 _UNDER_WAY = ("InProgress", "Stopping")
@@ -54,15 +56,25 @@ _PROGRAM = "/opt/toolkit/compile"
 _INPUT_DIR = "/opt/ml/input/data"
 _OUTPUT_DIR = "/opt/ml/checkpoints"
 _TARGET_CHANNEL = "target"
-# With a key of 12 characters and an attempt's number it is at most 60; a job's name may have 63.
+# With a key of 12 characters and an attempt number, a name has at most 60 of the 63 allowed characters.
 _NAME_CHARACTERS = 44
+
+_LARGEST_RECORD = 1024**2
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What a job wrote beside its compiled code."""
+
+    key: str
+    parts: dict[str, str]
 
 
 class TrainingJobKind(AwsKind):
-    """None is made where one of the same key has compiled, or does; a name is used once.
+    """Not created if a job of the same key has compiled already, or is compiling. A name is never used twice.
 
-    The state of what exists is the key's: whether all is there, jobs as (name, status, reason) with the newest first,
-    and the parts of what comes nearest.
+    The state is that of the key: whether its compiled code is complete, its jobs as (name, status, reason), newest
+    first, and the parts of the most similar compiled code.
     """
 
     kind = "TrainingJob"
@@ -72,9 +84,9 @@ class TrainingJobKind(AwsKind):
         jobs = _jobs(existing)
         newest, status, _ = jobs[0] if jobs else ("", "", "")
         if existing and existing.state["Complete"]:
-            return _named(resource, "reuse", "is compiled already", newest or resource.name)
+            return _named(resource, "reuse", "is already compiled", newest or resource.name)
         if status in _UNDER_WAY:
-            return _named(resource, "update", "is compiling already, and is waited for", newest)
+            return _named(resource, "update", "is already compiling; waits for it", newest)
         taken = {name for name, _, _ in jobs}
         names = chain([resource.name], (f"{resource.name}-{n}" for n in count(2)))
         name = next(name for name in names if name not in taken)
@@ -85,7 +97,7 @@ class TrainingJobKind(AwsKind):
         return {"TrainingJobName": existing.name}
 
     def observe(self, look: Look) -> Iterator[Existing]:
-        """What is known of the jobs that are wanted; where nothing is, jobs that run for the endpoints."""
+        """The desired jobs, or if nothing is desired, jobs that are running for the endpoints."""
         if not look.desired:
             for endpoint in look.endpoints:
                 yield from _running(look.clients, endpoint)
@@ -98,10 +110,10 @@ class TrainingJobKind(AwsKind):
         work.clients.sagemaker.create_training_job(**request)
 
     def update(self, work: Work, request: Any) -> None:
-        """It runs already, and is waited for."""
+        """Does nothing: the job runs already."""
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        """It is stopped, and stays in SageMaker's list."""
+        """Stop it; it remains in SageMaker's list."""
         clients.sagemaker.stop_training_job(TrainingJobName=name)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
@@ -109,12 +121,12 @@ class TrainingJobKind(AwsKind):
         return sagemaker_tags(clients, found["TrainingJobArn"])
 
     def is_going(self, clients: Clients, name: str) -> bool:
-        """It has ended, or is about to."""
+        """Whether it has ended, or is stopping."""
         return clients.sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobStatus"] != "InProgress"
 
 
 class ArtifactsKind(AwsKind):
-    """Compiled code, which training jobs alone make: `create` in the plan of an endpoint stands for its lack."""
+    """Compiled code, which only training jobs create: in the plan of an endpoint, `create` means that it is missing."""
 
     kind = "Artifacts"
     is_kept = True
@@ -131,14 +143,14 @@ class ArtifactsKind(AwsKind):
     def kept_note(self, existing: Existing) -> str:
         if not self.capabilities.outlasts:
             return ""
-        address = f"s3://{existing.state['Bucket']}/{existing.state['Prefix']}"
+        address = shlex.quote(f"s3://{existing.state['Bucket']}/{existing.state['Prefix']}")
         return (
-            f"compiled code in {address}, so that deploying again need not compile, about $0.023 per GB and month "
+            f"compiled code in {address}, so that another deployment need not compile, about $0.023 per GB and month "
             f"(us-east-1, unverified). Remove it: aws s3 rm --recursive {address}"
         )
 
     def observe(self, look: Look) -> Iterator[Existing]:
-        """What models start with, which stays when their endpoint goes; and what is known of what is wanted."""
+        """The compiled code of existing models, and the state of desired compiled code."""
         bucket = bucket_name(look.account)
         for name in look.names if look.endpoints else ():
             for model in look.once(read_models, name):
@@ -151,12 +163,12 @@ class ArtifactsKind(AwsKind):
             yield Existing(self.kind, item.name, True, (), _state(look, item.request["Key"], item.request["Parts"]))
 
     def require_template(self, item: Resource) -> None:
-        message = "CloudFormation cannot give a container the code that was compiled ahead for it"
+        message = "CloudFormation cannot pass compiled code to a container"
         raise UsageError(message, hint="Use `toolkit deploy`.")
 
 
 def compiled(recipe: Recipe, account: Account) -> list[Resource]:
-    """What has to be compiled before the recipe's endpoint can be made."""
+    """The compiled code that the recipe's endpoint needs."""
     return [
         Resource(
             "Artifacts",
@@ -174,7 +186,7 @@ def compiled(recipe: Recipe, account: Account) -> list[Resource]:
 
 
 def needed(recipes: Sequence[Recipe]) -> dict[str, Recipe]:
-    """By key, each arm as it runs on an instance type."""
+    """Each arm on each of its instance types, by the key of its compiled code."""
     return {
         artifacts.key(here): here
         for recipe in recipes
@@ -185,7 +197,7 @@ def needed(recipes: Sequence[Recipe]) -> dict[str, Recipe]:
 
 
 def job_data(recipe: Recipe, account: Account) -> list[ModelData]:
-    """The recipe's models, and settings that are too long for a job's environment, which takes less than a model's."""
+    """The recipe's models, and settings too long for a job's environment, whose limit is lower than a model's."""
     its_own = (COMPILED_CHANNEL, CONFIG_CHANNEL)
     found = [item for item in model_data(recipe, account) if item.channel not in its_own]
     if settings := config_file(recipe, LONGEST_VALUE):
@@ -194,13 +206,13 @@ def job_data(recipe: Recipe, account: Account) -> list[ModelData]:
 
 
 def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
-    """The job that compiles for a recipe on its first instance type, under the role of `owner`."""
+    """The compile job of a recipe for its first instance type, with the role of `owner`."""
     key = artifacts.key(recipe)
     name = f"{recipe.name[:_NAME_CHARACTERS].rstrip('-')}-{key}"
     s3_prefix = f"s3://{bucket_name(account)}/{artifacts.prefix(key)}"
     uri = image_uri(recipe, account)
     algorithm: dict[str, Any] = {
-        "TrainingImage": account.digests.get(uri, uri),
+        "TrainingImage": by_digest(uri, recipe, account),
         "TrainingInputMode": "File",
         "ContainerEntrypoint": [_PROGRAM],
     }
@@ -211,12 +223,12 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
         "AlgorithmSpecification": algorithm,
         "RoleArn": role_arn(owner, account, compiler(owner.name)),
         **_channels(job_data(recipe, account)),
-        # Nothing is put out but what SageMaker itself writes there of a job.
+        # Only SageMaker itself writes job output here.
         "OutputDataConfig": {
             "S3OutputPath": f"{s3_prefix}jobs",
             **({"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}),
         },
-        # Kept in step with S3 while the job runs: a second job goes on where the first was stopped.
+        # Synchronized with S3 during the job, so that a second job resumes where the first was stopped.
         "CheckpointConfig": {"S3Uri": s3_prefix, "LocalPath": _OUTPUT_DIR},
         "ResourceConfig": {"InstanceType": recipe.platform.instance_types[0], "InstanceCount": 1},
         "StoppingCondition": {"MaxRuntimeInSeconds": LONGEST_SECONDS},
@@ -245,20 +257,20 @@ def _channels(data: Sequence[ModelData]) -> dict[str, Any]:
 
 
 def _environment(recipe: Recipe) -> dict[str, str]:
-    """As an endpoint's container has it, but for where its files are. Raises UsageError for what does not fit."""
+    """The environment of an endpoint's container, with a job's paths. Raises UsageError for too long values."""
     folder = {variable(recipe, "model"): f"{_INPUT_DIR}/{_TARGET_CHANNEL}"}
     model = {} if fetched_by_container(recipe, recipe.target) else folder
     serving = {name: _in_job(value) for name, value in environment(recipe, LONGEST_VALUE).items()}
     found = {**serving, **model, **artifacts.variables(recipe, _OUTPUT_DIR, LONGEST_VALUE)}
     for name, value in found.items():
         if len(value) > LONGEST_VALUE:
-            message = f"{name} has {len(value)} characters, a training job's environment takes {LONGEST_VALUE}"
+            message = f"{name} has {len(value)} characters, but a training job allows {LONGEST_VALUE}"
             raise UsageError(message, hint=f"Shorten it in engine.env of {recipe.path}.")
     return dict(sorted(found.items()))
 
 
 def _in_job(text: str) -> str:
-    """Paths of an endpoint's channels as those of a job's, whose names are the same."""
+    """A text with the paths of an endpoint's channels replaced by a job's."""
     return text.replace(CHANNELS_DIR, _INPUT_DIR)
 
 
@@ -272,13 +284,13 @@ def _jobs(existing: Existing | None) -> Sequence[tuple[str, str, str]]:
 
 
 def _missing(existing: Existing | None, wanted: Mapping[str, str]) -> str:
-    """Why there is no compiled code: what became of the newest job, or what the nearest code was compiled for."""
+    """Why compiled code is missing: the result of the newest job, or how the most similar code differs."""
     if jobs := _jobs(existing):
         name, status, why = jobs[0]
         words = {
             "InProgress": "compiles it",
             "Stopping": "is being stopped",
-            "Completed": "compiled it, and it was removed since",
+            "Completed": "compiled it, but it was removed since then",
         }
         return f"does not exist: {name} {words.get(status) or f'{status.lower()}: {why}'}"
     nearest: Mapping[str, str] = (existing.state["Nearest"] if existing else None) or {}
@@ -286,7 +298,7 @@ def _missing(existing: Existing | None, wanted: Mapping[str, str]) -> str:
         return "does not exist"
     differ = [name for name in sorted({*nearest, *wanted}) if nearest.get(name) != wanted.get(name)]
     said = ", ".join(f"{name} {nearest.get(name, 'none')}, not {wanted.get(name, 'none')}" for name in differ)
-    return f"does not exist; what there is was compiled for {said}"
+    return f"does not exist; the most similar code was compiled for {said}"
 
 
 def _state(look: Look, key: str, parts: Mapping[str, str]) -> dict[str, Any]:
@@ -302,7 +314,7 @@ def _state(look: Look, key: str, parts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _listed(clients: Clients, **only: Any) -> Iterator[Mapping[str, Any]]:
-    """The toolkit's own, the newest first."""
+    """The toolkit's jobs, newest first."""
     newest_first: Any = {"SortBy": "CreationTime", "SortOrder": "Descending", **only}
     for page in clients.sagemaker.get_paginator("list_training_jobs").paginate(**newest_first):
         for item in page["TrainingJobSummaries"]:
@@ -311,7 +323,7 @@ def _listed(clients: Clients, **only: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _running(clients: Clients, endpoint: str) -> list[Existing]:
-    """None for a caller who may not list jobs, and so has started none."""
+    """Running jobs of an endpoint; empty if the caller may not list jobs and so has started none."""
     try:
         jobs = list(_listed(clients, NameContains=endpoint, StatusEquals="InProgress"))
     except clients.refusal as error:
@@ -330,28 +342,20 @@ def _reason(clients: Clients, job: Mapping[str, Any]) -> str:
 
 
 def _record(clients: Clients, bucket: str, key: str) -> dict[str, str] | None:
-    """The parts that the record of that key says, None without a record, or with another one's."""
+    """The parts in the record of that key; None without a valid record."""
     path = f"{artifacts.prefix(key)}{artifacts.RECORD}"
     answer = unless_missing(clients, lambda: clients.s3.get_object(Bucket=bucket, Key=path))
     if answer is None:
         return None
     try:
-        record = documents.parse(_Record, answer["Body"].read(documents.LIMITS.size + 1))
-    except documents.Unfit:
+        record = documents.parse(_Record, answer["Body"].read(_LARGEST_RECORD))
+    except ValueError:
         return None
     return record.parts if record.key == key else None
 
 
-@dataclass(frozen=True)
-class _Record:
-    """What the compiler's container wrote of what it has made, and from what."""
-
-    key: str
-    parts: dict[str, str]
-
-
 def _nearest(clients: Clients, bucket: str, parts: Mapping[str, str]) -> dict[str, str] | None:
-    """The parts of what was compiled of the same target with the fewest differences; None without any."""
+    """The parts of the most similar code compiled for the same target, if any."""
     found = [record for key in _keys(clients, bucket) if (record := _record(clients, bucket, key))]
     same = [record for record in found if _target(record) == _target(parts)]
     return min(same, key=lambda record: len(record.items() ^ parts.items()), default=None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class WeightsUseKind(AwsKind):
-    """An empty object `uses/<weights>/<endpoint>`: while there is one, the weights stay."""
+    """An empty object `uses/<weights>/<endpoint>`. Weights are kept as long as they have one."""
 
     kind = "WeightsUse"
 
@@ -49,13 +49,13 @@ class WeightsUseKind(AwsKind):
         clients.s3.delete_object(**request)
 
     def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
-        """Else `toolkit destroy` of another endpoint takes the weights for unused."""
+        """Without it, `toolkit destroy` of another endpoint would delete the weights as unused."""
         command = put_object(item.request["Bucket"], item.request["Key"])
         yield {"what": f"mark of use {item.name}", "command": command}
 
 
 class WeightsKind(AwsKind):
-    """Files of a model, or settings. No single call makes them: the request says where they come from."""
+    """Files of a model, or settings. The request is not an API call but lists where the files come from."""
 
     kind = "Weights"
 
@@ -84,7 +84,7 @@ class WeightsKind(AwsKind):
                     yield Existing(self.kind, name, True, users, state)
 
     def create(self, work: Work, request: Any) -> None:
-        from toolkit.platforms.sagemaker.staging import stage_weights  # brings huggingface-hub
+        from toolkit.platforms.sagemaker.staging import stage_weights  # imports huggingface-hub
 
         stage_weights(work.clients, request, work.progress, work.open_files)
 
@@ -99,7 +99,7 @@ class WeightsKind(AwsKind):
 
 
 def use(data: ModelData, endpoint: str) -> Resource | None:
-    """The mark that `endpoint` leaves on weights that we staged."""
+    """The mark of an endpoint on weights that were staged."""
     if data.weights is None:
         return None
     name = f"{data.weights.name}/{endpoint}"
@@ -126,7 +126,7 @@ def _state(look: Look, bucket: str, name: str, wanted: Resource | None) -> dict[
 
 
 def _upload(request: Mapping[str, Any]) -> str:
-    """Of a folder, of a repository of the hub, or of small files that stand in the request."""
+    """Shell commands that upload a folder, a repository of the hub, or small files of the request."""
     to = f"s3://{request['Bucket']}/{request['Prefix']}"
     encryption = ["--sse", "aws:kms", "--sse-kms-key-id", request["KmsKeyId"]] if "KmsKeyId" in request else []
     options = ["--checksum-algorithm", "SHA256", *encryption]  # by which `toolkit deploy` knows the files again

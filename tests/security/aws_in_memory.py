@@ -1,0 +1,78 @@
+"""An AWS account in memory in the place of `sagemaker`, for what must not happen in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fakes import ACCOUNT, MemoryPlatform
+
+from toolkit.catalog import registry
+from toolkit.catalog.registry import PlatformEntry
+from toolkit.planning.plan import Action
+from toolkit.planning.resources import Account
+from toolkit.recipe.resolve import Recipe
+
+
+class AwsInMemory(MemoryPlatform):
+    """An account in which nothing exists. `done` are the actions that were applied."""
+
+    pause_between_arms = 0.0
+    poll_seconds = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[Action] = []
+
+    def execute(self, action: Action, progress: Any) -> None:
+        self.done.append(action)
+        super().execute(action, progress)
+
+    def address(self, name: str) -> str:
+        self.status(name)
+        return name
+
+    def exists_settled(self, endpoint: str, progress: Any) -> bool:
+        return ("Endpoint", endpoint) in self.resources
+
+
+class AwsSession:
+    """Opens the account that is set, whatever the recipe says."""
+
+    account_name = "an AWS account"
+    unasked = ""
+    may_be_absent = False
+
+    def __init__(self) -> None:
+        self.account = ACCOUNT
+        self.platform = AwsInMemory()
+
+    def scope(self, recipe: Recipe) -> str | None:
+        return recipe.platform.region
+
+    def can_be_asked(self) -> bool:
+        return True
+
+    def open(self, scope: str | None) -> AwsInMemory:
+        return self.platform
+
+    running = open
+
+    def unread_account(self, scope: str | None) -> Account:
+        return self.account
+
+
+SESSION = AwsSession()
+
+
+@contextmanager
+def aws_in_memory() -> Iterator[AwsInMemory]:
+    """An empty account, which every command takes for AWS."""
+    before = registry._platforms()["sagemaker"]
+    registry.register_platform("sagemaker", PlatformEntry(before.rules, f"{__name__}:SESSION", before.causes))
+    SESSION.platform = AwsInMemory()
+    try:
+        yield SESSION.platform
+    finally:
+        registry.register_platform("sagemaker", before)

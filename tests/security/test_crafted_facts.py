@@ -1,0 +1,201 @@
+"""Records, locks, tags, marks and leases are history and facts: a crafted one gives no right to do anything."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aws_in_memory import aws_in_memory
+from hostile import obeyed
+from pairs import RECIPE, write_hub_pair, write_pair
+
+from toolkit import api
+from toolkit.apply.progress import Silent
+from toolkit.cli.main import run
+from toolkit.errors import PlatformError, RecipeError, UsageError
+from toolkit.home import home
+from toolkit.planning.differences import differences
+from toolkit.planning.record import Event
+from toolkit.planning.resources import Existing, Observed, Resource
+from toolkit.platforms.lease import lease as hold
+from toolkit.platforms.lease import this_process
+from toolkit.platforms.sagemaker.lease import BucketLease
+from toolkit.platforms.sagemaker.rules.kinds.training_job import ArtifactsKind
+from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsUseKind
+from toolkit.platforms.sagemaker.rules.rollback import rollback_plan
+from toolkit.recipe.lock import lock_path, pinned, read_lock
+from toolkit.recipe.resolve import load
+
+ON_AWS = RECIPE.replace("0.32.0", "0.30.0").replace(
+    "platform: {name: local}",
+    "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], role: create}\n"
+    "observability: {alarms: false, dashboard: false}",
+)
+
+
+def test_a_record_does_nothing(tmp_path: Path) -> None:
+    """The same deployment and removal, with and without a record that somebody else wrote."""
+    recipe = write_pair(tmp_path)
+    recipe.write_text(ON_AWS)
+    record = home() / "records" / "tiny.jsonl"
+    events = [
+        Event("2026-01-01T00:00:00.000", "0" * 12, kind, name, verb, step)  # type: ignore[arg-type]
+        for kind, name, verb, step in (
+            ("Endpoint", "theirs", "delete", "started"),
+            ("Weights", "../..", "delete", "interrupted"),
+            ("Role", "admin", "create", "failed"),
+        )
+    ]
+    done = []
+    for written in ("", "".join(json.dumps(asdict(event)) + "\n" for event in events)):
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(written)
+        with aws_in_memory() as platform:
+            api.deploy(recipe, progress=Silent())
+            api.destroy(recipe, progress=Silent())
+            done.append(platform.done)
+            assert platform.resources == {}
+    assert done[0] == done[1] != []
+
+
+@pytest.mark.parametrize(
+    "revision", ["main", "refs/pr/7", "../../../evil/model/resolve/main", "--local-dir=/", "x y", "\x1b[2J"]
+)
+def test_a_lock_pins_commits_only(tmp_path: Path, capsys: pytest.CaptureFixture[str], revision: str) -> None:
+    """Anybody can open a pull request on a public model; `..` would lead to another model."""
+    recipe = write_hub_pair(tmp_path, target={"revision": revision})
+    assert run(["plan", str(recipe)]) == 1
+    assert obeyed(capsys.readouterr().err) == []
+    assert run(["check", str(recipe), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert {finding["code"] for finding in found} >= {"lock.unreadable", "lock.missing"}
+
+
+def test_a_lock_of_another_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_hub_pair(tmp_path, drafter={"model": "evil/drafter"})
+    assert run(["plan", str(recipe), "--json"]) == 1
+    assert "lock.stale" in {finding["code"] for finding in json.loads(capsys.readouterr().out)["findings"]}
+
+
+def test_a_lock_of_another_model_pins_nothing(tmp_path: Path) -> None:
+    recipe = load(write_hub_pair(tmp_path, drafter={"model": "evil/drafter"}))
+    complete = pinned(recipe, read_lock(lock_path(recipe)))
+    assert [source.revision for source in complete.models.values()] == ["abc", None]
+
+
+def test_a_lock_s_sizes_change_time_outs_and_disks_only(tmp_path: Path) -> None:
+    honest = api.plan(write_hub_pair(tmp_path))
+    crafted = {"weight_bytes": 2 * 10**11, "source": "evil", "generation_config": {"temperature": 9}}
+    changed = differences(honest, api.plan(write_hub_pair(tmp_path, target=crafted)))
+    keys = {line.partition(": saved")[0].rpartition(".")[2].rpartition(", ")[2] for line in changed}
+    assert keys == {"name", "EndpointConfigName", "ModelDataDownloadTimeoutInSeconds"}
+
+
+def test_a_lock_with_less_than_no_weights_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError):
+        api.plan(write_hub_pair(tmp_path, target={"weight_bytes": -(10**15)}))
+
+
+def test_a_tag_cannot_bring_another_s_configuration_into_service() -> None:
+    running = {"Running": "tiny-1", "Previous": "theirs"}
+    observed = Observed(
+        (
+            Existing("Endpoint", "tiny", True, ("tiny",), running),
+            Existing("EndpointConfig", "theirs", False, ("theirs",), {"Models": ["miner"]}),
+        )
+    )
+    with pytest.raises(UsageError, match="ran theirs before, which is gone"):
+        rollback_plan("tiny", "sagemaker", "tiny", observed, 60)
+
+
+class Bucket:
+    """S3 with these keys in one bucket."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
+
+    def head_bucket(self, **_: Any) -> None:
+        pass
+
+    def get_paginator(self, _: str) -> Any:
+        found = lambda Prefix, **_: [{"Contents": [{"Key": k, "Size": 1} for k in self.keys if k.startswith(Prefix)]}]  # noqa: E731, N803
+        return SimpleNamespace(paginate=found)
+
+
+@pytest.mark.parametrize("mark", ["uses//tiny", "uses/../tiny", "uses/a/../../tiny", "uses/tiny", "uses/.aws/tiny"])
+def test_a_mark_cannot_make_more_than_its_own_weights_go(mark: str) -> None:
+    class Refused(Exception):
+        pass
+
+    clients = SimpleNamespace(s3=Bucket(mark, "weights/w/model", "leases/other"), refusal=Refused)
+    account = SimpleNamespace(id="123456789012", region="us-west-2")
+    look: Any = SimpleNamespace(clients=clients, account=account, endpoints=["tiny"], wanted=lambda *_: [], desired=())
+    look.once = lambda read, name: read(look, name)
+    capabilities: Any = None
+    for kind, folders in ((WeightsKind(capabilities), ("weights/", "staged/")), (WeightsUseKind(capabilities), mark)):
+        for item in kind.observe(look):
+            request = kind.delete_request(item, "tiny")
+            assert request.pop("Bucket") == "toolkit-123456789012-us-west-2"  # type: ignore[attr-defined]
+            assert all(value.startswith(folders) and value.count("/") >= 1 for value in request.values())
+            assert request.get("Prefix") not in ("", "/", "weights/")
+
+
+@pytest.mark.parametrize(
+    "record",
+    ["[]", '{"key": "k"}', '{"key": "k", "parts": ["a"]}', '{"key": "k", "parts": {"target": [1]}}', "[" * 10**5],
+)
+def test_a_record_of_compiled_code_that_is_none_counts_for_nothing(record: str) -> None:
+    pages = {"list_objects_v2": [{"CommonPrefixes": [{"Prefix": "neuron/k/"}]}], "list_training_jobs": []}
+    client = SimpleNamespace(
+        get_object=lambda **_: {"Body": io.BytesIO(record.encode())},
+        get_paginator=lambda name: SimpleNamespace(paginate=lambda **_: pages[name]),
+    )
+    clients = SimpleNamespace(s3=client, sagemaker=client, refusal=LookupError)
+    account = SimpleNamespace(id="123456789012", region="us-west-2")
+    wanted = [Resource("Artifacts", "k", {"Key": "k", "Parts": {"target": "org/model@abc"}})]
+    look: Any = SimpleNamespace(clients=clients, account=account, endpoints=[], wanted=lambda *_: wanted)
+    capabilities: Any = None
+    (found,) = ArtifactsKind(capabilities).observe(look)
+    assert (found.state["Complete"], found.state["Nearest"]) == (False, None)
+
+
+def stored(**changes: Any) -> str:
+    return json.dumps({**asdict(this_process(300)), "machine": "another", **changes})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "null", "7", '"x"', "{}", "[" * 100_000),
+        *(stored(until="soon"), stored(until=float("inf")), stored(since=None)),
+        *(stored(pid="1"), stored(pid=10**30), stored(pid=-1), stored(pid=0)),
+    ],
+)
+def test_what_is_no_lease_has_no_holder(text: str) -> None:
+    held = _lease(text).read()
+    assert held
+    assert held.holder is None
+
+
+def test_a_lease_of_somebody_else_keeps_out_whatever_it_says() -> None:
+    for user in ("\x1b[2J", "[bold]", "x" * 10_000):
+        with (
+            pytest.raises(PlatformError, match="is being changed by"),
+            hold("tiny", _lease(stored(user=user)), time.time),
+        ):
+            pass
+
+
+def _lease(text: str) -> BucketLease:
+    s3 = SimpleNamespace(
+        get_object=lambda **_: {"ETag": "1", "Body": io.BytesIO(text.encode())},
+        put_object=lambda IfNoneMatch="", **_: {"ETag": ""},  # noqa: N803
+    )
+    clients: Any = SimpleNamespace(s3=s3, account_id="123456789012")
+    return BucketLease(clients, "toolkit-123456789012-us-west-2", "tiny")

@@ -1,0 +1,108 @@
+"""What is made in an AWS account is closed: to the public, to plain HTTP, and to other accounts' services."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import boto3
+import pytest
+from aws_kinds import desired
+from botocore.exceptions import ClientError
+from botocore.stub import Stubber
+from fakes import ACCOUNT
+from pairs import recipe_with, write_hub_pair
+
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
+from toolkit.recipe.resolve import Recipe, load
+
+NAME = "toolkit-123456789012-us-west-2"
+OWNER = {"ExpectedBucketOwner": "123456789012"}
+
+
+@dataclass(frozen=True)
+class OnlyS3:
+    """Clients of an account, as far as making a bucket needs them."""
+
+    s3: Any
+    account_id: str = "123456789012"
+    refusal: type[ClientError] = ClientError
+
+
+@pytest.fixture
+def s3() -> Iterator[Stubber]:
+    """S3 as AWS has it, over TLS; what is asked of it and what it answers is up to the test."""
+    client = boto3.client("s3", region_name="us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
+    with Stubber(client) as stub:
+        yield stub
+        stub.assert_no_pending_responses()
+
+
+def expect_closed(s3: Stubber) -> None:
+    block = dict.fromkeys(("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"), True)
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+    arn = f"arn:aws:s3:::{NAME}"
+    statement = {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [arn, f"{arn}/*"],
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    s3.add_response("put_public_access_block", {}, {"Bucket": NAME, "PublicAccessBlockConfiguration": block, **OWNER})
+    encryption = {"Bucket": NAME, "ServerSideEncryptionConfiguration": {"Rules": [rule]}, **OWNER}
+    s3.add_response("put_bucket_encryption", {}, encryption)
+    s3.add_response("put_bucket_policy", {}, {"Bucket": NAME, "Policy": policy, **OWNER})
+
+
+def make(s3: Stubber) -> None:
+    make_bucket(cast(Clients, OnlyS3(s3.client)), bucket(ACCOUNT).request, ACCOUNT.partition)
+
+
+def test_the_bucket_is_closed_as_soon_as_it_is_made(s3: Stubber) -> None:
+    s3.add_response("create_bucket", {}, bucket(ACCOUNT).request)
+    expect_closed(s3)
+    make(s3)
+
+
+def test_a_bucket_whose_making_was_interrupted_is_closed_the_next_time(s3: Stubber) -> None:
+    s3.add_client_error("create_bucket", "BucketAlreadyOwnedByYou")
+    expect_closed(s3)
+    make(s3)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    return load(write_hub_pair(tmp_path))
+
+
+def of_type(made: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    return [item for item in made["Resources"].values() if item["Type"] == kind]
+
+
+def test_a_stack_closes_the_bucket_that_it_makes(recipe: Recipe) -> None:
+    made = RULES.template(desired([recipe], ACCOUNT))
+    (found,), (policy,) = of_type(made, "AWS::S3::Bucket"), of_type(made, "AWS::S3::BucketPolicy")
+    assert all(found["Properties"]["PublicAccessBlockConfiguration"].values())
+    assert found["Properties"]["BucketEncryption"]
+    (statement,) = policy["Properties"]["PolicyDocument"]["Statement"]
+    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert (statement["Effect"], policy["Condition"]) == ("Deny", found["Condition"])
+
+
+def test_every_role_is_for_this_account_and_its_sagemaker_only(recipe: Recipe) -> None:
+    made = desired([recipe_with(recipe, role="create")], ACCOUNT)
+    (role,) = [item.request for item in made if item.kind == "Role"]
+    (statement,) = json.loads(role["AssumeRolePolicyDocument"])["Statement"]
+    assert statement["Principal"] == {"Service": "sagemaker.amazonaws.com"}
+    assert statement["Condition"] == {
+        "StringEquals": {"aws:SourceAccount": "123456789012"},
+        "ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:*:123456789012:*"},
+    }

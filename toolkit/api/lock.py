@@ -1,0 +1,76 @@
+"""Write a recipe's lock: what pins the models and images that it takes from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from toolkit.api.context import open_for_plan, read_lock_of
+from toolkit.api.pins import images_by_tag, unpinned_models
+from toolkit.errors import BuildError, ToolkitError
+from toolkit.images.reference import same_repository
+from toolkit.planning.resources import Account
+from toolkit.platforms import jumpstart_entries, session_of
+from toolkit.platforms.image_digests import find_digest
+from toolkit.platforms.model_files import open_files
+from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
+from toolkit.recipe.lock import OpenFiles, pinned, read_models, write_lock
+from toolkit.recipe.resolve import Recipe
+
+FindDigest = Callable[[str], str]
+"""The digest of the image of an address. Raises BuildError."""
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A lock that was written: what it pins, by what that is; and what it does not, with the reason."""
+
+    path: Path
+    pinned: Mapping[str, str]
+    unpinned: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of `toolkit lock --json`."""
+        return {"lock": str(self.path), "pinned": dict(self.pinned), "unpinned": list(self.unpinned)}
+
+
+def lock(recipe: Recipe, *, files: OpenFiles = open_files, digests: FindDigest = find_digest) -> Locked:
+    """Read both models, ask the registries of the images, and write the lock beside the recipe.
+
+    An image whose registry does not answer keeps the digest that it had. Raises UnreadableModel when a model cannot be
+    read; then nothing has changed.
+    """
+    entries = jumpstart_entries(recipe)
+    models = read_models(recipe, files, in_s3(recipe, entries))
+    used = images_by_tag(recipe, replace(_account(recipe), jumpstart=entries))
+    before = read_lock_of(recipe)
+    images = {image: digest for image, digest in (before.images if before else {}).items() if _may_stay(image, used)}
+    whys = {}
+    for image in used:
+        try:
+            images[image] = digests(image)
+        except BuildError as error:
+            whys[image] = f"{error.message}{'; it keeps the digest it had' if image in images else ''}"
+    made = replace(models, images=images)
+    complete = pinned(recipe, made)
+    known = {f"{key} {source}": source.commit for key, source in complete.models.items() if source.commit}
+    known |= {f"image {image}": images[image] for image in used if image in images}
+    missing = [f"image {image}: {why}" for image, why in whys.items()]
+    return Locked(write_lock(recipe, made), known, (*unpinned_models(complete), *missing))
+
+
+def _account(recipe: Recipe) -> Account:
+    """The account whose images the recipe runs, as far as it can be asked."""
+    session = session_of(recipe.platform.name)
+    with suppress(ToolkitError):
+        if opened := open_for_plan(recipe):
+            return opened.account()
+    return session.unread_account(session.scope(recipe))
+
+
+def _may_stay(locked: str, used: list[str]) -> bool:
+    """Whether an image in the lock is still used, or is that of another platform or region."""
+    return locked in used or not any(same_repository(locked, image) for image in used)
