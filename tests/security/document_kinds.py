@@ -516,7 +516,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
         "OCI config": Kind(_CONFIG, _oci_config, "r.example"),
         "OCI error": Kind(_json({"errors": [{"code": "X", "message": "no"}]}), _oci_error, "r.example"),
         "OCI token": Kind(_json({"token": "t", "access_token": "u"}), _oci_token, "r.example"),
-        "engine's stream": Kind(_json(_CHAT), _events, "endpoint"),
+        "engine's stream": Kind(_json(_CHAT), _events, "endpoint|stream ended"),
         "engine's error": Kind(
             _json({"error": {"message": "no"}}), lambda c, _: message_in(c.decode(errors="replace"))
         ),
