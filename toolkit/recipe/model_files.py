@@ -162,11 +162,11 @@ def _read_json(
         raise UnreadableModel(f"{path} is missing")
     limits = _TOKENIZER if name == "tokenizer.json" else documents.LIMITS
     if sizes[name] > limits.size:
-        raise UnreadableModel(f"{path} cannot be read: it has {sizes[name]} bytes, more than any {name}")
+        raise UnreadableModel(f"cannot read {path}: it has {sizes[name]} bytes, more than any {name}")
     try:
         data = documents.decode(files.read(name), limits)
     except documents.Unfit as error:
-        raise UnreadableModel(f"{path} cannot be read: {error}", hint="Fetch the file again.") from error
+        raise UnreadableModel(f"cannot read {path}: {error}", hint="Fetch the file again.") from error
     if not isinstance(data, dict):
         raise UnreadableModel(f"{path} is not a JSON object")
     return data

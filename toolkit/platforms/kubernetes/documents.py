@@ -89,7 +89,7 @@ class _Template(TypedDict, total=False):
 
 class _Selector(TypedDict, total=False):
     __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
-    matchLabels: dict[str, str] | None
+    matchLabels: dict[str, str]
 
 
 class _Spec(TypedDict, total=False):
@@ -99,7 +99,7 @@ class _Spec(TypedDict, total=False):
     leaseDurationSeconds: int | None
     replicas: int
     scaleTargetRef: _Target
-    selector: _Selector | None
+    selector: _Selector
     template: _Template
 
 
@@ -157,14 +157,21 @@ class _Object(TypedDict, total=False):
     message: str
     metadata: _Metadata
     reason: str
-    spec: _Spec | None
-    status: _Status | str | None
+    spec: _Spec
+    status: _Status
 
 
 class _Answer(_Object, total=False):
     """An object, or a list of them."""
 
     items: list[_Object]
+
+
+class _Done(TypedDict, total=False):
+    """What is answered to a deletion that is done at once: a Status, whose `status` is a word."""
+
+    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+    metadata: _Metadata
 
 
 class Cause(TypedDict, total=False):
@@ -189,9 +196,10 @@ class Refusal(TypedDict, total=False):
 def read_answer(content: bytes, asked: str) -> dict[str, Any]:
     """What was answered to `asked`, such as `GET /api/v1/pods`. Raises UnreadableAnswer."""
     try:
-        answer = documents.parse(_Answer, content, _LIMITS)
+        found = documents.parse(dict[str, Any], content, _LIMITS)
+        answer = documents.fit(_Done if found.get("kind") == "Status" else _Answer, found)
     except documents.Unfit as error:
         why = "that is not an API server, but perhaps a proxy or a login page"
         raise UnreadableAnswer(f"the answer to {asked} cannot be used: {error}: {why}") from error
-    found: dict[str, Any] = documents.named(answer, f"the answer to {asked}", UnreadableAnswer)
-    return found
+    named: dict[str, Any] = documents.named(answer, f"the answer to {asked}", UnreadableAnswer)
+    return named
