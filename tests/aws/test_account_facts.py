@@ -235,7 +235,7 @@ def test_a_region_without_images(standin: StandIn, tmp_path: Path) -> None:
     recipe = written(tmp_path)
     facts = read(Clients(standin.session("us-isob-east-1"), attempts=1), recipe)
     assert facts.image_problem
-    assert "AWS has no vllm images in us-isob-east-1" in facts.image_problem.message
+    assert "AWS has no known vllm images in us-isob-east-1" in facts.image_problem.message
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_a_model_of_the_same_name_that_is_another_ones_is_not_taken(recipe: Path
 
 @pytest.mark.parametrize(
     ("tags", "message"),
-    [([], "was not created by the toolkit"), ([{"Key": "toolkit:endpoint", "Value": "hub"}], "it runs other")],
+    [([], "was not created by the toolkit"), ([{"Key": "toolkit:endpoint", "Value": "hub"}], "which runs other")],
     ids=["another's", "ours, with another configuration"],
 )
 def test_an_endpoint_that_comes_between_the_look_and_the_making_is_not_taken(

@@ -60,7 +60,7 @@ def verbs(recipe: Path) -> dict[str, str]:
 
 def test_one_command_builds_and_deploys(recipe: Path, standin: StandIn, host: str) -> None:
     (planned,) = [action for action in api.plan(recipe).actions if action.kind == "Image"]
-    assert planned.reason.startswith(f"is not built yet: append does it on {host}/base@sha256:")
+    assert planned.reason.startswith(f"is not built yet; append builds it from {host}/base@sha256:")
     assert "(0.0 GB), to copy" in planned.reason
     assert api.deploy(recipe, progress=Silent()).status().status == "InService"
 

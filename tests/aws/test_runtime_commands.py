@@ -78,7 +78,7 @@ def test_metrics(user: User, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = toolkit(capsys, "metrics", "chat", "--minutes", "5")
     assert code == 0
     assert out.splitlines()[0].split() == ["last", "5", "minutes", "chat"]
-    assert "3, of which 0 with a 4xx and 0 with a 5xx error" in out
+    assert "3, 0 with a 4xx and 0 with a 5xx error" in out
     assert "detailed observability" in out
 
     code, out = toolkit(capsys, "metrics", "chat", "--json")

@@ -191,7 +191,7 @@ def test_when_promql_fails_the_rest_is_still_told(reply: Reply) -> None:
     metrics = read(of_one_variant(), reply)
     assert metrics.invocations == 120
     assert metrics.engine == EngineMetrics()
-    assert metrics.notes[0].startswith("The engine's own metrics could not be read. CloudWatch")
+    assert metrics.notes[0].startswith("Cannot read the engine's own metrics: CloudWatch")
 
 
 def test_promql_is_signed_and_asks_for_both_spellings_of_awss_guide() -> None:

@@ -45,31 +45,37 @@ def test_through_the_gateway_and_directly(
     endpoint: Endpoint, concurrency: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert isinstance(endpoint.platform, LocalPlatform)
-    port = re.search(r"--port (\d+)", next(endpoint.logs()))
-    assert port
-    urls = {
-        "direct": f"http://127.0.0.1:{port[1]}/invocations",
-        "gateway": f"{endpoint.platform.openai_access(endpoint.name).base_url}/chat/completions",
-    }
+    listening = re.search(r"--uds (\S+)", next(endpoint.logs()))
+    assert listening
+    access = endpoint.platform.openai_access(endpoint.name)
     prompts = list(endpoint.workloads["structured"])
-    timings: dict[str, list[Timing]] = {name: [] for name in urls}
-    walls: dict[str, list[float]] = {name: [] for name in urls}
-    with httpx.Client(timeout=120) as client, ThreadPoolExecutor(concurrency) as threads:
+    with (
+        httpx.Client(timeout=120, transport=httpx.HTTPTransport(uds=listening[1])) as direct,
+        httpx.Client(timeout=120) as client,
+        ThreadPoolExecutor(concurrency) as threads,
+    ):
+        asks = {
+            "direct": lambda prompt: _ask(direct, "http://localhost/invocations", "", prompt),
+            "gateway": lambda prompt: _ask(client, f"{access.base_url}/chat/completions", access.token(), prompt),
+        }
+        timings: dict[str, list[Timing]] = {name: [] for name in asks}
+        walls: dict[str, list[float]] = {name: [] for name in asks}
         for turn in range(ROUNDS + 1):
             batch = [prompts[(turn + i) % len(prompts)] for i in range(concurrency)]
-            for name in sorted(urls, reverse=turn % 2 == 0):
+            for name in sorted(asks, reverse=turn % 2 == 0):
                 started = time.perf_counter()
-                seen = list(threads.map(lambda prompt, url=urls[name]: _ask(client, url, prompt), batch))
+                seen = list(threads.map(asks[name], batch))
                 if turn:
                     walls[name].append(time.perf_counter() - started)
                     timings[name] += seen
     _report(concurrency, timings, walls, capsys)
 
 
-def _ask(client: httpx.Client, url: str, prompt: str) -> Timing:
+def _ask(client: httpx.Client, url: str, token: str, prompt: str) -> Timing:
     body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": TOKENS, "temperature": 0, "stream": True}
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
     started, first = time.perf_counter(), 0.0
-    with client.stream("POST", url, content=json.dumps(body), headers={"Content-Type": "application/json"}) as answer:
+    with client.stream("POST", url, content=json.dumps(body), headers=headers) as answer:
         answer.raise_for_status()
         for _ in answer.iter_raw():
             first = first or time.perf_counter() - started

@@ -88,7 +88,7 @@ def test_an_oci_image_is_not_taken_for_one_that_sagemaker_takes(registry: Regist
 def test_an_image_that_somebody_else_pushed_meanwhile_is_noticed(registry: Registry, host: str, name: str) -> None:
     ours = push_base(registry, name).digest
     push_base(registry, name, content=b"another")
-    with pytest.raises(BuildError, match=f"not {ours} as pushed"):
+    with pytest.raises(BuildError, match=f"but {ours} was pushed"):
         verified(registry, parse(f"{host}/{name}:1"), ours)
 
 

@@ -176,7 +176,7 @@ def test_an_image_that_was_never_built_is_refused() -> None:
 
 
 def test_a_base_that_is_not_there_is_named(recipe: Callable[..., Path], host: str) -> None:
-    with pytest.raises(ApplyError, match=f"the base image {host}/no/such:1 cannot be had"):
+    with pytest.raises(ApplyError, match=f"cannot pull the base image {host}/no/such:1"):
         deploy(recipe(base=f"{host}/no/such:1"))
 
 

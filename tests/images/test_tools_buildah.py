@@ -64,7 +64,7 @@ def test_a_failing_step_is_named(base: str, host: str, name: str, lines: list[st
 
 
 def test_a_base_that_is_not_there_is_named(host: str, name: str, lines: list[str]) -> None:
-    with pytest.raises(BuildError, match=f"the base image {host}/nobody/has-this:1 cannot be had: .*manifest unknown"):
+    with pytest.raises(BuildError, match=f"cannot pull the base image {host}/nobody/has-this:1: .*manifest unknown"):
         BuildahBuilder().build(our_image(f"{host}/nobody/has-this:1"), f"{host}/{name}:1", lines.append)
 
 

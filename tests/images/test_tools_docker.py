@@ -76,7 +76,7 @@ def test_a_failing_step_is_named(base: str, host: str, name: str, lines: list[st
 
 
 def test_a_base_that_is_not_there_is_named(host: str, name: str, lines: list[str]) -> None:
-    with pytest.raises(BuildError, match=f"the base image {host}/nobody/has-this:1 cannot be had: .*not found"):
+    with pytest.raises(BuildError, match=f"cannot pull the base image {host}/nobody/has-this:1: .*not found"):
         DockerBuilder().build(our_image(f"{host}/nobody/has-this:1"), f"{host}/{name}:1", lines.append)
 
 
@@ -84,7 +84,7 @@ def test_a_registry_that_refuses_the_push_is_named(base: str, name: str, tmp_pat
     set_password(tmp_path / "passwords", "first")
     with (
         running(tmp_path, tmp_path / "passwords") as private,
-        pytest.raises(BuildError, match=f"docker: {private}/{name}:1 cannot be pushed: no basic auth") as refused,
+        pytest.raises(BuildError, match=f"docker: cannot push {private}/{name}:1: no basic auth") as refused,
     ):
         DockerBuilder().build(our_image(base), f"{private}/{name}:1", lines.append)
     assert "login" in refused.value.hint

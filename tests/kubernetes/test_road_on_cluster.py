@@ -118,7 +118,7 @@ def test_a_bare_name_is_found_in_its_namespace(
 def test_a_bare_name_in_several_namespaces_is_refused(platform: KubernetesPlatform, tmp_path: Path) -> None:
     apply(platform, endpoint(), tmp_path)
     apply(replace(platform, namespace="other"), endpoint(namespace_="other"), tmp_path)
-    with pytest.raises(UsageError, match="chat is in several namespaces: stand-in/ml, stand-in/other"):
+    with pytest.raises(UsageError, match="chat exists in several namespaces: stand-in/ml, stand-in/other"):
         api.connect(NAME)
 
 

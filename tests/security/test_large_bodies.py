@@ -14,7 +14,7 @@ from local_account import ROLE, Account
 
 from toolkit.platforms.local.front import LARGEST_BODY
 
-SIZE = 200 * 1024**2
+SIZE = 128 * 1024**2
 MiB = 1024**2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,6 +119,21 @@ def test_the_model_answers_its_owner_only(account: Account, route: str, tmp_path
         SigV4Auth(key, "sagemaker", "us-west-2").add_auth(request)
         for headers in (token, dict(request.headers.items())):
             assert as_nobody(ask, url, "POST", target, b"{}", headers) == 403
+
+
+def test_the_models_own_server_is_out_of_reach(account: Account, home: Path) -> None:
+    """vLLM itself asks nobody for a key: it listens on a socket in a folder of the owner's, and on no port."""
+    (container,) = home.glob("endpoints/*/*/*/tmp")
+    listening = container.readlink() / "serve.sock"
+    assert listening.is_socket()
+    with pytest.raises(PermissionError):
+        as_nobody(connect, str(listening))
+    assert as_nobody(listed, container.readlink()) == []
+
+
+def connect(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
 
 
 def listed(folder: Path) -> list[str]:

@@ -19,6 +19,7 @@ from toolkit.cli import (
     compile_command,
     convert_command,
     endpoint_commands,
+    explain_command,
     fit_command,
     local_commands,
     recipe_commands,
@@ -39,6 +40,7 @@ fit_command.register(app)
 compile_command.register(app)
 convert_command.register(app)
 endpoint_commands.register(app)
+explain_command.register(app)
 local_commands.register(app)
 render_command.register(app)
 

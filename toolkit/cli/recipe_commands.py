@@ -27,11 +27,11 @@ Baseline = Annotated[
     bool, typer.Option("--baseline", help="Also include the baseline: the same endpoint without speculation.")
 ]
 if TYPE_CHECKING:
-    _Platform = str
+    AnyPlatform = str
 else:
-    _Platform = Literal[registry.platforms()]
+    AnyPlatform = Literal[registry.platforms()]
 PlatformName = Annotated[
-    _Platform | None, typer.Option("--platform", help="Use this platform instead of the recipe's.")
+    AnyPlatform | None, typer.Option("--platform", help="Use this platform instead of the recipe's.")
 ]
 
 _REFRESH_SECONDS = 120.0

@@ -71,7 +71,7 @@ def test_nothing_of_the_users_environment_gets_in(account: Account, home: Path) 
         "AWS_REGION",
         "SAGEMAKER_BASE_DIR",
         "SAGEMAKER_BIND_TO_PORT",
-        "SM_VLLM_HOST",
+        "SM_VLLM_UDS",
     }
     assert Path(variables["HOME"]).is_relative_to(home)
     assert len(variables["TMPDIR"]) < 60, "sockets are made there, and their paths end at 107 characters"

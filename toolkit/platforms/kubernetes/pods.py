@@ -45,6 +45,8 @@ def trouble_of(pod: Document, events: Sequence[Document]) -> Trouble | None:
     if is_ready(pod):
         return None
     status = pod.get("status", {})
+    if status.get("phase") == "Failed" and status.get("reason"):  # Evicted, NodeLost, UnexpectedAdmissionError, …
+        return Trouble(f"{status['reason']}: {status.get('message', '')}")
     for container in containers(pod):
         if trouble := _of_container(container, events):
             return trouble

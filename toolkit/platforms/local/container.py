@@ -25,6 +25,7 @@ from toolkit.catalog import registry
 from toolkit.home import cache
 from toolkit.platforms.local import folders, keeper
 from toolkit.platforms.local.aws import ACCOUNT, REGION
+from toolkit.platforms.local.host import Address
 from toolkit.platforms.local.logs import LogStream
 
 _GRACE_S = 10.0  # between SIGTERM and SIGKILL
@@ -61,11 +62,15 @@ def _runs_here(repository: str) -> bool:
 
 @dataclass(frozen=True)
 class Command:
-    """Serves in its folder, with exactly this environment. `removal` is a command that ends what it leaves behind."""
+    """Serves in its folder, with exactly this environment. `removal` is a command that ends what it leaves behind.
+
+    `socket` is where it listens; None is the port.
+    """
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
     removal: Sequence[str] = ()
+    socket: Path | None = None
 
 
 Starter = Callable[[Path, int], Command]
@@ -73,8 +78,10 @@ Starter = Callable[[Path, int], Command]
 
 
 def process(program: Path, variables: Mapping[str, str], folder: Path, port: int) -> Command:
-    """The program that the image stands for, without the image."""
-    return Command([sys.executable, str(program)], _environment(variables, folder, port))
+    """The program that the image stands for, without the image. It listens where only its user gets in."""
+    unix_socket = folders.temporary_folder(folder) / "serve.sock"
+    unix_socket.unlink(missing_ok=True)  # of the process before it
+    return Command([sys.executable, str(program)], _environment(variables, folder, port, unix_socket), (), unix_socket)
 
 
 class Container:
@@ -84,11 +91,12 @@ class Container:
     """
 
     def __init__(self, starter: Starter, folder: Path, log: LogStream) -> None:
-        self.port = free_port()
+        port = free_port()
         self._folder = folder
         self._log = log
         self._ended = threading.Event()
-        command = starter(folder, self.port)
+        command = starter(folder, port)
+        self.address: Address = command.socket or port
         if command.removal:
             keeper.write_removal(folder, command.removal)
         self._process = subprocess.Popen(
@@ -115,7 +123,7 @@ class Container:
 
     def answers_ping(self) -> bool:
         """Whether GET /ping says 200, as SageMaker asks it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PING_TIMEOUT_S)
+        connection = _Connection(self.address)
         try:
             connection.request("GET", "/ping")
             return connection.getresponse().status == http.HTTPStatus.OK
@@ -156,6 +164,23 @@ class Container:
         self._ended.set()
 
 
+class _Connection(http.client.HTTPConnection):
+    """To a port of this machine, or to a socket in a folder."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__("127.0.0.1", address if isinstance(address, int) else None, timeout=_PING_TIMEOUT_S)
+        self._address = address
+
+    def connect(self) -> None:
+        """Open the connection."""
+        if isinstance(self._address, int):
+            super().connect()
+            return
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(_PING_TIMEOUT_S)
+        self.sock.connect(str(self._address))
+
+
 def free_port(candidates: range = _PORTS) -> int:
     """A port on loopback that nobody listens on."""
     while True:
@@ -165,7 +190,7 @@ def free_port(candidates: range = _PORTS) -> int:
             return port
 
 
-def _environment(variables: Mapping[str, str], folder: Path, port: int) -> dict[str, str]:
+def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_socket: Path) -> dict[str, str]:
     """The container's whole environment: the image's, CreateModel's, SageMaker's own. Nothing of the user's account.
 
     The cache of the engine outlives it.
@@ -183,5 +208,5 @@ def _environment(variables: Mapping[str, str], folder: Path, port: int) -> dict[
         "AWS_REGION": REGION,
         "SAGEMAKER_BASE_DIR": opt_ml,
         "SAGEMAKER_BIND_TO_PORT": str(port),
-        **{f"{engine.variable_prefix}HOST": "127.0.0.1" for engine in engines},
+        **{f"{engine.variable_prefix}UDS": str(unix_socket) for engine in engines},
     }

@@ -174,7 +174,7 @@ class _Instance:
         container = self._running()
         if container.answers_ping():
             name, is_shadow = self.variant.name, self.variant.is_shadow
-            self.target = Target(name, self._weight, container.port, self._log.arn, is_shadow)
+            self.target = Target(name, self._weight, container.address, self._log.arn, is_shadow)
             return True
         if container.ended(_PING_INTERVAL_S):
             raise StartError(f"{self._not_healthy()} It ended with exit code {container.exit_code}.")

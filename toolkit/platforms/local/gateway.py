@@ -158,7 +158,7 @@ class _Invocation:
     async def _answer(self, call: _Call, upstream: Upstream, send: Send) -> None:
         try:
             with _explained(call):
-                async with upstream.post(call.target.port, call.headers, call.body) as answer:
+                async with upstream.post(call.target.address, call.headers, call.body) as answer:
                     async with asyncio.timeout(call.limits.first_byte_s):
                         await answer.head()
                     await self._relay(call, answer, send)
@@ -234,7 +234,7 @@ async def _mirror(call: _Call, upstream: Upstream) -> None:
         with suppress(TimeoutError, ConnectError, BrokenError):
             async with (
                 asyncio.timeout(call.limits.stream_s),
-                upstream.post(call.target.port, call.headers, call.body) as answer,
+                upstream.post(call.target.address, call.headers, call.body) as answer,
             ):
                 await answer.head()
                 async for _ in answer.pieces():

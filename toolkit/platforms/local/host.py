@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+Address = int | Path
+"""Where a container listens: a port of loopback, or a socket in a folder."""
 Request = dict[str, Any]
 Answer = dict[str, Any]
 
@@ -49,7 +52,7 @@ class Target:
 
     variant: str
     weight: float
-    port: int
+    address: Address
     log_stream_arn: str
     is_shadow: bool = False
     """Gets copies of requests; nobody sees its answers."""

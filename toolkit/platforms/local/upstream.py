@@ -1,4 +1,4 @@
-"""An HTTP/1.1 client for one thing: POST /invocations of a container on loopback, its answer piece by piece.
+"""An HTTP/1.1 client for one thing: POST /invocations of a container here, its answer piece by piece.
 
 Every token of every stream passes here, on the CPU that the model decodes on. Measured on two cores: 0.4 ms less for
 a request than through aiohttp, and 40 % less CPU time for a piece at eight streams; 1.2 ms less to the first byte than
@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from typing import cast
 
 import httptools
+
+from toolkit.platforms.local.host import Address
 
 _CONNECT_TIMEOUT_S = 2.0
 _IDLE_S = 4.0  # below vLLM's 5, so that no request goes into a connection which vLLM is just closing
@@ -31,19 +33,19 @@ class Upstream:
     """Connections to containers, used again while they are fresh."""
 
     def __init__(self) -> None:
-        self._idle: dict[int, list[Answer]] = {}
+        self._idle: dict[Address, list[Answer]] = {}
 
     @asynccontextmanager
-    async def post(self, port: int, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Answer]:
+    async def post(self, address: Address, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Answer]:
         """The answer, before anything of it is there. Raises ConnectError."""
-        answer = self._fresh(port) or await _connect(port)
+        answer = self._fresh(address) or await _connect(address)
         try:
-            answer.ask(port, headers, body)
+            answer.ask(headers, body)
             yield answer
         finally:
             if answer.can_be_followed:
                 answer.idle_since = asyncio.get_running_loop().time()
-                self._idle.setdefault(port, []).append(answer)
+                self._idle.setdefault(address, []).append(answer)
             else:
                 answer.close()
 
@@ -53,9 +55,9 @@ class Upstream:
             for answer in answers:
                 answer.close()
 
-    def _fresh(self, port: int) -> Answer | None:
+    def _fresh(self, address: Address) -> Answer | None:
         now = asyncio.get_running_loop().time()
-        idle = self._idle.get(port, [])
+        idle = self._idle.get(address, [])
         while idle:
             answer = idle.pop()
             if answer.can_be_followed and now - answer.idle_since < _IDLE_S:
@@ -64,10 +66,14 @@ class Upstream:
         return None
 
 
-async def _connect(port: int) -> Answer:
+async def _connect(address: Address) -> Answer:
+    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            _, answer = await asyncio.get_running_loop().create_connection(Answer, "127.0.0.1", port)
+            if isinstance(address, int):
+                _, answer = await loop.create_connection(Answer, "127.0.0.1", address)
+            else:
+                _, answer = await loop.create_unix_connection(Answer, str(address))
     except OSError as exc:  # a TimeoutError is one
         raise ConnectError(str(exc)) from exc
     return answer
@@ -95,10 +101,10 @@ class Answer(asyncio.Protocol):
         """Whether the connection is good for another request."""
         return self._is_complete and not self._ended and bool(self._parser.should_keep_alive())
 
-    def ask(self, port: int, headers: Mapping[str, str], body: bytes) -> None:
+    def ask(self, headers: Mapping[str, str], body: bytes) -> None:
         """Send a request."""
         self._reset()
-        lines = ["POST /invocations HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Content-Length: {len(body)}"]
+        lines = ["POST /invocations HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._transport.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 
