@@ -19,6 +19,7 @@ test: lint types imports sbom
 # Every crash of every command, and whatever else `test` takes samples of: an hour.
 test-exhaustive: .venv/installed
 	TOOLKIT_EVERY_CRASH=1 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/aws/test_crash_safe.py tests/faults
+	TOOLKIT_MANGLED_DOCUMENTS=600 $(BIN)/python -m pytest -n 2 tests/security/test_documents.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -237,7 +237,7 @@ def _tokens(body: str) -> int:
     """How many tokens the answer says were generated."""
     try:
         return int(json.loads(body)["usage"]["completion_tokens"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return 0
 
 

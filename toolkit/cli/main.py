@@ -28,7 +28,7 @@ from toolkit.cli import (
     render_command,
 )
 from toolkit.cli.output import error_document, explain, say
-from toolkit.errors import PlatformError, RecipeError, RecipeNotFound, ToolkitError, UsageError
+from toolkit.errors import PlatformError, RecipeError, RecipeNotFound, ToolkitError, UnreadableModel, UsageError
 from toolkit.text import inert_stream
 
 app = typer.Typer(
@@ -64,11 +64,12 @@ def _options(
     """Deploy LLMs with speculative decoding, and prove that it pays."""
 
 
-_EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
+EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
     (RecipeError, 1),
     (RecipeNotFound, 2),
     (UsageError, 2),
     (PlatformError, 3),
+    (UnreadableModel, 2),
     (ToolkitError, 1),
 )
 _INTERRUPTED = 130
@@ -112,7 +113,7 @@ def _run(arguments: list[str]) -> int:
         say(explain(error))
         if _wants_json(arguments):
             print(json.dumps(error_document(error)))  # noqa: T201
-        return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+        return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
     except OSError as error:
         if error.filename is None and error.errno not in _DISK_ERRORS:
             raise

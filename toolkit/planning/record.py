@@ -11,11 +11,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
-from pydantic import TypeAdapter, ValidationError
-
+from toolkit import documents
 from toolkit.planning.plan import Action, Plan
+
+# Of a longer record only the end is read.
+_MOST_BYTES = 8 * 1024**2
 
 Step = Literal["started", "done", "failed", "interrupted"]
 
@@ -31,9 +33,6 @@ class Event:
     verb: str
     step: Step
     detail: str = ""
-
-
-_EVENT = TypeAdapter(Event)
 
 
 def _utc_now() -> datetime:
@@ -67,7 +66,8 @@ class Record:
     def events(self) -> list[Event]:
         """All events, oldest first. What is no event, and a last line that a crash cut short, is left out."""
         try:
-            *lines, _unfinished = self.path.read_bytes().split(b"\n")
+            with self.path.open("rb") as stream:
+                *lines, _unfinished = _newest(stream).split(b"\n")
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -76,8 +76,8 @@ class Record:
         found, unread = [], []
         for number, line in enumerate(lines, start=1):
             try:
-                found.append(_EVENT.validate_json(line))
-            except ValidationError:
+                found.append(documents.parse(Event, line))
+            except documents.Unfit:
                 unread.append(str(number))
         if unread:
             self._say(f"{self.path}, line {', '.join(unread)}: not an event, left out. It is history only: delete it")
@@ -87,8 +87,8 @@ class Record:
         """After the last whole line: what a crash, or a full disk, left of another is cut off."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as stream:
-            stream.seek(0)
-            stream.truncate(stream.read().rfind(b"\n") + 1)
+            newest = _newest(stream)
+            stream.truncate(stream.tell() - len(newest) + newest.rfind(b"\n") + 1)
             stream.write(line.encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
@@ -96,3 +96,9 @@ class Record:
     def _say(self, text: str) -> None:
         self._warn(f"warning: {text}.")
         self._warn = lambda _: None
+
+
+def _newest(stream: BinaryIO) -> bytes:
+    """The end of a record, which is all of most; the stream is then at its end."""
+    stream.seek(max(0, stream.seek(0, os.SEEK_END) - _MOST_BYTES))
+    return stream.read()

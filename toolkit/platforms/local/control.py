@@ -7,11 +7,12 @@ import re
 import uuid
 from collections.abc import Callable, Iterable
 from socket import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
+from toolkit import documents
 from toolkit.platforms.local.aws import REGION, ServiceError
 from toolkit.platforms.local.host import Answer
 from toolkit.platforms.local.service import SageMaker
@@ -62,11 +63,11 @@ def control_server(application: WSGIApplication, listening: socket) -> BaseWSGIS
 
 def _answer(sagemaker: SageMaker, target: str, body: bytes) -> tuple[str, Answer]:
     try:
-        request = json.loads(body)
+        request = documents.parse(dict[str, Any], body)
         if target == _GET_RESOURCES:
             return "200 OK", get_resources(sagemaker.region, sagemaker.tags, request)
         return "200 OK", sagemaker.answer(target.removeprefix(_TARGET), request)
-    except json.JSONDecodeError as exc:
+    except documents.Unfit as exc:
         return "400 Bad Request", {"__type": "SerializationException", "message": str(exc)}
     except ServiceError as exc:
         return "400 Bad Request", {"__type": exc.code, "message": str(exc)}
