@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,14 +74,12 @@ class Record:
         except OSError as error:
             self._say(f"what was done before cannot be read in {self.path}: {error.strerror}")
             return []
-        found, unread = [], []
-        for number, line in enumerate(lines, start=1):
-            try:
+        found = []
+        for line in lines:
+            with suppress(documents.Unfit):
                 found.append(documents.parse(Event, line))
-            except documents.Unfit:
-                unread.append(str(number))
-        if unread:
-            self._say(f"{self.path}, line {', '.join(unread)}: not an event, left out. It is history only: delete it")
+        if unread := len(lines) - len(found):
+            self._say(f"{unread} of {len(lines)} lines of {self.path} are not events: they are ignored")
         return found
 
     def _append(self, line: str) -> None:

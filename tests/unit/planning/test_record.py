@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_a_line_that_is_no_event_is_named_and_left_out(record: Record, warned: l
     whole = record.path.read_bytes()
     record.path.write_bytes(whole + line + b"\n" + whole)
     assert steps(record) == [("Model", "started"), ("Model", "started")]
-    assert warned == [f"warning: {record.path}, line 2: not an event, left out. It is history only: delete it."]
+    assert warned == [f"warning: 1 of 3 lines of {record.path} are not events: they are ignored."]
 
 
 def a_folder(record: Path) -> None:
@@ -119,3 +120,14 @@ def test_what_a_full_disk_has_cut_off_is_no_line_of_the_next_command(record: Rec
     record.path.write_bytes(whole + whole[:20])
     record.write(PLAN, MODEL, "done")
     assert record.path.read_bytes().count(b"\n") == 2
+
+
+def test_of_a_record_without_end_only_the_end_is_read(record: Record, warned: list[str]) -> None:
+    record.path.parent.mkdir()
+    with record.path.open("wb") as stream:
+        stream.truncate(2 * 1024**3)  # sparse: it takes no disk
+        stream.seek(0, os.SEEK_END)
+        stream.write(b"\n")
+    record.write(PLAN, MODEL, "done")
+    assert steps(record) == [("Model", "done")]
+    assert len(warned) == 1
