@@ -21,6 +21,7 @@ from toolkit.recipe.schema import (
     KubernetesSection,
     NetworkSection,
     ObservabilitySection,
+    PrefixRoutingSection,
     RecipeFile,
     RolloutSection,
     ScalingSection,
@@ -110,6 +111,7 @@ class PlatformSettings:
     component: ComponentSection | None = None
     kubernetes: KubernetesSection | None = None
     routing: str = "least-outstanding-requests"
+    prefix_routing: PrefixRoutingSection | None = None
     capacity_reservation: str | None = None
     kms_key: str | None = None
 
@@ -267,6 +269,11 @@ class Recipe:
                 "capacity_reservation": self.platform.capacity_reservation,
                 "kms_key": self.platform.kms_key,
                 **({"kubernetes": self.platform.kubernetes.model_dump()} if self.platform.kubernetes else {}),
+                **(
+                    {"prefix_routing": self.platform.prefix_routing.model_dump()}
+                    if self.platform.prefix_routing
+                    else {}
+                ),
             },
             "scaling": self.scaling.model_dump(),
             "rollout": self.rollout.model_dump(),
@@ -334,6 +341,7 @@ def _platform(file: RecipeFile) -> PlatformSettings:
             component=written.inference_component,
             kubernetes=written.kubernetes,
             routing=written.routing,
+            prefix_routing=written.prefix_routing,
             capacity_reservation=written.capacity_reservation,
             kms_key=written.kms_key,
         )

@@ -310,6 +310,19 @@ class KubernetesSection(Section):
     )
 
 
+class PrefixRoutingSection(Section):
+    """How `routing: prefix-aware` groups requests. The limits are those of SageMaker's PrefixAwareRoutingConfig."""
+
+    prefix_length: Annotated[StrictInt, Field(ge=1024, le=65536)] = Field(
+        4096, description="bytes from the start of a request that are compared; of a chat, characters of its messages"
+    )
+    concurrency_threshold: Annotated[StrictInt, Field(ge=1, le=1024)] | None = Field(
+        None,
+        description="requests in progress from which an instance is passed over; default: engine.max_num_seqs, at "
+        "most 1024",
+    )
+
+
 class PlatformSection(Section):
     """Where the endpoint runs. `run` is the local platform's; others but the name, types and time-out SageMaker's."""
 
@@ -358,12 +371,21 @@ class PlatformSection(Section):
     routing: Literal["least-outstanding-requests", "random", "prefix-aware", "kv-aware"] = Field(
         "least-outstanding-requests", description="how requests are spread over instances"
     )
+    prefix_routing: PrefixRoutingSection | None = Field(
+        None, description="settings of `routing: prefix-aware`; default: those of an empty section"
+    )
     capacity_reservation: (
         Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:sagemaker:.+:training-plan/.+$")] | None
     ) = Field(None, description="ARN of the reserved capacity to run on, and on nothing else")
     kms_key: NonEmptyStr | None = Field(
         None, description="KMS key, id or ARN, that encrypts staged weights and the instances' volumes"
     )
+
+    @model_validator(mode="after")
+    def _prefix_routing_is_used(self) -> PlatformSection:
+        if self.prefix_routing and self.routing != "prefix-aware":
+            raise ValueError("`prefix_routing` has settings of prefix-aware routing: add `routing: prefix-aware`")
+        return self
 
 
 class ScalingSection(Section):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup, registry
 from toolkit.catalog.lookup import Instance
-from toolkit.engines.arguments import fetched_by_container
+from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.checks.component import check_component
 from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
@@ -151,6 +151,10 @@ def _capacity(recipe: Recipe) -> Iterator[Finding]:
         message = f"`{recipe.platform.routing}` chooses between instances, but the endpoint never has more than one"
         hint = "Remove it, or raise scaling.max_instances."
         yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="info")
+    if recipe.platform.routing == "kv-aware" and (builds(recipe) or recipe.target.kind == "jumpstart"):
+        message = "`kv-aware` works only in containers that support it, such as AWS's vLLM image; this is another image"
+        hint = "Use `prefix-aware`, or make sure that the image supports it."
+        yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="warning")
 
 
 def _key(recipe: Recipe) -> Iterator[Finding]:

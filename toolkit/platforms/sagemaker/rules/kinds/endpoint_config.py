@@ -17,6 +17,7 @@ from toolkit.platforms.sagemaker.rules.kinds.model import PAGES, model_of, netwo
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, tags
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import PrefixRoutingSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _PROVISION_SECONDS = 900
 _LARGEST_VOLUME_GB = 512
 _SPARE_VOLUME_GB = 30
+# botocore 1.44.5, PrefixAwareRoutingConfig: the largest ConcurrencyThreshold.
+_HIGHEST_THRESHOLD = 1024
 _VARIANT_FIELDS = ("AcceleratorType", "AcceleratorPartitionLayouts", "RoutingConfig.RoutingStrategy=KV_AWARE")
 
 
@@ -138,7 +141,7 @@ def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
 
 def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
     theirs = jumpstart.target_model(recipe, account.jumpstart)
-    found: dict[str, Any] = {"RoutingConfig": {"RoutingStrategy": recipe.platform.routing.upper().replace("-", "_")}}
+    found: dict[str, Any] = {"RoutingConfig": _routing(recipe)}
     image = recipe.image
     if ami := theirs.ami if theirs else image.ami if image else "":
         found["InferenceAmiVersion"] = ami
@@ -154,6 +157,17 @@ def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
             "MlReservationArn": recipe.platform.capacity_reservation,
         }
     return found
+
+
+def _routing(recipe: Recipe) -> dict[str, Any]:
+    """How requests are spread. An instance that decodes as many requests as it can is full."""
+    strategy = {"RoutingStrategy": recipe.platform.routing.upper().replace("-", "_")}
+    if recipe.platform.routing != "prefix-aware":
+        return strategy
+    settings = recipe.platform.prefix_routing or PrefixRoutingSection()
+    threshold = settings.concurrency_threshold or min(recipe.engine.max_num_seqs, _HIGHEST_THRESHOLD)
+    limits = {"PrefixLength": settings.prefix_length, "ConcurrencyThreshold": threshold}
+    return {**strategy, "PrefixAwareRoutingConfig": limits}
 
 
 def _volume_gb(weight_bytes: int | None) -> int | None:
