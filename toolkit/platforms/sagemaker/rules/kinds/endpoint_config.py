@@ -16,6 +16,7 @@ from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, ow
 from toolkit.platforms.sagemaker.rules.kinds.model import PAGES, model_of, network
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, tags
+from toolkit.platforms.sagemaker.rules.transition import instance_types
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import PrefixRoutingSection
 
@@ -191,7 +192,7 @@ def _data_capture(recipe: Recipe, account: Account, endpoint: str, percent: int)
 
 
 def _state(clients: Clients, name: str) -> dict[str, Any]:
-    """Its models, and its instances: type (of the first pool) and number for each variant."""
+    """Its models, its instances (type of the first pool, and number, for each variant), and each variant's types."""
     described: Mapping[str, Any] = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
     variants = [*described["ProductionVariants"], *described.get("ShadowProductionVariants", [])]
     pools = [pool for variant in variants for pool in variant.get("InstancePools", [])]
@@ -200,4 +201,8 @@ def _state(clients: Clients, name: str) -> dict[str, Any]:
         [variant.get("InstanceType") or variant["InstancePools"][0]["InstanceType"], variant["InitialInstanceCount"]]
         for variant in variants
     ]
-    return {"Models": sorted(model for model in models if model), "Instances": instances}
+    return {
+        "Models": sorted(model for model in models if model),
+        "Instances": instances,
+        "Variants": instance_types(described),
+    }
