@@ -103,6 +103,7 @@ class PlatformSettings:
     overrides: Mapping[str, InstanceType] = field(default_factory=dict)
     health_check_timeout: int | None = None
     download_timeout: int | None = None
+    capacity_timeout: int | None = None
     region: str | None = None
     role: str | None = None
     run: str = "process"
@@ -333,6 +334,7 @@ def _platform(file: RecipeFile) -> PlatformSettings:
             instance_types=tuple(item if isinstance(item, str) else item.type for item in written.instance_types),
             overrides={item.type: item for item in written.instance_types if not isinstance(item, str)},
             health_check_timeout=written.health_check_timeout,
+            capacity_timeout=written.capacity_timeout,
             region=written.region,
             role=written.role,
             run=written.run,

@@ -344,6 +344,11 @@ class PlatformSection(Section):
         None,
         description="seconds until the container answers /ping, 60 to 3600; default: by the size of the weights",
     )
+    capacity_timeout: Annotated[StrictInt, Field(ge=300, le=3600)] | None = Field(
+        None,
+        description="seconds until one of several `instance_types` must have capacity, for all of them together; "
+        "default: 900 for each, at most 3600",
+    )
     region: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]+$")] | None = Field(
         None, description="AWS region; default: your session's"
     )

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.deployment import Deployment
 
-# Time to wait for capacity of one pool. With the maximum, five pools would take five hours.
-_PROVISION_SECONDS = 900
+# Time to look for capacity. VariantInstanceProvisionTimeoutInSeconds is the total over all pools (developer guide,
+# realtime-endpoints-heterogeneous), at most an hour.
+_PROVISION_SECONDS_PER_POOL, _LONGEST_PROVISION_SECONDS = 900, 3600
 _LARGEST_VOLUME_GB = 512
 _SPARE_VOLUME_GB = 30
 # botocore 1.44.5, PrefixAwareRoutingConfig: the largest ConcurrencyThreshold.
@@ -104,9 +105,13 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
 
 
 def startup(recipe: Recipe) -> dict[str, int]:
-    """The time-outs of a container's start."""
-    seconds = recipe.platform.health_check_timeout
-    return {"ContainerStartupHealthCheckTimeoutInSeconds": seconds} if seconds else {}
+    """The time-outs of a container's start: the download of its model data, and its health check."""
+    platform = recipe.platform
+    timeouts = {
+        "ModelDataDownloadTimeoutInSeconds": platform.download_timeout if capabilities(recipe).instance_types else None,
+        "ContainerStartupHealthCheckTimeoutInSeconds": platform.health_check_timeout,
+    }
+    return {name: seconds for name, seconds in timeouts.items() if seconds}
 
 
 def _variant(arm: Arm, account: Account) -> dict[str, Any]:
@@ -137,7 +142,9 @@ def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
         model = model_of(recipe.on(instance_type), account).name
         other = {"ModelNameOverride": model} if model != own and not recipe.platform.component else {}
         pools.append({"InstanceType": instance_type, "Priority": priority, **other})
-    return {"InstancePools": pools, "VariantInstanceProvisionTimeoutInSeconds": _PROVISION_SECONDS}
+    default = min(_PROVISION_SECONDS_PER_POOL * len(pools), _LONGEST_PROVISION_SECONDS)
+    seconds = recipe.platform.capacity_timeout or default
+    return {"InstancePools": pools, "VariantInstanceProvisionTimeoutInSeconds": seconds}
 
 
 def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
@@ -146,8 +153,6 @@ def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
     image = recipe.image
     if ami := theirs.ami if theirs else image.ami if image else "":
         found["InferenceAmiVersion"] = ami
-    if recipe.platform.download_timeout and not recipe.platform.component:
-        found["ModelDataDownloadTimeoutInSeconds"] = recipe.platform.download_timeout
     if not any(_has_local_disk(name) for name in recipe.platform.instance_types) and (
         needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)
     ):
