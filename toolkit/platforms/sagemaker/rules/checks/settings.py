@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup, registry
@@ -30,6 +31,8 @@ AMI_DRIVERS = {
 _BLACKWELL, _BLACKWELL_DRIVER = 10.0, 570
 # botocore 1.44.5: Subnets and VpcSecurityGroupIds of VpcConfig.
 _MOST_SUBNETS, _MOST_SECURITY_GROUPS = 16, 5
+# Of a KMS key: in its short form, and in its ARN.
+_ALIAS = "alias/"
 # Without an instance store, SageMaker downloads to an EBS volume of at most this size.
 _VOLUME_GB = 512
 
@@ -161,6 +164,11 @@ def _key(recipe: Recipe) -> Iterator[Finding]:
     own_disk = [
         name for name in recipe.platform.instance_types if (type_ := lookup.instance(name)) and type_.local_nvme_gb
     ]
+    if recipe.platform.kms_key and _ALIAS in recipe.platform.kms_key:
+        message = "this is a key's alias: a role's policy that names an alias allows nothing"
+        key = shlex.quote(recipe.platform.kms_key)
+        hint = f"Write the key's ARN: aws kms describe-key --key-id {key} --query KeyMetadata.Arn"
+        yield Finding("sagemaker.kms-alias", message, "platform.kms_key", hint=hint)
     if recipe.platform.kms_key and own_disk:
         message = f"the disk of {own_disk[0]} is encrypted by its hardware, not with this key"
         hint = "Keep it only if you need it for data in S3."
