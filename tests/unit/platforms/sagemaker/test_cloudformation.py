@@ -356,6 +356,7 @@ def staged(resources: Sequence[Resource]) -> str:
 def test_weights_of_the_hub_are_fetched_and_copied(recipe: Recipe) -> None:
     fetch, sync = staged(desired([recipe], ACCOUNT)).split(" && ")
     assert fetch.startswith("hf download org/target --revision main --local-dir target-main-6b7be4d0")
+    assert fetch.endswith("--exclude '*/*'")  # gpt-oss-120b is 65 GB, and 196 GB with its folders
     assert sync.startswith(
         "aws s3 sync target-main-6b7be4d0 s3://toolkit-123456789012-us-west-2/weights/target-main-6b7be4d0/"
     )

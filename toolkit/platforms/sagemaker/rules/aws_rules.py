@@ -172,6 +172,12 @@ class AwsRules:
 
         return cloudformation.losses(template, self.kinds)
 
+    def template_failures(self, template: dict[str, Any]) -> list[str]:
+        """Those losses without which no stack of the template works."""
+        from toolkit.platforms.sagemaker.rules import cloudformation
+
+        return cloudformation.failures(template, self.kinds)
+
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         from toolkit.platforms.sagemaker.rules import notes
 
