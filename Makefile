@@ -14,11 +14,12 @@ demo: .venv/installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" ./demo.sh
 
 test: lint types imports sbom
-	$(BIN)/python -m pytest $(TWO_AT_A_TIME) --durations=40 --durations-min=4 tests/serving tests/images tests/aws tests/kubernetes tests/unit tests/security tests/tools
+	$(BIN)/python -m pytest $(TWO_AT_A_TIME) --durations=40 --durations-min=4 tests/serving tests/images tests/faults tests/aws tests/kubernetes tests/unit tests/security tests/tools
 
 # Every crash of every command, and whatever else `test` takes samples of: an hour.
 test-exhaustive: .venv/installed
-	TOOLKIT_EVERY_CRASH=1 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/aws/test_crash_safe.py
+	TOOLKIT_EVERY_CRASH=1 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/aws/test_crash_safe.py tests/faults
+	TOOLKIT_MANGLED_DOCUMENTS=600 $(BIN)/python -m pytest -n 2 tests/security/test_documents.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .

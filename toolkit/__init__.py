@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from toolkit.api import deploy as deploy
     from toolkit.api import destroy as destroy
     from toolkit.api import endpoints as endpoints
+    from toolkit.api import explain as explain
     from toolkit.api import load as load
     from toolkit.api import plan as plan
     from toolkit.api import recipes as recipes
@@ -40,6 +41,7 @@ __all__ = [
     "deploy",
     "destroy",
     "endpoints",
+    "explain",
     "load",
     "plan",
     "recipes",

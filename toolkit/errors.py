@@ -3,7 +3,8 @@
     ToolkitError                    base: a message, and the next step as `hint`
     ├── RecipeError                 the recipe cannot be used; carries every finding at once
     ├── RecipeNotFound              no such file or catalogue name, or text that is not YAML
-    ├── UnreadableModel             a model lacks a file or holds a broken one, or cannot be reached
+    ├── UnreadableModel             a model lacks a file or holds a broken one
+    │   └── HubError                it could not be read from the hub or from S3 (also a PlatformError)
     ├── UsageError                  the call itself makes no sense
     │   └── AmbiguousEndpoint       several endpoints have that name
     └── PlatformError               AWS, or the local platform, refused or failed
@@ -60,7 +61,7 @@ class RecipeNotFound(ToolkitError):
 
 
 class UnreadableModel(ToolkitError):
-    """A model, in a folder, on the hub or in S3, lacks a file or holds a broken one, or cannot be reached."""
+    """A model lacks a file or holds a broken one."""
 
 
 class UsageError(ToolkitError):
@@ -73,6 +74,10 @@ class AmbiguousEndpoint(UsageError):
 
 class PlatformError(ToolkitError):
     """The platform refused or failed."""
+
+
+class HubError(UnreadableModel, PlatformError):
+    """A model could not be read from the hub or from S3: refused, not reached, or not what such a service answers."""
 
 
 class StalePlanError(PlatformError):

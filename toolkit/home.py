@@ -8,12 +8,20 @@ from pathlib import Path
 
 def home() -> Path:
     """`$TOOLKIT_HOME`, else `~/.toolkit`."""
-    return Path(os.environ.get("TOOLKIT_HOME") or Path.home() / ".toolkit")
+    return Path(os.environ.get("TOOLKIT_HOME") or user_home() / ".toolkit")
 
 
 def cache() -> Path:
     """What can be made again, and is the same for every home: `$XDG_CACHE_HOME/toolkit`, else `~/.cache/toolkit`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "toolkit"
+    return Path(os.environ.get("XDG_CACHE_HOME") or user_home() / ".cache") / "toolkit"
+
+
+def user_home() -> Path:
+    """`~`; for a user who has neither $HOME nor an entry in the user database `/`, as container runtimes have it."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
 
 
 def containers_dir() -> Path:

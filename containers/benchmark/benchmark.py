@@ -19,7 +19,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
@@ -45,6 +45,9 @@ OUTPUT_TOKENS = 600
 REQUEST_SECONDS = 1200
 START_SECONDS = 3600
 POLL_SECONDS = 5
+LONGEST_LINE = 1024**2
+LONGEST_PAGE = 64 * 1024**2
+MOST_TOKENS = 10**9
 _SHOWN = 500
 
 # About 64 tokens with the instruction: 0.75 words are one. `usage` in the answer says how many it were.
@@ -140,7 +143,7 @@ def served_model(arm: Arm, start_seconds: float) -> str:
                 text = _get(arm, "/v1/models")[1]
                 return str(json.loads(text)["data"][0]["id"])
             seen = "its /ping is not 200"
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             seen = f"its /v1/models names no model: {text[:_SHOWN]}"
         except (OSError, http.client.HTTPException) as error:
             seen = f"{type(error).__name__}: {error}"
@@ -155,7 +158,7 @@ def measure(arm: Arm, model: str, text: str) -> dict[str, float]:
     try:
         with ThreadPoolExecutor(CONCURRENCY) as pool:
             answers = list(pool.map(lambda _: ask(arm, model, text), range(REQUESTS)))
-    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise BenchmarkError(f"{type(error).__name__}: {error}") from error
     return {
         "TTFT": median(answer.ttft for answer in answers),
@@ -190,22 +193,33 @@ def ask(arm: Arm, model: str, text: str) -> Answer:
         usage: dict[str, int] = {}
         for chunk in events(response):
             usage = chunk.get("usage") or usage
-            if any(_text(choice["delta"]) for choice in chunk["choices"]):
+            if any(_text(choice.get("delta")) for choice in chunk["choices"]):
                 last = time.monotonic()
                 first = first or last
     finally:
         connection.close()
-    if not first or not usage:
+    tokens = [usage.get(key) for key in ("prompt_tokens", "completion_tokens")]
+    if not first or not all(isinstance(count, int) and 0 < count < MOST_TOKENS for count in tokens):
         raise BenchmarkError("the answer has no text, or does not say how many tokens it has")
-    return Answer(first - started, last - started, usage["prompt_tokens"], usage["completion_tokens"])
+    return Answer(first - started, last - started, *tokens)
 
 
-def events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The JSON documents of a stream of server-sent events."""
-    for line in lines:
+def events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
+    """The JSON documents of a stream of server-sent events. Raises BenchmarkError for what is not a part of a chat."""
+    while line := response.readline(LONGEST_LINE):
         name, _, data = line.partition(b":")
         if name == b"data" and data.strip() != b"[DONE]":
-            yield json.loads(data)
+            yield _chunk(data)
+
+
+def _chunk(data: bytes) -> dict[str, Any]:
+    try:
+        chunk = json.loads(data)
+        if isinstance(chunk.get("usage") or {}, dict) and all(isinstance(item, dict) for item in chunk["choices"]):
+            return dict(chunk)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        pass
+    raise BenchmarkError(f"the answer has a part that is not one of a chat: {data[:_SHOWN]!r}")
 
 
 def counters(arm: Arm) -> dict[str, float]:
@@ -219,7 +233,10 @@ def counters(arm: Arm) -> dict[str, float]:
         return {}
     if status != http.HTTPStatus.OK:
         return {}
-    found = {name: re.findall(rf"^{series}(?:{{.*}})? (\S+)$", text, re.M) for name, series in COUNTERS.items()}
+    found = {
+        name: re.findall(rf"^{series}(?:{{.*}})? (\d+(?:\.\d+)?(?:e\+\d\d)?)$", text, re.M)
+        for name, series in COUNTERS.items()
+    }
     return {name: sum(map(float, values)) for name, values in found.items() if values}
 
 
@@ -248,9 +265,9 @@ def _arm(text: str) -> Arm:
     return Arm(variant, url.rstrip("/"))
 
 
-def _text(delta: Mapping[str, Any]) -> bool:
+def _text(delta: object) -> bool:
     """Whether there is any, be it of the answer or of what the model thinks before."""
-    return any(delta.get(key) for key in ("content", "reasoning", "reasoning_content"))
+    return isinstance(delta, dict) and any(delta.get(key) for key in ("content", "reasoning", "reasoning_content"))
 
 
 def _write(line: Mapping[str, Any]) -> None:
@@ -263,7 +280,7 @@ def _get(arm: Arm, path: str) -> tuple[int, str]:
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        return response.status, response.read().decode(errors="replace")
+        return response.status, response.read(LONGEST_PAGE).decode(errors="replace")
     finally:
         connection.close()
 

@@ -33,6 +33,7 @@ SERVER = "vllm.entrypoints.openai.api_server"
 # The first is the innermost. The environment's own comes after and stands around them.
 OUR_OPTIONS = [
     ["--middleware", "serve_middleware.GenerationHealth"],
+    ["--middleware", "serve_middleware.ProgressHealth"],
     ["--middleware", "serve_middleware.Drain"],
 ]
 

@@ -24,6 +24,8 @@ ARTIFACTS = "TOOLKIT_ARTIFACTS"
 KEY = "TOOLKIT_ARTIFACTS_KEY"
 PARTS = "TOOLKIT_ARTIFACTS_PARTS"
 RECORD = "artifacts.json"
+LONGEST_RECORD = 1024**2
+LONGEST_SHOWN = 500
 COMPILE = (
     "compile for this recipe, then deploy again. Do one of these, for a baseline with --baseline:\n"
     "  SageMaker: toolkit compile RECIPE\n"
@@ -107,10 +109,11 @@ def prepare(engine: Engine, places: Places) -> Launch:
 def recorded(folder: Path) -> dict[str, Any]:
     """What `compile` wrote of the artifacts there, empty where it has not finished."""
     try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        with (folder / RECORD).open("rb") as stream:
+            record = json.loads(stream.read(LONGEST_RECORD))
+    except (OSError, ValueError, RecursionError):
         return {}
-    return record if isinstance(record, dict) else {}
+    return record if isinstance(record, dict) and isinstance(record.get("parts", {}), dict) else {}
 
 
 def local_cache(env: Mapping[str, str]) -> Path:
@@ -216,10 +219,10 @@ def json_object(env: Mapping[str, str], name: str) -> dict[str, Any]:
     """The JSON object in that variable, empty without one. Raises ServeError."""
     try:
         value = json.loads(env.get(name) or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise ServeError(f"{name} is no JSON object: {env[name]}")
+        raise ServeError(f"{name} is not a JSON object: {env[name][:LONGEST_SHOWN]!r}")
     return value
 
 

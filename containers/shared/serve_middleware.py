@@ -1,7 +1,7 @@
-"""What stands between SageMaker and vLLM's server: a health check that is true, and an end that loses no request.
+"""What stands between SageMaker and vLLM's server: health checks that are true, and an end that loses no request.
 
-entrypoint.py adds both to vLLM with `--middleware`. They are plain ASGI and know no more of vLLM than its routes and
-its keys. Standard library only.
+entrypoint.py adds them to vLLM with `--middleware`. They are plain ASGI and know no more of vLLM than its routes, its
+keys and how the names of its metrics begin. Standard library only.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 COMPLETIONS = "/v1/completions"
 # Without a name of a model vLLM takes its own. 32 tokens are several draft steps, however many a step drafts.
 REQUEST = {"prompt": "One, two, three,", "max_tokens": 32, "temperature": 0, "ignore_eos": True}
+
+# How long the engine may go without a step while requests wait: as long as vLLM itself gives a step of its workers,
+# before it takes them for dead. A step is one batch of at most max_num_batched_tokens, so that a long prompt is many.
+STEP_SECONDS = float(os.environ.get("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS") or 300)
+METRIC = "vllm:"
+LAST = "http.response.body"  # unless it says that there are more
 
 # SageMaker kills a container 30 s after its SIGTERM; the rest is for vLLM to end its processes.
 DRAIN_SECONDS = 25
@@ -58,7 +64,7 @@ class GenerationHealth:
     async def _generate(self, ping: Scope) -> None:
         """The first generation; its outcome is the health from then on, and a line in the log."""
         started = time.monotonic()
-        status, body = await _complete(self._app, ping)
+        status, body = await _ask(self._app, ping, "POST", COMPLETIONS, REQUEST)
         seconds = time.monotonic() - started
         if status == HTTPStatus.OK and (tokens := _tokens(body)):
             self._reason = ""
@@ -69,6 +75,75 @@ class GenerationHealth:
         else:
             self._reason = f"{FAILED} ({COMPLETIONS} is {status}: {_shown(body)})"
             _log(f"{self._reason}: /ping stays 503")
+
+
+class ProgressHealth:
+    """Answers `/ping` and `/health` with 503 while requests wait and the engine has made no step for a long time.
+
+    vLLM's own health checks see an engine that died, not one that hangs (a stopped process, a deadlock between GPUs).
+    Every step changes vLLM's metrics, that of a part of a long prompt too. So it is stuck when they stay the same
+    while a request waits, which is one that has come in whole and whose answer is not held up by a slow client.
+    The time adds up over requests whose clients gave up. With --disable-log-stats there are no metrics to judge by.
+    """
+
+    def __init__(self, app: App, seconds: float = STEP_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        self._app, self._seconds, self._clock = app, seconds, clock
+        self._waiting: set[object] = set()
+        self._metrics = ""
+        self._waited, self._looked_at = 0.0, clock()
+        self._is_stuck = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, as ASGI has it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif scope["path"] in ("/ping", "/health"):
+            if await self._makes_no_step(scope):
+                await _answer_503(send, f"requests wait, and the engine has made no step for {self._waited:.0f} s")
+            else:
+                await self._app(scope, receive, send)
+        elif scope["method"] == "POST":
+            await self._request(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Between its last part and its end it waits for the engine, except while its client takes what there is."""
+        request = object()
+
+        async def received() -> Message:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body"):
+                self._waiting.add(request)
+            return message
+
+        async def sent(message: Message) -> None:
+            goes_on = request in self._waiting and (message["type"] != LAST or message.get("more_body"))
+            self._waiting.discard(request)
+            await send(message)
+            if goes_on:
+                self._waiting.add(request)
+
+        try:
+            await self._app(scope, received, sent)
+        finally:
+            self._waiting.discard(request)
+
+    async def _makes_no_step(self, ping: Scope) -> bool:
+        now = self._clock()
+        since, self._looked_at = now - self._looked_at, now
+        if not self._waiting and not self._is_stuck:
+            return False
+        _, text = await _ask(self._app, ping, "GET", "/metrics")
+        metrics = "\n".join(line for line in text.splitlines() if line.startswith(METRIC))
+        if metrics != self._metrics or not metrics:
+            self._metrics, self._waited = metrics, 0.0
+        else:
+            self._waited += since
+        was_stuck, self._is_stuck = self._is_stuck, self._waited >= self._seconds
+        if self._is_stuck != was_stuck:
+            _log("requests wait, and the engine makes no step" if self._is_stuck else "the engine makes steps again")
+        return self._is_stuck
 
 
 def _interrupt() -> None:
@@ -124,9 +199,9 @@ class Drain:
             task.cancel()
 
 
-async def _complete(app: App, ping: Scope) -> tuple[int, str]:
-    """Status and body of the first generation; 500 and the exception where the app raises one."""
-    status, body, content = 0, b"", json.dumps(REQUEST).encode()
+async def _ask(app: App, ping: Scope, method: str, path: str, document: object = None) -> tuple[int, str]:
+    """Status and body of a request of our own; 500 and the exception where the app raises one."""
+    status, body, content = 0, b"", json.dumps(document).encode() if document else b""
     unread = [{"type": "http.request", "body": content}]
 
     async def receive() -> Message:
@@ -140,7 +215,7 @@ async def _complete(app: App, ping: Scope) -> tuple[int, str]:
         body += message.get("body", b"")
 
     headers = [JSON, (b"content-length", str(len(content)).encode()), *_authorization(ping)]
-    request = {"method": "POST", "path": COMPLETIONS, "raw_path": COMPLETIONS.encode(), "query_string": b""}
+    request = {"method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
     (error,) = await asyncio.gather(app({**ping, **request, "headers": headers}, receive, send), return_exceptions=True)
     if error:
         return HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"
@@ -162,7 +237,7 @@ def _tokens(body: str) -> int:
     """How many tokens the answer says were generated."""
     try:
         return int(json.loads(body)["usage"]["completion_tokens"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return 0
 
 

@@ -79,8 +79,9 @@ class StandIn:
         self._services: dict[str, tuple[SageMakerWithComponents, ScriptedHost]] = {}
         self._lock = threading.RLock()
         self._control = control_application(lambda region: self._in(region)[0])
-        self._server = control_server(self._application)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            self._server = control_server(self._application, listening)
+            self.url = "http://{}:{}".format(*listening.getsockname())
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         self.reset()
 

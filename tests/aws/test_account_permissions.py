@@ -79,7 +79,7 @@ def listed(recipe: Recipe) -> set[str]:
 def live(standin: StandIn, recipe: Recipe, root: Path) -> None:
     """Plan, deploy with the baseline, look at status and log, destroy."""
     platform = SageMakerPlatform(Clients(standin.session()), poll_seconds=0.0, sleep=lambda _: None)
-    record, progress = Record(root / "record.jsonl"), Silent()
+    record, progress = Record(root / "record.jsonl", print), Silent()
     arms = [recipe, recipe.baseline()]
     names = [arm.name for arm in arms]
     account = platform.account(recipe)

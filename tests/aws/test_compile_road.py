@@ -188,7 +188,7 @@ def test_a_killed_command_leaves_the_job_and_the_next_joins_it(recipe: Path, sta
     environment = {**os.environ, "TOOLKIT_HOME": str(tmp_path / "home")}
     process = subprocess.Popen([TOOLKIT, "compile", str(recipe)], env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    seen = next(line for line in process.stderr if "training" in line and "in all" in line)
+    seen = next(line for line in process.stderr if "training" in line and "in total" in line)
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=60)
     (request,) = standin.training.started
@@ -209,7 +209,7 @@ def test_an_interrupted_wait_tells_the_whole_command(recipe: Path, standin: Stan
 
     def interrupt(line: str) -> None:
         said.append(line)
-        if "in all" in line:
+        if "in total" in line:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

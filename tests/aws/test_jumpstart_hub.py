@@ -98,5 +98,5 @@ def test_a_refusal_names_the_action(clients: Clients, aws: Stubber) -> None:
 
 def test_a_document_that_is_not_json(clients: Clients, aws: Stubber) -> None:
     aws.add_response("describe_hub_content", described("<html>"), ONE)
-    with pytest.raises(UnreadableModel, match=f"JumpStart's entry of {GPT_OSS} is not JSON"):
+    with pytest.raises(UnreadableModel, match=f"JumpStart's entry of {GPT_OSS} cannot be used: it is not JSON"):
         read_jumpstart(clients, GPT_OSS)

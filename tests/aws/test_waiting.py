@@ -104,7 +104,7 @@ def test_nobody_waits_for_the_time_out_of_a_dead_container(
 ) -> None:
     standin.script("ep", ["Creating"] * 1000, logs=DEAD)
     user.create("ep")
-    with pytest.raises(EndpointFailed, match="ep cannot come up: RuntimeError: The size of tensor a"):
+    with pytest.raises(EndpointFailed, match="ep cannot start: RuntimeError: The size of tensor a"):
         wait(platform)
     assert sum(str(call) == "sagemaker:DescribeEndpoint" for call in standin.calls) < 20
 

@@ -73,7 +73,7 @@ def test_through_the_gateway_and_directly(
 
 def _ask(client: httpx.Client, url: str, token: str, prompt: str) -> Timing:
     body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": TOKENS, "temperature": 0, "stream": True}
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token or 'unasked'}"}
     started, first = time.perf_counter(), 0.0
     with client.stream("POST", url, content=json.dumps(body), headers=headers) as answer:
         answer.raise_for_status()

@@ -174,7 +174,7 @@ def _query(arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, str
 def apply(platform: KubernetesPlatform, desired: list[Resource], folder: Path) -> Plan:
     """What `toolkit deploy` and `toolkit destroy` do."""
     made = make_plan("chat.yaml", RULES, [NAME], desired, platform.observe(desired, [NAME]))
-    record = Record(folder / "record.jsonl")
+    record = Record(folder / "record.jsonl", print)
     with platform.lease(NAME):
         make(made, platform, record, Silent())
         if desired:

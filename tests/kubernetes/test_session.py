@@ -87,7 +87,10 @@ def test_a_user_that_is_none_is_told(kubeconfig: Path) -> None:
 def test_a_login_page_in_place_of_the_cluster_is_told(kubeconfig: Path) -> None:
     with scripted(Reply(parts=[b"<html>Log in</html>"])) as proxy:
         write(kubeconfig, clusters=[{"name": "stand-in", "cluster": {"server": proxy.url}}])
-        with pytest.raises(PlatformError, match="does not answer with JSON"), kubernetes_platform("/ml").lease("chat"):
+        with (
+            pytest.raises(PlatformError, match="perhaps a proxy or a login page"),
+            kubernetes_platform("/ml").lease("chat"),
+        ):
             pass
 
 

@@ -110,7 +110,7 @@ def test_a_tag_cannot_bring_another_s_configuration_into_service() -> None:
             Existing("EndpointConfig", "theirs", False, ("theirs",), {"Models": ["miner"]}),
         )
     )
-    with pytest.raises(UsageError, match="ran theirs before, which is gone"):
+    with pytest.raises(UsageError, match="ran theirs before, which does not exist"):
         rollback_plan("tiny", "sagemaker", "tiny", observed, 60)
 
 

@@ -21,6 +21,7 @@ from toys import ToyBox, ToySession
 
 import toolkit
 from toolkit.api.catalogue import Catalogue
+from toolkit.apply.explain import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.catalog import registry
@@ -231,6 +232,10 @@ def hostile_endpoint(_: Path) -> Endpoint:
     return Endpoint(HOSTILE, platform, lambda name: hostile_plan(Path()), HOSTILE, component=HOSTILE)
 
 
+def hostile_explanation(_: Path) -> Explanation:
+    return Explanation(HOSTILE, HOSTILE, (HOSTILE,), HOSTILE)
+
+
 PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Plan": hostile_plan,
     "Report": hostile_report,
@@ -238,6 +243,7 @@ PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Metrics": hostile_metrics,
     "Catalogue": hostile_catalogue,
     "Endpoint": hostile_endpoint,
+    "Explanation": hostile_explanation,
     "Recipe": hostile_recipe,
 }
 

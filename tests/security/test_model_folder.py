@@ -6,7 +6,8 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -140,14 +141,23 @@ def test_a_folder_that_only_looks_like_the_cache_gives_no_rights(folder: Path, t
         manifest(disguised)
 
 
-def test_a_thousand_folders_in_each_other_are_no_error_of_ours(folder: Path) -> None:
-    deep = folder
-    for _ in range(1050):
-        deep = deep / "d"
-        deep.mkdir()
-    (deep / "f").write_text("x")
-    assert names(folder)[-1].endswith("d/f")
-    subprocess.run(["rm", "-r", folder], check=True)  # pytest's own cleaning up recurses
+@pytest.fixture
+def deep() -> Iterator[Path]:
+    """A folder of folders in each other. pytest's own cleaning up recurses, so that it is not in its temporary one."""
+    folder = deepest = Path(tempfile.mkdtemp())
+    try:
+        for _ in range(1050):
+            deepest = deepest / "d"
+            deepest.mkdir()
+        (deepest / "f").write_text("x")
+        yield folder
+    finally:
+        subprocess.run(["rm", "-r", folder], check=True)
+
+
+def test_a_thousand_folders_in_each_other_are_no_error_of_ours(deep: Path) -> None:
+    (name,) = names(deep)
+    assert name.endswith("d/f")
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(folder: Path, tmp_path: Path) -> None:

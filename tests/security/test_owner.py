@@ -76,3 +76,15 @@ def test_presigned_urls_of_the_owners_session_work_until_they_expire(account: Ac
     upload = s3.generate_presigned_url("put_object", {"Bucket": "models", "Key": "uploaded"}, ExpiresIn=60)
     assert httpx.put(upload, content=b"by URL", trust_env=False).status_code == 200
     assert s3.get_object(Bucket="models", Key="uploaded")["Body"].read() == b"by URL"
+
+
+def test_odd_names_and_headers_of_the_owner_get_in(account: Account) -> None:
+    """What boto3 signs in its own way: spaces, slashes, dots, other scripts, and underscores in headers."""
+    for key in ("a b/+c", "ü/ß.json", "./x//y/..", "100%", "a=b&c?d", "~tilde*"):
+        account.s3.put_object(Bucket="models", Key=key, Body=b"x", Metadata={"my_key": "my  value"})
+        assert account.s3.head_object(Bucket="models", Key=key)["Metadata"] == {"my_key": "my  value"}
+        account.s3.delete_object(Bucket="models", Key=key)
+    tags = account.session.client("resourcegroupstaggingapi").get_resources(
+        TagFilters=[{"Key": "a b", "Values": ["ü"]}]
+    )
+    assert tags["ResourceTagMappingList"] == []

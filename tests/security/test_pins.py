@@ -80,7 +80,7 @@ def test_a_cluster_runs_the_digest_and_the_commits_too(tmp_path: Path, files: Op
 
 
 def test_a_plan_says_what_is_not_pinned_and_the_command_that_pins_it(tmp_path: Path) -> None:
-    path = write_hub_pair(tmp_path, target={"revision": ""}, drafter={"revision": "main"})
+    path = write_hub_pair(tmp_path, target={"revision": ""}, drafter={"revision": ""})
     target, drafter, image = api.plan(path).to_dict()["unpinned"]
     assert target.startswith("target.model org/target: no commit is known")
     assert drafter.startswith("speculation.model org/drafter: no commit is known, and `main` may move")

@@ -29,6 +29,7 @@ MODELS = ROOT / "recipes" / "tiny" / "models"
 KEY = "hunter2"
 STREAMS, TOKENS = 8, 900  # at once: seconds, even with nothing else to do
 REST_SECONDS = 5  # that they have still to go at SIGTERM; they get 25
+STEP_SECONDS = 4  # without a step, and an engine is stuck
 P_EAGLE = {"method": "eagle3", "model": str(MODELS / "p-eagle"), "num_speculative_tokens": 7, "parallel_drafting": True}
 # vLLM loads this head as if it were a model of its own, and finds out with the first draft that it is not.
 NOT_A_DRAFT_MODEL = {"method": "draft_model", "model": str(MODELS / "p-eagle"), "num_speculative_tokens": 4}
@@ -110,6 +111,7 @@ class Life:
 
     Fields:
         pings: answers up to the first 200.
+        stuck, going_on: answers of a ping while the engine was stopped and a request waited, and afterwards.
         metrics: at that moment, before any request of a client.
         finished: reasons why the answers of the stream ended that was open at SIGTERM.
         ping, invocation: meanwhile.
@@ -117,6 +119,8 @@ class Life:
     """
 
     pings: list[Answer]
+    stuck: Answer
+    going_on: Answer
     metrics: str
     finished: list[str]
     ping: Answer
@@ -128,7 +132,8 @@ class Life:
 @pytest.fixture(scope="module")
 def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
     with container(
-        tmp_path_factory.mktemp("container"), {"SM_VLLM_SPECULATIVE_CONFIG": json.dumps(P_EAGLE)}
+        tmp_path_factory.mktemp("container"),
+        {"SM_VLLM_SPECULATIVE_CONFIG": json.dumps(P_EAGLE), "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": str(STEP_SECONDS)},
     ) as running:
         pings = []
         for answer in running.pings():
@@ -137,6 +142,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
                 break
         metrics = running.ask("GET", "/metrics").text
 
+        stuck, going_on = stopped_for_a_while(running)
         streams = Streams(running)
         client = threading.Thread(target=streams.read)
         client.start()
@@ -146,7 +152,36 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
         invocation = running.ask("POST", "/invocations", {"prompt": "One", "max_tokens": 1})
         client.join()
         exit_code = running.process.wait(timeout=60)
-        return Life(pings, metrics, streams.finished, ping, invocation, exit_code, running.log)
+        return Life(pings, stuck, going_on, metrics, streams.finished, ping, invocation, exit_code, running.log)
+
+
+def stopped_for_a_while(running: Container) -> tuple[Answer, Answer]:
+    """The first ping that fails while the engine's process is stopped and a request waits, and the first good one."""
+    engine = engine_process(running.process.pid)
+    body = {"prompt": "One", "max_tokens": 5, "ignore_eos": True}
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        request = threading.Thread(target=running.ask, args=("POST", "/invocations", body))
+        request.start()
+        stuck = next(answer for answer in slowly(running.pings()) if answer.status != 200)
+    finally:
+        os.kill(engine, signal.SIGCONT)
+    request.join()
+    return stuck, next(answer for answer in slowly(running.pings()) if answer.status == 200)
+
+
+def engine_process(server: int) -> int:
+    """vLLM's EngineCore, by the name that it gives itself."""
+    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    (found,) = [pid for pid in children if "EngineCore" in Path(f"/proc/{pid}/cmdline").read_text()]
+    return int(found)
+
+
+def slowly(answers: Iterator[Answer]) -> Iterator[Answer]:
+    """As a platform asks, for two minutes."""
+    for _ in range(240):
+        yield next(answers)
+        time.sleep(0.5)
 
 
 class Streams:
@@ -201,6 +236,14 @@ def test_the_generation_drafted_several_times(life: Life) -> None:
 
     assert counted("generation_tokens") >= 32
     assert counted("spec_decode_num_drafts") >= 3
+
+
+def test_an_engine_that_is_stopped_while_a_request_waits_fails_the_ping_until_it_goes_on(life: Life) -> None:
+    assert life.stuck.status == 503
+    assert "requests wait, and the engine has made no step for 4" in life.stuck.text
+    assert life.going_on.status == 200
+    assert "serve: requests wait, and the engine makes no step" in life.log
+    assert "serve: the engine makes steps again" in life.log
 
 
 def test_the_log_says_when_and_never_the_key(life: Life) -> None:

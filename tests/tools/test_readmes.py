@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.recipe.load import catalogue_dir
-from tools import codes_readme, recipes_readme
+from tools import causes_readme, codes_readme, recipes_readme
 
 
 def test_the_table_of_recipes_is_the_generated_one() -> None:
@@ -13,6 +13,10 @@ def test_the_table_of_recipes_is_the_generated_one() -> None:
 
 def test_the_table_of_codes_is_the_generated_one() -> None:
     assert codes_readme.FILE.read_text(encoding="utf-8") == codes_readme.readme(), "python -m tools.codes_readme"
+
+
+def test_the_table_of_causes_is_the_generated_one() -> None:
+    assert causes_readme.FILE.read_text(encoding="utf-8") == causes_readme.readme(), "python -m tools.causes_readme"
 
 
 def test_a_row_of_the_table() -> None:

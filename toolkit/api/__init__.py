@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from toolkit.api.images import scan as scan
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
+    from toolkit.apply.explain import Explanation as Explanation
+    from toolkit.apply.explain import explain as explain
     from toolkit.checks.run import check as check
     from toolkit.endpoint.handle import Endpoint as Endpoint
     from toolkit.findings import Report as Report
@@ -33,6 +35,7 @@ _MODULES = {
     "Catalogue": "toolkit.api.catalogue",
     "DeploymentPlan": "toolkit.api.deployment",
     "Endpoint": "toolkit.endpoint.handle",
+    "Explanation": "toolkit.apply.explain",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
     "build": "toolkit.api.images",
@@ -43,6 +46,7 @@ _MODULES = {
     "deploy": "toolkit.api.deployment",
     "destroy": "toolkit.api.removal",
     "endpoints": "toolkit.api.handles",
+    "explain": "toolkit.apply.explain",
     "load": "toolkit.recipe.resolve",
     "plan": "toolkit.api.deployment",
     "read_plan": "toolkit.api.saved_plan",

@@ -47,7 +47,7 @@ def compile(
         plan = _plan(*complete_recipe(loaded, opened), opened, baseline)
     if any(action.verb == "create" for action in plan.changes):
         with opened.lease(loaded.name):
-            make(plan, opened, record_of(loaded.name), progress)
+            make(plan, opened, record_of(loaded.name, progress), progress)
     jobs = {action.name: action.expected_seconds for action in plan.changes if action.kind == "TrainingJob"}
     if wait and jobs:
         with progress.stage("wait until compiled"):

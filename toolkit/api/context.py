@@ -14,6 +14,7 @@ from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
 
 if TYPE_CHECKING:
+    from toolkit.apply.progress import Progress
     from toolkit.planning.record import Record
     from toolkit.planning.resources import Account
     from toolkit.platforms.rules import Platform
@@ -114,11 +115,11 @@ def in_service(platform: Platform, endpoint: str) -> bool:
         return False
 
 
-def record_of(endpoint: str) -> Record:
-    """The history of what was done to an endpoint."""
+def record_of(endpoint: str, progress: Progress) -> Record:
+    """The history of what was done to an endpoint; what is wrong with it is said as progress."""
     from toolkit.planning.record import Record
 
-    return Record(home() / "records" / f"{endpoint}.jsonl")
+    return Record(home() / "records" / f"{endpoint}.jsonl", progress.say)
 
 
 def recipe_or_none(name: RecipeLike) -> Recipe | None:

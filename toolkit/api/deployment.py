@@ -188,8 +188,9 @@ def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
     rules = rules_of(platform.name)
     rules.require_startable(made)
     name = made.endpoints[0]
-    record = record_of(name)
-    if (last := record.last()) and last.step != "done":
+    record = record_of(name, progress)
+    events = record.events()
+    if events and (last := events[-1]).step != "done":
         progress.say(f"carrying on: last time, {last.verb} {last.kind} {last.name} was {last.step}")
     with platform.lease(name):
         make(made, platform, record, progress)

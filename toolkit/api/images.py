@@ -45,7 +45,7 @@ def build(
     # Nothing but these is asked for, so that nothing else is taken for superseded.
     plan = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
     with opened.lease(loaded.name):
-        make(plan, opened, record_of(loaded.name), progress)
+        make(plan, opened, record_of(loaded.name, progress), progress)
     return opened.with_digest(rules.image_uri(complete, account))
 
 

@@ -45,7 +45,7 @@ def destroy_on(platform: Platform, name: str, endpoints: Sequence[str], progress
     if planned.actions:
         with platform.lease(endpoints[0]):
             planned = _removal(name, platform, endpoints)  # what exists once nobody else changes it, bucket included
-            remove(planned, platform, record_of(endpoints[0]), progress)
+            remove(planned, platform, record_of(endpoints[0], progress), progress)
         rest = _plan(name, platform, endpoints, platform.observe((), endpoints)).actions
         if still := ", ".join(f"{action.kind} {action.name}" for action in rest if action.kind != "Bucket"):
             raise ApplyError(f"still there: {still}", hint="Run the same command again.")

@@ -12,6 +12,7 @@ from toolkit.errors import Cause
 
 _MOST_EVIDENCE = 5
 _LONGEST_LINE = 300
+_SOUNDS_BAD = re.compile(r"(?i)\b(error|fatal|failed|failure|exception|denied|refused|cannot|killed|aborted|panic)\b")
 _ERROR_LINE = re.compile(r"(\b[A-Z]\w*(Error|Exception)(: .+|$)|(?<!original )\berror: .+|\bValue error, .+)")
 
 
@@ -27,19 +28,44 @@ class _Hit:
 def diagnose(lines: Sequence[str], failure_reason: str = "", platform: str | None = None) -> Cause | None:
     """The cause found in the platform's failure reason, or else in the container's log; None if unknown.
 
-    `failure_reason` is the platform's reason for a failed endpoint, or the error message of a refused request.
+    `failure_reason` is the platform's reason for a failed endpoint, or the error message of a refused request. A vague
+    reason (a rank above 0) yields to what the log shows.
     """
-    known = words(platform)
-    refused = _find(known.reasons, failure_reason.splitlines(), known)
-    if refused:
-        return _cause(refused, known, fatal=refused.known.certain > 0)
-    hits = [hit for start in _starts(lines, known) if (hit := _find(known.log, _after_answering(start, known), known))]
-    if hits:
-        newest = hits[-1]
-        times = sum(hit.known.code == newest.known.code for hit in hits)
-        return _cause(newest, known, fatal=0 < newest.known.certain <= times)
+    known, reason = words(platform), failure_reason.splitlines()
+    refused = _find(known.reasons, reason, known)
+    named = _cause(refused, known, fatal=refused.known.certain > 0) if refused else None
+    if refused and refused.known.rank <= 0:
+        return named
+    if cause := _in_log(lines, known) or _in_log(reason, known) or named:
+        return cause
     check = next((check for check in known.health_checks if check.failed.search(failure_reason)), None)
     return _unhealthy(lines, failure_reason, known, check) if check else None
+
+
+def diagnose_text(lines: Sequence[str], platform: str | None = None) -> Cause | None:
+    """The cause that lines of any origin show: a container's, or the platform's own among them."""
+    known = words(platform)
+    said = _find(known.reasons, lines, known)
+    return _in_log(lines, known) or (_cause(said, known, fatal=said.known.certain > 0) if said else None)
+
+
+def likeliest(lines: Sequence[str]) -> tuple[str, ...]:
+    """Lines that may tell why, where no cause is known: exceptions first, then whatever sounds like a failure."""
+    known = words()
+    shown = [line for line in reversed(lines) if not known.noise.search(line) and not known.echo.search(line)]
+    errors = [_message(line, known) for line in shown if _is_error(line, known)]
+    others = [text for line in shown if _SOUNDS_BAD.search(text := _without_prefix(line, known))]
+    return tuple(dict.fromkeys([*errors[:_MOST_EVIDENCE], *others]))[:_MOST_EVIDENCE]
+
+
+def _in_log(lines: Sequence[str], known: Words) -> Cause | None:
+    """What the newest start that shows a known cause ended with."""
+    hits = [hit for start in _starts(lines, known) if (hit := _find(known.log, _after_answering(start, known), known))]
+    if not hits:
+        return None
+    newest = hits[-1]
+    times = sum(hit.known.code == newest.known.code for hit in hits)
+    return _cause(newest, known, fatal=0 < newest.known.certain <= times)
 
 
 def last_error(lines: Sequence[str]) -> str:
@@ -50,10 +76,11 @@ def last_error(lines: Sequence[str]) -> str:
 
 
 def _last_error_at(lines: Sequence[str], known: Words) -> int | None:
-    def is_one(line: str) -> bool:
-        return bool(_ERROR_LINE.search(line)) and not known.noise.search(line) and not known.echo.search(line)
+    return next((at for at in reversed(range(len(lines))) if _is_error(lines[at], known)), None)
 
-    return next((at for at in reversed(range(len(lines))) if is_one(lines[at])), None)
+
+def _is_error(line: str, known: Words) -> bool:
+    return bool(_ERROR_LINE.search(line)) and not known.noise.search(line) and not known.echo.search(line)
 
 
 def _starts(lines: Sequence[str], known: Words) -> Iterator[Sequence[str]]:
@@ -94,7 +121,8 @@ def _cause(hit: _Hit, all_words: Words, fatal: bool) -> Cause:
 def _evidence(hit: _Hit, at: int, all_words: Words) -> tuple[str, ...]:
     """The log lines that show the cause: the one that `beside` matches, the line with its context, similar lines."""
     known, lines = hit.known, hit.lines
-    beside = [line for line in lines if known.beside and known.beside.search(line)][:1]
+    said = [line for line in lines if not all_words.noise.search(line)]
+    beside = [line for line in said if known.beside and known.beside.search(line)][:1]
     is_continuation = all_words.prefix.sub("", lines[at])[:1].isspace()
     before = lines[max(0, at - is_continuation) : at] if at == hit.at else lines[max(0, at - 2) : at]
     alike = [line for line in lines[at + 1 :] if known.words.search(line) and not all_words.noise.search(line)]
@@ -110,14 +138,17 @@ def _unhealthy(lines: Sequence[str], failure_reason: str, known: Words, check: H
     if check.ended.search(failure_reason) or last_error(newest):
         return None
     last = tuple(_without_prefix(line, known) for line in newest[-_MOST_EVIDENCE:])
-    if (stage := stage_of(newest)) != ANSWERING:
+    stage, is_known = stage_of(newest), any(mark.search(line) for _, mark in known.stages for line in newest)
+    if is_known and stage != ANSWERING:
         line = f"it was still {stage} when the health check timed out"
         return _unhealthy_cause("health-check-too-slow", line, check, last)
-    return _not_reached(newest, last, known, check)
+    return _not_reached(newest, last, known, check, stage == ANSWERING)
 
 
-def _not_reached(lines: Sequence[str], last: tuple[str, ...], known: Words, check: HealthCheck) -> Cause:
-    """The cause if the server runs but does not answer the health check."""
+def _not_reached(
+    lines: Sequence[str], last: tuple[str, ...], known: Words, check: HealthCheck, answers: bool
+) -> Cause | None:
+    """The cause if the server does not answer the health check; None if the log shows neither server nor request."""
     listening = [(found, line) for line in lines for listens in known.listens if (found := listens.search(line))]
     if listening:
         match, line = listening[-1]
@@ -125,6 +156,8 @@ def _not_reached(lines: Sequence[str], last: tuple[str, ...], known: Words, chec
             listens_on = check.lines["wrong-port"].format(address=f"{match[1]}:{match[2]}")
             return _unhealthy_cause("wrong-port", listens_on, check, (_without_prefix(line, known),))
     refused = tuple(found[0] for line in lines if (found := check.refused.search(line)))
+    if not answers and not refused:
+        return None
     line = f"it answers with an error: {refused[-1]}" if refused else check.lines["ping-unanswered"]
     return _unhealthy_cause("ping-unanswered", line, check, refused[-_MOST_EVIDENCE:] or last)
 

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from toolkit.text import inert, raw_stream
@@ -76,7 +76,9 @@ class PlainProgress:
             self._last, self._written = text, now
 
     def say(self, text: str) -> None:
-        self._write(f"{inert(text)}\n")
+        """Write a line. Where that fails, as in a log on a full disk, the work goes on without."""
+        with suppress(OSError):
+            self._write(f"{inert(text)}\n")
 
 
 class TerminalProgress:

@@ -9,18 +9,76 @@ inference and the rest have usage types of their own, reservations terms of thei
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
+
+from toolkit import documents
 
 HUB = "https://huggingface.co"
 PRICE_LIST = "https://pricing.us-east-1.amazonaws.com"
 REGION = "us-east-1"
 _HOSTING = re.compile(r"(?:^|-)Host:(ml\..+)$")
+
+
+# AWS's list of one service in one region has tens of MB.
+_PRICES = documents.Limits(size=512 * 1024**2, items=50_000_000, seconds=600.0)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Repository:
+    """What the hub says of a model's repository, in the hub's names."""
+
+    sha: str | None = None
+    lastModified: str | None = None  # noqa: N815
+    gated: bool | str | None = None
+
+
+@dataclass(frozen=True)
+class _Amount:
+    USD: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Dimension:
+    pricePerUnit: _Amount = _Amount()  # noqa: N815
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class _Term:
+    priceDimensions: dict[str, _Dimension] = field(default_factory=dict)  # noqa: N815
+
+
+@dataclass(frozen=True)
+class _Terms:
+    OnDemand: dict[str, dict[str, _Term]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Attributes:
+    usagetype: str = ""
+
+
+@dataclass(frozen=True)
+class _Product:
+    attributes: _Attributes = _Attributes()
+
+
+@dataclass(frozen=True)
+class _PriceList:
+    """AWS's price list of a service in a region, in AWS's names: what tells of hosting per hour."""
+
+    publicationDate: str = ""  # noqa: N815
+    products: dict[str, _Product] = field(default_factory=dict)
+    terms: _Terms = field(default_factory=_Terms)
 
 
 def refresh(
@@ -41,7 +99,7 @@ def refresh_heads(client: httpx.Client, folder: Path, *, hub: str = HUB) -> list
     changed: list[str] = []
     unread: list[str] = []
     for head in data["heads"]:
-        answer = _get(client, f"{hub}/api/models/{head['repo']}")
+        answer = _get(client, f"{hub}/api/models/{head['repo']}", _Repository)
         if isinstance(answer, str):
             unread.append(f"heads.json: {head['repo']}: not read, {answer}")
         else:
@@ -50,11 +108,11 @@ def refresh_heads(client: httpx.Client, folder: Path, *, hub: str = HUB) -> list
     return changed + unread
 
 
-def _hub_facts(answer: Mapping[str, Any]) -> dict[str, Any]:
+def _hub_facts(answer: _Repository) -> dict[str, Any]:
     """The hub's facts about a repository; `gated` is false, or how access is granted (`auto`, `manual`)."""
-    facts = {"revision": answer.get("sha"), "last_modified": answer.get("lastModified")}
-    if "gated" in answer:
-        facts["gated"] = bool(answer["gated"])
+    facts: dict[str, Any] = {"revision": answer.sha, "last_modified": answer.lastModified}
+    if answer.gated is not None:
+        facts["gated"] = bool(answer.gated)
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -67,16 +125,13 @@ def refresh_prices(
     hundreds of MB) is held in memory while it is read.
     """
     url = f"{price_list}/offers/v1.0/aws/AmazonSageMaker/current/{region}/index.json"
-    answer = _get(client, url)
+    answer = _get(client, url, _PriceList, _PRICES)
     if isinstance(answer, str):
         return [f"instances.json: prices not read, {answer}"]
-    try:
-        prices = dict(_hosting_prices(answer))
-    except (AttributeError, TypeError, ValueError) as error:
-        return [f"instances.json: prices not read, {url} does not have the expected format: {error}"]
+    prices = dict(_hosting_prices(answer))
     if not prices:
         return [f"instances.json: prices not read, {url} lists no hosting price per hour"]
-    source = {"region": region, "date": str(answer.get("publicationDate", ""))[:10], "source": url, "quality": "good"}
+    source = {"region": region, "date": answer.publicationDate[:10], "source": url, "quality": "good"}
     data = _read(folder / "instances.json")
     changed: list[str] = []
     unread: list[str] = []
@@ -92,17 +147,14 @@ def refresh_prices(
     return changed + unread
 
 
-def _hosting_prices(answer: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _hosting_prices(answer: _PriceList) -> Iterator[tuple[str, float]]:
     """Instance type and US dollars per hour of real-time hosting, from a regional price list of SageMaker."""
-    on_demand = answer.get("terms", {}).get("OnDemand", {})
-    for sku, product in answer.get("products", {}).items():
-        hosting = _HOSTING.search(product.get("attributes", {}).get("usagetype", ""))
-        if not hosting:
-            continue
-        dimensions = [d for term in on_demand.get(sku, {}).values() for d in term.get("priceDimensions", {}).values()]
-        for dimension in dimensions:
-            usd_per_hour = float(dimension.get("pricePerUnit", {}).get("USD", 0))
-            if dimension.get("unit") == "Hrs" and usd_per_hour > 0:
+    for sku, product in answer.products.items():
+        hosting = _HOSTING.search(product.attributes.usagetype)
+        terms = answer.terms.OnDemand.get(sku, {}).values() if hosting else ()
+        for dimension in (dimension for term in terms for dimension in term.priceDimensions.values()):
+            usd_per_hour = dimension.pricePerUnit.USD
+            if hosting and dimension.unit == "Hrs" and 0 < usd_per_hour < math.inf:
                 yield hosting[1], usd_per_hour
 
 
@@ -120,16 +172,15 @@ def _update(entry: dict[str, Any], facts: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _get(client: httpx.Client, url: str) -> dict[str, Any] | str:
-    """The JSON object at `url`, or the reason why it could not be read."""
+def _get(client: httpx.Client, url: str, model: type[T], limits: documents.Limits = documents.LIMITS) -> T | str:
+    """The document at `url`, or the reason why it could not be read."""
     try:
-        response = client.get(url, follow_redirects=True)
-        answer = response.json() if response.is_success else None
-    except (httpx.HTTPError, ValueError) as error:
+        response = documents.request(client, "GET", url, limits)
+        if not response.is_success:
+            return f"{url} answered {response.status_code} {response.reason_phrase}"
+        return documents.parse(model, response.content, limits)
+    except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
         return f"{url}: {error or type(error).__name__}"
-    if not response.is_success:
-        return f"{url} answered {response.status_code} {response.reason_phrase}"
-    return answer if isinstance(answer, dict) else f"{url} did not answer with a JSON object"
 
 
 def _read(path: Path) -> dict[str, Any]:

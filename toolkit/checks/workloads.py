@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from toolkit import documents
 from toolkit.findings import Finding
 from toolkit.recipe.resolve import Recipe
+
+_LIMITS = documents.Limits(size=256 * 1024**2)
+
+
+@dataclass(frozen=True)
+class _Line:
+    prompt: str
 
 
 def check_workloads(recipe: Recipe) -> Iterator[Finding]:
@@ -26,18 +34,13 @@ def check_workloads(recipe: Recipe) -> Iterator[Finding]:
 
 def read_prompts(path: Path) -> tuple[str, ...]:
     """The prompts of a `.jsonl` file, in order. Raises OSError, or ValueError with the line that is wrong."""
-    lines = path.read_text(encoding="utf-8").split("\n")  # splitlines() would split at U+2028 inside a prompt too
+    content = documents.read_file(path, _LIMITS).decode()
+    lines = content.split("\n")  # splitlines() would split at U+2028 inside a prompt too
     return tuple(_prompt(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip())
 
 
 def _prompt(line: str, location: str) -> str:
     try:
-        entry = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{location} is not JSON") from error
-    if not isinstance(entry, dict) or not isinstance(entry.get("prompt"), str):
-        raise ValueError(f"{location} has no `prompt` that is a string")
-    prompt: str = entry["prompt"]
-    if any("\ud800" <= character <= "\udfff" for character in prompt):
-        raise ValueError(f"{location} has half of a surrogate pair, which is not a valid character")
-    return prompt
+        return documents.parse(_Line, line).prompt
+    except documents.Unfit as error:
+        raise ValueError(f"{location}: {error}") from error

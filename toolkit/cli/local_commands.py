@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless
+from toolkit.cli.output import answer, exit_unless, say
 from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table
 from toolkit.home import home
@@ -27,6 +27,8 @@ def status(as_json: Json = False) -> None:
 
     running = daemon.running(home() / "local")
     if running is None:
+        if why := daemon.why_gone(home() / "local"):
+            say(why)
         answer(
             {"running": False},
             as_json,
@@ -49,8 +51,7 @@ def stop(as_json: Json = False) -> None:
     """Stop the local platform and remove all its endpoints."""
     from toolkit.platforms.local import daemon
 
-    stopped = daemon.running(home() / "local") is not None
-    daemon.stop(home() / "local")
+    stopped = daemon.stop(home() / "local")
     answer({"stopped": stopped}, as_json, lambda: "stopped" if stopped else "the local platform was not running")
 
 

@@ -6,8 +6,10 @@ Exit codes: 0 yes or done, 1 the answer is no, 2 wrong usage or no recipe to rea
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
+import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from itertools import pairwise
@@ -19,13 +21,14 @@ from toolkit.cli import (
     compile_command,
     convert_command,
     endpoint_commands,
+    explain_command,
     fit_command,
     local_commands,
     recipe_commands,
     render_command,
 )
 from toolkit.cli.output import error_document, explain, say
-from toolkit.errors import PlatformError, RecipeError, RecipeNotFound, ToolkitError, UsageError
+from toolkit.errors import PlatformError, RecipeError, RecipeNotFound, ToolkitError, UnreadableModel, UsageError
 from toolkit.text import inert_stream
 
 app = typer.Typer(
@@ -39,6 +42,7 @@ fit_command.register(app)
 compile_command.register(app)
 convert_command.register(app)
 endpoint_commands.register(app)
+explain_command.register(app)
 local_commands.register(app)
 render_command.register(app)
 
@@ -60,14 +64,17 @@ def _options(
     """Deploy LLMs with speculative decoding, and prove that it pays."""
 
 
-_EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
+EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
     (RecipeError, 1),
     (RecipeNotFound, 2),
     (UsageError, 2),
     (PlatformError, 3),
+    (UnreadableModel, 2),
     (ToolkitError, 1),
 )
 _INTERRUPTED = 130
+_EXIT_CODE_OUTSIDE = 3
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 # Imports make many objects that live on: Python's default of 700 would go through them a hundred times.
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 _NO_ANSWER = {2: "UsageError", _INTERRUPTED: "Interrupted"}
@@ -77,7 +84,13 @@ _CARRY_ON = "interrupted: what was done is recorded. The same command carries on
 def main() -> None:
     """Run one command and exit with its code."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        code = _file_error(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more, and says so
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -100,8 +113,18 @@ def _run(arguments: list[str]) -> int:
         say(explain(error))
         if _wants_json(arguments):
             print(json.dumps(error_document(error)))  # noqa: T201
-        return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+        return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+    except OSError as error:
+        if error.filename is None and error.errno not in _DISK_ERRORS:
+            raise
+        return _file_error(error)
     return 0
+
+
+def _file_error(error: OSError) -> int:
+    """Say which file it is, and what is wrong with it; the exit code."""
+    say(f"error: {error.filename or 'the answer could not be written'}: {error.strerror}")
+    return _EXIT_CODE_OUTSIDE
 
 
 def _wants_json(arguments: list[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -19,8 +20,12 @@ def answer(document: dict[str, Any], as_json: bool, show: Callable[[], str]) -> 
 
 
 def say(text: str) -> None:
-    """Print a line for the user to stderr, so that stdout holds the answer alone."""
-    print(text, file=sys.stderr)  # noqa: T201
+    """Print a line for the user to stderr, so that stdout holds the answer alone.
+
+    Where it cannot be written, as in a log on a full disk, the command goes on without.
+    """
+    with suppress(OSError):
+        print(text, file=sys.stderr)  # noqa: T201
 
 
 def exit_unless(yes: bool) -> None:

@@ -12,6 +12,7 @@ from toolkit.catalog import registry
 from toolkit.cli.output import answer, exit_unless, say
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
+from toolkit.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,11 +28,11 @@ Baseline = Annotated[
     bool, typer.Option("--baseline", help="Also include the baseline: the same endpoint without speculation.")
 ]
 if TYPE_CHECKING:
-    _Platform = str
+    AnyPlatform = str
 else:
-    _Platform = Literal[registry.platforms()]
+    AnyPlatform = Literal[registry.platforms()]
 PlatformName = Annotated[
-    _Platform | None, typer.Option("--platform", help="Use this platform instead of the recipe's.")
+    AnyPlatform | None, typer.Option("--platform", help="Use this platform instead of the recipe's.")
 ]
 
 _REFRESH_SECONDS = 120.0
@@ -127,7 +128,7 @@ def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path
     document = template(recipe, platform=platform, baseline=baseline)
     text = json.dumps(document, indent=2)
     if out:
-        out.write_text(f"{text}\n", encoding="utf-8")
+        write_whole(out, f"{text}\n")
     else:
         print(text)  # noqa: T201
     if NO_ACCOUNT in text:

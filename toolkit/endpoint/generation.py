@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from toolkit import documents
 from toolkit.errors import InvocationError
 
 Message = Mapping[str, str]
+
+# Far beyond what a model writes into its context, with the token ids and log probabilities that may come along.
+_MOST_BYTES = 1024**3
+_SHOWN_BYTES = 200
 
 
 class Invoker(Protocol):
@@ -131,12 +135,53 @@ class AsyncStream:
         self._result = answer.finished()
 
 
+@dataclass(frozen=True)
+class _Delta:
+    content: str | None = None
+
+
+@dataclass(frozen=True)
+class _Choice:
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+    token_ids: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class _Usage:
+    prompt_tokens: int = 0
+    completion_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class _Drafts:
+    acceptance_histogram: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Metrics:
+    speculative_decoding: _Drafts | None = None
+
+
+@dataclass(frozen=True)
+class _Event:
+    """One event of a streamed chat: what we read of it."""
+
+    choices: list[_Choice] = field(default_factory=list)
+    error: Any = None
+    metrics: _Metrics | None = None
+    prompt_token_ids: list[int] | None = None
+    usage: _Usage | None = None
+
+
 class _Answer:
     """The part of an answer received so far. Its clock starts when this is created."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
+        documents.prepare(_Event)  # takes milliseconds, which are none of the endpoint's
         self._clock = clock
         self._started = clock()
+        self._bytes = 0
         self._ttft = 0.0
         self._rest = b""
         self._texts: list[str] = []
@@ -144,43 +189,49 @@ class _Answer:
         self._prompt_token_ids: list[int] = []
         self._finish_reason = ""
         self._done = False
-        self._last: dict[str, Any] = {}
+        self._last = _Event()
 
     def take(self, part: bytes) -> Iterator[str]:
         """The pieces of text in a chunk, which may end anywhere. Raises InvocationError."""
+        self._bytes += len(part)
+        if self._bytes > _MOST_BYTES or len(self._rest) > documents.LIMITS.size:
+            raise InvocationError("the endpoint sends without an end", hint="Ask for fewer tokens.")
         *lines, self._rest = (self._rest + part).split(b"\n")
         for line in lines:
             if line.rstrip() == b"data: [DONE]":
                 self._done = True
             elif line.startswith(b"data: "):
-                yield from self._take_event(_document(line))
+                yield from self._take_event(_event(line))
 
     def finished(self) -> Generation:
         """The whole answer. Raises InvocationError if it is incomplete: usage and acceptance arrive last."""
-        usage = self._last.get("usage") or {}
+        usage = self._last.usage
         if not self._finish_reason or not (self._done or usage):
             raise _broken()
+        usage = usage or _Usage()
+        written = len(self._token_ids) if usage.completion_tokens is None else usage.completion_tokens
+        figures = self._last.metrics.speculative_decoding if self._last.metrics else None
         return Generation(
             text="".join(self._texts),
-            prompt_tokens=usage.get("prompt_tokens", 0),
-            completion_tokens=usage.get("completion_tokens", len(self._token_ids)),
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=written,
             finish_reason=self._finish_reason,
             ttft=self._ttft,
             latency=self._clock() - self._started,
-            acceptance=_acceptance(self._last),
+            acceptance=Acceptance(figures.acceptance_histogram) if figures else None,
             token_ids=tuple(self._token_ids),
             prompt_token_ids=tuple(self._prompt_token_ids),
         )
 
-    def _take_event(self, event: dict[str, Any]) -> Iterator[str]:
-        if "error" in event:
-            raise InvocationError(f"the endpoint stopped with an error: {event['error']}")
-        self._prompt_token_ids += event.get("prompt_token_ids") or []
+    def _take_event(self, event: _Event) -> Iterator[str]:
+        if event.error is not None:
+            raise InvocationError(f"the endpoint stopped with an error: {event.error}")
+        self._prompt_token_ids += event.prompt_token_ids or []
         self._last = event
-        for choice in event.get("choices", []):
-            self._finish_reason = choice.get("finish_reason") or self._finish_reason
-            self._token_ids += choice.get("token_ids") or []
-            if text := choice.get("delta", {}).get("content"):
+        for choice in event.choices:
+            self._finish_reason = choice.finish_reason or self._finish_reason
+            self._token_ids += choice.token_ids or []
+            if text := choice.delta.content if choice.delta else None:
                 self._ttft = self._ttft or self._clock() - self._started
                 self._texts.append(text)
                 yield text
@@ -194,15 +245,13 @@ def chat_body(prompt: str | Sequence[Message], options: Mapping[str, Any]) -> di
     return {"messages": messages, **defaults, **options, **fixed}
 
 
-def _document(line: bytes) -> dict[str, Any]:
-    """The JSON document in a line of a server-sent event stream."""
+def _event(line: bytes) -> _Event:
+    """What a line of a server-sent event stream holds."""
     try:
-        event = json.loads(line[6:])
-    except ValueError as error:
-        raise InvocationError(f"the endpoint sent {line!r}, which is not JSON") from error
-    if not isinstance(event, dict):
-        raise InvocationError(f"the endpoint sent {line!r}, which is not a chat completion event")
-    return event
+        return documents.parse(_Event, line[6:])
+    except documents.Unfit as error:
+        message = f"the endpoint sent {line[:_SHOWN_BYTES]!r}, which is not a chat completion event: {error}"
+        raise InvocationError(message) from error
 
 
 def _broken() -> InvocationError:
@@ -213,8 +262,3 @@ def _whole(result: Generation | None) -> Generation:
     if result is None:  # reading raised an error, which the caller caught
         raise _broken()
     return result
-
-
-def _acceptance(event: Mapping[str, Any]) -> Acceptance | None:
-    figures = (event.get("metrics") or {}).get("speculative_decoding")
-    return Acceptance(tuple(figures["acceptance_histogram"])) if figures else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -17,6 +17,7 @@ from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.retry import retried, retried_async
 from toolkit.errors import EndpointNotFound, InvocationError
 
+_LONGEST_ERROR = 64 * 1024
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 70.0  # SageMaker waits a minute for a container's first byte
 
@@ -33,8 +34,7 @@ def stream(
         with _transport_errors(endpoint):
             answer = client.send(_request(client, access, access.token(), body), stream=True)
             if answer.is_error:
-                answer.read()
-                raise _refusal(access, endpoint, answer)
+                raise _refusal(access, endpoint, answer, _text(answer.iter_bytes()))
             return answer
 
     with httpx.Client(**_settings(access)) as client:
@@ -56,8 +56,7 @@ async def stream_async(
         with _transport_errors(endpoint):
             answer = await client.send(_request(client, access, token, body), stream=True)
             if answer.is_error:
-                await answer.aread()
-                raise _refusal(access, endpoint, answer)
+                raise _refusal(access, endpoint, answer, _text([part async for part in _few(answer.aiter_bytes())]))
             return answer
 
     async with httpx.AsyncClient(**_settings(access)) as client:
@@ -86,7 +85,7 @@ def _request(
 ) -> httpx.Request:
     # An empty `model` means the served model, whatever its name; vLLM rejects any other name.
     document = {"model": "", **body}
-    headers = {"Authorization": f"Bearer {token}"}
+    headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}
     return client.build_request("POST", f"{access.base_url}/chat/completions", json=document, headers=headers)
 
 
@@ -111,6 +110,28 @@ def _broken_stream(endpoint: str) -> Iterator[None]:
         raise InvocationError(f"{endpoint}: the answer broke off: {error}", hint="Send the request again.") from error
 
 
-def _refusal(access: OpenAIAccess, endpoint: str, answer: httpx.Response) -> InvocationError | EndpointNotFound:
+def _text(parts: Iterable[bytes]) -> str:
+    """The beginning of an error: what is longer says no more."""
+    found = b""
+    for part in parts:
+        found += part
+        if len(found) >= _LONGEST_ERROR:
+            break
+    return found[:_LONGEST_ERROR].decode(errors="replace")
+
+
+async def _few(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The parts up to the longest error."""
+    size = 0
+    async for part in parts:
+        yield part
+        size += len(part)
+        if size >= _LONGEST_ERROR:
+            return
+
+
+def _refusal(
+    access: OpenAIAccess, endpoint: str, answer: httpx.Response, text: str
+) -> InvocationError | EndpointNotFound:
     headers = {name.lower(): value for name, value in answer.headers.items()}
-    return access.explain(endpoint, refusal.ErrorAnswer(answer.status_code, answer.text, headers))
+    return access.explain(endpoint, refusal.ErrorAnswer(answer.status_code, text, headers))

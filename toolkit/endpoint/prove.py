@@ -9,6 +9,7 @@ from functools import reduce
 from operator import add
 from typing import Any, Literal
 
+from toolkit import documents
 from toolkit.endpoint.generation import Acceptance, Generation, Invoker, Stream, chat_body
 from toolkit.errors import InvocationError
 from toolkit.text import html_list, html_table, inert
@@ -252,13 +253,41 @@ def _refused_token(platform: Invoker, endpoint: str, answer: Generation) -> str 
         "temperature": 0,
         "prompt_logprobs": 1,
     }
-    scores = platform.invoke(endpoint, body)["choices"][0]["prompt_logprobs"]
-    for position, (token, score) in enumerate(
-        zip(answer.token_ids, scores[len(answer.prompt_token_ids) :], strict=True)
-    ):
-        if score[str(token)]["rank"] != 1:
+    scores = _scores(endpoint, platform.invoke(endpoint, body))[len(answer.prompt_token_ids) :]
+    if len(scores) != len(answer.token_ids):
+        raise InvocationError(f"{endpoint} scored {len(scores)} of {len(answer.token_ids)} tokens")
+    for position, (token, score) in enumerate(zip(answer.token_ids, scores, strict=True)):
+        found = (score or {}).get(str(token))
+        if found is None:
+            raise InvocationError(f"{endpoint} did not score token {position + 1}")
+        if found.rank != 1:
             return f"token {position + 1} is not the target's top choice"
     return None
+
+
+@dataclass(frozen=True)
+class _Score:
+    rank: int | None
+
+
+@dataclass(frozen=True)
+class _Completion:
+    prompt_logprobs: list[dict[str, _Score] | None]
+
+
+@dataclass(frozen=True)
+class _Completions:
+    """A completion's answer: the scores of the tokens of its prompt."""
+
+    choices: list[_Completion]
+
+
+def _scores(endpoint: str, document: Mapping[str, Any]) -> list[dict[str, _Score] | None]:
+    try:
+        (choice,) = documents.fit(_Completions, document).choices
+    except ValueError as error:
+        raise InvocationError(f"{endpoint}: its answer has no scores of a prompt: {error}") from error
+    return choice.prompt_logprobs
 
 
 def _arms(measured: _Measured) -> Iterator[ArmResult]:

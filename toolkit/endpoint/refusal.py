@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from toolkit import documents
 from toolkit.errors import InvocationError
 
 ASKED_AGAIN = "Asked four times. See: toolkit status"
@@ -42,8 +42,8 @@ def unreachable(endpoint: str, error: Exception) -> InvocationError:
 def message_in(text: str) -> str:
     """The message of an OpenAI-style error document; any other text unchanged."""
     try:
-        document = json.loads(text)
-    except ValueError:
+        document = documents.decode(text)
+    except documents.Unfit:
         return text
     error = document.get("error", document) if isinstance(document, dict) else None
     message = error.get("message") if isinstance(error, dict) else error

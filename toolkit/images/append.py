@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from toolkit.errors import BuildError
 from toolkit.images.copy import Connect, Image, Part, find_image, parts_of, send
 from toolkit.images.layer import Layer, write_layer
-from toolkit.images.manifest import CONFIG, Blob, Parts, digest_of, encode, schema_2
+from toolkit.images.manifest import CONFIG, Blob, ImageConfig, Parts, digest_of, encode, schema_2
 from toolkit.images.publish import publish
 from toolkit.images.reference import parse
 from toolkit.images.spec import ImageSpec
@@ -84,7 +83,7 @@ def _write_layers(spec: ImageSpec, folder: Path, log: Callable[[str], None]) -> 
     return layers
 
 
-def _config(base: Image, spec: ImageSpec, layers: list[Layer]) -> dict[str, Any]:
+def _config(base: Image, spec: ImageSpec, layers: list[Layer]) -> ImageConfig:
     """The base's configuration with our layers and settings, as a Dockerfile would leave it."""
     config = copy.deepcopy(base.config)
     settings = config["config"] = config.get("config") or {}

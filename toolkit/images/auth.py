@@ -6,9 +6,12 @@ import base64
 import re
 import threading
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import httpx
+from pydantic import BaseModel, StringConstraints
 
+from toolkit import documents
 from toolkit.errors import BuildError
 from toolkit.images.reference import is_loopback
 
@@ -16,6 +19,16 @@ Credentials = Callable[[str], tuple[str, str] | None]
 """Returns user and password for a registry, None for anonymous access. Called again when they are rejected."""
 
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+
+
+_Token = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]*$")]
+
+
+class _Tokens(BaseModel):
+    """What a registry's token server answers: the token, under one of two names."""
+
+    token: _Token | None = None
+    access_token: _Token | None = None
 
 
 def anonymous(_registry: str) -> None:
@@ -60,20 +73,26 @@ class Login:
         return f"Log in: docker login {self._registry}; for ECR, check that the role may pull and push."
 
     def _token(self, parameters: dict[str, str], scopes: Sequence[str], account: tuple[str, str] | None) -> str:
-        realm = httpx.URL(parameters.get("realm", ""))
+        try:
+            realm = httpx.URL(parameters.get("realm", ""))
+        except httpx.InvalidURL as error:
+            raise BuildError(f"{self._registry} sends logins to an address that is not one: {error}") from error
         if realm.scheme != "https" and not is_loopback(realm.host):
             raise BuildError(f"{self._registry} asks to send the login to {realm}, which is not encrypted")
         asked = list(dict.fromkeys([*parameters.get("scope", "").split(), *scopes]))
         query = {"service": parameters.get("service", ""), "scope": asked}
         headers = {"Authorization": _basic(account)} if account else {}
         try:
-            answer = self._client.get(realm, params=query, headers=headers)
+            answer = documents.request(self._client, "GET", realm, params=query, headers=headers)
             if answer.status_code in (401, 403):
                 raise BuildError(f"{realm.host} rejects the login for {self._registry}", hint=self.hint)
-            document = answer.raise_for_status().json()
-            return str(document.get("token") or document["access_token"])
-        except (httpx.HTTPError, ValueError, KeyError, AttributeError) as error:
-            raise BuildError(f"{realm.host} returned no token for {self._registry}: {error!r}") from error
+            given = documents.parse(_Tokens, answer.raise_for_status().content)
+        except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
+            raise BuildError(f"{realm.host} returned no token for {self._registry}: {error}") from error
+        if token := given.token or given.access_token:
+            return token
+        message = f"{realm.host} returned no token for {self._registry}"
+        raise BuildError(f"{message}: its answer has neither `token` nor `access_token`")
 
 
 def _basic(account: tuple[str, str]) -> str:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from toolkit.errors import BuildError
 from toolkit.images.manifest import (
     INDEXES,
     SCHEMA_2,
     Blob,
+    ImageConfig,
     Manifest,
     Parts,
     for_our_platform,
@@ -42,7 +42,7 @@ class Image:
     name: str
     manifest: Manifest
     parts: Parts
-    config: dict[str, Any]
+    config: ImageConfig
 
     def as_schema_2(self) -> Manifest:
         """Its manifest as Docker schema 2. Raises BuildError for layers that schema 2 does not support."""

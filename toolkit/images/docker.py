@@ -17,7 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict
+
+from toolkit import documents
 from toolkit.errors import BuildError, UsageError
+from toolkit.home import user_home
 from toolkit.images.auth import Credentials, anonymous
 from toolkit.images.command import Ended, Log, build_failure, last_words, logins, push_failure, run, secret_folder
 from toolkit.images.context import build_arguments, build_context
@@ -84,7 +88,7 @@ class DockerBuilder:
 @contextmanager
 def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
     """A folder for DOCKER_CONFIG: the user's own settings and contexts, and our logins, until the block ends."""
-    own = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    own = Path(os.environ.get("DOCKER_CONFIG") or user_home() / ".docker")
     with secret_folder() as folder:
         for entry in own.iterdir() if own.is_dir() else ():
             if entry.name != "config.json":
@@ -92,20 +96,27 @@ def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
         config = _read_config(own / "config.json")
         for registry, login in logins(credentials, images).items():
             key = _HUB_LOGIN if registry == DOCKER_HUB else registry
-            config.setdefault("auths", {})[key] = login
-            config.setdefault("credHelpers", {})[key] = (
-                ""  # otherwise Docker asks a credential helper instead of this file
-            )
+            config["auths"] = {**(config.get("auths") or {}), key: login}
+            # otherwise Docker asks a credential helper instead of this file
+            config["credHelpers"] = {**(config.get("credHelpers") or {}), key: ""}
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
         yield folder
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+class _Config(TypedDict, total=False):
+    """Docker's config.json: what else stands there is kept."""
+
+    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+    auths: dict[str, Any] | None
+    credHelpers: dict[str, str] | None
+
+
+def _read_config(path: Path) -> _Config:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return documents.parse(_Config, documents.read_file(path))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         # the error's own text could quote a password
         message = f"cannot read {path}: {type(error).__name__}"
         raise UsageError(message, hint="Remove it, and run docker login again.") from None
@@ -127,7 +138,7 @@ def _pushed_digest(ended: Ended) -> str:
 def _in_studio(metadata: Path) -> bool:
     """Whether this is a space of Studio: a notebook instance has the file too, but belongs to no domain."""
     try:
-        return "DomainId" in json.loads(metadata.read_text(encoding="utf-8"))
+        return "DomainId" in documents.parse(dict[str, Any], documents.read_file(metadata))
     except (OSError, ValueError):
         return False
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from typing_extensions import TypedDict
+
+from toolkit import documents
 from toolkit.errors import BuildError
 
 SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
@@ -27,7 +30,10 @@ _SCHEMA_2_WORDS = {
     "application/vnd.oci.image.layer.v1.tar": "application/vnd.docker.image.rootfs.diff.tar",
 }
 _PLATFORM = "linux/amd64"
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+# Images of hundreds of layers do not start, and none is as large as a TiB.
+_MOST_LAYERS = 1000
+_MOST_BYTES = 2**40
+_Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,82 @@ class Blob:
     def as_json(self) -> dict[str, Any]:
         """The descriptor, as it stands in a manifest."""
         return {"mediaType": self.media_type, "size": self.size, "digest": self.digest}
+
+
+class _Descriptor(BaseModel):
+    """How a manifest points to a blob."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    mediaType: Annotated[str, StringConstraints(max_length=255)]  # noqa: N815 - OCI's name
+    digest: _Digest
+    size: Annotated[int, Field(ge=0, lt=_MOST_BYTES)]
+
+    @property
+    def blob(self) -> Blob:
+        return Blob(self.mediaType, self.digest, self.size)
+
+
+class _ImageManifest(BaseModel):
+    """The manifest of one image, in OCI's words or Docker's."""
+
+    model_config = ConfigDict(frozen=True)
+
+    config: _Descriptor
+    layers: Annotated[list[_Descriptor], Field(max_length=_MOST_LAYERS)]
+
+
+class _Platform(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    os: str
+    architecture: str
+
+    def __str__(self) -> str:
+        return f"{self.os}/{self.architecture}"
+
+
+class _Entry(BaseModel):
+    """An image of several: the one for a platform."""
+
+    model_config = ConfigDict(frozen=True)
+
+    digest: _Digest
+    platform: _Platform
+
+
+class _Index(BaseModel):
+    """A list of images, one for each platform."""
+
+    model_config = ConfigDict(frozen=True)
+
+    manifests: Annotated[list[_Entry], Field(max_length=_MOST_LAYERS)] = []
+
+
+class _Files(TypedDict):
+    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+    diff_ids: list[_Digest]
+
+
+class _Settings(TypedDict, total=False):
+    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+    Env: list[str] | None
+    Labels: dict[str, str] | None
+    Entrypoint: list[str] | None
+    Cmd: list[str] | None
+    User: str | None
+
+
+class ImageConfig(TypedDict):
+    """An image's configuration: what we read or change of it; the rest is kept as it is."""
+
+    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+    os: str
+    architecture: str
+    rootfs: _Files
+    config: NotRequired[_Settings | None]
+    history: NotRequired[list[dict[str, Any]] | None]
+    created: NotRequired[str | None]
 
 
 @dataclass(frozen=True)
@@ -76,18 +158,18 @@ def encode(document: Any) -> bytes:
 
 def for_our_platform(index: Manifest, image: str) -> str:
     """Digest of the linux/amd64 image in a list. Raises BuildError if there is none."""
-    entries = _decode(index, image).get("manifests", [])
     try:
-        platforms = [f"{entry['platform']['os']}/{entry['platform']['architecture']}" for entry in entries]
-        if _PLATFORM in platforms:
-            return _checked(entries[platforms.index(_PLATFORM)]["digest"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise BuildError(f"{image}: its list of platforms cannot be read: {error!r}") from error
-    known = sorted({platform for platform in platforms if "unknown" not in platform})
+        entries = documents.parse(_Index, index.body).manifests
+    except documents.Unfit as error:
+        raise BuildError(f"{image}: its list of platforms cannot be read: {error}") from error
+    for entry in entries:
+        if str(entry.platform) == _PLATFORM:
+            return entry.digest
+    known = sorted({str(entry.platform) for entry in entries if "unknown" not in str(entry.platform)})
     raise _wrong_platform(image, ", ".join(known) or "none")
 
 
-def check_platform(config: dict[str, Any], image: str) -> None:
+def check_platform(config: ImageConfig, image: str) -> None:
     """Raises BuildError for an image that SageMaker's GPU instances cannot run."""
     platform = f"{config.get('os')}/{config.get('architecture')}"
     if platform != _PLATFORM:
@@ -96,14 +178,14 @@ def check_platform(config: dict[str, Any], image: str) -> None:
 
 def parts(manifest: Manifest, image: str) -> Parts:
     """Configuration and layers. Raises BuildError for an unsupported manifest."""
-    document = _decode(manifest, image)
-    if manifest.media_type not in (SCHEMA_2, OCI) or "config" not in document:
+    if manifest.media_type not in (SCHEMA_2, OCI):
         hint = "Build and push it again with a current version of Docker."
         raise BuildError(f"{image} is of type {manifest.media_type}, not an image that can be read", hint=hint)
     try:
-        return Parts(_blob(document["config"]), tuple(_blob(layer) for layer in document["layers"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise BuildError(f"{image}: its manifest cannot be read: {error!r}") from error
+        listed = documents.parse(_ImageManifest, manifest.body)
+    except documents.Unfit as error:
+        raise BuildError(f"{image}: its manifest cannot be read: {error}") from error
+    return Parts(listed.config.blob, tuple(layer.blob for layer in listed.layers))
 
 
 def schema_2(image: Parts, name: str) -> Manifest:
@@ -113,37 +195,17 @@ def schema_2(image: Parts, name: str) -> Manifest:
     return Manifest(SCHEMA_2, encode({"schemaVersion": 2, "mediaType": SCHEMA_2, "config": config, "layers": layers}))
 
 
-def read_config(body: bytes, image: str, layers: Sequence[Blob]) -> dict[str, Any]:
+def read_config(body: bytes, image: str, layers: Sequence[Blob]) -> ImageConfig:
     """An image's configuration. Raises BuildError when it does not fit the layers."""
     try:
-        config = json.loads(body)
-        count = len(config["rootfs"]["diff_ids"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise BuildError(f"{image}: its configuration cannot be read: {error!r}") from error
+        config = documents.parse(ImageConfig, body)
+    except documents.Unfit as error:
+        raise BuildError(f"{image}: its configuration cannot be read: {error}") from error
+    count = len(config["rootfs"]["diff_ids"])
     if count != len(layers):
         raise BuildError(f"{image}: its configuration has {count} layers, its manifest {len(layers)}")
     check_platform(config, image)
-    return dict(config)
-
-
-def _decode(manifest: Manifest, image: str) -> dict[str, Any]:
-    try:
-        document = json.loads(manifest.body)
-    except ValueError as error:
-        raise BuildError(f"{image}: its manifest is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise BuildError(f"{image}: its manifest is not a JSON object")
-    return document
-
-
-def _blob(entry: dict[str, Any]) -> Blob:
-    return Blob(str(entry["mediaType"]), _checked(entry["digest"]), int(entry["size"]))
-
-
-def _checked(digest: str) -> str:
-    if not _DIGEST.fullmatch(digest):
-        raise ValueError(f"{digest!r} is not a sha256 digest")
-    return digest
+    return config
 
 
 def _in_docker_words(blob: Blob, image: str) -> Blob:

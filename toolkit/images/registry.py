@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 
 import httpx
+from pydantic import BaseModel
 
+from toolkit import documents
 from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials, Login, anonymous
 from toolkit.images.manifest import ACCEPTED, Blob, Manifest, digest_of
@@ -22,7 +24,17 @@ _CONNECT_SECONDS = 15
 # A registry reads the whole blob again before it confirms an upload.
 _UPLOAD_SECONDS = 600
 _READ_SECONDS = 60
-_MAX_DOCUMENT_BYTES = 16 * 1024**2
+
+
+class _Error(BaseModel):
+    code: str = ""
+    message: str = ""
+
+
+class _Errors(BaseModel):
+    """The document that a registry answers with when it refuses."""
+
+    errors: list[_Error]
 
 
 class LoginExpired(Exception):
@@ -90,7 +102,7 @@ class Registry:
 
     def small_blob(self, repository: str, blob: Blob) -> bytes:
         """A configuration, whole and checked. Raises BuildError."""
-        if blob.size > _MAX_DOCUMENT_BYTES:
+        if blob.size > documents.LIMITS.size:
             raise BuildError(f"{self.host}/{repository}: an image configuration of {blob.size} bytes is too large")
         content = b"".join(self.read_blob(repository, blob))
         if digest_of(content) != blob.digest:
@@ -141,7 +153,10 @@ class Registry:
 
     def location(self, answer: httpx.Response) -> str:
         """Where an answer says to go on, never less encrypted than we came; the same place when it does not say."""
-        url = answer.request.url.join(answer.headers.get("Location", ""))
+        try:
+            url = answer.request.url.join(answer.headers.get("Location", ""))
+        except httpx.InvalidURL as error:
+            raise BuildError(f"{self.host} names an address that is not one: {error}") from error
         return str(url.copy_with(scheme="https") if self._url.scheme == "https" else url)
 
     def request(
@@ -180,12 +195,14 @@ class Registry:
         scopes: tuple[str, ...] = (),
     ) -> httpx.Response:
         """One request and its answer. Raises LoginExpired, httpx.RequestError and BuildError."""
-        answer = self._send(method, url, repository, headers or {}, content, scopes)
+        return self._whole(self._send(method, url, repository, headers or {}, content, scopes))
+
+    def _whole(self, answer: httpx.Response) -> httpx.Response:
         try:
-            answer.read()
-        finally:
-            answer.close()
-        return answer
+            return documents.whole(answer)
+        except documents.Unfit as error:
+            asked = f"{answer.request.method} {answer.request.url.path}"
+            raise BuildError(f"{self.host}: the answer to {asked} cannot be used: {error}") from error
 
     def expect(self, answer: httpx.Response, *statuses: int) -> httpx.Response:
         """The answer if it has one of the statuses. Raises BuildError in the registry's own words."""
@@ -219,14 +236,17 @@ class Registry:
             if is_passing(answer):
                 raise httpx.ReadError(f"HTTP {answer.status_code}")
             if answer.status_code not in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT):
-                answer.read()
-                self.expect(answer, httpx.codes.OK)
+                self.expect(self._whole(answer), httpx.codes.OK)
             # who does not know ranges sends all of it
             skip = start if answer.status_code == httpx.codes.OK else 0
+            missing = blob.size - start
             for piece in answer.iter_raw():
-                if skip < len(piece):
-                    yield piece[skip:]
-                skip = max(0, skip - len(piece))
+                wanted = piece[skip : skip + missing]
+                skip, missing = max(0, skip - len(piece)), missing - len(wanted)
+                if wanted:
+                    yield wanted
+                if not missing:  # whatever a registry that never ends sends behind it
+                    return
         finally:
             answer.close()
 
@@ -248,11 +268,13 @@ class Registry:
         login = self._login.header(scopes) if self._is_ours(request.url) else None
         if login:
             request.headers["Authorization"] = login
-        answer = self._client.send(request, stream=True, follow_redirects=method in ("GET", "HEAD"))
+        if method in ("GET", "HEAD"):
+            answer = documents.follow(self._client, request)
+        else:
+            answer = self._client.send(request, stream=True)
         if answer.status_code != httpx.codes.UNAUTHORIZED or not self._is_ours(answer.request.url):
             return answer
-        answer.read()
-        answer.close()
+        self._whole(answer)
         self._login.renew(scopes, login, answer.headers.get("WWW-Authenticate", ""))
         raise LoginExpired
 
@@ -268,9 +290,9 @@ def is_passing(answer: httpx.Response) -> bool:
 def said(answer: httpx.Response) -> str:
     """Status and the registry's own words, on one line."""
     try:
-        errors = answer.json()["errors"]
-        words = "; ".join(f"{error.get('code', '')} {error.get('message', '')}".strip() for error in errors)
-    except (ValueError, LookupError, TypeError, AttributeError):
+        errors = documents.parse(_Errors, answer.content).errors
+        words = "; ".join(f"{error.code} {error.message}".strip() for error in errors)
+    except documents.Unfit:
         words = answer.text
     return f"HTTP {answer.status_code} {' '.join(words.split())[:300]}".rstrip()
 

@@ -25,8 +25,8 @@ from toolkit.images.registry import LoginExpired, Registry, is_passing, said
 # A multiple of 10 and of 20 MiB, the parts that ECR keeps blobs in: a part before the last has at least 5 MiB there.
 CHUNK_BYTES = 60 * 1024**2
 
-_RECEIVED_RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
-_EXPECTED_BYTE = re.compile(r"instead of (\d+)")
+_RECEIVED_RANGE = re.compile(r"(?:bytes=)?0-(\d{1,15})")
+_EXPECTED_BYTE = re.compile(r"instead of (\d{1,15})")
 
 Read = Callable[[int], Iterator[bytes]]
 """The bytes of a blob from an offset on, in pieces."""

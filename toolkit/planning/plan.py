@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from toolkit import documents
 from toolkit.catalog import registry
 from toolkit.errors import UsageError
+from toolkit.files import write_whole
 from toolkit.text import html, html_list, html_table, inert
 
 Verb = Literal["create", "update", "replace", "delete", "reuse"]
@@ -25,6 +27,8 @@ class Action:
     reason: str
     request: Mapping[str, Any] = field(repr=False)
     expected_seconds: int = 0
+
+    __pydantic_config__ = documents.NO_OTHER_KEYS
 
     def __str__(self) -> str:
         return f"{self.verb} {self.kind} {self.name}"
@@ -53,6 +57,8 @@ class Plan:
     not_removed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unpinned: tuple[str, ...] = ()
+
+    __pydantic_config__ = documents.NO_OTHER_KEYS
 
     @property
     def changes(self) -> Sequence[Action]:
@@ -89,21 +95,19 @@ class Plan:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Plan:
-        """The inverse of `to_dict`: a plan to look at and compare, which cannot be applied."""
-        actions = tuple(Action(**action) for action in data["actions"])
-        tuples = {key: tuple(data[key]) for key in ("endpoints", "not_removed", "notes", "unpinned")}
-        return Plan(**{**data, **tuples, "actions": actions})
+        """The inverse of `to_dict`: a plan to look at and compare, which cannot be applied. Raises documents.Unfit."""
+        return documents.fit(Plan, data)
 
     def save(self, path: Path) -> None:
         """Write the plan as JSON, for review and for `toolkit deploy --plan`."""
-        path.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     @staticmethod
     def read(path: Path) -> Plan:
         """The plan that `save` wrote, to look at and compare. Raises UsageError if the file is not a plan."""
         try:
-            return Plan.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return Plan.from_dict(documents.decode(documents.read_file(path)))
+        except (OSError, ValueError) as error:
             hint = "Save one: toolkit plan RECIPE --out plan.json"
             raise UsageError(f"{path} is not a saved plan: {error}", hint=hint) from error
 

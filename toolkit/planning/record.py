@@ -1,17 +1,24 @@
-"""What was done, one JSON line per event, written before and after each action: a killed command leaves its story."""
+"""What was done, one JSON line per event, written before and after each action: a killed command leaves its story.
+
+It is history only. A record that cannot be written or read never stops a command: it is said once, and all goes on.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
+from toolkit import documents
 from toolkit.planning.plan import Action, Plan
+
+# Of a longer record only the end is read.
+_MOST_BYTES = 8 * 1024**2
 
 Step = Literal["started", "done", "failed", "interrupted"]
 
@@ -34,10 +41,11 @@ def _utc_now() -> datetime:
 
 
 class Record:
-    """The history of one endpoint in a file. Losing it loses the story only: the platform is the truth."""
+    """The history of one endpoint in a file. `warn` is told, once, that it cannot be written or read."""
 
-    def __init__(self, path: Path, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, path: Path, warn: Callable[[str], object], now: Callable[[], datetime] = _utc_now) -> None:
         self.path = path
+        self._warn = warn
         self._now = now
 
     def write(self, plan: Plan, action: Action, step: Step, detail: str = "") -> None:
@@ -51,25 +59,45 @@ class Record:
             step,
             detail,
         )
+        try:
+            self._append(json.dumps(asdict(event)))
+        except OSError as error:
+            self._say(f"this command is not recorded in {self.path}: {error.strerror}. It goes on all the same")
+
+    def events(self) -> list[Event]:
+        """All events, oldest first. What is no event, and a last line that a crash cut short, is left out."""
+        try:
+            with self.path.open("rb") as stream:
+                *lines, _unfinished = _newest(stream).split(b"\n")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self._say(f"what was done before cannot be read in {self.path}: {error.strerror}")
+            return []
+        found = []
+        for line in lines:
+            with suppress(documents.Unfit):
+                found.append(documents.parse(Event, line))
+        if unread := len(lines) - len(found):
+            self._say(f"{unread} of {len(lines)} lines of {self.path} are not events: they are ignored")
+        return found
+
+    def _append(self, line: str) -> None:
+        """After the last whole line: what a crash, or a full disk, left of another is cut off."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(("" if self._ends_with_a_whole_line() else "\n") + json.dumps(asdict(event)) + "\n")
+        with self.path.open("a+b") as stream:
+            newest = _newest(stream)
+            stream.truncate(stream.tell() - len(newest) + newest.rfind(b"\n") + 1)
+            stream.write(line.encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
 
-    def _ends_with_a_whole_line(self) -> bool:
-        return self.path.read_bytes()[-1:] in (b"", b"\n")
+    def _say(self, text: str) -> None:
+        self._warn(f"warning: {text}.")
+        self._warn = lambda _: None
 
-    def last(self) -> Event | None:
-        """The newest event, None when there is none."""
-        return next(iter(deque(self.events(), maxlen=1)), None)
 
-    def events(self) -> Iterator[Event]:
-        """All events, oldest first. A last line cut short by a crash is left out."""
-        if not self.path.is_file():
-            return
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            try:
-                yield Event(**json.loads(line))
-            except ValueError:
-                continue
+def _newest(stream: BinaryIO) -> bytes:
+    """The end of a record, which is all of most; the stream is then at its end."""
+    stream.seek(max(0, stream.seek(0, os.SEEK_END) - _MOST_BYTES))
+    return stream.read()

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Protocol
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
+from toolkit import documents
 from toolkit.errors import PlatformError
 
 _ATTEMPTS = 5
@@ -39,7 +40,7 @@ class Holder:
 
 def read_holder(text: str | bytes) -> Holder:
     """The holder that a stored lease names. Raises ValueError where it names none."""
-    return TypeAdapter(Holder).validate_json(text, strict=True)
+    return documents.parse(Holder, text)
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,7 @@ def _is_dead(theirs: Holder | str, mine: Holder) -> bool:
         return True  # this process holds no other: see _alone_in_this_process
     try:
         os.kill(theirs.pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no process has such a number
         return True
     except PermissionError:
         return False

@@ -13,6 +13,7 @@ def open_files(source: ModelSource) -> ModelFiles:
         return HubFiles(source.written, source.revision, hub_client())
     import boto3
 
+    from toolkit.platforms.sagemaker.answers import check_answers
     from toolkit.platforms.sagemaker.model_files import S3Files
 
-    return S3Files(source.written, boto3.Session().client("s3"))
+    return S3Files(source.written, check_answers(boto3.Session()).client("s3"))

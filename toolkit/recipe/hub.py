@@ -3,20 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from toolkit.errors import UnreadableModel
+from toolkit import documents
+from toolkit.errors import HubError
+from toolkit.recipe.model_files import LARGEST_DOCUMENT
 
 _TIMEOUT_SECONDS = 30.0
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
+_WHOLE_FILE = documents.Limits(LARGEST_DOCUMENT, seconds=600.0)
+
+
+_Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40,64}$")]
+
+
+class _LargeFile(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    sha256: _Digest
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    rfilename: Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=1000)]
+    size: Annotated[int, Field(ge=0)] | None = None
+    lfs: _LargeFile | None = None
+    blobId: _Digest | None = None  # noqa: N815 - the hub's name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of a large file, git's own digest of any other, with its kind; empty where the hub has neither."""
+        if self.lfs:
+            return f"sha256:{self.lfs.sha256}"
+        return f"git:{self.blobId}" if self.blobId else ""
+
+
+class _Repository(BaseModel):
+    """What the hub says of a repository at a revision."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    sha: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+    siblings: list[_File]
+
+
 class HubFiles:
-    """Files of the repository `repo` at a commit, branch or tag (default: main). Raises UnreadableModel."""
+    """Files of the repository `repo` at a commit, branch or tag (default: main). Raises HubError."""
 
     def __init__(self, repo: str, revision: str | None, client: httpx.Client) -> None:
         self._repo = repo
@@ -28,49 +69,48 @@ class HubFiles:
     @property
     def revision(self) -> str:
         """The commit that the wanted revision means now."""
-        return str(self._info["sha"])
+        return self._info.sha
 
     def sizes(self) -> Mapping[str, int]:
         """Bytes of each file on the top level."""
-        files = {file["rfilename"]: int(file.get("size") or 0) for file in self._info["siblings"]}
-        return {name: size for name, size in files.items() if "/" not in name}
+        return {file.rfilename: file.size or 0 for file in self._info.siblings if "/" not in file.rfilename}
 
     def digests(self) -> Mapping[str, str]:
         """The hub's own digest of each file: SHA-256 of a large one, git's of any other."""
-        return {file["rfilename"]: digest for file in self._info["siblings"] if (digest := _digest(file))}
+        return {file.rfilename: file.digest for file in self._info.siblings if file.digest}
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         """Bytes `start` to before `end` of a file, by a range request."""
         headers = {} if end is None else {"Range": f"bytes={start}-{end - 1}"}
-        content = self._get(f"{self._repo}/resolve/{self.revision}/{name}", headers=headers).content
-        if end is None:
-            return content
         # A server without ranges sends the whole file.
-        return content if len(content) <= end - start else content[start:end]
+        limits = _WHOLE_FILE if end is None else replace(_WHOLE_FILE, size=max(LARGEST_DOCUMENT, end - start))
+        content = self._get(f"{self._repo}/resolve/{self.revision}/{name}", limits, headers=headers).content
+        return content if end is None or len(content) <= end - start else content[start:end]
 
     @cached_property
-    def _info(self) -> dict[str, Any]:
+    def _info(self) -> _Repository:
         answer = self._get(f"api/models/{self._repo}/revision/{self._wanted}", params={"blobs": "true"})
         try:
-            info: dict[str, Any] = answer.json()
-            if not isinstance(info["sha"], str) or not isinstance(info["siblings"], list):
-                raise TypeError("sha or siblings")
-        except (ValueError, KeyError, TypeError) as error:
-            raise UnreadableModel(f"{answer.url} answered with something else than a model") from error
-        return info
+            return documents.parse(_Repository, answer.content)
+        except documents.Unfit as error:
+            message = f"{answer.url} answered with something else than a model: {error}"
+            raise HubError(message, hint="Look whether $HF_ENDPOINT names a hub.") from error
 
-    def _get(self, path: str, **options: Any) -> httpx.Response:
+    def _get(self, path: str, limits: documents.Limits = documents.LIMITS, **options: Any) -> httpx.Response:
         try:
-            answer = self._client.get(path, **options)
+            answer = documents.request(self._client, "GET", path, limits, **options)
             answer.raise_for_status()
         except httpx.HTTPStatusError as error:
-            raise UnreadableModel(
+            raise HubError(
                 f"{self._repo}@{self._wanted}: {error.request.url} answered {error.response.status_code}",
                 hint=_hint(error.response.status_code, self._repo),
             ) from error
         except httpx.HTTPError as error:
             message = f"{self._repo}@{self._wanted} cannot be read from the hub: {error}"
-            raise UnreadableModel(message, hint="Without a network, use a folder or the lock as it is.") from error
+            raise HubError(message, hint="Without a network, use a folder or the lock as it is.") from error
+        except (httpx.InvalidURL, documents.Unfit) as error:
+            message = f"{self._repo}@{self._wanted}: the hub's answer for {path} cannot be used: {error}"
+            raise HubError(message, hint="Look whether $HF_ENDPOINT names a hub.") from error
         return answer
 
 
@@ -85,12 +125,6 @@ def hub_client(endpoint: str | None = None, token: str | None = None) -> httpx.C
         follow_redirects=True,
         timeout=_TIMEOUT_SECONDS,
     )
-
-
-def _digest(file: Mapping[str, Any]) -> str:
-    if sha256 := (file.get("lfs") or {}).get("sha256"):
-        return f"sha256:{sha256}"
-    return f"git:{file['blobId']}" if file.get("blobId") else ""
 
 
 def _hint(status: int, repo: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,9 +17,13 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from toolkit import documents
 from toolkit.errors import RecipeError, RecipeNotFound
 from toolkit.findings import Finding
 from toolkit.recipe.schema import RecipeFile
+
+# Far beyond any recipe, and read in seconds. What an alias stands for counts at each of its places.
+_LIMITS = documents.Limits(size=64 * 1024, items=10_000, depth=50)
 
 Lines = Mapping[str, int]
 
@@ -38,7 +43,23 @@ class _Document:
 
     yaml: YAML = field(default_factory=lambda: YAML(typ="safe", pure=True))
     lines: dict[str, int] = field(default_factory=dict)
-    duplicates: list[Finding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    values: int = 0
+
+    def count(self, node: Node, path: str) -> None:
+        """Raises MarkedYAMLError when there are too many values: aliases of aliases soon stand for billions."""
+        self.values += 1
+        if self.values > _LIMITS.items:
+            problem = f"more than {_LIMITS.items} values, aliases included"
+            raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark, note="Write fewer of them.")
+        if path.count(".") >= _LIMITS.depth:
+            raise RecursionError
+
+    def check_text(self, node: ScalarNode, path: str) -> None:
+        """A null byte ends a path, an argument or a variable before its end."""
+        if "\0" in node.value:
+            line = node.start_mark.line + 1
+            self.findings.append(Finding("recipe.bad-value", "a null byte is not text", path, line, "Remove it."))
 
 
 def catalogue_dir() -> Path:
@@ -79,7 +100,7 @@ def load_file(recipe: str | os.PathLike[str]) -> LoadedRecipe:
     data = _read(path, document)
     if not isinstance(data, dict):
         raise RecipeNotFound(f"{path}: not a recipe: a mapping is expected at the top, with `name:`, `target:`, …")
-    findings = [*document.duplicates]
+    findings = [*document.findings]
     try:
         file = RecipeFile.model_validate(data)
     except ValidationError as error:
@@ -92,7 +113,11 @@ def load_file(recipe: str | os.PathLike[str]) -> LoadedRecipe:
 
 def _read(path: Path, document: _Document) -> Any:
     try:
-        return _plain(document.yaml.compose(path.read_text(encoding="utf-8")), "", document)
+        text = documents.read_file(path, _LIMITS).decode()
+        _check_brackets(text)
+        return _plain(document.yaml.compose(text), "", document)
+    except documents.Unfit as error:
+        raise RecipeNotFound(f"{path}: not a recipe: {error}") from error
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         hint = error.note or "Mend the indentation or quotes."
@@ -107,8 +132,17 @@ def _read(path: Path, document: _Document) -> Any:
         raise RecipeNotFound(f"{path}: cannot be read: {error.strerror}") from error
 
 
+def _check_brackets(text: str) -> None:
+    """Raises RecursionError for brackets within brackets that would take the parser long. Counts those in text too."""
+    steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
+    if max(itertools.accumulate(steps), default=0) > _LIMITS.depth:
+        raise RecursionError
+
+
 def _plain(node: Node | None, path: str, document: _Document) -> Any:
-    """`node` as dicts, lists and scalars; lines and duplicate keys go to `document`."""
+    """`node` as dicts, lists and scalars; lines and findings go to `document`."""
+    if node is not None:
+        document.count(node, path)
     if isinstance(node, MappingNode):
         return _plain_mapping(node, path, document)
     if isinstance(node, SequenceNode):
@@ -117,6 +151,7 @@ def _plain(node: Node | None, path: str, document: _Document) -> Any:
         return [_plain(item, _join(path, index), document) for index, item in enumerate(node.value)]
     if isinstance(node, ScalarNode):
         _join_surrogates(node)
+        document.check_text(node, path)
     return None if node is None else document.yaml.constructor.construct_object(node)
 
 
@@ -128,9 +163,10 @@ def _plain_mapping(node: MappingNode, path: str, document: _Document) -> dict[st
         _join_surrogates(key_node)
         key, line = str(key_node.value), key_node.start_mark.line + 1
         here = _join(path, key)
+        document.check_text(key_node, here)
         if key in mapping:
             message = f"`{key}` is written twice, first in line {document.lines[here]}"
-            document.duplicates.append(Finding("recipe.duplicate-key", message, here, line, "Keep one of the two."))
+            document.findings.append(Finding("recipe.duplicate-key", message, here, line, "Keep one of the two."))
             continue
         document.lines[here] = line
         mapping[key] = _plain(value_node, here, document)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from toolkit.errors import ToolkitError, UnreadableModel
+from toolkit import documents
+from toolkit.errors import HubError, UnreadableModel, UsageError
+from toolkit.files import write_whole
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model
 from toolkit.recipe.resolve import Recipe
@@ -69,31 +71,31 @@ def read_models(recipe: Recipe, open_files: OpenFiles, sources: Sources | None =
         raise next(iter(problems.values()))
     if problems:
         whys = "; ".join(f"{key}: {error.message}" for key, error in problems.items())
-        raise UnreadableModel(f"neither model can be read: {whys}", hint=next(iter(problems.values())).hint)
+        of_hub = any(isinstance(error, HubError) for error in problems.values())
+        kind = HubError if of_hub else UnreadableModel
+        raise kind(f"neither model can be read: {whys}", hint=next(iter(problems.values())).hint)
     return Lock(found["target.model"], found.get("speculation.model"))
 
 
 def read_lock(path: Path) -> Lock | None:
-    """The lock file's facts, None when there is no such file. Raises ToolkitError when it is something else."""
+    """The lock file's facts, None when there is no such file. Raises UsageError when it is something else."""
     if not path.is_file():
         return None
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = documents.decode(documents.read_file(path))
         drafter = ModelFacts.from_dict(data["drafter"]) if data["drafter"] else None
         return Lock(ModelFacts.from_dict(data["target"]), drafter, _digests(data.get("images", {})))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         first = " ".join(str(error).split("\n")[:3])
         message = f"{path} is not a lock file: {type(error).__name__}: {first}"
-        raise ToolkitError(message, hint="Make it anew: toolkit lock RECIPE") from error
+        raise UsageError(message, hint="Make it anew: toolkit lock RECIPE") from error
 
 
 def write_lock(recipe: Recipe, lock: Lock) -> Path:
     """Write the lock beside the recipe; its path."""
     text = json.dumps(lock.to_dict(), indent=1, sort_keys=True)
     path = lock_path(recipe)
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(text + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, text + "\n")
     return path
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from toolkit import documents
 from toolkit.errors import UnreadableModel
 from toolkit.recipe import model_config
 from toolkit.recipe.facts import ModelFacts, Tensor, Tokenizer, text_config
@@ -19,8 +21,11 @@ from toolkit.recipe.tensor_names import merged
 
 # safetensors refuses longer headers too (its MAX_HEADER_SIZE), so a longer one is a broken file.
 _MAX_HEADER_BYTES = 100_000_000
-# The largest tokenizer.json of a public model has about 35 MB.
-_MAX_JSON_BYTES = 200_000_000
+LARGEST_DOCUMENT = 200_000_000
+"""Bytes of a file that is read whole. The largest tokenizer.json of a public model has about 35 MB."""
+
+_TOKENIZER = documents.Limits(LARGEST_DOCUMENT, items=20_000_000)
+_HEADER = documents.Limits(_MAX_HEADER_BYTES, items=10_000_000)
 # What one request brings of a safetensors file: most headers are shorter.
 _FIRST_BYTES = 100_000
 _OTHER_WEIGHTS = (".bin", ".pt", ".gguf")
@@ -48,7 +53,7 @@ class ModelFiles(Protocol):
         """By name, what is said of a file's content where it is: `sha256:…`, `git:…` (a blob of git), or nothing."""
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
-        """Bytes `start` to before `end` of a file. Raises UnreadableModel, or OSError."""
+        """Bytes `start` to before `end` of a file, at most LARGEST_DOCUMENT. Raises UnreadableModel, or OSError."""
 
 
 class FolderFiles:
@@ -57,7 +62,7 @@ class FolderFiles:
     revision = ""
 
     def __init__(self, folder: Path) -> None:
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir() raises for a name that is too long
             raise UnreadableModel(
                 f"there is no folder {folder}", hint="Correct it; a relative path counts from the recipe's folder."
             )
@@ -78,7 +83,7 @@ class FolderFiles:
         """Bytes `start` to before `end` of a file."""
         with (self._folder / name).open("rb") as stream:
             stream.seek(start)
-            return stream.read(-1 if end is None else end - start)
+            return stream.read(LARGEST_DOCUMENT if end is None else end - start)
 
 
 @dataclass(frozen=True)
@@ -155,19 +160,16 @@ def _read_json(
         if missing is not None:
             return missing
         raise UnreadableModel(f"{path} is missing")
-    if sizes[name] > _MAX_JSON_BYTES:
-        raise UnreadableModel(f"{path} cannot be read: {sizes[name]} bytes are no {name}")
+    limits = _TOKENIZER if name == "tokenizer.json" else documents.LIMITS
+    if sizes[name] > limits.size:
+        raise UnreadableModel(f"cannot read {path}: it has {sizes[name]} bytes, more than any {name}")
     try:
-        data = json.loads(files.read(name), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableModel(f"{path} cannot be read: {error}") from error
+        data = documents.decode(files.read(name), limits)
+    except documents.Unfit as error:
+        raise UnreadableModel(f"cannot read {path}: {error}", hint="Fetch the file again.") from error
     if not isinstance(data, dict):
         raise UnreadableModel(f"{path} is not a JSON object")
     return data
-
-
-def _refuse_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def read_header(files: ModelFiles, name: str, size: int) -> WeightsHeader:
@@ -181,13 +183,13 @@ def read_header(files: ModelFiles, name: str, size: int) -> WeightsHeader:
         if length > min(_MAX_HEADER_BYTES, size - 8):
             raise ValueError(f"header of {length} bytes in a file of {size}")
         rest = files.read(name, len(first), 8 + length) if 8 + length > len(first) else b""
-        entries = json.loads((first + rest)[8 : 8 + length])
-        metadata = entries.pop("__metadata__", {})
+        entries = documents.decode((first + rest)[8 : 8 + length], _HEADER)
+        metadata = {key: str(value) for key, value in entries.pop("__metadata__", {}).items()}
         header = WeightsHeader(8 + length, metadata, {tensor: _stored(entry) for tensor, entry in entries.items()})
         end = header.data_start + max((tensor.end for tensor in header.tensors.values()), default=0)
         if size < end:
             raise ValueError(f"cut short, {size} of {end} bytes")
-    except (ValueError, struct.error, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, struct.error, KeyError, IndexError, TypeError, AttributeError) as error:
         path = f"{files.location}/{name}"
         raise UnreadableModel(f"{path} is not a safetensors file: {error}", hint="Fetch the file again.") from error
     return header
@@ -229,6 +231,6 @@ def _vocabulary(model: Mapping[str, Any]) -> dict[str, int]:
 def _chat_template_sha256(files: ModelFiles, sizes: Mapping[str, int]) -> str | None:
     for name in ("chat_template.jinja", "chat_template.json"):
         if name in sizes:
-            return hashlib.sha256(files.read(name)).hexdigest()
+            return hashlib.sha256(files.read(name, 0, min(sizes[name], documents.LIMITS.size))).hexdigest()
     template = _read_json(files, sizes, "tokenizer_config.json", missing={}).get("chat_template")
     return hashlib.sha256(json.dumps(template).encode()).hexdigest() if template else None

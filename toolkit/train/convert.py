@@ -21,7 +21,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from toolkit import documents
 from toolkit.errors import UnreadableModel, UsageError
+from toolkit.recipe import model_config
 from toolkit.recipe.model_files import read_folder
 from toolkit.train.shards import Shard, read_shards, read_tensor, write_shards
 
@@ -138,14 +140,14 @@ def _require_free(out: Path, head: Path) -> None:
 def _read(folder: Path) -> _Draft:
     path = folder / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = documents.parse(dict[str, Any], documents.read_file(path))
+        if wrong := model_config.problem(config):
+            raise documents.Unfit(wrong)
     except FileNotFoundError as error:
         hint = "Pass the folder of the export: from SpecForge with `--to hf`, from NeMo AutoModel model/consolidated."
         raise UnreadableModel(f"{path} is missing", hint=hint) from error
     except (OSError, ValueError) as error:
-        raise UnreadableModel(f"cannot read {path}: {error}") from error
-    if not isinstance(config, dict):
-        raise UnreadableModel(f"{path} is not a JSON object")
+        raise UnreadableModel(f"cannot read {path}: {error}", hint="Export the head again.") from error
     shards = read_shards(folder)
     stored = {name: tensor.shape for shard in shards for name, tensor in shard.tensors.items()}
     tensors = {_renamed(name): shape for name, shape in stored.items()}

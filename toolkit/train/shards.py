@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from toolkit import documents
 from toolkit.errors import UnreadableModel
 from toolkit.recipe.model_files import FolderFiles, StoredTensor, WeightsHeader, read_header
 
 INDEX = "model.safetensors.index.json"
 _CHUNK_BYTES = 1 << 20
+_INDEX_LIMITS = documents.Limits(items=2_000_000)
+
+
+@dataclass(frozen=True)
+class _Index:
+    weight_map: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -44,10 +51,10 @@ def read_shards(folder: Path) -> tuple[Shard, ...]:
     index = folder / INDEX
     if index.is_file():
         try:
-            named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            named = set(documents.parse(_Index, documents.read_file(index, _INDEX_LIMITS)).weight_map.values())
+        except (OSError, ValueError) as error:
             raise UnreadableModel(
-                f"{index} is not an index of safetensors files: {error!r}", hint="Download the file again."
+                f"{index} is not an index of safetensors files: {error}", hint="Fetch the file again."
             ) from error
         if missing := sorted(named - {shard.path.name for shard in shards}):
             raise UnreadableModel(

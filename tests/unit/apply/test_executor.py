@@ -52,7 +52,7 @@ PLAN = Plan(
 
 @pytest.fixture
 def record(tmp_path: Path) -> Record:
-    return Record(tmp_path / "e.jsonl")
+    return Record(tmp_path / "e.jsonl", print)
 
 
 def steps(record: Record) -> list[tuple[str, str, str]]:

@@ -107,7 +107,6 @@ def test_a_recipe_without_a_key_that_it_needs(tmp_path: Path, key: str) -> None:
     assert (key, "recipe.missing-key") in [(finding.path, finding.code) for finding in reported(recipe).errors]
 
 
-IN_TRACEBACK = pytest.mark.xfail(raises=ValueError, strict=True, reason="`check` or its message ends in a traceback")
 WITH_TEXT = [
     "name: tiny",
     "description: a pair of a few kB",
@@ -132,14 +131,12 @@ def test_an_emoji_as_json_writes_it_gets_a_report(tmp_path: Path, line: str) -> 
     assert found <= {line.partition(":")[0]}
 
 
-@IN_TRACEBACK
 def test_half_an_emoji_in_a_config(tmp_path: Path) -> None:
     recipe = write_pair(tmp_path)
     edit_config(tmp_path / "drafter", architectures=["\ud83d"])
     assert not reported(recipe).ok
 
 
-@IN_TRACEBACK
 @pytest.mark.parametrize("line", ["model: ./target", "model: ./drafter"])
 def test_a_folder_cannot_have_a_null_byte_in_its_name(tmp_path: Path, line: str) -> None:
     assert not with_value(tmp_path, line, r'"./a\0b"').ok
@@ -259,7 +256,7 @@ def test_a_mangled_safetensors_header(header: Any, length: int | None) -> None:
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"])
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000, b"NaN", b'{"hidden_size": NaN}',
+    [b"", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000, b"NaN", b'{"hidden_size": NaN}', b'{"hidden_size": 1e999}',
      b'{"hidden_size": ' + b"9" * 5000 + b"}", b"null"],
 )  # fmt: skip
 def test_a_file_that_is_no_json_object(tmp_path: Path, name: str, content: bytes) -> None:
@@ -268,7 +265,7 @@ def test_a_file_that_is_no_json_object(tmp_path: Path, name: str, content: bytes
     assert str(tmp_path / "target" / name) in finding.message
 
 
-STRANGE = [b'{"vocab_size": 1e999}', b'{"model": {"vocab": 5}}', b'{"model": {"vocab": [[]]}}']
+STRANGE = [b'{"vocab_size": "1"}', b'{"model": {"vocab": 5}}', b'{"model": {"vocab": [[]]}}']
 
 
 @pytest.mark.parametrize("content", STRANGE)
@@ -296,5 +293,5 @@ def broken_file(root: Path, name: str, content: bytes) -> Report:
 def test_a_recipe_that_is_none(tmp_path: Path, text: str) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(text)
-    with pytest.raises(RecipeNotFound, match=r"not YAML|nested too deeply"):
+    with pytest.raises(RecipeNotFound, match=r"not YAML|nested too deeply|larger than"):
         check(recipe)

@@ -170,7 +170,7 @@ def test_lock(toolkit: Toolkit, good: Path, tmp_path: Path) -> None:
 def test_lock_of_models_that_cannot_be_read(toolkit: Toolkit, good: Path, tmp_path: Path) -> None:
     (tmp_path / "target" / "config.json").unlink()
     ended = toolkit("lock", good, "--json")
-    assert ended.code == 1
+    assert ended.code == 2
     assert ended.document["error"] == "UnreadableModel"
 
 

@@ -187,7 +187,7 @@ def test_parts_that_are_no_object_are_an_error(machine: Machine) -> None:
     machine.record("nxd", key="k0")
     env = {"TOOLKIT_ARTIFACTS": str(machine.artifacts), "TOOLKIT_ARTIFACTS_KEY": KEY, "TOOLKIT_ARTIFACTS_PARTS": "[1]"}
 
-    assert "TOOLKIT_ARTIFACTS_PARTS is no JSON object: [1]" in machine.refusal(NXD_INFERENCE, env)
+    assert "TOOLKIT_ARTIFACTS_PARTS is not a JSON object: '[1]'" in machine.refusal(NXD_INFERENCE, env)
 
 
 def test_artifacts_of_the_other_engine_are_refused(machine: Machine) -> None:

@@ -25,7 +25,8 @@ PROGRAMS = sorted([*CONTAINERS.glob("*/serve"), *CONTAINERS.glob("*/compile")])
 ENTRYPOINT = runpy.run_path(str(SHARED / "entrypoint.py"))
 vllm_options, SEVERAL_VALUES = ENTRYPOINT["vllm_options"], ENTRYPOINT["SEVERAL_VALUES"]
 nvidia_driver = runpy.run_path(str(SERVE))["nvidia_driver"]
-MIDDLEWARE = ["--middleware", "serve_middleware.GenerationHealth", "--middleware", "serve_middleware.Drain"]
+MIDDLEWARE = ["--middleware", "serve_middleware.GenerationHealth"]
+MIDDLEWARE += ["--middleware", "serve_middleware.ProgressHealth", "--middleware", "serve_middleware.Drain"]
 SECRET = "hunter2"
 P_EAGLE = '{"method": "eagle3", "model": "/opt/ml/head", "num_speculative_tokens": 7, "parallel_drafting": true}'
 
@@ -315,6 +316,7 @@ def test_the_log_holds_versions_and_the_command_ready_to_paste(container: Contai
     assert versions.endswith(nvidia_driver(Path("/proc/driver/nvidia/version")))
     assert command == (
         "python3 -m vllm.entrypoints.openai.api_server --middleware serve_middleware.GenerationHealth"
+        " --middleware serve_middleware.ProgressHealth"
         f" --middleware serve_middleware.Drain --port 8080 --model hub --speculative-config '{P_EAGLE}'\n"
     )
 

@@ -182,5 +182,5 @@ def test_in_an_event_loop_a_stream_that_breaks_off_is_an_error_too() -> None:
 def test_what_is_no_event_of_a_chat_is_told() -> None:
     with pytest.raises(InvocationError, match="which is not a chat completion event"):
         result(b"data: 5\n\n")
-    with pytest.raises(InvocationError, match="which is not JSON"):
+    with pytest.raises(InvocationError, match="it is not JSON"):
         result(b"data: five\n\n")

@@ -41,7 +41,7 @@ class Unwritten(Record):
     """A record that writes nothing: forcing every event to disk takes longer than all the rest."""
 
     def __init__(self) -> None:
-        super().__init__(Path("unwritten"))
+        super().__init__(Path("unwritten"), print)
 
     def write(self, plan: Plan, action: Action, step: Step, detail: str = "") -> None:
         pass

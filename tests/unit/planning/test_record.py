@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from toolkit.planning.plan import Action, Plan
-from toolkit.planning.record import Event, Record
+from toolkit.planning.record import Event, Record, Step
 
 MODEL = Action("Model", "m", "create", "does not exist", {})
 ENDPOINT = Action("Endpoint", "e", "create", "does not exist", {})
@@ -16,9 +18,14 @@ PLAN = Plan("recipe.yaml", "local", ("e",), (MODEL, ENDPOINT), 0.0, "0123456789a
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Record:
+def warned() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def record(tmp_path: Path, warned: list[str]) -> Record:
     times = (datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=second) for second in range(99))
-    return Record(tmp_path / "records" / "e.jsonl", lambda: next(times))
+    return Record(tmp_path / "records" / "e.jsonl", warned.append, lambda: next(times))
 
 
 def steps(record: Record) -> list[tuple[str, str]]:
@@ -26,7 +33,7 @@ def steps(record: Record) -> list[tuple[str, str]]:
 
 
 def test_a_record_that_was_never_written_is_empty(record: Record) -> None:
-    assert list(record.events()) == []
+    assert record.events() == []
 
 
 def test_events_are_told_in_the_order_in_which_they_happened(record: Record) -> None:
@@ -35,7 +42,7 @@ def test_events_are_told_in_the_order_in_which_they_happened(record: Record) -> 
     record.write(PLAN, ENDPOINT, "started")
     record.write(PLAN, ENDPOINT, "failed", "no quota: 'ml.x'\nsecond line")
     assert steps(record) == [("Model", "started"), ("Model", "done"), ("Endpoint", "started"), ("Endpoint", "failed")]
-    assert list(record.events())[3] == Event(
+    assert record.events()[3] == Event(
         "2026-11-21T00:00:03.000+00:00",
         "0123456789ab",
         "Endpoint",
@@ -48,7 +55,7 @@ def test_events_are_told_in_the_order_in_which_they_happened(record: Record) -> 
 
 def test_another_command_carries_the_record_on(record: Record) -> None:
     record.write(PLAN, MODEL, "started")
-    Record(record.path).write(PLAN, MODEL, "done")
+    Record(record.path, print).write(PLAN, MODEL, "done")
     assert steps(record) == [("Model", "started"), ("Model", "done")]
 
 
@@ -57,12 +64,13 @@ def test_every_event_is_on_disk_before_anything_else_happens(record: Record) -> 
     assert record.path.read_text().endswith("}\n")
 
 
-def test_a_last_line_cut_short_costs_that_line_only(record: Record) -> None:
+def test_a_last_line_cut_short_costs_that_line_only(record: Record, warned: list[str]) -> None:
     record.write(PLAN, MODEL, "started")
     whole = record.path.read_bytes()
     for cut in range(1, len(whole) - 1):
         record.path.write_bytes(whole + whole[:cut])
         assert steps(record) == [("Model", "started")]
+    assert warned == []
 
 
 def test_what_is_written_after_a_line_cut_short_is_not_lost(record: Record) -> None:
@@ -71,3 +79,55 @@ def test_what_is_written_after_a_line_cut_short_is_not_lost(record: Record) -> N
     record.path.write_bytes(record.path.read_bytes()[:-20])
     record.write(PLAN, MODEL, "done")
     assert steps(record) == [("Model", "started"), ("Model", "done")]
+
+
+@pytest.mark.parametrize("line", [b"garbage", b"[]", b"5", b'{"time": 5}', b"\xff\xfe\x00", b"[" * 100_000, b""])
+def test_a_line_that_is_no_event_is_named_and_left_out(record: Record, warned: list[str], line: bytes) -> None:
+    record.write(PLAN, MODEL, "started")
+    whole = record.path.read_bytes()
+    record.path.write_bytes(whole + line + b"\n" + whole)
+    assert steps(record) == [("Model", "started"), ("Model", "started")]
+    assert warned == [f"warning: 1 of 3 lines of {record.path} are not events: they are ignored."]
+
+
+def a_folder(record: Path) -> None:
+    record.mkdir()
+
+
+def in_a_file(record: Path) -> None:
+    record.parent.rmdir()
+    record.parent.touch()
+
+
+@pytest.mark.parametrize("spoil", [a_folder, in_a_file])
+def test_a_record_that_cannot_be_written_is_said_once(
+    record: Record, warned: list[str], spoil: Callable[[Path], object]
+) -> None:
+    record.path.parent.mkdir()
+    spoil(record.path)
+    steps: tuple[Step, ...] = ("started", "done")
+    for step in steps:
+        record.write(PLAN, MODEL, step)
+    assert record.events() == []
+    (warning,) = warned
+    assert warning.startswith(f"warning: this command is not recorded in {record.path}: ")
+    assert warning.endswith(" It goes on all the same.")
+
+
+def test_what_a_full_disk_has_cut_off_is_no_line_of_the_next_command(record: Record) -> None:
+    record.write(PLAN, MODEL, "started")
+    whole = record.path.read_bytes()
+    record.path.write_bytes(whole + whole[:20])
+    record.write(PLAN, MODEL, "done")
+    assert record.path.read_bytes().count(b"\n") == 2
+
+
+def test_of_a_record_without_end_only_the_end_is_read(record: Record, warned: list[str]) -> None:
+    record.path.parent.mkdir()
+    with record.path.open("wb") as stream:
+        stream.truncate(2 * 1024**3)  # sparse: it takes no disk
+        stream.seek(0, os.SEEK_END)
+        stream.write(b"\n")
+    record.write(PLAN, MODEL, "done")
+    assert steps(record) == [("Model", "done")]
+    assert len(warned) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -12,12 +13,16 @@ from urllib.parse import urlencode
 from kubernetes.client import ApiClient, ApiException
 from urllib3 import HTTPResponse, Timeout
 
+from toolkit import documents
+from toolkit.platforms.kubernetes.documents import UnreadableAnswer, read_answer
 from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER
 
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
 # A proxied model may think for long before its first byte.
 _ANSWER_SECONDS = 300.0
+_LONGEST_REFUSAL = 1024**2
+_LIMITS = documents.Limits(size=64 * 1024**2)
 
 
 @dataclass(frozen=True)
@@ -41,15 +46,8 @@ class Cluster:
         content_type: str = "application/json",
     ) -> dict[str, Any]:
         """The JSON document that the API server answers with."""
-        answer = self.open(method, path, body, query, content_type, _READ_SECONDS)
-        try:
-            document: dict[str, Any] = json.loads(answer.data)
-        except ValueError as error:
-            reason = (
-                f"{self.url} does not answer with JSON, so it is not an API server but perhaps a proxy or a login page"
-            )
-            raise ApiException(status=answer.status, reason=reason) from error
-        return document
+        content = self.read(method, path, body, query, content_type, _READ_SECONDS)
+        return read_answer(content, f"{method} {self.url}{path}")
 
     def find(self, path: str) -> dict[str, Any] | None:
         """The object at a path, if it exists."""
@@ -73,6 +71,24 @@ class Cluster:
         # JSON is YAML, and all that this content type may hold.
         return self.call("PATCH", path, manifest, query, "application/apply-patch+yaml")
 
+    def read(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        read_seconds: float = _ANSWER_SECONDS,
+        limits: documents.Limits = _LIMITS,
+    ) -> bytes:
+        """The whole body of the answer. Raises UnreadableAnswer when it is too large or takes too long."""
+        answer = self.open(method, path, body, query, content_type, read_seconds, retries=1)
+        try:
+            with closing(answer):
+                return documents.collect(answer.stream(), limits)
+        except documents.Unfit as error:
+            raise UnreadableAnswer(f"the answer to {method} {self.url}{path} cannot be used: {error}") from error
+
     def open(
         self,
         method: str,
@@ -81,10 +97,9 @@ class Cluster:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
         read_seconds: float = _ANSWER_SECONDS,
-        *,
-        stream: bool = False,
+        retries: int = 0,
     ) -> HTTPResponse:
-        """The answer itself; with `stream` its body is still to be read and closed."""
+        """The answer itself, whose body is still to be read and closed."""
         url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
         answer: HTTPResponse = self.client.rest_client.pool_manager.request(
             method,
@@ -92,12 +107,14 @@ class Cluster:
             body=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": content_type, "Accept": "application/json, */*", **self.credentials()},
             timeout=Timeout(connect=_CONNECT_SECONDS, read=read_seconds),
-            retries=False if stream else 1,
-            preload_content=not stream,
+            retries=retries or False,
+            preload_content=False,
+            decode_content=False,
         )
         if answer.status >= 400:
             error = ApiException(status=answer.status, reason=answer.reason)
-            error.body = answer.data.decode(errors="replace")
+            with closing(answer):
+                error.body = answer.read(_LONGEST_REFUSAL).decode(errors="replace")
             raise error
         return answer
 

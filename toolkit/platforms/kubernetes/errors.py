@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
+from toolkit import documents
 from toolkit.errors import PlatformError, Unavailable
+from toolkit.platforms.kubernetes.documents import Cause, Refusal, UnreadableAnswer
 
 LOG_IN = (
     "Log in again; for EKS: aws eks update-kubeconfig --name CLUSTER, with credentials that its access entries know."
@@ -38,6 +38,8 @@ def api_errors(doing: str) -> Iterator[None]:
     """
     try:
         yield
+    except UnreadableAnswer:  # says it all
+        raise
     except ApiException as error:
         kind = Unavailable if error.status == 429 or error.status >= 500 else PlatformError
         raise kind(f"{doing}: {message_of(error)} ({error.status})", hint=_hint(error, doing)) from error
@@ -48,13 +50,13 @@ def api_errors(doing: str) -> Iterator[None]:
         raise Unavailable(f"{doing}: the cluster does not answer: {error}", hint=hint) from error
 
 
-def status_of(error: ApiException) -> Mapping[str, Any]:
+def status_of(error: ApiException) -> Refusal:
     """The Status document that the API server sent, empty when that was none: then it came from behind its proxy."""
     try:
-        document = json.loads(error.body or "")
-    except ValueError:
+        document = documents.parse(Refusal, error.body or "")
+    except documents.Unfit:
         return {}
-    return document if isinstance(document, dict) and document.get("kind") == "Status" else {}
+    return document if document.get("kind") == "Status" else {}
 
 
 def message_of(error: ApiException) -> str:
@@ -62,7 +64,7 @@ def message_of(error: ApiException) -> str:
     return str(status_of(error).get("message") or error.body or error.reason)
 
 
-def causes_of(error: ApiException) -> list[dict[str, str]]:
+def causes_of(error: ApiException) -> list[Cause]:
     """Reason, message and field of all that is wrong."""
     return (status_of(error).get("details") or {}).get("causes") or []
 

@@ -72,8 +72,8 @@ class ClusterLease:
             hint = "Give the recipe another `name:`, or remove that Lease."
             raise PlatformError(f"Lease {metadata['name']} was not created by the toolkit", hint=hint)
         try:
-            holder: Holder | str = read_holder((metadata.get("annotations") or {})[_HOLDER])
-        except (KeyError, ValueError):
+            holder: Holder | str = read_holder((metadata.get("annotations") or {}).get(_HOLDER, ""))
+        except ValueError:
             holder = spec.get("holderIdentity", "somebody")
         # Whoever holds it may have said that it renews less often.
         return Entry(metadata["resourceVersion"], holder, spec.get("leaseDurationSeconds", self.rules.seconds))

@@ -9,8 +9,9 @@ from kubernetes.client import ApiException
 
 from toolkit.endpoint.listing import Deployed
 from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.kinds import path, selector
-from toolkit.platforms.kubernetes.rollout import seconds, status
+from toolkit.platforms.kubernetes.rollout import status
 from toolkit.platforms.kubernetes.rules.metadata import OURS
 
 _TYPE = "node.kubernetes.io/instance-type"

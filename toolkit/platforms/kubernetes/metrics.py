@@ -35,7 +35,7 @@ def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes
     samples: dict[str, list[Sample]] = defaultdict(list)
     ready = [pod["metadata"]["name"] for pod in pods(cluster, namespace, deployment) if is_ready(pod)]
     for pod in ready:
-        page = cluster.open("GET", f"{path('Pod', namespace, pod)}:{PORT}/proxy/metrics").data
+        page = cluster.read("GET", f"{path('Pod', namespace, pod)}:{PORT}/proxy/metrics")
         for sample in parse(page, f"pod {pod}"):
             samples[sample.name].append(sample)
     names = _names(samples)

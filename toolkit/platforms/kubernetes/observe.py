@@ -110,8 +110,8 @@ def _is_by_hand(kind: str, current: Mapping[str, Any]) -> bool:
 def _set_by_us(deployment: Mapping[str, Any]) -> bool:
     """Whether the number of pods is what we applied last."""
     managed = deployment["metadata"].get("managedFields") or []
-    ours = (item["fieldsV1"].get("f:spec", {}) for item in managed if item["manager"] == FIELD_MANAGER)
-    return any("f:replicas" in spec for spec in ours)
+    ours = ((item.get("fieldsV1") or {}).get("f:spec") for item in managed if item.get("manager") == FIELD_MANAGER)
+    return any("f:replicas" in (spec or {}) for spec in ours)
 
 
 def _is_scaled_by_others(cluster: Cluster, namespace: str, deployment: str) -> bool:
@@ -182,7 +182,7 @@ def compared(cluster: Cluster, item: Resource, namespace: str, current: Mapping[
         if found := conflicts(error):
             return {"Conflicts": [[manager, field.lstrip(".")] for manager, field in found]}
         causes = causes_of(error)
-        if error.status == 422 and causes and all(_IMMUTABLE.search(cause["message"]) for cause in causes):
+        if error.status == 422 and causes and all(_IMMUTABLE.search(cause.get("message", "")) for cause in causes):
             return {"Immutable": sorted({cause.get("field", "") for cause in causes})}
         raise
     return {"Changes": list(changes(current, after))}

@@ -45,6 +45,8 @@ def trouble_of(pod: Document, events: Sequence[Document]) -> Trouble | None:
     if is_ready(pod):
         return None
     status = pod.get("status", {})
+    if status.get("phase") == "Failed" and status.get("reason"):  # Evicted, NodeLost, UnexpectedAdmissionError, …
+        return Trouble(f"{status['reason']}: {status.get('message', '')}")
     for container in containers(pod):
         if trouble := _of_container(container, events):
             return trouble
@@ -69,7 +71,7 @@ def is_ready(pod: Document) -> bool:
 
 def condition(status: Document, name: str) -> Document:
     """A condition of an object's status, empty when it has none of that type."""
-    return next((item for item in status.get("conditions") or [] if item["type"] == name), {})
+    return next((item for item in status.get("conditions") or [] if item.get("type") == name), {})
 
 
 def instances(container: Document) -> Iterator[tuple[int, bool]]:
@@ -91,7 +93,7 @@ def _of_container(container: Document, events: Sequence[Document]) -> Trouble | 
     ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
     if reason in _IMAGE:
-        pull = (event["message"] for event in reversed(events) if event.get("reason") == "Failed")
+        pull = (event.get("message", "") for event in reversed(events) if event.get("reason") == "Failed")
         text = f"{reason}: {next(pull, message)}"
         return Trouble(text, bool(_CERTAIN_OF_IMAGE.search(text)))
     if reason in _CONFIG:
@@ -112,5 +114,5 @@ def _failed_probe(events: Sequence[Document]) -> str:
     """What the startup probe said last, if the kubelet killed the container for it; else empty."""
     if not any(e.get("reason") == "Killing" and "failed startup probe" in e.get("message", "") for e in events):
         return ""
-    said = (e["message"] for e in reversed(events) if e.get("reason") == "Unhealthy" and "Startup" in e["message"])
-    return next(said, "Startup probe failed")
+    said = (e.get("message", "") for e in reversed(events) if e.get("reason") == "Unhealthy")
+    return next((words for words in said if "Startup" in words), "Startup probe failed")

@@ -5,21 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Any
 
 from kubernetes.client import ApiException
 
+from toolkit import documents
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.planning.names import RECIPE_ANNOTATION
 from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, path, selector
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
 from toolkit.text import without_colours
 
 # Said of each pod before its container writes; other events are in `kubectl describe`.
 _SHOWN_EVENTS = ("FailedScheduling", "Scheduled", "Pulling", "Pulled", "Started", "FailedMount", "Killing")
+# The kubelet begins a new file at 10 MiB, unless it is set otherwise.
+_LOG_LIMITS = documents.Limits(size=256 * 1024**2, seconds=600.0)
 _FINISHED = "NewReplicaSetAvailable"
 _REVISION = "deployment.kubernetes.io/revision"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -75,13 +78,6 @@ def applied(deployment: Document) -> float:
         if item.get("manager") == FIELD_MANAGER and "time" in item
     ]
     return max(times, default=0.0)
-
-
-def seconds(time: str) -> float:
-    """Seconds since 1970 of a time as Kubernetes writes it, which may have nanoseconds."""
-    whole, dot, fraction = time.removesuffix("Z").partition(".")
-    moment = datetime.fromisoformat(f"{whole}+00:00").timestamp()
-    return moment + float(f"0.{fraction}") if dot else moment
 
 
 def pods(cluster: Cluster, namespace: str, deployment: Document, since: float = 0.0) -> list[dict[str, Any]]:
@@ -146,12 +142,12 @@ def _moved(bookmark: str, at: str) -> str:
 def _lines(cluster: Cluster, path: str, query: Mapping[str, str]) -> list[tuple[str, str]]:
     """Lines of a container's log with their times; of a progress bar, which goes over its line, the last state."""
     try:
-        answer = cluster.open("GET", path, query=query)
+        content = cluster.read("GET", path, query=query, limits=_LOG_LIMITS)
     except ApiException as error:
         if error.status in (400, 404):  # the container has not started, its log was rotated, or the pod is gone
             return []
         raise
-    pairs = (line.rstrip("\r").partition(" ") for line in answer.data.decode(errors="replace").split("\n"))
+    pairs = (line.rstrip("\r").partition(" ") for line in content.decode(errors="replace").split("\n"))
     # What has no time is the kubelet's own word, such as that the log was rotated.
     return [(time, text.rpartition("\r")[2]) for time, _, text in pairs if _TIME.fullmatch(time)]
 

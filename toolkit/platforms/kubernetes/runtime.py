@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
@@ -11,6 +10,7 @@ from kubernetes.client import ApiException
 from urllib3 import HTTPResponse
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
+from toolkit import documents
 from toolkit.endpoint import refusal
 from toolkit.endpoint.refusal import ErrorAnswer
 from toolkit.endpoint.retry import retried
@@ -19,6 +19,8 @@ from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import LOG_IN, message_of, status_of
 from toolkit.platforms.kubernetes.kinds import path
 
+# A model may think for long before its first byte, and is not hurried.
+_ANSWER = documents.Limits(seconds=3600.0)
 _BUSY = (429, 502, 503, 504)
 
 
@@ -33,12 +35,11 @@ def invoke(
     answer = _asked(cluster, namespace, endpoint, body, sleep)
     try:
         with closing(answer):
-            document: dict[str, Any] = json.loads(answer.read())
-    except ValueError as error:
-        raise InvocationError(f"{endpoint}: the answer is not JSON: {error}") from error
+            return documents.parse(dict[str, Any], documents.collect(answer.stream(), _ANSWER))
+    except documents.Unfit as error:
+        raise InvocationError(f"{endpoint}: the answer cannot be used: {error}") from error
     except HTTPError as error:
         raise _broken_off(endpoint, error) from error
-    return document
 
 
 def stream(
@@ -61,7 +62,7 @@ def _asked(
 
     def send() -> HTTPResponse:
         try:
-            return cluster.open("POST", f"{proxy(namespace, endpoint)}/invocations", body, stream=True)
+            return cluster.open("POST", f"{proxy(namespace, endpoint)}/invocations", body)
         except ApiException as error:
             raise _refused(endpoint, error) from error
         except HTTPError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.errors import AmbiguousEndpoint, PlatformError, UsageError
+from toolkit.home import user_home
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import KubernetesSection
@@ -117,7 +118,7 @@ def kubernetes_platform(scope: str | None) -> KubernetesPlatform:
 
 def _kubeconfig() -> str:
     """The kubeconfig files that exist, as KUBECONFIG has them; empty when there is none."""
-    names = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    names = os.environ.get("KUBECONFIG") or str(user_home() / ".kube" / "config")
     return os.pathsep.join(name for name in names.split(os.pathsep) if name and Path(name).expanduser().is_file())
 
 

@@ -5,36 +5,39 @@ The pipe READY_FD is closed when both servers answer. SIGTERM ends the daemon an
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import signal
 import socket
 import sys
 import threading
 import time
-from dataclasses import asdict
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.platforms.local import credentials
-from toolkit.platforms.local.daemon import LocalDaemon, credentials_file
+from toolkit.platforms.local.activity import Activity
+from toolkit.platforms.local.daemon import IDLE_HOURS, LocalDaemon, credentials_file, idle_hours
 from toolkit.platforms.local.folders import endpoints_folder
+from toolkit.platforms.local.presence import Presence
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
 
+_LOOK_S = 0.25
+
 
 def main(home: Path, containers: Path, ready_fd: int) -> None:
-    """Serve until SIGTERM."""
+    """Serve until SIGTERM, or until nothing was asked for so long as `idle_hours()` says."""
     os.umask(0o077)
-    # Never closed: the lock shall last as long as the process.
-    fcntl.flock(os.open(home / "daemon.lock", os.O_WRONLY | os.O_CREAT), fcntl.LOCK_EX)
-    _serve(home, containers, ready_fd)
+    try:
+        _serve(home, containers, ready_fd, Presence(home))
+    except OSError as error:  # no port, no room, too many open files
+        sys.exit(f"{error.filename or '127.0.0.1'}: {error.strerror or error}")
 
 
-def _serve(home: Path, containers: Path, ready_fd: int) -> None:
+def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> None:
     # Imported here, and not before the fork: half a second of moto, boto3 and uvicorn.
     import uvicorn
 
@@ -51,7 +54,7 @@ def _serve(home: Path, containers: Path, ready_fd: int) -> None:
     asked_to_end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked_to_end.set())
-    runtime_socket = socket.create_server(("127.0.0.1", 0), backlog=512)
+    control_socket, runtime_socket = _listening(), _listening()
 
     @cache
     def s3() -> S3Client:
@@ -59,50 +62,82 @@ def _serve(home: Path, containers: Path, ready_fd: int) -> None:
         return client
 
     sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3))
+    activity = Activity()
     guard = Guard(credentials.create(credentials_file(home)))
-    application = with_large_objects(control_application(lambda region: sagemaker), home)
-    control = control_server(guarded(application, guard, home))
+    application = activity.counted_wsgi(with_large_objects(control_application(lambda region: sagemaker), home))
+    control = control_server(guarded(application, guard, home), control_socket)
     daemon = LocalDaemon(
         pid=os.getpid(),
-        control_url=f"http://127.0.0.1:{control.server_port}",
+        control_url=f"http://127.0.0.1:{control_socket.getsockname()[1]}",
         runtime_url=f"http://127.0.0.1:{runtime_socket.getsockname()[1]}",
         started_at=time.time(),
         credentials_file=str(credentials_file(home)),
     )
     runtime = uvicorn.Server(
         uvicorn.Config(
-            gateway(sagemaker.endpoints.targets, guard),
+            activity.counted_asgi(gateway(sagemaker.endpoints.targets, guard)),
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=1,
         )
     )
     serving = [
-        threading.Thread(target=control.serve_forever, args=(0.05,), name="control"),
-        threading.Thread(target=runtime.run, args=([runtime_socket],), name="runtime"),
+        threading.Thread(target=control.serve_forever, args=(0.05,), name="control", daemon=True),
+        threading.Thread(target=runtime.run, args=([runtime_socket],), name="runtime", daemon=True),
     ]
     for thread in serving:
         thread.start()
     while not runtime.started:
         time.sleep(0.005)
-    _write(home / "daemon.json", daemon)
+    presence.announce(daemon)
     os.close(ready_fd)
 
-    asked_to_end.wait()
+    why = _wait_for_end(asked_to_end, activity, presence)
+    if why:
+        names = ", ".join(endpoint["EndpointName"] for endpoint in sagemaker.endpoints.summaries())
+        why += f" Its endpoints went with it: {names}." if names else ""
+        _log(why)
     runtime.should_exit = True
     control.shutdown()
     sagemaker.endpoints.close()
     for thread in serving:
         thread.join()
-    credentials_file(home).unlink(missing_ok=True)
-    (home / "daemon.json").unlink(missing_ok=True)
+    presence.withdraw(why)
 
 
-def _write(file: Path, daemon: LocalDaemon) -> None:
-    """In one step, so that a reader sees all of it or nothing."""
-    new = file.with_suffix(".new")
-    new.write_text(json.dumps(asdict(daemon)))
-    new.replace(file)
+def _listening() -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", 0), backlog=512)
+    except OSError as error:
+        sys.exit(f"no port of 127.0.0.1 is free ({error.strerror}): end a program that listens on one")
+
+
+def _wait_for_end(asked_to_end: threading.Event, activity: Activity, presence: Presence) -> str:
+    """Return when the daemon shall end, and why, where nobody has asked it to. Meanwhile mend its files."""
+    hours, trouble = idle_hours(), ""
+    while not asked_to_end.wait(_LOOK_S):
+        try:
+            presence.mend()
+            trouble = ""
+        except BlockingIOError:
+            _log("Another daemon has taken over this home: this one ends, with its containers.")
+            os._exit(1)  # no clearing away: the folders may be the other's. The keepers end the containers
+        except OSError as error:
+            if str(error) != trouble:
+                _log(f"daemon.json cannot be kept: {error}")
+            trouble = str(error)
+        if hours and activity.idle_seconds() >= hours * 3600:
+            at = time.strftime("%Y-%m-%d %H:%M")
+            return (
+                f"The local platform ended by itself on {at}: nothing was asked of it for {hours:g} hours "
+                f"({IDLE_HOURS})."
+            )
+    return ""
+
+
+def _log(text: str) -> None:
+    with suppress(OSError):  # on a full disk
+        print(text, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

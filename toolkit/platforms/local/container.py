@@ -7,6 +7,7 @@ says /opt/ml, and the entrypoint learns of it by SAGEMAKER_BASE_DIR (a variable 
 
 from __future__ import annotations
 
+import errno
 import http.client
 import os
 import random
@@ -17,7 +18,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.host import Address
 from toolkit.platforms.local.logs import LogStream
 
-_GRACE_S = 10.0  # between SIGTERM and SIGKILL
+_KEEPER_S = 5.0  # beyond the grace time, for the keeper to end
 _PING_TIMEOUT_S = 2.0  # SageMaker's own
 _IMAGE = re.compile(r"(?:[^/]+/)?(?P<repository>[a-z0-9][a-z0-9._-]*):(?P<tag>[\w.-]+)")
 _OPT_ML = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
@@ -90,17 +90,18 @@ class Container:
     It runs until `stop()`, until it ends by itself, or until the daemon is gone, whichever comes first.
     """
 
-    def __init__(self, starter: Starter, folder: Path, log: LogStream) -> None:
+    def __init__(self, starter: Starter, folder: Path, log: LogStream, grace_s: float) -> None:
         port = free_port()
         self._folder = folder
         self._log = log
+        self._grace_s = grace_s
         self._ended = threading.Event()
         command = starter(folder, port)
         self.address: Address = command.socket or port
         if command.removal:
             keeper.write_removal(folder, command.removal)
         self._process = subprocess.Popen(
-            [sys.executable, "-I", keeper.__file__, str(_GRACE_S), *command.arguments],
+            [sys.executable, "-I", keeper.__file__, str(grace_s), *command.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -108,8 +109,12 @@ class Container:
             env=command.environment,
             start_new_session=True,
         )
-        folders.write_session(folder, self._process.pid)
         threading.Thread(target=self._follow, name=f"log of {folder}", daemon=True).start()
+        try:
+            folders.write_session(folder, self._process.pid)
+        except OSError:
+            self.stop()
+            raise
 
     def ended(self, timeout_s: float | None = None) -> bool:
         """True once no process is left and the last line is in the log; waits for that up to `timeout_s`."""
@@ -136,7 +141,9 @@ class Container:
         """End all its processes and wait for that: SIGTERM, and SIGKILL after the grace time."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._ended.wait()
+        if not self._ended.wait(self._grace_s + _KEEPER_S):  # the keeper does not do it: somebody has stopped it
+            keeper.kill_session(self._process.pid)
+            self._ended.wait()
 
     def _follow(self) -> None:
         """Copy its output to the log until it has ended."""
@@ -182,12 +189,17 @@ class _Connection(http.client.HTTPConnection):
 
 
 def free_port(candidates: range = _PORTS) -> int:
-    """A port on loopback that nobody listens on."""
-    while True:
-        port = random.choice(candidates)  # noqa: S311
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+    """A port on loopback that nobody listens on. Raises OSError when there is none."""
+    for port in random.sample(candidates, len(candidates)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                return port
+    raise OSError(errno.EADDRINUSE, f"no port from {candidates[0]} to {candidates[-1]} is free on 127.0.0.1")
 
 
 def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_socket: Path) -> dict[str, str]:

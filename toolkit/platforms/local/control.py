@@ -6,11 +6,13 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from socket import socket
+from typing import TYPE_CHECKING, Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
+from toolkit import documents
 from toolkit.platforms.local.aws import REGION, ServiceError
 from toolkit.platforms.local.host import Answer
 from toolkit.platforms.local.service import SageMaker
@@ -53,18 +55,19 @@ def control_application(service: Callable[[str], SageMaker]) -> WSGIApplication:
     return application
 
 
-def control_server(application: WSGIApplication) -> BaseWSGIServer:
-    """A server on a free port of loopback; it answers once `serve_forever()` runs."""
-    return make_server("127.0.0.1", 0, application, threaded=True, request_handler=_RequestHandler)
+def control_server(application: WSGIApplication, listening: socket) -> BaseWSGIServer:
+    """A server on that socket; it answers once `serve_forever()` runs."""
+    host, port = listening.getsockname()
+    return make_server(host, port, application, threaded=True, request_handler=_RequestHandler, fd=listening.fileno())
 
 
 def _answer(sagemaker: SageMaker, target: str, body: bytes) -> tuple[str, Answer]:
     try:
-        request = json.loads(body)
+        request = documents.parse(dict[str, Any], body)
         if target == _GET_RESOURCES:
             return "200 OK", get_resources(sagemaker.region, sagemaker.tags, request)
         return "200 OK", sagemaker.answer(target.removeprefix(_TARGET), request)
-    except json.JSONDecodeError as exc:
+    except documents.Unfit as exc:
         return "400 Bad Request", {"__type": "SerializationException", "message": str(exc)}
     except ServiceError as exc:
         return "400 Bad Request", {"__type": exc.code, "message": str(exc)}

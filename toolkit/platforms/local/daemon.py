@@ -5,34 +5,44 @@ Its home, private to the user, holds:
     credentials   the key that requests to it are signed with, made anew by each daemon
     daemon.json   who it is and where it answers; written when both servers do
     daemon.lock   locked by the daemon for as long as it lives, so that no process id has to be trusted
+    daemon.ended  why the last one ended by itself
     start.lock    locked by whoever starts or stops it
     daemon.log    its own log
     endpoints/    a folder for each running container
 
-This module is light: it imports nothing but the standard library. The daemon's process is `__main__.py`.
+A living daemon writes daemon.json and daemon.lock again when they are lost or spoilt (`presence`).
+The daemon's process is `__main__.py`.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.errors import PlatformError
-from toolkit.home import containers_dir
-from toolkit.platforms.local import folders, keeper
+from pydantic import TypeAdapter, ValidationError
 
+from toolkit.errors import PlatformError, UsageError
+from toolkit.home import containers_dir
+from toolkit.platforms.local import credentials, folders, keeper
+
+IDLE_HOURS = "TOOLKIT_LOCAL_IDLE_HOURS"
+"""After so many hours without a request the daemon ends by itself; 0 is never."""
+
+_IDLE_HOURS = 12.0
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 30.0  # containers get ten seconds of grace
+_MENDED_WITHIN_S = 3.0  # the daemon looks after its files every second
+_ROOM_BYTES = 1024**2  # for its state and its log
 _LOG_LINES = 15
 _NOT_PASSED_ON = ("AWS_", "MOTO_")
 
@@ -53,13 +63,30 @@ def credentials_file(home: Path) -> Path:
     return home / "credentials"
 
 
+_DAEMON = TypeAdapter(LocalDaemon)
+
+
 def running(home: Path) -> LocalDaemon | None:
-    """The daemon of that home, when one is alive."""
+    """The daemon of that home, when one is alive.
+
+    Waits a moment for what the daemon is about to write. Raises PlatformError when one lives that cannot be reached.
+    """
+    deadline = time.monotonic() + _MENDED_WITHIN_S
     try:
-        described = json.loads((home / "daemon.json").read_text())
-    except FileNotFoundError:
-        return None
-    return LocalDaemon(**described) if _is_locked(home / "daemon.lock") else None
+        while _is_alive(home) and time.monotonic() < deadline:
+            if daemon := _described(home):
+                return daemon
+            time.sleep(0.05)
+        if not _is_locked(home / "daemon.lock"):
+            return None
+    except OSError as exc:
+        raise PlatformError(f"whether the local platform runs cannot be seen in {home}: {exc.strerror}") from exc
+    if (home / "daemon.json").is_file() and credentials_file(home).exists():
+        credentials.read(credentials_file(home))
+    raise PlatformError(
+        f"the local platform runs (process {_holder(home)}), but {home / 'daemon.json'} does not say where it answers",
+        hint="Try again in a moment. If it stays so, end it with all its endpoints: toolkit local stop",
+    )
 
 
 def start(home: Path, containers: Path | None = None) -> LocalDaemon:
@@ -67,34 +94,76 @@ def start(home: Path, containers: Path | None = None) -> LocalDaemon:
 
     `containers` holds `<image repository>/serve` for each container that it can run, by default those that come with
     the toolkit; a daemon that already runs keeps its own. Raises PlatformError, with the daemon's last lines, when it
-    does not come up.
+    does not come up, and before anything is started when its state cannot be kept.
     """
     home = home.resolve()
+    idle_hours()
+    if daemon := running(home):
+        return daemon
     try:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(0o700)
         _must_be_ours(home)
         with _exclusive(home / "start.lock"):
-            return running(home) or _launch(home, (containers or containers_dir()).resolve())
+            if daemon := running(home):
+                return daemon
+            with tempfile.TemporaryFile(dir=home) as probe:
+                os.posix_fallocate(probe.fileno(), 0, _ROOM_BYTES)
+            return _launch(home, (containers or containers_dir()).resolve())
     except OSError as exc:
-        raise PlatformError(f"The local platform cannot keep its state in {home}: {exc}.") from exc
+        message = f"The local platform cannot keep its state in {home}: {exc.strerror or exc}."
+        hint = "Mend that, or name another folder: TOOLKIT_HOME=/path/to/folder. Nothing was created."
+        raise PlatformError(message, hint=hint) from exc
 
 
 def stop(home: Path) -> bool:
     """End the daemon and all its containers, and wait until nothing is left; False when there was none.
 
-    Also removes what a daemon that was killed left behind.
+    Also removes what a daemon that was killed left behind. It needs no file of the daemon's but its lock.
     """
     home = home.resolve()
     if not home.is_dir():
         return False
-    with _exclusive(home / "start.lock"):
-        daemon = running(home)
-        if daemon:
-            os.kill(daemon.pid, signal.SIGTERM)
-            _wait_until_gone(home, daemon.pid)
-        _clear(home)
-        return daemon is not None
+    try:
+        with _exclusive(home / "start.lock"):
+            was_running = _is_locked(home / "daemon.lock")
+            if was_running:
+                pid = _holder(home)
+                os.kill(pid, signal.SIGTERM)
+                _wait_until_gone(home, pid)
+            _clear(home)
+            return was_running
+    except OSError as exc:
+        message = f"The local platform in {home} could not be stopped: {exc.strerror or exc}."
+        raise PlatformError(message, hint="Mend that, and run the same command again.") from exc
+
+
+def why_gone(home: Path) -> str:
+    """Why the daemon that was here is gone; said once. Empty when it was stopped, or there was none."""
+    note, described = home / "daemon.ended", home / "daemon.json"
+    try:
+        why = note.read_text(errors="replace")
+    except OSError:
+        why = ""
+    if not why and described.is_file():
+        why = "The local platform was killed, or this machine was started again. Its endpoints went with it."
+    with suppress(OSError):  # then it is said again
+        note.unlink(missing_ok=True)
+        described.unlink(missing_ok=True)
+    return why
+
+
+def idle_hours() -> float:
+    """After how many hours without a request the daemon ends; 0 is never. Raises UsageError."""
+    text = os.environ.get(IDLE_HOURS) or str(_IDLE_HOURS)
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = -1
+    if 0 <= hours < float("inf"):
+        return hours
+    hint = f"Write for example {IDLE_HOURS}=12; 0 is never."
+    raise UsageError(f"{IDLE_HOURS}={text}: not a number of hours", hint=hint)
 
 
 def _must_be_ours(home: Path) -> None:
@@ -125,7 +194,7 @@ def _launch(home: Path, containers: Path) -> LocalDaemon:
     # The daemon closes the pipe when it is ready; so does the kernel when it is dead.
     in_time = bool(select.select([ready], [], [], _START_TIMEOUT_S)[0])
     os.close(ready)
-    if daemon := running(home):
+    if (daemon := _described(home)) and _is_alive(home):
         return daemon
     keeper.kill_session(launcher.pid)
     lines = (home / "daemon.log").read_text(errors="replace").splitlines()[-_LOG_LINES:]
@@ -154,7 +223,36 @@ def _wait_until_gone(home: Path, pid: int) -> None:
 def _clear(home: Path) -> None:
     credentials_file(home).unlink(missing_ok=True)
     (home / "daemon.json").unlink(missing_ok=True)
+    (home / "daemon.ended").unlink(missing_ok=True)
     folders.clear_leftovers(home)
+
+
+def _described(home: Path) -> LocalDaemon | None:
+    """What daemon.json says, None when it, or the key that it names, makes no sense."""
+    try:
+        daemon = _DAEMON.validate_json((home / "daemon.json").read_bytes())
+        credentials.read(Path(daemon.credentials_file))
+    except (OSError, ValidationError, PlatformError):
+        return None
+    return daemon
+
+
+def _is_alive(home: Path) -> bool:
+    """Whether a daemon lives, or may: a lock that is missing beside daemon.json was deleted by somebody else."""
+    lock = home / "daemon.lock"
+    return _is_locked(lock) or (not lock.exists() and (home / "daemon.json").exists())
+
+
+def _holder(home: Path) -> int:
+    """The process that locks daemon.lock, by the kernel's own list. Raises PlatformError for one out of sight."""
+    inode = str((home / "daemon.lock").stat().st_ino)
+    for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+        # 1: FLOCK  ADVISORY  WRITE 10523 fe:00:2146358 0 EOF; where somebody waits for it, `1: -> FLOCK` as well
+        fields = line.split()
+        if fields[1:4] == ["FLOCK", "ADVISORY", "WRITE"] and fields[5].rpartition(":")[2] == inode:
+            return int(fields[4])
+    message = f"{home / 'daemon.lock'} is locked by a process that cannot be seen from here"
+    raise PlatformError(message, hint="It runs in another container, or on another machine: end it there.")
 
 
 def _is_locked(file: Path) -> bool:
@@ -162,7 +260,7 @@ def _is_locked(file: Path) -> bool:
     try:
         with file.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except BlockingIOError:
         return True
@@ -171,6 +269,9 @@ def _is_locked(file: Path) -> bool:
 
 @contextmanager
 def _exclusive(file: Path) -> Iterator[None]:
-    with file.open("wb") as lock:
+    lock = os.open(file, os.O_RDONLY | os.O_CREAT, 0o600)  # one that exists can be locked on a read-only disk too
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(lock)

@@ -29,12 +29,26 @@ _DRAIN_S = 480.0  # as long as SageMaker lets a streamed answer take
 
 
 @dataclass(frozen=True)
+class HealthChecks:
+    """How a container in service is watched: by a /ping after every `interval_s` seconds.
+
+    After so many `failures` in a row (no 200 within two seconds) it gets no more requests and is started again. AWS
+    publishes the two seconds only. Half a minute is long enough for a server that is just very busy.
+    """
+
+    interval_s: float = 5.0
+    failures: int = 6
+
+
+@dataclass(frozen=True)
 class Model:
     """What a container runs. `data` is the S3 prefix by folder below /opt/ml."""
 
     starter: Starter
     data: Mapping[str, str]
     startup_timeout_s: float
+    grace_s: float = 10.0
+    """Between SIGTERM and SIGKILL."""
 
 
 class StartError(Exception):
@@ -44,8 +58,16 @@ class StartError(Exception):
 class ContainerDeployment:
     """All containers that serve one endpoint configuration, one for each variant."""
 
-    def __init__(self, spec: EndpointSpec, models: Mapping[str, Model], folder: Path, s3: S3Client) -> None:
+    def __init__(
+        self,
+        spec: EndpointSpec,
+        models: Mapping[str, Model],
+        folder: Path,
+        s3: S3Client,
+        checks: HealthChecks = HealthChecks(),
+    ) -> None:
         self._folder = folder
+        self._checks = checks
         self._instances = [
             _Instance(spec.endpoint, variant, models[variant.name], folder / variant.name, s3)
             for variant in spec.variants
@@ -95,9 +117,9 @@ class ContainerDeployment:
             threading.Thread(target=self._keep_alive, args=(instance, watcher), daemon=True).start()
 
     def _keep_alive(self, instance: _Instance, watcher: Watcher) -> None:
-        """Start a container again when it dies, as SageMaker does; give up when it does not become healthy again."""
+        """Start a container again when it dies or is stuck, as SageMaker does, until it does not become healthy."""
         try:
-            while instance.wait_until_dead():
+            while instance.wait_until_dead(self._checks):
                 instance.launch()
                 while not instance.is_healthy():
                     pass
@@ -164,7 +186,7 @@ class _Instance:
             if self._stopping:
                 raise StartError("The endpoint is being deleted.")
             try:
-                self._container = Container(model.starter, self._folder, self._log)
+                self._container = Container(model.starter, self._folder, self._log, model.grace_s)
             except OSError as exc:
                 raise StartError(f"The container of {self.variant.name} could not be started: {exc}.") from exc
             self._deadline = time.monotonic() + model.startup_timeout_s
@@ -182,14 +204,21 @@ class _Instance:
             raise StartError(f"{self._not_healthy()} No answer within {self._model.startup_timeout_s:.0f} seconds.")
         return False
 
-    def wait_until_dead(self) -> bool:
-        """True when the container died, False when it was stopped."""
+    def wait_until_dead(self, checks: HealthChecks) -> bool:
+        """True when the container died, or was ended because it is stuck; False when the endpoint ends it."""
         container = self._running()
-        container.ended()
+        failures = 0
+        while failures < checks.failures and not container.ended(checks.interval_s):
+            failures = 0 if container.answers_ping() else failures + 1
         self.target = None
         if self._stopping:
             return False
-        self._log.write(f"The container ended with exit code {container.exit_code}; starting it again.\n".encode())
+        if container.ended(0):
+            why = f"The container ended with exit code {container.exit_code}"
+        else:
+            why = f"The container did not pass {failures} ping health checks in a row"
+            container.stop()
+        self._log.write(f"{why}; starting it again.\n".encode())
         return True
 
     def weigh(self, weight: float) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 from xml.sax.saxutils import escape
+
+from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY
 
 from toolkit.platforms.local import sigv4
 from toolkit.platforms.local.access import Guard, must_be_a_program
@@ -31,7 +34,7 @@ _UNSIGNED = (sigv4.UNSIGNED_PAYLOAD, "STREAMING-UNSIGNED-PAYLOAD-TRAILER")
 _CONTENT_PARAMETERS = {"partNumber", "uploadId", "x-id"}
 # moto's own: its switches, and an instance's metadata, which no service of AWS answers.
 _CLOSED = ("/moto-api", "/favicon.ico", "/latest/meta-data/", "/latest/api/")
-_BAD_REQUESTS = ("EntityTooLarge", "XAmzContentSHA256Mismatch")
+_BAD_REQUESTS = ("EntityTooLarge", "InsufficientStorage", "MissingContentLength", "XAmzContentSHA256Mismatch")
 
 
 @dataclass(frozen=True)
@@ -52,14 +55,13 @@ def guarded(application: WSGIApplication, guard: Guard, folder: Path) -> WSGIApp
             must_be_a_program(request.headers, int(environ["SERVER_PORT"]))
             if environ["PATH_INFO"].startswith(_CLOSED):
                 raise AccessError("AccessDenied", "The local platform keeps that to itself.")
+            _must_have_a_length(environ)
             signature = sigv4.signature_of(request)
             body = _admitted(request, signature, environ, guard, folder)
         except AccessError as error:
             return _refused(request, error, start_response)
         environ[SIGNATURE] = signature
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = body.file, str(body.size)
-        environ.pop("wsgi.input_terminated", None)
-        environ.pop("HTTP_TRANSFER_ENCODING", None)
         with body.file:
             return application(environ, start_response)
 
@@ -68,12 +70,24 @@ def guarded(application: WSGIApplication, guard: Guard, folder: Path) -> WSGIApp
 
 def received(environ: WSGIEnvironment) -> Received:
     """The request as it came over the wire."""
-    headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key.startswith("HTTP_")}
+    kept: dict[str, str] = environ.get(PRESERVED_HEADER_NAMES_ENVIRON_KEY, {})  # names that have underscores
+    headers = {
+        kept.get(key, key[5:].replace("_", "-")).lower(): value
+        for key, value in environ.items()
+        if key.startswith("HTTP_")
+    }
     for key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
         if environ.get(key):
             headers[key.replace("_", "-").lower()] = environ[key]
     path, _, query = environ["RAW_URI"].partition("?")
     return Received(environ["REQUEST_METHOD"], path, query, headers)
+
+
+def _must_have_a_length(environ: WSGIEnvironment) -> None:
+    """Raise AccessError for a body in chunks, as S3 does; it may have no end, and the server would wait for it."""
+    if "HTTP_TRANSFER_ENCODING" in environ:
+        environ["werkzeug.socket"].shutdown(socket.SHUT_RD)
+        raise AccessError("MissingContentLength", "The request must have a Content-Length.")
 
 
 def _admitted(request: Received, signature: Signature, environ: WSGIEnvironment, guard: Guard, folder: Path) -> Body:
@@ -102,26 +116,22 @@ def is_content(request: Received, signature: Signature) -> bool:
 
 
 def _read(environ: WSGIEnvironment, most: int, folder: Path) -> Body:
-    """What comes with the request. Raises AccessError when it is more than `most` bytes, as soon as that is known."""
+    """What comes with the request. Raises AccessError when it is more than `most` bytes, or than the disk takes."""
     length = environ.get("CONTENT_LENGTH") or "0"
-    to_its_end = bool(environ.get("wsgi.input_terminated"))  # the server knows where it ends
-    if not length.isdecimal() or (not to_its_end and int(length) > most):
-        raise _too_large(most)
+    if not length.isdecimal() or int(length) > most:
+        raise AccessError("EntityTooLarge", f"The body of this request must be at most {most} bytes.")
     file = cast(IO[bytes], tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(folder)))  # noqa: SIM115 - the caller closes it
     digest, size = hashlib.sha256(), 0
-    while piece := environ["wsgi.input"].read(_PIECE if to_its_end else min(_PIECE, int(length) - size)):
-        size += len(piece)
-        if size > most:
-            file.close()
-            raise _too_large(most)
-        digest.update(piece)
-        file.write(piece)
+    try:
+        while piece := environ["wsgi.input"].read(min(_PIECE, int(length) - size)):
+            size += len(piece)
+            digest.update(piece)
+            file.write(piece)
+    except OSError as error:
+        file.close()
+        raise AccessError("InsufficientStorage", f"The body does not get into {folder}: {error}.") from error
     file.seek(0)
     return Body(file, size, digest.hexdigest())
-
-
-def _too_large(most: int) -> AccessError:
-    return AccessError("EntityTooLarge", f"The body of this request must be at most {most} bytes.")
 
 
 def _refused(request: Received, error: AccessError, start_response: StartResponse) -> Iterable[bytes]:

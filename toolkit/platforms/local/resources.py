@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from toolkit import documents
 from toolkit.platforms.local.aws import Region, ServiceError, now
 from toolkit.platforms.local.host import Answer, Request
 
@@ -178,7 +179,7 @@ def token_of(*position: Any) -> str:
 def read_token(token: str, length: int) -> tuple[Any, ...]:
     """What `token_of` was given. Raises ServiceError for a token from elsewhere."""
     try:
-        position = json.loads(base64.urlsafe_b64decode(token))
+        position = documents.decode(base64.urlsafe_b64decode(token))
     except (binascii.Error, ValueError) as exc:
         raise ServiceError("Invalid pagination token.") from exc
     if not isinstance(position, list) or len(position) != length:

@@ -42,10 +42,13 @@ class LocalSession:
 
     def running(self, scope: str | None = None) -> LocalPlatform | None:
         """The platform, None when it does not run."""
+        from toolkit.apply.progress import default_progress
         from toolkit.platforms.local import daemon
 
         running = daemon.running(home() / "local")
         if running is None:
+            if why := daemon.why_gone(home() / "local"):
+                default_progress().say(why)
             return None
         from toolkit.platforms.local.platform import local_platform
 

@@ -12,6 +12,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from toolkit.platforms.sagemaker.answers import check_answers
 from toolkit.version import __version__
 
 if TYPE_CHECKING:
@@ -60,17 +61,17 @@ class Clients:
     @cached_property
     def sagemaker(self) -> SageMakerClient:
         """Control plane: models, endpoint configurations, endpoints."""
-        return self.session.client("sagemaker", config=self._config)
+        return self._session.client("sagemaker", config=self._config)
 
     @cached_property
     def runtime(self) -> SageMakerRuntimeClient:
         """Data plane: invocations."""
-        return self.session.client("sagemaker-runtime", config=self._config.merge(_RUNTIME))
+        return self._session.client("sagemaker-runtime", config=self._config.merge(_RUNTIME))
 
     @cached_property
     def s3(self) -> S3Client:
         """Weights."""
-        return self.session.client("s3", config=self._config)
+        return self._session.client("s3", config=self._config)
 
     def upload(
         self, stream: IO[bytes], bucket: str, key: str, whole_below: int, part: int, encryption: Mapping[str, str]
@@ -83,57 +84,61 @@ class Clients:
     @cached_property
     def iam(self) -> IAMClient:
         """Execution roles."""
-        return self.session.client("iam", config=self._config)
+        return self._session.client("iam", config=self._config)
 
     @cached_property
     def sts(self) -> STSClient:
         """Who we are."""
-        return self.session.client("sts", config=self._config)
+        return self._session.client("sts", config=self._config)
 
     @cached_property
     def logs(self) -> CloudWatchLogsClient:
         """What containers wrote."""
-        return self.session.client("logs", config=self._config)
+        return self._session.client("logs", config=self._config)
 
     @cached_property
     def cloudwatch(self) -> CloudWatchClient:
         """Metrics, alarms, dashboards."""
-        return self.session.client("cloudwatch", config=self._config)
+        return self._session.client("cloudwatch", config=self._config)
 
     @cached_property
     def application_autoscaling(self) -> ApplicationAutoScalingClient:
         """How many instances or copies there are."""
-        return self.session.client("application-autoscaling", config=self._config)
+        return self._session.client("application-autoscaling", config=self._config)
 
     @cached_property
     def service_quotas(self) -> ServiceQuotasClient:
         """How many instances the account may have."""
-        return self.session.client("service-quotas", config=self._config)
+        return self._session.client("service-quotas", config=self._config)
 
     @cached_property
     def ecr(self) -> ECRClient:
         """Images of containers."""
-        return self.session.client("ecr", config=self._config)
+        return self._session.client("ecr", config=self._config)
 
     @cached_property
     def codebuild(self) -> CodeBuildClient:
         """Builds of images."""
-        return self.session.client("codebuild", config=self._config)
+        return self._session.client("codebuild", config=self._config)
 
     @cached_property
     def ec2(self) -> Any:
         """Subnets and what they reach. Not typed: its stubs are larger than all others together."""
-        return self.session.client("ec2", config=self._config)
+        return self._session.client("ec2", config=self._config)
 
     @cached_property
     def secretsmanager(self) -> SecretsManagerClient:
         """Tokens for gated models."""
-        return self.session.client("secretsmanager", config=self._config)
+        return self._session.client("secretsmanager", config=self._config)
 
     @cached_property
     def tagging(self) -> ResourceGroupsTaggingAPIClient:
         """Everything that carries our tag, whatever the service."""
-        return self.session.client("resourcegroupstaggingapi", config=self._config)
+        return self._session.client("resourcegroupstaggingapi", config=self._config)
+
+    @cached_property
+    def _session(self) -> boto3.Session:
+        return check_answers(self.session)
 
     @cached_property
     def _config(self) -> Config:

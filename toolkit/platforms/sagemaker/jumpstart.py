@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from toolkit.errors import UnreadableModel, UsageError
+from toolkit import documents
+from toolkit.errors import HubError, UsageError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
@@ -23,7 +23,7 @@ PUBLIC_HUB = "SageMakerPublicHub"
 def read_jumpstart(clients: Clients, model_id: str) -> dict[str, Any]:
     """The newest entry of a JumpStart model in the region of `clients`, JSON all through, for `rules.jumpstart.parse`.
 
-    Raises UsageError when the hub has no such model, UnreadableModel when its document is not JSON, or PlatformError.
+    Raises UsageError when the hub has no such model, HubError when its document is none, or PlatformError.
     """
     with aws_errors(f"asking JumpStart for {model_id}"):
         try:
@@ -37,10 +37,10 @@ def read_jumpstart(clients: Clients, model_id: str) -> dict[str, Any]:
                 raise UsageError(message, hint=_near(clients, model_id)) from error
             raise
     try:
-        document = json.loads(answer["HubContentDocument"])
-    except ValueError as error:
-        message = f"JumpStart's entry of {model_id} is not JSON: {error}"
-        raise UnreadableModel(message, hint="Name the model's Hugging Face id as `target.model`.") from error
+        document = documents.parse(dict[str, Any], answer["HubContentDocument"])
+    except documents.Unfit as error:
+        message = f"JumpStart's entry of {model_id} cannot be used: {error}"
+        raise HubError(message, hint="Name the model's Hugging Face id as `target.model`.") from error
     return {
         "HubContentName": answer["HubContentName"],
         "HubContentType": answer["HubContentType"],

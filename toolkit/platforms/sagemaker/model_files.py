@@ -9,14 +9,15 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from toolkit.errors import UnreadableModel
+from toolkit.errors import HubError
+from toolkit.recipe.model_files import LARGEST_DOCUMENT
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
 
 
 class S3Files:
-    """Files directly under `s3://bucket/prefix/`. Raises UnreadableModel."""
+    """Files directly under `s3://bucket/prefix/`. Raises HubError."""
 
     revision = ""
 
@@ -41,9 +42,9 @@ class S3Files:
         try:
             wanted = f"bytes={start}-{'' if end is None else end - 1}"
             answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + name, Range=wanted)
-            return answer["Body"].read()
+            return answer["Body"].read(LARGEST_DOCUMENT if end is None else end - start)
         except (BotoCoreError, ClientError) as error:
-            raise UnreadableModel(f"cannot read {self.location}/{name}: {error}") from error
+            raise HubError(f"cannot read {self.location}/{name}: {error}") from error
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
@@ -56,5 +57,5 @@ class S3Files:
             }
         except (BotoCoreError, ClientError) as error:
             hint = "Correct the address, or your permissions: s3:ListBucket and s3:GetObject are needed."
-            raise UnreadableModel(f"cannot list {self.location}: {error}", hint=hint) from error
+            raise HubError(f"cannot list {self.location}: {error}", hint=hint) from error
         return found

@@ -9,13 +9,14 @@ of speculative decoding are among them is written nowhere, but the whole page is
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import NoCredentialsError
 
+from toolkit import documents
 from toolkit.endpoint.access import is_loopback
 from toolkit.endpoint.metrics import EngineMetrics, Percentiles
 from toolkit.errors import PlatformError
@@ -65,16 +66,34 @@ def _underscored(metric: str) -> str:
 
 def _value(clients: Clients, expression: str, now: float) -> float | None:
     """The one number that an expression has at a moment, None when it has none."""
-    answer = _answer(clients, urlencode({"query": expression, "time": f"{now:.0f}"}))
+    content = _answer(clients, urlencode({"query": expression, "time": f"{now:.0f}"}))
     try:
-        result = answer["data"]["result"]
-        value = float(result[0]["value"][1]) if result else math.nan
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise PlatformError(f"CloudWatch's answer to a PromQL query is not one of Prometheus: {answer}") from error
-    return None if math.isnan(value) else value
+        result = documents.parse(_Answer, content).data.result
+    except documents.Unfit as error:
+        raise PlatformError(f"CloudWatch's answer to a PromQL query is not one of Prometheus: {error}") from error
+    return result[0].value[1] if result and math.isfinite(result[0].value[1]) else None
 
 
-def _answer(clients: Clients, form: str) -> Any:
+@dataclass(frozen=True)
+class _Sample:
+    """A time, and a number that Prometheus writes as text."""
+
+    value: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class _Data:
+    result: list[_Sample]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What Prometheus answers to a query for one moment."""
+
+    data: _Data
+
+
+def _answer(clients: Clients, form: str) -> bytes:
     import httpx  # which nothing else here needs
 
     meta = clients.cloudwatch.meta
@@ -86,17 +105,11 @@ def _answer(clients: Clients, form: str) -> Any:
             raise NoCredentialsError
         SigV4Auth(credentials.get_frozen_credentials(), "monitoring", meta.region_name).add_auth(request)
     try:
-        answer = httpx.post(
-            url,
-            content=form,
-            headers=dict(request.headers),
-            timeout=_TIMEOUT_SECONDS,
-            trust_env=not is_loopback(url),
-        )
-        answer.raise_for_status()
-        return answer.json()
+        with httpx.Client(timeout=_TIMEOUT_SECONDS, trust_env=not is_loopback(url)) as client:
+            answer = documents.request(client, "POST", url, content=form, headers=dict(request.headers))
+        return answer.raise_for_status().content
     except httpx.HTTPStatusError as error:
         text = error.response.text[:_LONGEST_TEXT]
         raise PlatformError(f"CloudWatch answered {error.response.status_code} to a PromQL query: {text}") from error
-    except (httpx.HTTPError, ValueError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
         raise PlatformError(f"CloudWatch does not answer a PromQL query: {error}") from error

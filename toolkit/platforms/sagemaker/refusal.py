@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
+from dataclasses import dataclass
 
+from toolkit import documents
 from toolkit.endpoint import refusal
 from toolkit.endpoint.refusal import ErrorAnswer
 from toolkit.errors import EndpointNotFound, InvocationError
@@ -42,11 +43,21 @@ def on_openai_route(endpoint: str, answer: ErrorAnswer) -> InvocationError | End
     return by_sagemaker(endpoint, message, transient=answer.status in _BUSY, hint=hint)
 
 
+@dataclass(frozen=True)
+class _Error:
+    code: str | int
+
+
+@dataclass(frozen=True)
+class _ErrorDocument:
+    error: _Error
+
+
 def _is_sagemakers(answer: ErrorAnswer) -> bool:
     """Whether the error is SageMaker's own: its codes are words, vLLM's are numbers; InvokeEndpoint's have a header."""
     if "x-amzn-errortype" in answer.headers or answer.status in _DENIED:
         return True
     try:
-        return isinstance(json.loads(answer.text)["error"]["code"], str)
-    except (ValueError, KeyError, TypeError):
+        return isinstance(documents.parse(_ErrorDocument, answer.text).error.code, str)
+    except documents.Unfit:
         return False

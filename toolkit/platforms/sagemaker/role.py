@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
+from toolkit import documents
 from toolkit.errors import PlatformError, UsageError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
@@ -33,6 +34,17 @@ PRINCIPAL = "sagemaker.amazonaws.com"
 # SageMaker's RoleArn (botocore 1.44.5), with the partition to be told apart.
 _ROLE_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
 _ASSUMED_ROLE = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<name>[^/]+)/.*")
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    """Who a Studio space or notebook instance is, in its own file."""
+
+    DomainId: str | None = None
+    ExecutionRoleArn: str | None = None
+    ResourceName: str | None = None
+    SpaceName: str | None = None
+    UserProfileName: str | None = None
 
 
 def find_role(
@@ -107,23 +119,25 @@ def _own_role(clients: Clients) -> str | None:
 def _studio_role(clients: Clients, path: Path) -> str | None:
     """The role of the space or notebook instance that we run in; it is an execution role by what it is for."""
     try:
-        metadata = json.loads(path.read_text(encoding="utf-8"))
+        metadata = documents.parse(_Metadata, documents.read_file(path))
     except (OSError, ValueError):
         return None
     # In some of these files the role itself stands: sagemaker-python-sdk pull request 5315.
-    if arn := metadata.get("ExecutionRoleArn"):
-        return str(arn)
-    domain, name = metadata.get("DomainId"), metadata.get("ResourceName")
+    if metadata.ExecutionRoleArn:
+        return metadata.ExecutionRoleArn
+    domain, name = metadata.DomainId, metadata.ResourceName
     if domain:
         return _unless_denied(lambda: _domain_role(clients, domain, metadata))
+    if not name:
+        return None
     return _unless_denied(lambda: clients.sagemaker.describe_notebook_instance(NotebookInstanceName=name)["RoleArn"])
 
 
-def _domain_role(clients: Clients, domain: str, metadata: Mapping[str, str]) -> str | None:
+def _domain_role(clients: Clients, domain: str, metadata: _Metadata) -> str | None:
     """A shared space has the domain's role for spaces, a private one that of its owner, who may have the domain's."""
-    profile = metadata.get("UserProfileName")
+    profile = metadata.UserProfileName
     described = clients.sagemaker.describe_domain(DomainId=domain)
-    if space := metadata.get("SpaceName"):
+    if space := metadata.SpaceName:
         found = clients.sagemaker.describe_space(DomainId=domain, SpaceName=space)
         if found.get("SpaceSharingSettings", {}).get("SharingType") != "Private":
             return described.get("DefaultSpaceSettings", {}).get("ExecutionRole")

@@ -20,6 +20,7 @@ from botocore.exceptions import (
 )
 from urllib3.exceptions import HTTPError
 
+from toolkit import documents
 from toolkit.endpoint import refusal
 from toolkit.endpoint.retry import retried
 from toolkit.errors import EndpointNotFound, InvocationError
@@ -52,12 +53,11 @@ def invoke(
 ) -> dict[str, Any]:
     answer = _asked(client.invoke_endpoint, endpoint, body, sleep)
     try:
-        document: dict[str, Any] = json.loads(answer["Body"].read())
-    except ValueError as error:
-        raise InvocationError(f"{endpoint}: the answer is not JSON: {error}") from error
+        return documents.parse(dict[str, Any], answer["Body"].read(documents.LIMITS.size + 1))
+    except documents.Unfit as error:
+        raise InvocationError(f"{endpoint}: the answer cannot be used: {error}") from error
     except _BROKEN as error:
         raise _broken_off(endpoint, error) from error
-    return document
 
 
 def stream(
@@ -71,7 +71,7 @@ def stream(
     try:
         with closing(answer["Body"]) as events:  # also when the caller has had enough
             for event in events:
-                yield event["PayloadPart"]["Bytes"]
+                yield event.get("PayloadPart", {}).get("Bytes", b"")
     except _BROKEN as error:
         raise _broken_off(endpoint, error) from error
 

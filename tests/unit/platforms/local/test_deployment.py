@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolkit.platforms.local import container, modeldata
+from toolkit.platforms.local import container, keeper, modeldata
 from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.container import process
-from toolkit.platforms.local.deployment import ContainerDeployment, Model
-from toolkit.platforms.local.host import EndpointSpec, Placement, Variant
+from toolkit.platforms.local.deployment import ContainerDeployment, HealthChecks, Model
+from toolkit.platforms.local.host import EndpointSpec, Placement, Target, Variant
 
 SERVER = """
-import http.server, os, sys, time
+import http.server, os, socketserver, sys, time
 time.sleep(float(os.environ.get("STARTS_IN", "0")))
 if "DIES" in os.environ: sys.exit("gone")
+stuck = os.environ.get("STUCK_ONCE", "/dev/null/no")
 class Ping(http.server.BaseHTTPRequestHandler):
-    def do_GET(self): self.send_response(200); self.end_headers()
-http.server.HTTPServer(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])), Ping).serve_forever()
+    def do_GET(self):
+        is_stuck = os.path.exists(stuck) and open(stuck).read() in ("", str(os.getpid()))
+        if is_stuck: open(stuck, "w").write(str(os.getpid()))
+        self.send_response(503 if is_stuck else 200)
+        self.end_headers()
+    def log_message(self, *_): pass
+socketserver.ThreadingUnixStreamServer(os.environ["SM_VLLM_UDS"], Ping).serve_forever()
 """
 
 
@@ -53,16 +62,17 @@ def model(tmp_path: Path) -> Callable[..., Model]:
     program.write_text(SERVER)
 
     def make(startup_timeout_s: float = 30.0, **environment: str) -> Model:
-        return Model(partial(process, program, environment), {}, startup_timeout_s)
+        return Model(partial(process, program, environment), {}, startup_timeout_s, grace_s=0.2)
 
     return make
 
 
-def deployment(folder: Path, **models: Model) -> ContainerDeployment:
+def deployment(folder: Path, checks: HealthChecks | None = None, **models: Model) -> ContainerDeployment:
     s3: Any = None  # no model data, no S3
     placements = (Placement("ml.g6e.xlarge", {"Image": "image"}),)
     variants = tuple(Variant(name, {}, placements, weight=1.0, count=1) for name in models)
-    return ContainerDeployment(EndpointSpec("endpoint", "config", variants), models, folder / "endpoint" / "1", s3)
+    spec = EndpointSpec("endpoint", "config", variants)
+    return ContainerDeployment(spec, models, folder / "endpoint" / "1", s3, checks or HealthChecks())
 
 
 def failure(one: ContainerDeployment) -> str:
@@ -98,6 +108,66 @@ def test_stopping_ends_a_start_that_is_under_way(tmp_path: Path, model: Callable
     assert failure(one) == "The endpoint is being deleted."
 
 
+QUICK = HealthChecks(interval_s=0.05, failures=3)
+
+
+def test_a_container_that_fails_its_health_checks_is_taken_out_of_service_and_started_again(
+    tmp_path: Path, model: Callable[..., Model]
+) -> None:
+    stuck = tmp_path / "stuck"
+    with serving(deployment(tmp_path, QUICK, v=model(STUCK_ONCE=str(stuck)))) as one:
+        (first,) = one.targets()
+        stuck.touch()
+        until(lambda: one.targets() == [])
+        until(lambda: is_another(one, first))
+
+
+def test_a_container_that_is_stopped_is_killed_and_started_again(tmp_path: Path, model: Callable[..., Model]) -> None:
+    """The keeper too: nothing that has to run for it is in the same session."""
+    with serving(deployment(tmp_path, QUICK, v=model())) as one:
+        (first,) = one.targets()
+        session = int((tmp_path / "endpoint" / "1" / "v" / "session").read_text())
+        stopped = keeper.session_members(session)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        until(lambda: is_another(one, first), timeout_s=60)
+        assert not set(stopped) & set(keeper.session_members(session))
+
+
+def test_a_container_that_fails_now_and_then_stays(tmp_path: Path) -> None:
+    """As a server does that is very busy: only failures in a row count."""
+    program = tmp_path / "serve"
+    program.write_text(SERVER.replace("200)", "200 if time.time() % 0.2 < 0.1 else 503)"))
+    with serving(deployment(tmp_path, HealthChecks(0.01, 60), v=Model(partial(process, program, {}), {}, 30))) as one:
+        (first,) = one.targets()
+        time.sleep(1)
+        assert one.targets() == [first]
+
+
+@contextmanager
+def serving(one: ContainerDeployment) -> Iterator[ContainerDeployment]:
+    heard, ended = Heard(), threading.Event()
+    one.start(heard)
+    try:
+        assert heard.over.wait(20)
+        yield one
+    finally:
+        one.stop(ended.set)
+        assert ended.wait(30)
+
+
+def is_another(one: ContainerDeployment, target: Target) -> bool:
+    """Whether it serves, from another container than that target's."""
+    return bool(one.targets()) and one.targets()[0] is not target
+
+
+def until(look: Callable[[], bool], timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize(
     ("image", "runs"),
     [
@@ -118,12 +188,20 @@ def test_which_images_run(tmp_path: Path, image: str, runs: bool) -> None:
     assert container.entrypoint(image, tmp_path) == (serve if runs else None)
 
 
+def test_that_no_port_is_free_is_said() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"no port from {port} to {port} is free on 127.0.0.1"):
+            container.free_port(range(port, port + 1))
+
+
 def test_a_port_that_is_taken_is_not_given() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        candidates = range(port - 1, port + 2)
+        candidates = range(port - 20, port + 20)
         assert port not in {container.free_port(candidates) for _ in range(50)}
 
 

@@ -170,7 +170,8 @@ def _serving(recipe: Recipe) -> dict[str, Any]:
     """Port, probes and end.
 
     /ping is 503 until a generation has worked, and again while the pod drains: no requests for it then. Whether it
-    lives is asked only in between, of the engine's own /health, which fails when the engine has died.
+    lives is asked only in between, by /health, which fails when the engine has died, and by serve_middleware.py also
+    when it is stuck.
     """
     ping = {"httpGet": {"path": "/ping", "port": "http"}, "periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 5}
     health = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 30, "timeoutSeconds": 10}

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toolkit import documents
 from toolkit.catalog import lookup, methods
 from toolkit.engines.arguments import environment
-from toolkit.errors import UnreadableModel, UsageError
+from toolkit.errors import HubError, UsageError
 from toolkit.recipe.resolve import Recipe, Speculation
 from toolkit.recipe.source import ModelSource
 
@@ -52,6 +53,8 @@ class DataSource:
     licence: str
     hub_content: str = ""
 
+    __pydantic_config__ = documents.CHECKED_AGAIN
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -64,6 +67,8 @@ class Preset:
     num_speculative_tokens: int | None
     variable: str
     read: bool
+
+    __pydantic_config__ = documents.CHECKED_AGAIN
 
     def __str__(self) -> str:
         k = f" K={self.num_speculative_tokens}" if self.num_speculative_tokens else ""
@@ -92,6 +97,8 @@ class JumpStartModel:
     download_timeout: int | None
     volume_gb: int | None
     network_isolation: bool
+
+    __pydantic_config__ = documents.CHECKED_AGAIN
 
     @property
     def repository(self) -> str:
@@ -123,15 +130,15 @@ def parse(content: Mapping[str, Any], instance_type: str | None = None, config: 
     """What `read_jumpstart` has read, for an instance type (default: AWS's) and a configuration (default: AWS's best).
 
     The best is the first in AWS's ranking, of those for the type, that brings a drafter: so a baseline runs in the same
-    container as its speculative arm. Unknown fields are ignored. Raises UnreadableModel, or UsageError for a `config`
+    container as its speculative arm. Unknown fields are ignored. Raises HubError, or UsageError for a `config`
     that is not there.
     """
     try:
-        return _parse(content, instance_type, config)
+        return documents.fit(JumpStartModel, _parse(content, instance_type, config))
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         name = content.get("HubContentName", "model")
         message = f"JumpStart's entry of {name} is of an unknown shape: {error!r}"
-        raise UnreadableModel(message, hint=_OTHER_SOURCE) from error
+        raise HubError(message, hint=_OTHER_SOURCE) from error
 
 
 def ids(recipe: Recipe) -> tuple[str, ...]:
@@ -353,7 +360,7 @@ def _preset(model: JumpStartModel) -> Preset | None:
     read = variable not in model.unread
     if variable == _DRAFT_MODEL_VARIABLE:
         return Preset(methods.configured("vllm", {"method": "draft_model"}), None, variable, read)
-    config = json.loads(model.environment[variable])
+    config = documents.parse(dict[str, Any], model.environment[variable])
     method = methods.configured("vllm", config)
     return Preset(method, config.get("num_speculative_tokens"), variable, read)
 
@@ -406,7 +413,7 @@ def _data_source(source: DataSource, model: JumpStartModel, recipe: Recipe) -> d
 def _needed(settings: Mapping[str, Any], field: str, content: Mapping[str, Any]) -> str:
     value = settings.get(field)
     if not isinstance(value, str) or not value:
-        raise UnreadableModel(f"JumpStart's entry of {content['HubContentName']} has no `{field}`", hint=_OTHER_SOURCE)
+        raise HubError(f"JumpStart's entry of {content['HubContentName']} has no `{field}`", hint=_OTHER_SOURCE)
     return value
 
 

@@ -6,11 +6,12 @@ names; their properties are taken from public dashboards (unverified).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from toolkit import documents
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.rules import metrics
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
@@ -40,13 +41,28 @@ def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequ
     return {"widgets": [head, *(_placed(widget, number) for number, widget in enumerate(graphs))]}
 
 
+@dataclass(frozen=True)
+class _Properties:
+    markdown: str = ""
+
+
+@dataclass(frozen=True)
+class _Widget:
+    properties: _Properties
+
+
+@dataclass(frozen=True)
+class _Dashboard:
+    widgets: list[_Widget]
+
+
 def owner(body: str) -> str | None:
     """The endpoint of a dashboard, None for somebody else's dashboard."""
     try:
-        first = json.loads(body)["widgets"][0]["properties"]["markdown"]
-    except (ValueError, LookupError, TypeError):
+        first, *_ = documents.parse(_Dashboard, body).widgets
+    except ValueError:
         return None
-    found = _OWNER.search(first)
+    found = _OWNER.search(first.properties.markdown)
     return found[1] if found else None
 
 

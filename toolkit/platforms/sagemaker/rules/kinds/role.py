@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from toolkit import documents
 from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
@@ -97,7 +98,10 @@ class RolePolicyKind(AwsKind):
         if existing is None:
             return super().decide(resource, existing, observed)
         wanted, found = resource.request["PolicyDocument"], existing.state["PolicyDocument"]
-        same = json.loads(wanted) == json.loads(found)
+        try:
+            same = json.loads(wanted) == documents.decode(found)
+        except documents.Unfit:
+            same = False
         return Decision("reuse", "exists") if same else Decision("update", "its permissions have changed")
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:

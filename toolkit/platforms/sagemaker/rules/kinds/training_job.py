@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
-
+from toolkit import documents
 from toolkit.engines.arguments import (
     CHANNELS_DIR,
     CONFIG_CHANNEL,
@@ -349,7 +348,7 @@ def _record(clients: Clients, bucket: str, key: str) -> dict[str, str] | None:
     if answer is None:
         return None
     try:
-        record = TypeAdapter(_Record).validate_json(answer["Body"].read(_LARGEST_RECORD), strict=True)
+        record = documents.parse(_Record, answer["Body"].read(_LARGEST_RECORD))
     except ValueError:
         return None
     return record.parts if record.key == key else None

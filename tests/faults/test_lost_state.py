@@ -1,0 +1,169 @@
+"""A daemon whose files are lost is found again; one that cannot be reached is named, and one that ended says why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fault_tools import CONTAINERS, Toolkit, daemon_in
+
+from toolkit.errors import UsageError
+from toolkit.platforms.local import LocalDaemon, running, start, stop
+from toolkit.platforms.local.activity import Activity
+
+
+@pytest.fixture
+def local(home: Path) -> Path:
+    return home / "local"
+
+
+@pytest.fixture
+def daemon(local: Path) -> LocalDaemon:
+    found = running(local)
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", '{"pid": "x", "control_url": 5}', "[" * 100_000])
+def test_a_description_that_is_lost_or_makes_no_sense_is_written_again(
+    local: Path, daemon: LocalDaemon, content: str | None
+) -> None:
+    if content is None:
+        (local / "daemon.json").unlink()
+    else:
+        (local / "daemon.json").write_text(content)
+    assert running(local) == daemon
+    assert start(local, CONTAINERS) == daemon
+
+
+def test_a_lock_that_is_deleted_is_taken_again(local: Path, daemon: LocalDaemon) -> None:
+    (local / "daemon.lock").unlink()
+    assert running(local) == daemon
+    assert start(local, CONTAINERS) == daemon, "and no second one is started"
+    until(lambda: (local / "daemon.lock").exists())
+
+
+def test_a_home_that_is_deleted_comes_back(local: Path, daemon: LocalDaemon) -> None:
+    shutil.rmtree(local)
+    until(lambda: running(local) == daemon)
+
+
+def test_a_daemon_that_cannot_be_reached_is_named_with_the_way_to_end_it(
+    local: Path, daemon: LocalDaemon, toolkit: Toolkit
+) -> None:
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        (local / "daemon.json").write_text("")
+        ran = toolkit("status", "--platform", "local")
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+    assert ran.code == 3
+    assert f"the local platform runs (process {daemon.pid}), but {local / 'daemon.json'} does not say where" in ran.err
+    assert "toolkit local stop" in ran.err
+
+
+def test_it_is_stopped_without_any_of_its_files_but_the_lock(tmp_path: Path) -> None:
+    with daemon_in(tmp_path):
+        local = tmp_path / "local"
+        (local / "daemon.json").unlink()
+        assert stop(local) is True
+        assert running(local) is None
+
+
+def test_another_daemon_in_its_home_ends_it(tmp_path: Path) -> None:
+    """Which takes a home that was deleted, and a command in the same quarter of a second."""
+    local = tmp_path / "local"
+    with daemon_in(tmp_path):
+        first = running(local)
+        assert first
+        os.kill(first.pid, signal.SIGSTOP)
+        shutil.rmtree(local)
+        second = start(local, CONTAINERS)
+        os.kill(first.pid, signal.SIGCONT)
+        until(lambda: not Path(f"/proc/{first.pid}").exists())
+        assert running(local) == second
+
+
+def test_after_hours_without_a_request_it_ends_and_the_next_command_says_why(
+    tmp_path: Path, recipe: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path))
+    monkeypatch.setenv("TOOLKIT_LOCAL_IDLE_HOURS", "0.0005")  # 1.8 s
+    with daemon_in(tmp_path):
+        assert toolkit("deploy", recipe, "--no-prove").code == 0
+        until(lambda: running(tmp_path / "local") is None)
+        log = (tmp_path / "local" / "daemon.log").read_text()
+        first, second = toolkit("status", "--platform", "local"), toolkit("status", "--platform", "local")
+    assert "The local platform ended by itself on " in log
+    assert "nothing was asked of it for 0.0005 hours (TOOLKIT_LOCAL_IDLE_HOURS)." in log
+    assert "Its endpoints went with it: tiny." in log
+    assert log.splitlines()[-1] in first.err
+    assert second.err == ""
+    assert list(tmp_path.glob("local/endpoints/*")) == []
+
+
+def test_one_that_was_killed_is_told_of_once(tmp_path: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path))
+    with daemon_in(tmp_path):
+        found = running(tmp_path / "local")
+        assert found
+        os.kill(found.pid, signal.SIGKILL)
+        until(lambda: running(tmp_path / "local") is None)
+        first, second = toolkit("status", "--platform", "local"), toolkit("status", "--platform", "local")
+    assert "The local platform was killed, or this machine was started again. Its endpoints went with it." in first.err
+    assert second.err == ""
+
+
+@pytest.mark.parametrize("hours", ["soon", "-1", "inf", "nan"])
+def test_hours_that_are_no_number_are_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: str
+) -> None:
+    monkeypatch.setenv("TOOLKIT_LOCAL_IDLE_HOURS", hours)
+    with pytest.raises(UsageError, match=f"TOOLKIT_LOCAL_IDLE_HOURS={hours}: not a number of hours"):
+        start(tmp_path / "local", CONTAINERS)
+
+
+def test_a_request_that_is_being_answered_is_activity() -> None:
+    seconds = iter([0.0, 10.0, 100.0, 130.0])
+    activity = Activity(lambda: next(seconds))
+    assert activity.idle_seconds() == 10
+    seen: list[float] = []
+    application = activity.counted_wsgi(lambda environ, start_response: [seen.append(activity.idle_seconds()) or b""])
+    application({}, lambda *_: lambda _: None)
+    assert seen == [0]
+    assert activity.idle_seconds() == 30
+
+
+def test_no_free_port_is_said(tmp_path: Path) -> None:
+    """In a network of its own, which has one port to give."""
+    if os.geteuid():
+        pytest.skip("only root may make a network")
+    ports = "/proc/sys/net/ipv4/ip_local_port_range"
+    python = f"{sys.executable} -c '{START}' {tmp_path / 'local'}"
+    script = f"ip link set lo up && echo 40000 40000 > {ports} && exec {python}"
+    ran = subprocess.run(["unshare", "--net", "sh", "-c", script], capture_output=True, text=True, check=False)
+    assert "did not start: no port of 127.0.0.1 is free (Address already in use" in ran.stdout, ran.stderr
+
+
+START = """
+import sys
+from pathlib import Path
+from toolkit.errors import PlatformError
+from toolkit.platforms.local import start
+try: start(Path(sys.argv[1]))
+except PlatformError as error: print(error)
+"""
+
+
+def until(look: Callable[[], bool], timeout_s: float = 30) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

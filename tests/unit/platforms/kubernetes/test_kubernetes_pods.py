@@ -1,0 +1,27 @@
+"""What keeps a pod from coming up, by its status."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolkit.apply.diagnose import diagnose
+from toolkit.platforms.kubernetes.pods import trouble_of
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "cause"),
+    [
+        ("Evicted", "The node was low on resource: ephemeral-storage. Container engine was using 90Gi.", "node-disk"),
+        ("Evicted", "The node had condition: [MemoryPressure]. ", "node-memory"),
+        ("NodeLost", "Node ip-10-0-1-7 which was running pod chat-5c9d is unresponsive", "node-lost"),
+        ("UnexpectedAdmissionError", "Allocate failed due to no healthy devices present", "device-admission"),
+        ("OutOfmemory", "Node didn't have enough resource: memory", "node-memory"),
+    ],
+)
+def test_a_pod_that_failed_as_a_whole_tells_why(reason: str, message: str, cause: str) -> None:
+    trouble = trouble_of({"status": {"phase": "Failed", "reason": reason, "message": message}}, ())
+    assert trouble
+    assert trouble.text == f"{reason}: {message}"
+    found = diagnose((), trouble.text, "kubernetes")
+    assert found
+    assert found.code == cause

@@ -1,0 +1,79 @@
+"""The lines that a program wrote, out of what other programs put around them: times, names, colours, JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_MOST_LINES = 50_000
+_LONGEST_LINE = 2_000
+_MOST_PREFIXES = 6
+# Colours, also as CloudWatch's agent writes them, and its end of line.
+_NOISE = re.compile(r"(?:\x1b|#033)\[[0-9;?]*[ -/]*[@-~]|#015\"?$")
+_PREFIX = re.compile(
+    "|".join(
+        [
+            r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?\]?(?:[\s|]+|$)",  # of CloudWatch
+            r"\d{13},\"?",  # CloudWatch's export as CSV
+            r"[\w.-]+/i-[0-9a-f]{8,17}\S*[\s|]+",  # aws logs tail: the stream of a variant's instance
+            r"(?:stdout|stderr) [FP] ",  # containerd's files
+            r"\[(?:pod|container)/[^\]]+\] ",  # kubectl logs --prefix
+            r"[\w.-]+ +\| ",  # docker compose
+            r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@-]+(?:\[\d+\])?: ",  # journald
+            r"\[(?:rank|default)\d+\]: ?",  # PyTorch
+            r"(?:\[?\w+ *\]? +)?(?:PyProcess )?W-\d+-\S+-std(?:out|err):? ",  # DJL Serving, TorchServe
+            r"(?:MODEL_LOG|[\w.]+WorkerLifeCycle) - ",
+            r"\[\d+,\d+\]<std(?:out|err)>: ?",  # MPI
+        ]
+    )
+)
+_MESSAGES = ("FailureReason", "message", "Message", "msg", "log", "event")
+_LEVELS = ("level", "levelname", "severity")
+_ORDINARY = ("debug", "info", "warn", "warning")
+
+
+def log_lines(text: str) -> list[str]:
+    """The newest lines of a log, an answer of `aws` or `kubectl` as JSON, or lines of JSON, as they were written."""
+    texts = list(_said(_json(text))) or [text]
+    raw = [line for part in texts for line in part.splitlines()][-_MOST_LINES:]
+    return [line for wrapped in raw for line in _unwrapped(wrapped)]
+
+
+def _unwrapped(raw: str) -> Iterator[str]:
+    line = _NOISE.sub("", raw[:_LONGEST_LINE]).rstrip()
+    for _ in range(_MOST_PREFIXES):
+        found = _PREFIX.match(line)
+        if not found:
+            break
+        line = line[found.end() :]
+    for part in list(_said(_json(line))) or [line]:
+        yield from part.splitlines() or [""]
+
+
+def _json(text: str) -> Any:
+    """The JSON object or list that the text is; None for anything else."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _said(document: Any) -> Iterator[str]:
+    """Every message in a document, with its reason before it, or its level where it is none of an error."""
+    if isinstance(document, list):
+        for item in document:
+            yield from _said(item)
+    if not isinstance(document, dict):
+        return
+    message = next((document[key] for key in _MESSAGES if isinstance(document.get(key), str)), "")
+    reason = document.get("reason") or document.get("Reason")
+    level = next((str(document[key]).lower() for key in _LEVELS if key in document), "")
+    before = "INFO " if level in _ORDINARY else f"{reason}: " if isinstance(reason, str) else ""
+    if message or before:
+        yield f"{before}{message}"
+    for value in document.values():
+        yield from _said(value)

@@ -1,0 +1,60 @@
+"""What makes a living daemon findable: its lock, its description and its key, mended for as long as it lives."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from toolkit.platforms.local.daemon import LocalDaemon
+
+
+class Presence:
+    """The daemon's claim on its home. Raises OSError when the home is another's, or cannot be written."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._files: dict[Path, bytes] = {}
+        self._lock = self._locked()
+
+    def announce(self, daemon: LocalDaemon) -> None:
+        """Say in daemon.json where it answers, and keep its key where that says."""
+        key = Path(daemon.credentials_file)
+        self._files = {key: key.read_bytes(), self._home / "daemon.json": json.dumps(asdict(daemon)).encode()}
+        self.mend()
+
+    def mend(self) -> None:
+        """Put back what was deleted or changed. Raises BlockingIOError when another daemon has the home."""
+        lock = self._home / "daemon.lock"
+        if not (lock.exists() and os.path.samestat(lock.stat(), os.fstat(self._lock))):
+            self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lost, self._lock = self._lock, self._locked()
+            os.close(lost)
+        for file, content in self._files.items():
+            if not file.is_file() or file.read_bytes() != content:
+                _write(file, content)
+
+    def withdraw(self, why: str = "") -> None:
+        """The daemon ends; where it does so by itself, the next command says why."""
+        with suppress(OSError):
+            if why:
+                (self._home / "daemon.ended").write_text(why)
+            for file in self._files:
+                file.unlink(missing_ok=True)
+
+    def _locked(self) -> int:
+        """A descriptor that is never closed: the lock shall last as long as the process."""
+        lock = os.open(self._home / "daemon.lock", os.O_WRONLY | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # refused by another daemon's lock, not by who only asks
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return lock
+
+
+def _write(file: Path, content: bytes) -> None:
+    """In one step, so that a reader sees all of it or nothing; for the owner's eyes, by the process's umask."""
+    new = file.with_name(f"{file.name}.new")
+    new.write_bytes(content)
+    new.replace(file)
