@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fakes import ACCOUNT
@@ -20,6 +20,18 @@ KINDS = [kind.kind for kind in RULES.kinds]
 ALARMS = ("LogGroup", "MetricFilter", "Alarm")
 DASHBOARD = ("LogGroup", "MetricFilter", "Dashboard")
 SCALING = ("ScalableTarget", "ScalingPolicy")
+OPERATIONS: Mapping[str, tuple[str, str]] = {
+    "Model": ("sagemaker", "CreateModel"),
+    "EndpointConfig": ("sagemaker", "CreateEndpointConfig"),
+    "Endpoint": ("sagemaker", "CreateEndpoint"),
+    "InferenceComponent": ("sagemaker", "CreateInferenceComponent"),
+    "ScalableTarget": ("application-autoscaling", "RegisterScalableTarget"),
+    "ScalingPolicy": ("application-autoscaling", "PutScalingPolicy"),
+    "Alarm": ("cloudwatch", "PutMetricAlarm"),
+    "Dashboard": ("cloudwatch", "PutDashboard"),
+    "MetricFilter": ("logs", "PutMetricFilter"),
+}
+"""The API call that creates a resource of the kind, as service and operation."""
 
 
 def kind_of(name: str) -> AwsKind:

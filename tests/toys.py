@@ -17,7 +17,7 @@ from toolkit.errors import EndpointNotFound
 from toolkit.findings import Finding
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.planning.rules import Decision, KindRule, in_order
+from toolkit.planning.rules import Decision, KindRule, Transition, in_order
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Engine, PlatformSettings, Recipe
 from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
@@ -154,6 +154,9 @@ class ToyRules:
 
     def require(self, desired: Sequence[Resource], observed: Observed) -> None:
         pass
+
+    def transition(self, desired: Sequence[Resource], observed: Observed) -> Transition:
+        return Transition(tuple(desired))
 
     def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
         return set()

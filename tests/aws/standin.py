@@ -212,6 +212,8 @@ class StandIn:
             self.account.must_be_allowed(call.service, call.operation)
             if str(call) == "sagemaker:DeleteEndpoint":
                 self._canned.scaling.must_be_deletable(call)
+            if str(call) == "sagemaker:UpdateEndpoint":
+                self._canned.scaling.must_be_updatable(call)
             canned = self._canned.answer(call)
         except ModelError as refused:
             return refused.answer()

@@ -97,7 +97,7 @@ def _problems(config: Request) -> Iterator[str]:
         lowest = scaling.get("MinInstanceCount", 0)
         if lowest > scaling.get("MaxInstanceCount", lowest):
             yield f"MinInstanceCount of variant {name} is larger than MaxInstanceCount."
-        yield from configs.type_problems(variant)
+        yield from configs.variant_problems(variant)
 
 
 Component = Life[ComponentSpec, Deployment[ComponentSpec]]

@@ -13,6 +13,7 @@ from moto.cloudwatch.models import cloudwatch_backends
 from standin_account import AccountRules
 from standin_http import Call, page
 
+from toolkit.platforms.local import configs
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError, now
 from toolkit.platforms.local.service import SageMaker
 
@@ -69,6 +70,22 @@ class Scaling:
                 "An Application AutoScaling scalable target exists for a variant being deleted, and the IAM identity "
                 "used to invoke DeleteEndpoint does not have application-autoscaling:DeregisterScalableTarget "
                 "permission to deregister the scalable target."
+            )
+
+    def must_be_updatable(self, call: Call) -> None:
+        """Raise ServiceError when UpdateEndpoint would remove a scaled variant, or change its instance types.
+
+        Developer guide, "Update endpoints that use auto scaling", and hashicorp/terraform-provider-aws#14337; wording
+        unverified.
+        """
+        sagemaker = self._sagemaker(call.region)
+        before = _types(sagemaker, sagemaker.endpoints.changeable(call.request["EndpointName"]).spec.config)
+        after = _types(sagemaker, call.request["EndpointConfigName"])
+        scaled = [place[1].rpartition("/")[2] for place in self._of_endpoint(call)]
+        if changed := [name for name in scaled if before.get(name) != after.get(name)]:
+            raise ServiceError(
+                f'The variant(s) "[{", ".join(changed)}]" must be deregistered as scalable targets with AutoScaling '
+                "before they can be removed or have their instance type updated."
             )
 
     def endpoint_is_deleted(self, call: Call) -> None:
@@ -209,6 +226,12 @@ class Scaling:
         for key in call.request["TagKeys"]:
             self._tags_of(call).pop(key, None)
         return {}
+
+
+def _types(sagemaker: SageMaker, config: str) -> dict[str, list[str]]:
+    """Instance types of each variant of an endpoint configuration."""
+    described = sagemaker.answer("DescribeEndpointConfig", {"EndpointConfigName": config})
+    return {variant["VariantName"]: configs.instance_types(variant) for variant in configs.variants(described)}
 
 
 def _place(call: Call) -> Place:

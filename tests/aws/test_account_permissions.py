@@ -18,6 +18,7 @@ from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.codebuild_project import ensure_project
 from toolkit.platforms.sagemaker.permissions import permissions
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 from toolkit.platforms.sagemaker.rules import RULES
@@ -162,6 +163,28 @@ def test_an_inference_component_asks_for_components(tmp_path: Path) -> None:
     assert creating.resources[0] == f"arn:aws:sagemaker:us-west-2:{ACCOUNT}:inference-component/hub"
     (endpoint,) = [item for item in found if "sagemaker:DeleteEndpoint" in item.actions]
     assert endpoint.resources == (f"arn:aws:sagemaker:us-west-2:{ACCOUNT}:endpoint/shared",)
+
+
+KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/1234abcd"
+
+
+def test_a_key_asks_for_a_grant_unless_its_own_policy_allows_it(tmp_path: Path) -> None:
+    """Developer guide, "API permissions": CreateEndpoint with a KMS key needs kms:CreateGrant."""
+    recipe = recipe_of(tmp_path, CREATE.replace("role: create", "kms_key: 1234abcd, role: create"))
+    (found,) = [item for item in permissions(recipe, HERE) if item.unless]
+    assert (found.actions, found.resources) == (("kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKey"), (KEY,))
+
+
+def test_the_first_build_makes_its_project(standin: StandIn, tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path, CREATE + "container: {builder: codebuild}\n")
+    found = [item for item in permissions(recipe, HERE) if item.unless]
+    assert all("the CodeBuild project exists already" in item.unless for item in found)
+    standin.calls.clear()
+    ensure_project(Clients(standin.session()), lambda _: None, lambda _: None)
+    asked = {action_of(call) for call in standin.calls} - {"codebuild:BatchGetProjects", "sts:GetCallerIdentity"}
+    listed = {action for item in found for action in item.actions}
+    assert listed - asked == {"iam:TagRole", "iam:PassRole"}  # which AWS checks without a call
+    assert asked <= listed
 
 
 def test_other_partitions_have_arns_of_their_own(tmp_path: Path) -> None:

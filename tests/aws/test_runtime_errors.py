@@ -26,6 +26,7 @@ def refused(code: str, message: str = "No.", operation: str = "CreateModel") -> 
         ("ExpiredToken", "aws sso login"),
         ("ExpiredTokenException", "aws sso login"),
         ("RequestExpired", "clock"),
+        ("RequestTimeTooSkewed", "clock"),
         ("InvalidClientTokenId", "aws configure list"),
         ("UnrecognizedClientException", "aws configure list"),
         ("SignatureDoesNotMatch", "aws configure list"),
@@ -40,6 +41,14 @@ def test_what_aws_answers(code: str, helps: str) -> None:
     error = said(refused(code))
     assert error.message == f"create Model chat: No. ({code})"
     assert helps in error.hint
+
+
+@pytest.mark.parametrize("code", ["InvalidSignatureException", "SignatureDoesNotMatch"])
+@pytest.mark.parametrize(
+    "words", ["Signature expired: 20261122T090000Z is now earlier than", "Signature not yet current"]
+)
+def test_a_signature_of_another_time_hints_at_the_clock(code: str, words: str) -> None:
+    assert "clock (date -u)" in said(refused(code, f"{words} 20261122T091500Z")).hint
 
 
 def test_a_code_that_nobody_knows_has_no_hint() -> None:

@@ -186,6 +186,14 @@ OTHER = {"InstanceType": "ml.p5.48xlarge", "Priority": 2}
         ({"InstanceType": "ml.bogus.xlarge"}, "enum value set"),
         ({"InferenceAmiVersion": "al2023-ami-of-mine"}, "enum value set"),
         ({"ContainerStartupHealthCheckTimeoutInSeconds": 3601}, "value less than or equal to 3600"),
+        (
+            {"RoutingConfig": {"RoutingStrategy": "PREFIX_AWARE"}},
+            "needs PrefixAwareRoutingConfig with ConcurrencyThreshold, PrefixLength",
+        ),
+        (
+            {"RoutingConfig": {"RoutingStrategy": "RANDOM", "PrefixAwareRoutingConfig": {"PrefixLength": 4096}}},
+            "is only for PREFIX_AWARE routing",
+        ),
     ],
 )
 def test_variants_that_are_refused(user: User, variant: dict[str, Any], words: str) -> None:

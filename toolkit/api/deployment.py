@@ -133,7 +133,10 @@ def rollback(
     rules = rules_of(opened.name)
     made = rules.rollback(str(name), opened.address(endpoint), opened.observe((), [endpoint]))
     deployed = deployed_recipe(recipe) if recipe else None
-    _apply(made, opened, deployed, wait, progress or default_progress())
+    progress = progress or default_progress()
+    for note in made.notes:
+        progress.say(note)
+    _apply(made, opened, deployed, wait, progress)
     return existing_endpoint(endpoint, opened, deployed)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from toolkit.api.context import RecipeLike, arms_of, complete_recipe, locked, open_for_plan
 from toolkit.checks.run import require
-from toolkit.errors import UsageError
+from toolkit.errors import RecipeError, UsageError
+from toolkit.findings import Finding
 from toolkit.planning.resources import Account
 from toolkit.platforms import rules_of
 from toolkit.platforms.kubernetes.rules import manifests
@@ -18,7 +19,8 @@ from toolkit.recipe.resolve import load
 def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> dict[str, Any]:
     """All that `deploy` would make where there is nothing, as a CloudFormation template. Starts nothing.
 
-    Raises RecipeError when a check finds an error, UsageError for a recipe that does not run on AWS, or compiles ahead.
+    Raises RecipeError when a check finds an error, or for a stack that could not work; UsageError for a recipe that
+    does not run on AWS, or compiles ahead.
     """
     loaded = load(recipe).with_platform(platform)
     rules = rules_of(loaded.platform.name)
@@ -28,7 +30,12 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
         raise UsageError(message, hint=hint)
     require(loaded)
     complete, account = complete_recipe(loaded, open_for_plan(loaded))
-    return SAGEMAKER.template(rules.desired(arms_of(complete, baseline), account))
+    made = SAGEMAKER.template(rules.desired(arms_of(complete, baseline), account))
+    if failures := SAGEMAKER.template_failures(made):
+        hint = "A stack of this template would not start."
+        found = [Finding("cloudformation.fails", text, "platform.weights", hint=hint) for text in failures]
+        raise RecipeError(str(loaded.path), found)
+    return made
 
 
 def render(recipe: RecipeLike, *, baseline: bool = False) -> dict[str, list[Mapping[str, Any]]]:

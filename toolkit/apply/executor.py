@@ -29,23 +29,35 @@ class Executor(Protocol):
 
 
 def make(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
-    """Create, update and replace, in the plan's order, up to the endpoint. Raises ApplyError."""
-    _execute(plan, _made(plan, needs_service=False), platform, record, progress)
+    """Create, update and replace, in the plan's order, up to the endpoint. Raises ApplyError.
+
+    Deletions that stand before the endpoint's update are executed too: the update needs them.
+    """
+    later = _needs_service(plan)
+    actions = [action for action in _without_last_deletes(plan) if action.verb == "delete" or action.kind not in later]
+    _execute(plan, actions, platform, record, progress)
 
 
 def complete(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
     """Create the resources that need an endpoint in service, such as scaling policies. Raises ApplyError."""
-    _execute(plan, _made(plan, needs_service=True), platform, record, progress)
+    later = _needs_service(plan)
+    actions = [action for action in plan.changes if action.verb != "delete" and action.kind in later]
+    _execute(plan, actions, platform, record, progress)
 
 
 def remove(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
-    """Execute the plan's delete actions, in its order. Raises ApplyError."""
-    _execute(plan, [action for action in plan.changes if action.verb == "delete"], platform, record, progress)
+    """Execute the delete actions at the plan's end, in its order. Raises ApplyError."""
+    _execute(plan, plan.changes[len(_without_last_deletes(plan)) :], platform, record, progress)
 
 
-def _made(plan: Plan, *, needs_service: bool) -> list[Action]:
-    later = {rule.kind for rule in registry.platform_rules(plan.platform).kinds if rule.needs_service}
-    return [action for action in plan.changes if action.verb != "delete" and (action.kind in later) == needs_service]
+def _needs_service(plan: Plan) -> set[str]:
+    return {rule.kind for rule in registry.platform_rules(plan.platform).kinds if rule.needs_service}
+
+
+def _without_last_deletes(plan: Plan) -> Sequence[Action]:
+    """The changes up to the last one that is not a deletion."""
+    kept = [position for position, action in enumerate(plan.changes, start=1) if action.verb != "delete"]
+    return plan.changes[: max(kept, default=0)]
 
 
 def _execute(plan: Plan, actions: Sequence[Action], platform: Executor, record: Record, progress: Progress) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -145,11 +145,15 @@ class Head:
 
 @dataclass(frozen=True)
 class PlatformFacts:
-    """US dollars per instance and hour, and the seconds that an endpoint usually takes to come up."""
+    """US dollars per instance and hour, and the seconds that an endpoint usually takes to come up.
+
+    `scale_to_zero_refused` are regions where somebody saw AWS refuse it, each with where that is told.
+    """
 
     price_per_hour: float
     endpoint_seconds: int
     source: str
+    scale_to_zero_refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache
@@ -201,7 +205,8 @@ def head(repo: str) -> Head | None:
 def platform(name: str) -> PlatformFacts:
     """Facts of the platform `name`, a key of platforms.json."""
     facts = _read("platforms.json")[name]
-    return PlatformFacts(facts["price_per_hour"], facts["endpoint_seconds"], facts["source"])
+    names = [item.name for item in fields(PlatformFacts)]
+    return PlatformFacts(**{name: facts[name] for name in names if name in facts})
 
 
 def older(version: str, than: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from toolkit.errors import PlatformError
 from toolkit.planning.plan import Action, Plan
@@ -31,8 +32,10 @@ def make_plan(
     """
     rules.require(desired, observed)
     of_kind = {rule.kind: rule for rule in rules.kinds}
-    changes = [_action(resource, observed, of_kind[resource.kind]) for resource in desired]
-    superseded = _superseded(rules, endpoints, desired, observed, changes)
+    transition = rules.transition(desired, observed)
+    remaining = _without(observed, transition.removed_first)
+    changes = [_action(resource, remaining, of_kind[resource.kind]) for resource in transition.desired]
+    superseded = _superseded(rules, endpoints, desired, remaining, changes)
     superseded.sort(key=lambda item: item.name)
     order = list(of_kind)
     superseded.sort(key=lambda item: order.index(item.kind), reverse=True)
@@ -47,15 +50,36 @@ def make_plan(
         recipe,
         rules.name,
         tuple(endpoints),
-        (*changes, *deletes),
+        (*_with_removals(changes, transition.removed_first, of_kind), *deletes),
         price_per_hour,
         observed.fingerprint(),
         price_before,
         account.id if account else "",
         account.location if account else "",
         (*(note for note in kept if note), *observed.unseen),
-        tuple(notes),
+        (*notes, *transition.notes),
     )
+
+
+def _without(observed: Observed, removed: Sequence[Action]) -> Observed:
+    """What is left after these actions."""
+    gone = {(action.kind, action.name) for action in removed}
+    return replace(observed, existing=tuple(item for item in observed.existing if (item.kind, item.name) not in gone))
+
+
+def _with_removals(
+    changes: Sequence[Action], removed: Sequence[Action], of_kind: Mapping[str, KindRule]
+) -> Sequence[Action]:
+    """The removals stand just before the first endpoint, so that what they remove is missing for a short time only."""
+    if not removed:
+        return changes
+    gone = {(action.kind, action.name) for action in removed}
+    again = [
+        replace(action, reason="again, after the update") if (action.kind, action.name) in gone else action
+        for action in changes
+    ]
+    first = next(i for i, action in enumerate(changes) if of_kind[action.kind].serves(action.request) is not None)
+    return [*again[:first], *removed, *again[first:]]
 
 
 def _action(resource: Resource, observed: Observed, rule: KindRule) -> Action:

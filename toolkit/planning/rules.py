@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from toolkit.planning.plan import Verb
+from toolkit.planning.plan import Action, Verb
 from toolkit.planning.resources import Existing, Observed, Resource
 
 
@@ -57,6 +57,19 @@ class KindRule:
         return None
 
 
+@dataclass(frozen=True)
+class Transition:
+    """The desired resources, with the update requests that this change allows.
+
+    `removed_first` are deletions that an endpoint's update needs; what they delete and is desired is created again
+    afterwards. `notes` are for the plan.
+    """
+
+    desired: tuple[Resource, ...]
+    removed_first: tuple[Action, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 class PlanRules(Protocol):
     """What the planner asks of a platform."""
 
@@ -70,6 +83,9 @@ class PlanRules(Protocol):
 
     def require(self, desired: Sequence[Resource], observed: Observed) -> None:
         """Raise PlatformError if a desired resource conflicts with an existing one."""
+
+    def transition(self, desired: Sequence[Resource], observed: Observed) -> Transition:
+        """What updates of endpoints need besides. Raises PlatformError if another's resource is in the way."""
 
     def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
         """Kind and name of all resources that the endpoints run or would roll back to; `updated` are changing."""

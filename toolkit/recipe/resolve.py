@@ -21,6 +21,7 @@ from toolkit.recipe.schema import (
     KubernetesSection,
     NetworkSection,
     ObservabilitySection,
+    PrefixRoutingSection,
     RecipeFile,
     RolloutSection,
     ScalingSection,
@@ -102,6 +103,7 @@ class PlatformSettings:
     overrides: Mapping[str, InstanceType] = field(default_factory=dict)
     health_check_timeout: int | None = None
     download_timeout: int | None = None
+    capacity_timeout: int | None = None
     region: str | None = None
     role: str | None = None
     run: str = "process"
@@ -110,6 +112,7 @@ class PlatformSettings:
     component: ComponentSection | None = None
     kubernetes: KubernetesSection | None = None
     routing: str = "least-outstanding-requests"
+    prefix_routing: PrefixRoutingSection | None = None
     capacity_reservation: str | None = None
     kms_key: str | None = None
 
@@ -267,6 +270,11 @@ class Recipe:
                 "capacity_reservation": self.platform.capacity_reservation,
                 "kms_key": self.platform.kms_key,
                 **({"kubernetes": self.platform.kubernetes.model_dump()} if self.platform.kubernetes else {}),
+                **(
+                    {"prefix_routing": self.platform.prefix_routing.model_dump()}
+                    if self.platform.prefix_routing
+                    else {}
+                ),
             },
             "scaling": self.scaling.model_dump(),
             "rollout": self.rollout.model_dump(),
@@ -326,6 +334,7 @@ def _platform(file: RecipeFile) -> PlatformSettings:
             instance_types=tuple(item if isinstance(item, str) else item.type for item in written.instance_types),
             overrides={item.type: item for item in written.instance_types if not isinstance(item, str)},
             health_check_timeout=written.health_check_timeout,
+            capacity_timeout=written.capacity_timeout,
             region=written.region,
             role=written.role,
             run=written.run,
@@ -334,6 +343,7 @@ def _platform(file: RecipeFile) -> PlatformSettings:
             component=written.inference_component,
             kubernetes=written.kubernetes,
             routing=written.routing,
+            prefix_routing=written.prefix_routing,
             capacity_reservation=written.capacity_reservation,
             kms_key=written.kms_key,
         )

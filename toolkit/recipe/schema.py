@@ -310,6 +310,19 @@ class KubernetesSection(Section):
     )
 
 
+class PrefixRoutingSection(Section):
+    """How `routing: prefix-aware` groups requests. The limits are those of SageMaker's PrefixAwareRoutingConfig."""
+
+    prefix_length: Annotated[StrictInt, Field(ge=1024, le=65536)] = Field(
+        4096, description="bytes from the start of a request that are compared; of a chat, characters of its messages"
+    )
+    concurrency_threshold: Annotated[StrictInt, Field(ge=1, le=1024)] | None = Field(
+        None,
+        description="requests in progress from which an instance is passed over; default: engine.max_num_seqs, at "
+        "most 1024",
+    )
+
+
 class PlatformSection(Section):
     """Where the endpoint runs. `run` is the local platform's; others but the name, types and time-out SageMaker's."""
 
@@ -330,6 +343,11 @@ class PlatformSection(Section):
     health_check_timeout: Annotated[StrictInt, Field(ge=60, le=3600)] | None = Field(
         None,
         description="seconds until the container answers /ping, 60 to 3600; default: by the size of the weights",
+    )
+    capacity_timeout: Annotated[StrictInt, Field(ge=300, le=3600)] | None = Field(
+        None,
+        description="seconds until one of several `instance_types` must have capacity, for all of them together; "
+        "default: 900 for each, at most 3600",
     )
     region: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]+$")] | None = Field(
         None, description="AWS region; default: your session's"
@@ -358,12 +376,21 @@ class PlatformSection(Section):
     routing: Literal["least-outstanding-requests", "random", "prefix-aware", "kv-aware"] = Field(
         "least-outstanding-requests", description="how requests are spread over instances"
     )
+    prefix_routing: PrefixRoutingSection | None = Field(
+        None, description="settings of `routing: prefix-aware`; default: those of an empty section"
+    )
     capacity_reservation: (
         Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:sagemaker:.+:training-plan/.+$")] | None
     ) = Field(None, description="ARN of the reserved capacity to run on, and on nothing else")
     kms_key: NonEmptyStr | None = Field(
         None, description="KMS key, id or ARN, that encrypts staged weights and the instances' volumes"
     )
+
+    @model_validator(mode="after")
+    def _prefix_routing_is_used(self) -> PlatformSection:
+        if self.prefix_routing and self.routing != "prefix-aware":
+            raise ValueError("`prefix_routing` has settings of prefix-aware routing: add `routing: prefix-aware`")
+        return self
 
 
 class ScalingSection(Section):

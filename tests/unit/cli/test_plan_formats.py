@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from pairs import write_hub_pair, write_pair
+from pairs import HUB_RECIPE, write_hub_pair, write_pair
 
 from toolkit.cli.main import run
 
@@ -21,8 +21,8 @@ def here(tmp_path: Path) -> str:
 
 @pytest.fixture
 def on_aws(tmp_path: Path) -> str:
-    """A recipe that runs on AWS."""
-    return str(write_hub_pair(tmp_path))
+    """A recipe that runs on AWS, whose containers download the models themselves."""
+    return str(write_hub_pair(tmp_path, HUB_RECIPE.replace("{name: sagemaker,", "{name: sagemaker, weights: hub,")))
 
 
 def test_json_is_the_document_of_the_flag(here: str, capsys: Captured) -> None:
@@ -54,14 +54,30 @@ def test_a_template_in_a_file(on_aws: str, tmp_path: Path, capsys: Captured) -> 
     )
 
 
-def test_what_the_stack_will_lack_and_what_comes_before_it_is_said(on_aws: str, capsys: Captured) -> None:
-    run(["plan", on_aws, "--format", "cloudformation"])
+def test_what_the_stack_will_lack_and_what_comes_before_it_is_said(tmp_path: Path, capsys: Captured) -> None:
+    drafter = "method: p-eagle\n  model: org/drafter\n  num_speculative_tokens: 7"
+    assert drafter in HUB_RECIPE
+    plain = write_hub_pair(tmp_path)
+    plain.write_text(HUB_RECIPE.replace(drafter, "method: none"))
+    assert run(["plan", str(plain), "--format", "cloudformation"]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == (
         "warning: the template has 000000000000 in place of your account number: log in to AWS and run this again"
     )
-    assert any("CloudFormation has no PrimaryContainer.AdditionalModelDataSources" in line for line in lines)
+    assert any("CloudFormation has no PrimaryContainer.ContainerMetricsConfig" in line for line in lines)
     assert any(line.startswith("before you create the stack, provide weights target-") for line in lines)
+
+
+def test_a_stack_that_could_not_start_is_no_answer(tmp_path: Path, capsys: Captured) -> None:
+    """CloudFormation cannot give a container its drafter, as a second model data source."""
+    staged = write_hub_pair(tmp_path)
+    out = tmp_path / "stack.json"
+    assert run(["plan", str(staged), "--format", "cloudformation", "--out", str(out)]) == 1
+    ended = capsys.readouterr()
+    assert "the container does not find its drafter and stops" in ended.err
+    assert "weights: hub" in ended.err
+    assert ended.out == ""
+    assert not out.exists()
 
 
 def test_a_recipe_of_this_machine_has_no_template(here: str, capsys: Captured) -> None:

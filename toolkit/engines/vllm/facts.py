@@ -44,6 +44,7 @@ class EngineFacts:
             `max_model_len`.
         full_vocabulary_map_until: first version that refuses a head which drafts from the whole vocabulary and stores
             a `d2t` all the same.
+        harmony_download_until: first version that serves gpt-oss without downloading a vocabulary when it starts.
         multimodal_parallel_since: first version that lets P-EAGLE and PARD draft for a multimodal target (text only).
         rejected_sampling_params: request parameters that are refused while speculation is on.
     """
@@ -53,6 +54,7 @@ class EngineFacts:
     token_budget_subtraction: Versions
     max_position_crash_until: str
     full_vocabulary_map_until: str
+    harmony_download_until: str
     multimodal_parallel_since: str
     speculators_peagle_since: str
     speculators_qwen3_arch_since: str

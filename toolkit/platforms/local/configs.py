@@ -49,15 +49,16 @@ def _problems(request: Request) -> Iterator[str]:
             yield "ManagedInstanceScaling is only supported for inference component endpoints."  # AWS's words
         if "InitialInstanceCount" not in variant:
             yield f"Variant {variant['VariantName']} needs InitialInstanceCount, and InstanceType or InstancePools."
-        yield from type_problems(variant)
+        yield from variant_problems(variant)
 
 
-def type_problems(variant: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a variant's instance types."""
+def variant_problems(variant: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a variant's routing and instance types."""
     name, pools = variant["VariantName"], variant.get("InstancePools", [])
     if "InstanceType" not in variant and not pools:
         yield f"Variant {name} needs InitialInstanceCount, and InstanceType or InstancePools."
         return
+    yield from _routing_problems(name, variant.get("RoutingConfig", {}))
     if "InstanceType" in variant and pools:
         yield f"Variant {name} has both InstanceType and InstancePools; it takes one of them."
     for key in ("InstanceType", "Priority"):
@@ -66,6 +67,17 @@ def type_problems(variant: Mapping[str, Any]) -> Iterator[str]:
     for instance in map(lookup.instance, instance_types(variant)):
         if "VolumeSizeInGB" in variant and instance and instance.local_nvme_gb:
             yield f"VolumeSizeInGB of variant {name} is not allowed: {instance.name} has its own instance store."
+
+
+def _routing_problems(name: str, routing: Mapping[str, Any]) -> Iterator[str]:
+    """API references of ProductionVariantRoutingConfig and PrefixAwareRoutingConfig."""
+    is_prefix_aware = routing.get("RoutingStrategy") == "PREFIX_AWARE"
+    given = routing.get("PrefixAwareRoutingConfig", {})
+    if is_prefix_aware and (lacking := {"PrefixLength", "ConcurrencyThreshold"} - given.keys()):
+        needed = ", ".join(sorted(lacking))
+        yield f"PREFIX_AWARE routing of variant {name} needs PrefixAwareRoutingConfig with {needed}."
+    elif "PrefixAwareRoutingConfig" in routing and not is_prefix_aware:
+        yield f"PrefixAwareRoutingConfig of variant {name} is only for PREFIX_AWARE routing."
 
 
 def instance_types(variant: Mapping[str, Any]) -> list[str]:

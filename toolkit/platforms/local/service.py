@@ -132,7 +132,10 @@ class SageMaker:
         if request["EndpointConfigName"] == current:
             raise ServiceError(f"Cannot update endpoint with the endpoint configuration that it has, {current}.")
         self._examine_deployment("UpdateEndpoint", request)
-        self.endpoints.update(self._spec(request), request)
+        spec = self._spec(request)
+        if "DeploymentConfig" in request:
+            _must_have_variants(spec, self.endpoints.changeable(request["EndpointName"]).spec)
+        self.endpoints.update(spec, request)
         return {"EndpointArn": self.region.arn("endpoint", request["EndpointName"])}
 
     def _update_weights(self, request: Request) -> Answer:
@@ -194,6 +197,14 @@ class SageMaker:
     def _refuse(self, what: str, request: Request) -> None:
         if found := [key for key in self._host.refused.get(what, ()) if key in request]:
             raise ServiceError(f"The local platform does not do {', '.join(found)} in {what}. Leave it out here.")
+
+
+def _must_have_variants(new: EndpointSpec, old: EndpointSpec) -> None:
+    """Developer guide, "Exclusions" of deployment guardrails; wording unverified."""
+    if {variant.name for variant in new.variants} != {variant.name for variant in old.variants}:
+        raise ServiceError(
+            "With DeploymentConfig the new endpoint configuration must have the same variant names as the old one."
+        )
 
 
 def _model_data_sources(container: dict[str, Any]) -> list[dict[str, Any]]:

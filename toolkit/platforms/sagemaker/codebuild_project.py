@@ -31,7 +31,9 @@ LOG_GROUP = f"/aws/codebuild/{PROJECT}"
 SOURCES = "image-build/"
 """In our bucket: what is being built from."""
 
-_PRINCIPAL = "codebuild.amazonaws.com"
+PROJECT_PRINCIPAL = "codebuild.amazonaws.com"
+"""The service that takes the project's role."""
+
 _POLICY = "image-build"
 _TAG: TagTypeDef = {"Key": VERSION_TAG, "Value": __version__}
 # Curated by AWS, with Docker 28.5 (aws-codebuild-docker-images); that CodeBuild runs this very state is unverified.
@@ -80,7 +82,7 @@ def template(account: Account) -> dict[str, Any]:
     """Project and role for CloudFormation, just as a build would make them. Whether AWS takes it is unverified."""
     policy = {"PolicyName": _POLICY, "PolicyDocument": _document(*_statements(account))}
     role = {
-        "RoleName": _role_name(account),
+        "RoleName": project_role(account),
         "AssumeRolePolicyDocument": _document(_trust(account)),
         "Policies": [policy],
         "Tags": [_TAG],
@@ -105,13 +107,13 @@ def _exists(clients: Clients) -> bool:
     return bool(clients.codebuild.batch_get_projects(names=[PROJECT])["projects"])
 
 
-def _role_name(account: Account) -> str:
+def project_role(account: Account) -> str:
     """IAM has one list of names for all regions."""
     return f"{PROJECT}-{account.region}"
 
 
 def _make_role(clients: Clients, account: Account) -> None:
-    name, trust, tag = _role_name(account), json.dumps(_document(_trust(account))), _TAG
+    name, trust, tag = project_role(account), json.dumps(_document(_trust(account))), _TAG
     try:
         clients.iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust, Tags=[tag])
     except ClientError as error:
@@ -128,7 +130,7 @@ def _trust(account: Account) -> dict[str, Any]:
     """Only this project may take the role, and no other account's through CodeBuild (confused deputy)."""
     return {
         "Effect": "Allow",
-        "Principal": {"Service": _PRINCIPAL},
+        "Principal": {"Service": PROJECT_PRINCIPAL},
         "Action": "sts:AssumeRole",
         "Condition": {"StringEquals": {"aws:SourceAccount": account.id, "aws:SourceArn": project_arn(account)}},
     }
@@ -168,7 +170,7 @@ def _project(account: Account) -> CreateProjectInputTypeDef:
         },
         "artifacts": {"type": "NO_ARTIFACTS"},
         "environment": environment,
-        "serviceRole": f"arn:{account.partition}:iam::{account.id}:role/{_role_name(account)}",
+        "serviceRole": f"arn:{account.partition}:iam::{account.id}:role/{project_role(account)}",
         "timeoutInMinutes": _TIMEOUT_MINUTES,
         "logsConfig": {"cloudWatchLogs": {"status": "ENABLED", "groupName": LOG_GROUP}},
         "tags": [{"key": VERSION_TAG, "value": __version__}],

@@ -31,12 +31,16 @@ _UNKNOWN = (
     "AWS does not know these credentials: see where they come from with aws configure list. A region that is "
     "not enabled in the account gives the same error."
 )
+_CLOCK = "AWS found the request's time wrong: compare this machine's clock (date -u) and set it, or log in again."
+# In messages of InvalidSignatureException and SignatureDoesNotMatch.
+_WRONG_TIME = ("Signature expired", "Signature not yet current")
 _QUOTA = "Ask for a higher quota in Service Quotas, or use another instance type."
 _BUSY = "AWS is busy. Run the same command again to resume."
 _HINTS = {
     "ExpiredToken": _EXPIRED,
     "ExpiredTokenException": _EXPIRED,
-    "RequestExpired": "The request's time was wrong: set this machine's clock, or log in again.",
+    "RequestExpired": _CLOCK,
+    "RequestTimeTooSkewed": _CLOCK,
     "InvalidClientTokenId": _UNKNOWN,
     "InvalidSignatureException": _UNKNOWN,
     "SignatureDoesNotMatch": _UNKNOWN,
@@ -76,6 +80,8 @@ def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
     match error:
         case ClientError():
             code = error.response["Error"]["Code"]
+            if any(words in error.response["Error"]["Message"] for words in _WRONG_TIME):
+                return _CLOCK
             return _denied(error) if code in DENIED else _HINTS.get(code, "")
         case NoCredentialsError() | PartialCredentialsError() | CredentialRetrievalError():
             return _LOG_IN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from botocore.exceptions import ClientError
@@ -13,10 +14,16 @@ from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing, message_of
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Work, by_key
 
-# A role that was just made is not known everywhere at once: SageMaker refuses it for some seconds.
-_ROLE_ATTEMPTS = 12
-_ROLE_PAUSE_SECONDS = 5.0
-_ROLE_UNKNOWN = ("assume role", "role exists")
+_ATTEMPTS = 12
+_PAUSE_SECONDS = 5.0
+# What was just created is not known everywhere at once: for some seconds AWS refuses what names it. Weights are not
+# among them ("Could not find model data at"): S3 knows them at once.
+_NOT_KNOWN_YET: Mapping[re.Pattern[str], str] = {
+    re.compile(r"assume role|role exists"): "waiting until the new role is available",
+    re.compile(r"Could not find (model|endpoint configuration|endpoint|inference component) \""): (
+        "waiting until AWS knows what was just created"
+    ),
+}
 _EXISTS = ("already existing", "already exists")
 
 
@@ -25,18 +32,31 @@ def create(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], N
 
     Raises PlatformError when what exists is another's, or an endpoint that runs something else.
     """
-    for attempt in range(1, _ROLE_ATTEMPTS + 1):
+    try:
+        _retried(lambda: kind.create(work, action.request), work, sleep)
+    except ClientError as error:
+        if not any(words in message_of(error) for words in _EXISTS):
+            raise
+        _require_ours(kind, work.clients, action)
+
+
+def update(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], None]) -> None:
+    """Change the existing resource with the action's own request."""
+    _retried(lambda: kind.update(work, action.request), work, sleep)
+
+
+def _retried(call: Callable[[], None], work: Work, sleep: Callable[[float], None]) -> None:
+    """Call again while AWS does not know yet what the request names, for a minute."""
+    for attempt in range(1, _ATTEMPTS + 1):
         try:
-            kind.create(work, action.request)
+            call()
         except ClientError as error:
             message = message_of(error)
-            if any(words in message for words in _EXISTS):
-                _require_ours(kind, work.clients, action)
-                return
-            if attempt == _ROLE_ATTEMPTS or not any(words in message for words in _ROLE_UNKNOWN):
+            waiting = next((text for words, text in _NOT_KNOWN_YET.items() if words.search(message)), None)
+            if waiting is None or attempt == _ATTEMPTS:
                 raise
-            work.progress.update("waiting until the new role is available")
-            sleep(_ROLE_PAUSE_SECONDS)
+            work.progress.update(waiting)
+            sleep(_PAUSE_SECONDS)
         else:
             return
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from botocore.exceptions import ClientError
+
 from toolkit.planning.names import ENDPOINT_TAG
-from toolkit.planning.resources import Observed
+from toolkit.planning.resources import Existing, Observed
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.rules.aws_errors import is_unknown_operation
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look
 
 
@@ -15,10 +18,19 @@ def observe(look: Look, kinds: Sequence[AwsKind]) -> Observed:
 
     An endpoint that serves one of them as an inference component belongs to it too. Without endpoints they are new, and
     what making tells of is left out: see execute.create.
+    Kinds whose service lacks an operation are left out, and the result says so.
     """
     seen = [kind for kind in kinds if look.endpoints or kind.seen_when_new]
-    existing = [item for kind in seen for item in kind.observe(look)]
-    return Observed(tuple({(item.kind, item.name): item for item in existing}.values()))
+    existing: list[Existing] = []
+    unseen: list[str] = []
+    for kind in seen:
+        try:
+            existing += kind.observe(look)
+        except ClientError as error:
+            if not is_unknown_operation(error):
+                raise
+            unseen.append(f"{kind.kind}: not looked for, because the service has no {error.operation_name}")
+    return Observed(tuple({(item.kind, item.name): item for item in existing}.values()), tuple(unseen))
 
 
 def owned_endpoints(clients: Clients) -> Iterator[str]:

@@ -2,9 +2,8 @@
 
 The one list of them; a test holds it against the calls that are really made. What SageMaker's execution role must be
 allowed to do is another matter: rules/kinds/role.py. Left out are ecr:BatchGetImage and ecr:DescribeRepositories,
-without which images are not pinned, and not told when an endpoint goes; what makes CodeBuild's project, which only the
-first build in an account does; and rights on KMS keys: the key's own policy may give them, which IAM's simulator does
-not see.
+without which images are not pinned, and not told when an endpoint goes. Rights on KMS keys, which the key's own policy
+may give too, and rights that only the first build with CodeBuild takes, say in `unless` when they are not needed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from toolkit.engines.arguments import builds
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import Account
-from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, project_arn
+from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, PROJECT_PRINCIPAL, project_arn, project_role
 from toolkit.platforms.sagemaker.role import PRINCIPAL
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.checks.account import Permission
@@ -23,7 +22,7 @@ from toolkit.platforms.sagemaker.rules.kinds.alarm import alarm_prefix
 from toolkit.platforms.sagemaker.rules.kinds.dashboard import dashboard_name
 from toolkit.platforms.sagemaker.rules.kinds.repository import repository_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
-from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, role_name
+from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, key_arn, role_name
 from toolkit.recipe.resolve import Recipe
 
 SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
@@ -59,6 +58,8 @@ def permissions(recipe: Recipe, account: Account, *, scaling_role_exists: bool =
         found += _images(recipe, account)
     if compiles_ahead(recipe):
         found += _training(account)
+    if key := recipe.platform.kms_key:
+        found.append(_key(key_arn(key, account)))
     if names := ids(recipe):
         hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
         contents = [f"{hub}:hub-content/SageMakerPublicHub/Model/{name}/*" for name in names]
@@ -108,6 +109,22 @@ def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:
     if recipe.container and recipe.container.builder == "codebuild":
         yield _allowed("codebuild", "BatchGetProjects StartBuild BatchGetBuilds StopBuild", project_arn(account))
         yield _allowed("logs", "GetLogEvents", *_arns(account, "logs", "log-group:", f"{LOG_GROUP}:*"))
+        yield from _project(account)
+
+
+def _key(arn: str) -> Permission:
+    """Uploads are encrypted with it; CreateEndpoint asks the caller for a grant (developer guide, API permissions)."""
+    actions = ("kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKey")
+    return Permission(actions, (arn,), unless="the key's own policy allows it")
+
+
+def _project(account: Account) -> Iterator[Permission]:
+    """The project and its role; see `toolkit build --admin-template`."""
+    role = f"arn:{account.partition}:iam::{account.id}:role/{project_role(account)}"
+    unless = "the CodeBuild project exists already (toolkit build RECIPE --admin-template)"
+    yield Permission(("codebuild:CreateProject",), (project_arn(account),), unless=unless)
+    yield Permission(("iam:CreateRole", "iam:TagRole", "iam:PutRolePolicy"), (role,), unless=unless)
+    yield Permission(("iam:PassRole",), (role,), {"iam:PassedToService": PROJECT_PRINCIPAL}, unless)
 
 
 def _training(account: Account) -> Iterator[Permission]:

@@ -164,7 +164,7 @@ class SageMakerPlatform:
             if action.verb in ("create", "replace"):
                 execute.create(kind, work, action, self.sleep)
             elif action.verb == "update":
-                kind.update(work, action.request)
+                execute.update(kind, work, action, self.sleep)
             if action.kind == "InferenceComponent" and action.verb != "delete":
                 self._wait_component(action, progress)
 

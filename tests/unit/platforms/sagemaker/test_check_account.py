@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pairs import HUB_RECIPE, write_hub_pair, write_pair, write_recipe
+from pairs import HUB_RECIPE, recipe_with, write_hub_pair, write_pair, write_recipe
 
 from toolkit.checks.run import check
 from toolkit.errors import PlatformError, UsageError
@@ -23,6 +23,7 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     check_account,
 )
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import ComponentSection, ScalingSection
 
 ME = "arn:aws:iam::123456789012:user/me"
 ROLE = "arn:aws:iam::123456789012:role/execution"
@@ -125,6 +126,26 @@ def test_missing_permissions_come_as_the_policy_to_ask_for(recipe: Recipe) -> No
             "Condition": {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
         },
     ]
+
+
+def test_permissions_that_the_simulator_cannot_judge_are_a_warning(recipe: Recipe) -> None:
+    denied = (
+        Permission(("iam:PassRole",), (ROLE,)),
+        Permission(("kms:CreateGrant",), ("arn:aws:kms:…:key/ours",), unless="the key's own policy allows it"),
+    )
+    needed, doubtful = findings(recipe, replace(GOOD, denied=denied))
+    assert (needed.severity, needed.message) == ("error", "your policies do not allow iam:PassRole")
+    assert doubtful.severity == "warning"
+    assert doubtful.message == (
+        "your policies do not allow kms:CreateGrant. That is fine if the key's own policy allows it"
+    )
+
+
+@pytest.mark.parametrize(("region", "is_refused"), [("eu-west-3", True), ("eu-west-1", False)])
+def test_the_region_of_the_session_may_refuse_to_scale_to_zero(recipe: Recipe, region: str, is_refused: bool) -> None:
+    zero = recipe_with(recipe, component=ComponentSection(), scaling=ScalingSection(min_instances=0))
+    codes = [finding.code for finding in findings(zero, replace(GOOD, region=region))]
+    assert ("sagemaker.scale-to-zero" in codes) is is_refused
 
 
 def test_of_many_missing_permissions_the_first_are_named(recipe: Recipe) -> None:

@@ -59,6 +59,12 @@ def report(
         (("routing: kv-aware",), ("routing: kv-aware", "scaling: {max_instances: 2}"),
          "sagemaker.routing", "info", "platform.routing"),
         (("kms_key: 1234abcd",), ("",), "sagemaker.kms-key", "info", "platform.kms_key"),
+        ((f"{COMPONENT}, region: eu-west-3", "scaling: {min_instances: 0}"),
+         (f"{COMPONENT}, region: eu-west-1", "scaling: {min_instances: 0}"),
+         "sagemaker.scale-to-zero", "warning", "scaling.min_instances"),
+        (("routing: kv-aware", "scaling: {max_instances: 2}\ncontainer: custom"),
+         ("routing: kv-aware", "scaling: {max_instances: 2}"),
+         "sagemaker.routing", "warning", "platform.routing"),
         ((COMPONENT, "rollout: {shadow: true}"), ("", "rollout: {shadow: true}"),
          "sagemaker.component-experiment", "error", "rollout.shadow"),
         ((COMPONENT, "rollout: {speculative_percent: 50}"), ("", "rollout: {speculative_percent: 50}"),
@@ -106,6 +112,13 @@ def test_a_bad_setting_and_a_good_one(
     assert (finding.code, finding.severity, finding.path) == (code, severity, path)
     assert finding.hint
     assert report(tmp_path, *good) == ()
+
+
+@pytest.mark.parametrize("alias", ["alias/ours", "arn:aws:kms:us-west-2:123456789012:alias/ours"])
+def test_an_alias_of_a_key_is_refused_because_a_policy_on_it_allows_nothing(tmp_path: Path, alias: str) -> None:
+    (refused, _) = report(tmp_path, f"kms_key: {alias}")
+    assert (refused.code, refused.severity, refused.path) == ("sagemaker.kms-alias", "error", "platform.kms_key")
+    assert f"aws kms describe-key --key-id {alias} " in refused.hint
 
 
 def test_an_experiment_needs_speculation(tmp_path: Path) -> None:

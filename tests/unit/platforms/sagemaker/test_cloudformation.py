@@ -12,7 +12,7 @@ from typing import Any
 
 import botocore.session
 import pytest
-from aws_kinds import desired, kind_of
+from aws_kinds import OPERATIONS, desired, kind_of
 from botocore.model import ListShape, Shape, StringShape, StructureShape
 from cfnlint.api import lint
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
@@ -100,6 +100,7 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "pools": {"instance_types": ("ml.g6e.2xlarge", "ml.g6e.4xlarge")},
     "weights of the hub": {"weights": "hub"},
     "routing": {"routing": "kv-aware"},
+    "routing by prefix": {"routing": "prefix-aware"},
     "reservation": {"capacity_reservation": PLAN},
     "key": {"kms_key": KEY},
     "scaling": {"scaling": SCALED},
@@ -188,17 +189,6 @@ def test_every_kind_is_a_resource_or_is_told_otherwise() -> None:
 # ---- what CloudFormation lacks ----
 
 
-OPERATIONS: Mapping[str, tuple[str, str]] = {
-    "Model": ("sagemaker", "CreateModel"),
-    "EndpointConfig": ("sagemaker", "CreateEndpointConfig"),
-    "Endpoint": ("sagemaker", "CreateEndpoint"),
-    "InferenceComponent": ("sagemaker", "CreateInferenceComponent"),
-    "ScalableTarget": ("application-autoscaling", "RegisterScalableTarget"),
-    "ScalingPolicy": ("application-autoscaling", "PutScalingPolicy"),
-    "Alarm": ("cloudwatch", "PutMetricAlarm"),
-    "Dashboard": ("cloudwatch", "PutDashboard"),
-    "MetricFilter": ("logs", "PutMetricFilter"),
-}
 # Containers in a row, and components of several instance types: neither is ever requested.
 NEVER_REQUESTED = ("Containers.", "Specifications.", "Specification.InstanceType")
 
@@ -366,6 +356,7 @@ def staged(resources: Sequence[Resource]) -> str:
 def test_weights_of_the_hub_are_fetched_and_copied(recipe: Recipe) -> None:
     fetch, sync = staged(desired([recipe], ACCOUNT)).split(" && ")
     assert fetch.startswith("hf download org/target --revision main --local-dir target-main-6b7be4d0")
+    assert fetch.endswith("--exclude '*/*'")  # gpt-oss-120b is 65 GB, and 196 GB with its folders
     assert sync.startswith(
         "aws s3 sync target-main-6b7be4d0 s3://toolkit-123456789012-us-west-2/weights/target-main-6b7be4d0/"
     )

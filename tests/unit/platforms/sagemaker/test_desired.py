@@ -7,14 +7,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
-from pairs import recipe_with, write_pair
+from pairs import recipe_with, write_hub_pair, write_pair
 
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import ran_before
 from toolkit.recipe.resolve import Recipe, load
@@ -127,6 +129,45 @@ def test_every_name_fits_sagemaker_for_the_longest_recipe_name(recipe: Recipe) -
 
 def bucket(recipe: Recipe, region: str) -> Resource:
     return desired([recipe], Account("123456789012", region))[0]
+
+
+def config_of(recipe: Recipe) -> dict[str, Any]:
+    (found,) = [item.request for item in desired([recipe], ACCOUNT) if item.kind == "EndpointConfig"]
+    variant: dict[str, Any] = found["ProductionVariants"][0]
+    return variant
+
+
+TYPES = ("ml.g6.xlarge", "ml.g6.2xlarge", "ml.g6.4xlarge", "ml.g6e.xlarge", "ml.g6e.2xlarge")
+
+
+@pytest.mark.parametrize(
+    ("types", "written", "seconds"),
+    [(TYPES[:1], None, None), (TYPES[:2], None, 1800), (TYPES, None, 3600), (TYPES[:2], 300, 300)],
+)
+def test_the_time_to_find_capacity_is_the_total_over_all_instance_types(
+    tmp_path: Path, types: tuple[str, ...], written: int | None, seconds: int | None
+) -> None:
+    """Developer guide, "Deploy to multiple instance types with instance pools": "across all pools"."""
+    found = recipe_with(load(write_hub_pair(tmp_path)), instance_types=types, capacity_timeout=written)
+    assert config_of(found).get("VariantInstanceProvisionTimeoutInSeconds") == seconds
+
+
+def test_a_component_has_the_time_outs_that_a_variant_has_without_components(tmp_path: Path) -> None:
+    timeouts = {"ModelDataDownloadTimeoutInSeconds": 1200, "ContainerStartupHealthCheckTimeoutInSeconds": 600}
+    plain = recipe_with(load(write_hub_pair(tmp_path)), download_timeout=1200, health_check_timeout=600)
+    shared = recipe_with(plain, component=ComponentSection())
+    (component,) = [item.request for item in desired([shared], ACCOUNT) if item.kind == "InferenceComponent"]
+    assert component["Specification"]["StartupParameters"] == timeouts
+    assert timeouts.items() <= config_of(plain).items()
+    assert not timeouts.keys() & config_of(shared).keys()
+
+
+def test_a_second_data_source_of_a_component_is_unverified(tmp_path: Path) -> None:
+    staged = recipe_with(load(write_hub_pair(tmp_path)), component=ComponentSection())
+    told = [note for note in RULES.notes(staged, ACCOUNT) if note.startswith("Unverified: AWS documents no second")]
+    assert len(told) == 1
+    fetched = recipe_with(staged, weights="hub")
+    assert not [note for note in RULES.notes(fetched, ACCOUNT) if "no second model data source" in note]
 
 
 def test_the_baseline_of_an_experiment_is_told_the_same_but_for_the_drafter() -> None:

@@ -15,7 +15,7 @@ from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
-from toolkit.planning.rules import KindRule
+from toolkit.planning.rules import KindRule, Transition
 from toolkit.platforms.image import base_address, base_image
 from toolkit.platforms.kubernetes.rules import hardware, manifests, notes
 from toolkit.platforms.kubernetes.rules.checks import findings
@@ -123,6 +123,10 @@ class KubernetesRules:
 
     def require(self, desired: Sequence[Resource], observed: Observed) -> None:
         """Nothing: the server-side dry run has found what stands in the way."""
+
+    def transition(self, desired: Sequence[Resource], observed: Observed) -> Transition:
+        """Nothing: the cluster replaces pods by itself."""
+        return Transition(tuple(desired))
 
     def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
         """Nothing is kept of an older recipe."""

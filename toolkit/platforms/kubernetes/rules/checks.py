@@ -100,6 +100,7 @@ def _without_effect(recipe: Recipe) -> Iterator[Finding]:
         "kms_key": recipe.platform.kms_key,
         "inference_component": recipe.platform.component,
         "capacity_reservation": recipe.platform.capacity_reservation,
+        "capacity_timeout": recipe.platform.capacity_timeout,
         "routing": recipe.platform.routing != "least-outstanding-requests",
     }
     for path in [*(f"platform.{key}" for key, value in own.items() if value), *nested]:

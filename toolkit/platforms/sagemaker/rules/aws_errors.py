@@ -20,6 +20,7 @@ _MISSING = (
     "ImageNotFoundException",
     "ObjectNotFoundException",  # Application Auto Scaling's
 )
+_UNKNOWN_OPERATION = ("UnknownOperationException", "UnknownOperation", "InvalidAction")
 _T = TypeVar("_T")
 
 
@@ -47,6 +48,12 @@ def is_missing(error: Refusal) -> bool:
     return code in _MISSING or (code == "ValidationException" and "could not find" in message_of(error).lower())
 
 
+def is_unknown_operation(error: Refusal) -> bool:
+    """Whether the service lacks the operation, as in some regions; moto then answers 500 with a page of HTML."""
+    is_page = code_of(error) == "500" and message_of(error).lower().startswith("<!doctype html")
+    return code_of(error) in _UNKNOWN_OPERATION or is_page
+
+
 def is_denied(error: Refusal) -> bool:
     """Whether AWS says that we may not do, or not see, it."""
     return code_of(error) in DENIED
@@ -58,5 +65,15 @@ def unless_missing(clients: Clients, ask: Callable[[], _T]) -> _T | None:
         return ask()
     except clients.refusal as error:
         if is_missing(error):
+            return None
+        raise
+
+
+def unless_unknown(clients: Clients, ask: Callable[[], _T]) -> _T | None:
+    """What `ask` returns; None if the service lacks the operation, so that nothing can have been made with it."""
+    try:
+        return ask()
+    except clients.refusal as error:
+        if is_unknown_operation(error):
             return None
         raise

@@ -23,6 +23,7 @@ from toolkit.recipe.resolve import PlatformSettings, Recipe
 if TYPE_CHECKING:
     from toolkit.planning.plan import Plan
     from toolkit.planning.resources import Account, Observed, Resource
+    from toolkit.planning.rules import Transition
     from toolkit.platforms.sagemaker.rules import jumpstart
     from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
 
@@ -171,6 +172,12 @@ class AwsRules:
 
         return cloudformation.losses(template, self.kinds)
 
+    def template_failures(self, template: dict[str, Any]) -> list[str]:
+        """Those losses without which no stack of the template works."""
+        from toolkit.platforms.sagemaker.rules import cloudformation
+
+        return cloudformation.failures(template, self.kinds)
+
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         from toolkit.platforms.sagemaker.rules import notes
 
@@ -194,6 +201,11 @@ class AwsRules:
             if config and config.state["Models"]:
                 message = f"Endpoint {host} serves a model of its own, so it cannot host inference components"
                 raise PlatformError(message, hint="Set `platform.inference_component.endpoint` to another endpoint.")
+
+    def transition(self, desired: Sequence[Resource], observed: Observed) -> Transition:
+        from toolkit.platforms.sagemaker.rules import transition
+
+        return transition.transition(desired, observed)
 
     def require_startable(self, plan: Plan) -> None:
         from toolkit.platforms.sagemaker.rules import compilation

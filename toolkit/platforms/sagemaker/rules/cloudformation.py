@@ -57,15 +57,23 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 def losses(made: Mapping[str, Any], kinds: Sequence[AwsKind]) -> list[str]:
     """What a stack of the template lacks compared with `toolkit deploy`, one sentence each."""
+    return [text for _, text in _losses(made, kinds)]
+
+
+def failures(made: Mapping[str, Any], kinds: Sequence[AwsKind]) -> list[str]:
+    """Those losses without which no stack of the template works."""
+    return [text for fails, text in _losses(made, kinds) if fails]
+
+
+def _losses(made: Mapping[str, Any], kinds: Sequence[AwsKind]) -> Iterator[tuple[bool, str]]:
+    """Each loss as a sentence, and whether the stack fails because of it."""
     by_type = {kind.resource_type: kind for kind in kinds}
-    found: list[str] = []
     for logical_id, fields in made["Metadata"][NOT_IN_CLOUDFORMATION].items():
         kind = made["Resources"][logical_id]["Type"]
-        found += [
-            f"CloudFormation has no {field} for {kind} ({logical_id}): {by_type[kind].loss(field, lost)}"
-            for field, lost in fields.items()
-        ]
-    return found
+        for field, lost in fields.items():
+            rule = by_type[kind]
+            text = f"CloudFormation has no {field} for {kind} ({logical_id}): {rule.loss(field, lost)}"
+            yield rule.fails_without(field), text
 
 
 @dataclass(frozen=True)

@@ -53,3 +53,8 @@ def compiler(recipe: str) -> str:
 def tags(recipe: Recipe, endpoint: str | None = None) -> list[dict[str, str]]:
     """The recipe's tags and the toolkit's, as AWS lists them; `endpoint` if it differs from the recipe's name."""
     return [{"Key": key, "Value": value} for key, value in sorted(tag_map(recipe, endpoint).items())]
+
+
+def key_arn(key: str, account: Account) -> str:
+    """The ARN of a KMS key of the account, from its id or its ARN."""
+    return key if key.startswith("arn:") else f"arn:{account.partition}:kms:{account.region}:{account.id}:key/{key}"

@@ -11,6 +11,7 @@ from toolkit.platforms.image import base_image, by_digest
 from toolkit.platforms.sagemaker.rules import compilation, jumpstart
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
+from toolkit.platforms.sagemaker.rules.model_data import model_data
 from toolkit.platforms.sagemaker.rules.price import price_text
 from toolkit.recipe.resolve import Recipe
 
@@ -37,6 +38,11 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     else:
         whose = "JumpStart" if recipe.target.kind == "jumpstart" else "AWS"
         yield f"No image is built: {whose}'s own image is used, {by_digest(uri, recipe, account)}"
+    if recipe.platform.component and any(data.channel for data in model_data(recipe, account)):
+        yield (
+            "Unverified: AWS documents no second model data source (here the drafter, or files of settings) for "
+            "inference components. If the container does not find it, serve without `inference_component`"
+        )
     yield from compilation.notes(recipe)
     yield f"Price: {price_text(recipe)}"
 

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from toolkit.errors import UsageError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Observed
+from toolkit.platforms.sagemaker.rules.transition import registered_again, removed_before
+
+_NOT_SCALED = "{endpoint} had other variants before, which are not scaled again: deploy the older recipe for that"
 
 
 def rollback_plan(recipe: str, platform: str, address: str, observed: Observed, seconds: int) -> Plan:
@@ -31,7 +34,10 @@ def rollback_plan(recipe: str, platform: str, address: str, observed: Observed, 
     # All at once and without alarms, because the current configuration is the bad one.
     request = {"EndpointName": endpoint, "EndpointConfigName": previous, "RetainAllVariantProperties": True}
     action = Action("Endpoint", endpoint, "update", f"rolls back from {running}", request, seconds)
-    return Plan(recipe, platform, (endpoint,), (action,), None, observed.fingerprint())
+    removed = removed_before(endpoint, config, observed)
+    again = registered_again(endpoint, removed, config, observed)
+    notes = (_NOT_SCALED.format(endpoint=endpoint),) if len(again) < len(removed) else ()
+    return Plan(recipe, platform, (endpoint,), (*removed, action, *again), None, observed.fingerprint(), notes=notes)
 
 
 def kept_for_rollback(observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:

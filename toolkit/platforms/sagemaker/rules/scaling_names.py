@@ -17,6 +17,12 @@ def resource_ids(name: str) -> list[str]:
     return [*(f"endpoint/{name}/variant/{variant}" for variant in (VARIANT, SPECULATIVE, BASELINE)), COMPONENT + name]
 
 
+def variant_of(endpoint: str, name: str) -> str:
+    """The variant of the endpoint that a target or policy of that name scales; empty if it scales something else."""
+    prefix = f"endpoint/{endpoint}/variant/"
+    return name.removeprefix(prefix).partition("/")[0] if name.startswith(prefix) else ""
+
+
 def scalable(resource_id: str) -> dict[str, Any]:
     """The fields that identify a target in Application Auto Scaling's requests."""
     dimension = (

@@ -9,6 +9,7 @@ from typing import Any
 
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
+from toolkit.platforms.sagemaker.rules.checks.component import scale_to_zero
 from toolkit.platforms.sagemaker.rules.checks.region import check_types
 from toolkit.recipe.resolve import Recipe
 
@@ -22,11 +23,15 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Permission:
-    """IAM actions needed on resources (ARNs). `given` are the condition keys that the calls have."""
+    """IAM actions needed on resources (ARNs). `given` are the condition keys that the calls have.
+
+    `unless` says when they are not needed, which IAM's simulator cannot tell; empty if they always are.
+    """
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     given: Mapping[str, str] = field(default_factory=dict)
+    unless: str = ""
 
     def statement(self) -> dict[str, Any]:
         """The IAM policy statement that grants exactly this."""
@@ -126,6 +131,8 @@ def check_account(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     yield from _image(recipe, facts)
     yield from _buckets(recipe, facts, facts.region)
     yield from _network(recipe, facts, facts.region)
+    if recipe.platform.region is None:  # else the recipe's own check has said it
+        yield from scale_to_zero(recipe, facts.region)
     yield from _scaling(facts)
     for item in facts.unread:
         hint = f"Reading it needs {item.action}."
@@ -156,14 +163,16 @@ def _role(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
 
 
 def _permissions(facts: AccountFacts) -> Iterator[Finding]:
-    if facts.denied:
-        actions = list(dict.fromkeys(action for item in facts.denied for action in item.actions))
-        policy = {"Version": "2012-10-17", "Statement": [item.statement() for item in facts.denied]}
+    for unless in dict.fromkeys(item.unless for item in facts.denied):
+        denied = [item for item in facts.denied if item.unless == unless]
+        actions = list(dict.fromkeys(action for item in denied for action in item.actions))
+        policy = {"Version": "2012-10-17", "Statement": [item.statement() for item in denied]}
         more = f" and {len(actions) - _SHOWN} more" if len(actions) > _SHOWN else ""
         message = f"your policies do not allow {', '.join(actions[:_SHOWN])}{more}"
-        yield Finding(
-            "account.permissions", message, hint=f"Ask an administrator for this policy: {json.dumps(policy)}"
-        )
+        hint = f"Ask an administrator for this policy: {json.dumps(policy)}"
+        if unless:
+            message = f"{message}. That is fine if {unless}"
+        yield Finding("account.permissions", message, hint=hint, severity="warning" if unless else "error")
 
 
 def _types(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding]:

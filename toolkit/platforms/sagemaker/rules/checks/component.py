@@ -24,12 +24,22 @@ def check_component(recipe: Recipe) -> Iterator[Finding]:
             hint = "Set it to 1 or more, or add `inference_component: {}` to `platform`."
             yield Finding("sagemaker.scale-to-zero", message, "scaling.min_instances", hint=hint)
         return
+    yield from scale_to_zero(recipe, recipe.platform.region)
     yield from _experiment(recipe)
     yield from _update(recipe)
     yield from _types(recipe)
     for index, name in enumerate(() if recipe.leaves_instance_type_open else recipe.platform.instance_types):
         if instance := lookup.instance(name):
             yield from _room(recipe.on(name), component, instance, f"{_TYPES}.{index}")
+
+
+def scale_to_zero(recipe: Recipe, region: str | None) -> Iterator[Finding]:
+    """Some regions refuse it; AWS has no list of them."""
+    source = lookup.platform("sagemaker").scale_to_zero_refused.get(region or "")
+    if source and recipe.platform.component and recipe.scaling.min_instances == 0:
+        message = f"AWS has refused endpoints that scale to zero in {region}: {source}"
+        hint = "Set it to 1 or more, or platform.region to another region."
+        yield Finding("sagemaker.scale-to-zero", message, "scaling.min_instances", hint=hint, severity="warning")
 
 
 def _experiment(recipe: Recipe) -> Iterator[Finding]:

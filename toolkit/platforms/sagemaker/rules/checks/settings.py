@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup, registry
 from toolkit.catalog.lookup import Instance
-from toolkit.engines.arguments import fetched_by_container
+from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.checks.component import check_component
 from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
@@ -30,6 +31,8 @@ AMI_DRIVERS = {
 _BLACKWELL, _BLACKWELL_DRIVER = 10.0, 570
 # botocore 1.44.5: Subnets and VpcSecurityGroupIds of VpcConfig.
 _MOST_SUBNETS, _MOST_SECURITY_GROUPS = 16, 5
+# Of a KMS key: in its short form, and in its ARN.
+_ALIAS = "alias/"
 # Without an instance store, SageMaker downloads to an EBS volume of at most this size.
 _VOLUME_GB = 512
 
@@ -151,12 +154,21 @@ def _capacity(recipe: Recipe) -> Iterator[Finding]:
         message = f"`{recipe.platform.routing}` chooses between instances, but the endpoint never has more than one"
         hint = "Remove it, or raise scaling.max_instances."
         yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="info")
+    if recipe.platform.routing == "kv-aware" and (builds(recipe) or recipe.target.kind == "jumpstart"):
+        message = "`kv-aware` works only in containers that support it, such as AWS's vLLM image; this is another image"
+        hint = "Use `prefix-aware`, or make sure that the image supports it."
+        yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="warning")
 
 
 def _key(recipe: Recipe) -> Iterator[Finding]:
     own_disk = [
         name for name in recipe.platform.instance_types if (type_ := lookup.instance(name)) and type_.local_nvme_gb
     ]
+    if recipe.platform.kms_key and _ALIAS in recipe.platform.kms_key:
+        message = "this is a key's alias: a role's policy that names an alias allows nothing"
+        key = shlex.quote(recipe.platform.kms_key)
+        hint = f"Write the key's ARN: aws kms describe-key --key-id {key} --query KeyMetadata.Arn"
+        yield Finding("sagemaker.kms-alias", message, "platform.kms_key", hint=hint)
     if recipe.platform.kms_key and own_disk:
         message = f"the disk of {own_disk[0]} is encrypted by its hardware, not with this key"
         hint = "Keep it only if you need it for data in S3."

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Resource
 from toolkit.planning.rules import KindRule
-from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing, unless_unknown
 from toolkit.platforms.sagemaker.rules.kinds.template import TemplateRule
 
 if TYPE_CHECKING:
@@ -140,8 +140,10 @@ def tagged(kind: str, name: str, owner: str | None, state: Mapping[str, Any]) ->
 
 def describe_component(look: Look, name: str) -> Mapping[str, Any] | None:
     """The inference component of that name, if it exists."""
-    sagemaker = look.clients.sagemaker
-    return unless_missing(look.clients, lambda: sagemaker.describe_inference_component(InferenceComponentName=name))
+    clients, request = look.clients, {"InferenceComponentName": name}
+    ask = partial(unless_missing, clients, lambda: clients.sagemaker.describe_inference_component(**request))
+    found: Mapping[str, Any] | None = unless_unknown(clients, ask)
+    return found
 
 
 def sagemaker_tags(clients: Clients, arn: str) -> dict[str, str]:
@@ -162,4 +164,5 @@ def by_key(tags: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _components(look: Look, endpoint: str) -> tuple[str, ...]:
     pages = look.clients.sagemaker.get_paginator("list_inference_components").paginate(EndpointNameEquals=endpoint)
-    return tuple(item["InferenceComponentName"] for page in pages for item in page["InferenceComponents"])
+    found = unless_unknown(look.clients, lambda: [item for page in pages for item in page["InferenceComponents"]])
+    return tuple(item["InferenceComponentName"] for item in found or ())

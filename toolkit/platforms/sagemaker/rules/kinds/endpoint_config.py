@@ -16,16 +16,21 @@ from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, ow
 from toolkit.platforms.sagemaker.rules.kinds.model import PAGES, model_of, network
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, tags
+from toolkit.platforms.sagemaker.rules.transition import instance_types
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import PrefixRoutingSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.deployment import Deployment
 
-# Time to wait for capacity of one pool. With the maximum, five pools would take five hours.
-_PROVISION_SECONDS = 900
+# Time to look for capacity. VariantInstanceProvisionTimeoutInSeconds is the total over all pools (developer guide,
+# realtime-endpoints-heterogeneous), at most an hour.
+_PROVISION_SECONDS_PER_POOL, _LONGEST_PROVISION_SECONDS = 900, 3600
 _LARGEST_VOLUME_GB = 512
 _SPARE_VOLUME_GB = 30
+# botocore 1.44.5, PrefixAwareRoutingConfig: the largest ConcurrencyThreshold.
+_HIGHEST_THRESHOLD = 1024
 _VARIANT_FIELDS = ("AcceleratorType", "AcceleratorPartitionLayouts", "RoutingConfig.RoutingStrategy=KV_AWARE")
 
 
@@ -100,9 +105,13 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
 
 
 def startup(recipe: Recipe) -> dict[str, int]:
-    """The time-outs of a container's start."""
-    seconds = recipe.platform.health_check_timeout
-    return {"ContainerStartupHealthCheckTimeoutInSeconds": seconds} if seconds else {}
+    """The time-outs of a container's start: the download of its model data, and its health check."""
+    platform = recipe.platform
+    timeouts = {
+        "ModelDataDownloadTimeoutInSeconds": platform.download_timeout if capabilities(recipe).instance_types else None,
+        "ContainerStartupHealthCheckTimeoutInSeconds": platform.health_check_timeout,
+    }
+    return {name: seconds for name, seconds in timeouts.items() if seconds}
 
 
 def _variant(arm: Arm, account: Account) -> dict[str, Any]:
@@ -133,17 +142,17 @@ def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
         model = model_of(recipe.on(instance_type), account).name
         other = {"ModelNameOverride": model} if model != own and not recipe.platform.component else {}
         pools.append({"InstanceType": instance_type, "Priority": priority, **other})
-    return {"InstancePools": pools, "VariantInstanceProvisionTimeoutInSeconds": _PROVISION_SECONDS}
+    default = min(_PROVISION_SECONDS_PER_POOL * len(pools), _LONGEST_PROVISION_SECONDS)
+    seconds = recipe.platform.capacity_timeout or default
+    return {"InstancePools": pools, "VariantInstanceProvisionTimeoutInSeconds": seconds}
 
 
 def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
     theirs = jumpstart.target_model(recipe, account.jumpstart)
-    found: dict[str, Any] = {"RoutingConfig": {"RoutingStrategy": recipe.platform.routing.upper().replace("-", "_")}}
+    found: dict[str, Any] = {"RoutingConfig": _routing(recipe)}
     image = recipe.image
     if ami := theirs.ami if theirs else image.ami if image else "":
         found["InferenceAmiVersion"] = ami
-    if recipe.platform.download_timeout and not recipe.platform.component:
-        found["ModelDataDownloadTimeoutInSeconds"] = recipe.platform.download_timeout
     if not any(_has_local_disk(name) for name in recipe.platform.instance_types) and (
         needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)
     ):
@@ -154,6 +163,17 @@ def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
             "MlReservationArn": recipe.platform.capacity_reservation,
         }
     return found
+
+
+def _routing(recipe: Recipe) -> dict[str, Any]:
+    """How requests are spread. An instance that decodes as many requests as it can is full."""
+    strategy = {"RoutingStrategy": recipe.platform.routing.upper().replace("-", "_")}
+    if recipe.platform.routing != "prefix-aware":
+        return strategy
+    settings = recipe.platform.prefix_routing or PrefixRoutingSection()
+    threshold = settings.concurrency_threshold or min(recipe.engine.max_num_seqs, _HIGHEST_THRESHOLD)
+    limits = {"PrefixLength": settings.prefix_length, "ConcurrencyThreshold": threshold}
+    return {**strategy, "PrefixAwareRoutingConfig": limits}
 
 
 def _volume_gb(weight_bytes: int | None) -> int | None:
@@ -177,7 +197,7 @@ def _data_capture(recipe: Recipe, account: Account, endpoint: str, percent: int)
 
 
 def _state(clients: Clients, name: str) -> dict[str, Any]:
-    """Its models, and its instances: type (of the first pool) and number for each variant."""
+    """Its models, its instances (type of the first pool, and number, for each variant), and each variant's types."""
     described: Mapping[str, Any] = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
     variants = [*described["ProductionVariants"], *described.get("ShadowProductionVariants", [])]
     pools = [pool for variant in variants for pool in variant.get("InstancePools", [])]
@@ -186,4 +206,8 @@ def _state(clients: Clients, name: str) -> dict[str, Any]:
         [variant.get("InstanceType") or variant["InstancePools"][0]["InstanceType"], variant["InitialInstanceCount"]]
         for variant in variants
     ]
-    return {"Models": sorted(model for model in models if model), "Instances": instances}
+    return {
+        "Models": sorted(model for model in models if model),
+        "Instances": instances,
+        "Variants": instance_types(described),
+    }

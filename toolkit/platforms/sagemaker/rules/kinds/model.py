@@ -74,6 +74,9 @@ class ModelKind(AwsKind):
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
         return sagemaker_tags(clients, clients.sagemaker.describe_model(ModelName=name)["ModelArn"])
 
+    def fails_without(self, field: str) -> bool:
+        return field == _CHANNELS
+
     def loss(self, field: str, lost: Any) -> str:
         """The effect of files that CloudFormation cannot pass to the container."""
         if field != _CHANNELS:

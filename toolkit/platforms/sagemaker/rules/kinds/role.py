@@ -16,7 +16,7 @@ from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
-from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, compiler, role_name, tags
+from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, compiler, key_arn, role_name, tags
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
@@ -216,8 +216,7 @@ def _statements(
         found.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
     found += also
     if key := recipe.platform.kms_key:
-        key = key if key.startswith("arn:") else _key_arn(key, account)
-        found.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key))
+        found.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key_arn(key, account)))
     if recipe.network.subnets:
         found.append(_allow(_VPC_ACTIONS, "*"))
     return found
@@ -240,10 +239,6 @@ def _storage(arn: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:
             },
         )
     ]
-
-
-def _key_arn(key: str, account: Account) -> str:
-    return f"arn:{account.partition}:kms:{account.region}:{account.id}:key/{key}"
 
 
 def _allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:

@@ -61,6 +61,10 @@ class TemplateRule:
         """The effect of a request field that the stack lacks, as a sentence."""
         return "the stack differs from what `toolkit deploy` creates"
 
+    def fails_without(self, field: str) -> bool:
+        """Whether the stack cannot work without that field of the request."""
+        return False
+
     def require_template(self, item: Resource) -> None:
         """Raise UsageError for a resource that stacks cannot have but need."""
 

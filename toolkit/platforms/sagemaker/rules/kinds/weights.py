@@ -133,7 +133,9 @@ def _upload(request: Mapping[str, Any]) -> str:
     hidden = ["--exclude", ".*", "--exclude", "*/.*"]
     if "Hub" in request:
         folder = request["Prefix"].rstrip("/").rpartition("/")[2]
-        fetch = _shell("hf", "download", request["Hub"], "--revision", request["Revision"], "--local-dir", folder)
+        at = ("--revision", request["Revision"], "--local-dir", folder)
+        # As `toolkit deploy`: not the folders, in which repositories hold the weights again in other formats.
+        fetch = _shell("hf", "download", request["Hub"], *at, "--exclude", "*/*")
         return " && ".join([fetch, _shell("aws", "s3", "sync", folder, to, *hidden, *options)])
     if "Content" in request:
         copies = [
