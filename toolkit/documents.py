@@ -184,7 +184,8 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 def _first_problem(error: ValidationError) -> str:
     first, *others = error.errors(include_url=False, include_context=False)
     keys = ".".join(str(key) for key in first["loc"])
-    message = first["msg"][0].lower() + first["msg"][1:]
+    objects = ("dataclass_type", "dict_type", "mapping_type", "model_type")
+    message = "should be an object" if first["type"] in objects else first["msg"][0].lower() + first["msg"][1:]
     found = "" if first["type"] == "missing" else f", not {repr(first['input'])[:_SHOWN_CHARACTERS]}"
     more = f" (and {len(others)} more)" if others else ""
     return f"{f'`{keys}`: ' if keys else ''}{message}{found}{more}"

@@ -185,6 +185,6 @@ def test_without_podman_and_docker_both_are_named(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setenv("PATH", str(tmp_path))
-        with pytest.raises(PlatformError, match="there is no podman command; docker is not installed") as refused:
+        with pytest.raises(PlatformError, match="podman is not installed; docker is not installed") as refused:
             deploy(recipe())
     assert "run: process" in refused.value.hint

@@ -39,7 +39,7 @@ def text(name: str, content: str) -> Edit:
     [
         (shutil.rmtree, "there is no folder {folder}"),
         (lambda folder: (folder / "config.json").unlink(), "{folder}/config.json is missing"),
-        (text("config.json", "{"), "{folder}/config.json cannot be read: Expecting property name"),
+        (text("config.json", "{"), "cannot read {folder}/config.json: it is not JSON: Expecting property name"),
         (text("config.json", "[]"), "{folder}/config.json is not a JSON object"),
         (lambda folder: edit_config(folder, hidden_size=None), "{folder}/config.json has no `hidden_size`"),
         (lambda folder: edit_config(folder, vocab_size="32"), "{folder}/config.json: `vocab_size`: Input should be"),
@@ -52,7 +52,7 @@ def text(name: str, content: str) -> Edit:
         (header([]), "not a safetensors file"),
         (header({"a": {"dtype": "BF16"}}), "not a safetensors file: 'data_offsets'"),
         (cut, "not a safetensors file: cut short, "),
-        (text("tokenizer.json", "{"), "{folder}/tokenizer.json cannot be read"),
+        (text("tokenizer.json", "{"), "cannot read {folder}/tokenizer.json"),
         (text("tokenizer.json", "{}"), "{folder}/tokenizer.json is not a tokenizer: KeyError('model')"),
         (text("tokenizer.json", '{"model": null}'), "{folder}/tokenizer.json is not a tokenizer"),
     ],

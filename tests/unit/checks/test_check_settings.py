@@ -134,11 +134,11 @@ def test_prompts_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) 
         (None, "workload.unreadable", "does not exist"),
         ("", "workload.empty", "contains no prompts"),
         ("\n\n", "workload.empty", "contains no prompts"),
-        ('{"prompt": "a"}\nb\n', "workload.unreadable", "mine.jsonl:2 is not JSON"),
-        ('{"text": "a"}\n', "workload.unreadable", "mine.jsonl:1 has no `prompt` that is a string"),
-        ('{"prompt": null}\n', "workload.unreadable", "mine.jsonl:1 has no `prompt` that is a string"),
-        ('{"prompt": "\\ud83d"}\n', "workload.unreadable", "mine.jsonl:1 has half of a surrogate pair"),
-        ('["prompt"]\n', "workload.unreadable", "mine.jsonl:1 has no `prompt` that is a string"),
+        ('{"prompt": "a"}\nb\n', "workload.unreadable", "mine.jsonl:2: it is not JSON"),
+        ('{"text": "a"}\n', "workload.unreadable", "mine.jsonl:1: `prompt`: field required"),
+        ('{"prompt": null}\n', "workload.unreadable", "mine.jsonl:1: `prompt`: input should be a valid string"),
+        ('{"prompt": "\\ud83d"}\n', "workload.unreadable", "mine.jsonl:1: it has half of a surrogate pair"),
+        ('["prompt"]\n', "workload.unreadable", "mine.jsonl:1: should be an object"),
     ],
 )
 def test_a_prompt_set_that_is_none(tmp_path: Path, content: str | None, code: str, message: str) -> None:
