@@ -185,5 +185,8 @@ def test_the_same_context_has_the_same_digest(base: str, tmp_path: Path) -> None
 
 def test_a_full_disk_is_told(base: str, tmp_path: Path) -> None:
     (tmp_path / "full").symlink_to("/dev/full")
-    with build_context(our_image(base)) as context, pytest.raises(BuildError, match=r"cannot pack the build context: .*space"):
+    with (
+        build_context(our_image(base)) as context,
+        pytest.raises(BuildError, match=r"cannot pack the build context: .*space"),
+    ):
         pack(context, tmp_path / "full")
