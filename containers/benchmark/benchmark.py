@@ -190,7 +190,7 @@ def ask(arm: Arm, model: str, text: str) -> Answer:
         if response.status != http.HTTPStatus.OK:
             raise BenchmarkError(f"{response.status}: {response.read(_SHOWN).decode(errors='replace')}")
         first = last = 0.0
-        usage: dict[str, int] = {}
+        usage: dict[str, Any] = {}
         for chunk in events(response):
             usage = chunk.get("usage") or usage
             if any(_text(choice.get("delta")) for choice in chunk["choices"]):
@@ -198,10 +198,16 @@ def ask(arm: Arm, model: str, text: str) -> Answer:
                 first = first or last
     finally:
         connection.close()
-    tokens = [usage.get(key) for key in ("prompt_tokens", "completion_tokens")]
-    if not first or not all(isinstance(count, int) and 0 < count < MOST_TOKENS for count in tokens):
-        raise BenchmarkError("the answer has no text, or does not say how many tokens it has")
-    return Answer(first - started, last - started, *tokens)
+    if not first:
+        raise BenchmarkError("the answer has no text")
+    return Answer(first - started, last - started, _tokens(usage, "prompt"), _tokens(usage, "completion"))
+
+
+def _tokens(usage: dict[str, Any], of: str) -> int:
+    count = usage.get(f"{of}_tokens")
+    if not isinstance(count, int) or not 0 < count < MOST_TOKENS:
+        raise BenchmarkError(f"the answer does not say how many {of} tokens it has")
+    return count
 
 
 def events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
