@@ -174,7 +174,7 @@ def stored(**changes: Any) -> str:
     [
         *("", "[]", "null", "7", '"x"', "{}", "[" * 100_000),
         *(stored(until="soon"), stored(until=float("inf")), stored(since=None)),
-        *(stored(pid="1"), stored(pid=10**30), stored(pid=-1), stored(pid=0)),
+        *(stored(pid="one"), stored(pid=10**30), stored(pid=-1), stored(pid=0)),
     ],
 )
 def test_what_is_no_lease_has_no_holder(text: str) -> None:

@@ -57,7 +57,6 @@ def test_a_recipe_without_tricks_passes(root: Path) -> None:
         "tokenizer: true",
         "tokenizer: ''",
         "ignore-patterns: [a, --trust-remote-code]",
-        'tokenizer: "a\\0b"',
         "device-memory-utilization: 0.99",
         "device_memory_utilization: 0.99",
     ],

@@ -35,7 +35,7 @@ def manifest(document: Any, media_type: str = SCHEMA_2) -> Manifest:
     ("found", "words"),
     [
         (Manifest(SCHEMA_2, b"<html>"), "is not JSON"),
-        (manifest([]), "valid dictionary"),
+        (manifest([]), "should be an object"),
         (manifest({"schemaVersion": 1}, "application/vnd.docker.distribution.manifest.v1+prettyjws"), "v1.prettyjws"),
         (manifest({"config": ENTRY}), "`layers`: field required"),
         (
