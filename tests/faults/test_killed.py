@@ -11,11 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fault_tools import CONTAINERS, EVERY_FAULT, Toolkit
+from processes import processes_in, until
 
 from toolkit.home import containers_dir
 from toolkit.platforms.local import running, start, stop
@@ -137,28 +138,9 @@ def kill(victim: str, command: subprocess.Popen[bytes], local: Path) -> bool:
     return bool(ids)
 
 
-def processes_in(folder: Path) -> list[int]:
-    """Ids of the processes that work in that folder or below."""
-    found = []
-    for cwd in Path("/proc").glob("[0-9]*/cwd"):
-        try:
-            if cwd.readlink().is_relative_to(folder):
-                found.append(int(cwd.parent.name))
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found
-
-
 def succeeds(toolkit: Toolkit, *arguments: str, timeout_s: float = 240) -> None:
     """Run it until it does: a container may be on its way back."""
     deadline = time.monotonic() + timeout_s
     while (ran := toolkit(*arguments)).code:
         assert time.monotonic() < deadline, ran
-        time.sleep(0.1)
-
-
-def until(look: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not look():
-        assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 from fault_tools import Toolkit, daemon_in, filled, read_only, small_disk
+from processes import until
 
 from toolkit.platforms.local import running
 
@@ -86,8 +86,7 @@ def test_what_was_deployed_before_the_disk_failed_can_be_used_and_destroyed(
     with small_disk(tmp_path / "home", "400m") as home, daemon_in(home):
         monkeypatch.setenv("TOOLKIT_HOME", str(home))
         assert toolkit("deploy", recipe, "--no-prove").code == 0
-        while toolkit("logs", "tiny").out != "ready\n":
-            time.sleep(0.1)  # logs arrive a moment after they were written
+        until(lambda: toolkit("logs", "tiny").out == "ready\n")  # logs arrive a moment after they were written
         with spoil(home) as spoilt:
             monkeypatch.setenv("TOOLKIT_HOME", str(spoilt))
             assert toolkit("invoke", "tiny", "two and two?").out == "Four\n"

@@ -7,12 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fault_tools import CONTAINERS, Toolkit, daemon_in
+from processes import until
 
 from toolkit.errors import UsageError
 from toolkit.platforms.local import LocalDaemon, running, start, stop
@@ -160,10 +159,3 @@ from toolkit.platforms.local import start
 try: start(Path(sys.argv[1]))
 except PlatformError as error: print(error)
 """
-
-
-def until(look: Callable[[], bool], timeout_s: float = 30) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

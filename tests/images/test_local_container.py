@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from build_tools import install, own_storage, tool
+from processes import until
 from standin_base import push_standin
 
 import toolkit
@@ -87,15 +87,6 @@ def keeper() -> int:
 
 def containers() -> list[str]:
     return tool("podman", "ps", "--all", "--quiet").split()
-
-
-def until(look: Callable[[], Any], seconds: float = 60) -> Any:
-    """What `look()` gives, once that is true."""
-    deadline = time.monotonic() + seconds
-    while not (seen := look()):
-        assert time.monotonic() < deadline, f"nothing within {seconds} s"
-        time.sleep(0.05)
-    return seen
 
 
 def test_the_image_is_built_and_runs_as_on_sagemaker(

@@ -16,8 +16,9 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from daemon_state import state
-from local_account import Account, processes_in
+from local_account import Account
 from other_user import as_nobody
+from processes import processes_in
 
 from toolkit.platforms.local import credentials
 from toolkit.platforms.sagemaker.tokens import bearer_token

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import httpx
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
+from processes import until
 
 from toolkit.platforms.local import LocalDaemon
 from toolkit.platforms.local.clients import session
@@ -96,24 +96,3 @@ class Account:
             )
             lines += [event["message"] for event in page["events"]]
         return lines
-
-
-def until(look: Callable[[], Any], timeout_s: float = 30.0) -> Any:
-    """What `look()` gives, once that is true."""
-    deadline = time.monotonic() + timeout_s
-    while not (seen := look()):
-        assert time.monotonic() < deadline, f"nothing within {timeout_s} s"
-        time.sleep(0.01)
-    return seen
-
-
-def processes_in(folder: Path) -> list[int]:
-    """Ids of the processes that work in that folder or below."""
-    found = []
-    for cwd in Path("/proc").glob("[0-9]*/cwd"):
-        try:
-            if cwd.readlink().is_relative_to(folder):
-                found.append(int(cwd.parent.name))
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found

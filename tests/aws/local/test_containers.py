@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from local_account import Account, until
+from local_account import Account
+from processes import until
 
 from toolkit.platforms.local.folders import endpoint_folder
 

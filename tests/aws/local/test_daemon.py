@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from local_account import CONTAINERS, Account, processes_in, until
+from local_account import CONTAINERS, Account
+from processes import processes_in, until
 
 from toolkit.errors import PlatformError
 from toolkit.home import containers_dir

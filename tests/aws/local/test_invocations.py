@@ -9,7 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 from botocore.exceptions import ClientError, EventStreamError
-from local_account import Account, until
+from local_account import Account
+from processes import until
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from local_account import Account, until
+from local_account import Account
+from processes import until
 
 from toolkit.platforms.local.folders import endpoint_folder
 

@@ -25,6 +25,8 @@ from toolkit.platforms.local.presence import Presence
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
 
+    from toolkit.platforms.local.service import SageMaker
+
 _LOOK_S = 0.25
 
 
@@ -94,8 +96,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
 
     why = _wait_for_end(asked_to_end, activity, presence)
     if why:
-        names = ", ".join(endpoint["EndpointName"] for endpoint in sagemaker.endpoints.summaries())
-        why += f" Its endpoints went with it: {names}." if names else ""
+        why += _endpoints_that_end(sagemaker)
         _log(why)
     runtime.should_exit = True
     control.shutdown()
@@ -103,6 +104,11 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     for thread in serving:
         thread.join()
     presence.withdraw(why)
+
+
+def _endpoints_that_end(sagemaker: SageMaker) -> str:
+    names = ", ".join(endpoint["EndpointName"] for endpoint in sagemaker.endpoints.summaries())
+    return f" Its endpoints went with it: {names}." if names else ""
 
 
 def _listening() -> socket.socket:

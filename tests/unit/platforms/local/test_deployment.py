@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import until
 
 from toolkit.platforms.local import container, keeper, modeldata
 from toolkit.platforms.local.aws import ServiceError
@@ -159,13 +160,6 @@ def serving(one: ContainerDeployment) -> Iterator[ContainerDeployment]:
 def is_another(one: ContainerDeployment, target: Target) -> bool:
     """Whether it serves, from another container than that target's."""
     return bool(one.targets()) and one.targets()[0] is not target
-
-
-def until(look: Callable[[], bool], timeout_s: float = 20) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
