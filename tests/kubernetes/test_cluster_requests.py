@@ -9,9 +9,9 @@ from scripted_http import Reply, scripted
 from standin_cluster import TOKEN, StandInCluster
 from standin_controllers import Script
 
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
-from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.metrics import Percentiles
 from toolkit.endpoint.refusal import ErrorAnswer
 from toolkit.errors import EndpointNotFound, InvocationError, PlatformError

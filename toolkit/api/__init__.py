@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolkit.api.deployment import deploy as deploy
     from toolkit.api.deployment import plan as plan
     from toolkit.api.deployment import rollback as rollback
+    from toolkit.api.endpoint import Endpoint as Endpoint
     from toolkit.api.export import render as render
     from toolkit.api.export import template as template
     from toolkit.api.handles import connect as connect
@@ -27,14 +28,13 @@ if TYPE_CHECKING:
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
     from toolkit.checks.run import check as check
-    from toolkit.endpoint.handle import Endpoint as Endpoint
     from toolkit.findings import Report as Report
     from toolkit.recipe.resolve import load as load
 
 _MODULES = {
     "Catalogue": "toolkit.api.catalogue",
     "DeploymentPlan": "toolkit.api.deployment",
-    "Endpoint": "toolkit.endpoint.handle",
+    "Endpoint": "toolkit.api.endpoint",
     "Explanation": "toolkit.apply.explain",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",

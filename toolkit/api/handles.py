@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from toolkit.api.context import RecipeLike, deployed_recipe, find_platform, in_service, recipe_or_none
+from toolkit.api.endpoint import Endpoint
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
 from toolkit.catalog import registry
 from toolkit.checks.workloads import read_prompts
-from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.listing import Deployed
-from toolkit.endpoint.prove import DEFAULT_PROMPTS
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError, UsageError
+from toolkit.measure.prove import DEFAULT_PROMPTS
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of, session_of
 from toolkit.platforms.rules import Platform

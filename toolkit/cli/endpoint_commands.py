@@ -21,10 +21,10 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolkit.endpoint.handle import Endpoint
+    from toolkit.api.endpoint import Endpoint
     from toolkit.endpoint.listing import Deployed
     from toolkit.endpoint.metrics import Metrics
-    from toolkit.endpoint.prove import Proof
+    from toolkit.measure.prove import Proof
     from toolkit.planning.plan import Plan
 
 Name = Annotated[str, typer.Argument(help="The endpoint's name, or the recipe it was deployed from.")]
@@ -235,7 +235,7 @@ def _prove(endpoint: Endpoint, requests: int) -> Proof:
 
 
 def _proof_text(proof: Proof) -> str:
-    from toolkit.endpoint.prove import TABLE_HEAD, table_row
+    from toolkit.measure.prove import TABLE_HEAD, table_row
 
     claims = [f"{'yes' if v.holds else 'NO '}  {v.claim}: {v.detail}" for v in proof.verdicts]
     return "\n".join([table(TABLE_HEAD, [table_row(arm) for arm in proof.arms]), "", *claims, *proof.costs])
