@@ -44,7 +44,7 @@ def _crossing(points: Sequence[tuple[int, float]]) -> float | None:
     for (few, faster), (many, slower) in pairwise(points):
         if slower < 1:
             share = math.log(faster) / (math.log(faster) - math.log(slower))
-            return few * (many / few) ** share
+            return few * math.pow(many / few, share)
     return None
 
 
