@@ -1,10 +1,10 @@
 """How fast other K would be, from a few that were measured.
 
-Whether the draft token at a position is accepted hardly depends on how many tokens are drafted after it. So one measured
-curve of acceptance per position, a_1 … a_n, gives the acceptance length of every smaller K: L(K) = 1 + a_1 + … + a_K
-(Leviathan et al. 2023, section 3.1, with measured instead of geometric a_j). The time of a target step grows linearly
-with K: each further token is drafted and verified at a constant cost. Two measured K give that line, and the predicted
-speed is L(K) / T(K).
+Whether the draft token at a position is accepted hardly depends on how many tokens are drafted after it. So one
+measured curve of acceptance per position, a_1 … a_n, gives the acceptance length of every smaller K:
+L(K) = 1 + a_1 + … + a_K (Leviathan et al. 2023, section 3.1, with measured instead of geometric a_j). The time of a
+target step grows linearly with K: each further token is drafted and verified at a constant cost. Two measured K give
+that line, and the predicted speed is L(K) / T(K).
 """
 
 from __future__ import annotations

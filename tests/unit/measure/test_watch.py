@@ -16,8 +16,9 @@ def recipe() -> Recipe:
     return load("tiny/p-eagle")  # 6.43 and 2.22 were measured at its K
 
 
-def metrics(**engine: float) -> Metrics:
-    return Metrics("tiny-p-eagle", 60, engine=EngineMetrics(**engine))
+def metrics(acceptance_length: float | None = None, acceptance_rate: float | None = None) -> Metrics:
+    engine = EngineMetrics(acceptance_length=acceptance_length, acceptance_rate=acceptance_rate)
+    return Metrics("tiny-p-eagle", 60, engine=engine)
 
 
 @pytest.mark.parametrize(("length", "holds"), [(1.77, False), (1.78, True), (6.4, True)])
