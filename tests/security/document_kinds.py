@@ -36,6 +36,7 @@ from toolkit.catalog.refresh import refresh_heads, refresh_prices  # noqa: E402
 from toolkit.checks.run import check  # noqa: E402
 from toolkit.checks.workloads import read_prompts  # noqa: E402
 from toolkit.endpoint.generation import Stream  # noqa: E402
+from toolkit.endpoint.prometheus import parse as parse_metrics  # noqa: E402
 from toolkit.endpoint.refusal import message_in  # noqa: E402
 from toolkit.images.auth import anonymous  # noqa: E402
 from toolkit.images.copy import find_image  # noqa: E402
@@ -46,7 +47,6 @@ from toolkit.images.registry import Registry  # noqa: E402
 from toolkit.planning.plan import Plan  # noqa: E402
 from toolkit.planning.record import Record  # noqa: E402
 from toolkit.platforms.kubernetes.cluster import Cluster  # noqa: E402
-from toolkit.platforms.kubernetes.metrics import parse as parse_metrics  # noqa: E402
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform  # noqa: E402
 from toolkit.platforms.kubernetes.runtime import invoke as invoke_in_cluster  # noqa: E402
 from toolkit.platforms.sagemaker import runtime  # noqa: E402
