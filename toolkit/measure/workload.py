@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toolkit.endpoint.generation import Message
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """The messages of one chat. `max_tokens` limits its answer; None: the measurement's limit."""
-
-    messages: tuple[Message, ...]
-    max_tokens: int | None = None
+from toolkit.recipe.prompts import Prompt as Prompt
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Prompts of one kind. With `fixed_length` every answer has exactly its `max_tokens` (`ignore_eos`)."""
+    """Prompts of one kind. With `fixed_length` every answer has exactly its `max_tokens` (`ignore_eos`).
+
+    `note` is what a reader of the report has to know, such as what part of a data set this is.
+    """
 
     name: str
     prompts: tuple[Prompt, ...]
     fixed_length: bool = False
+    note: str = ""
