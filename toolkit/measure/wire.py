@@ -8,11 +8,12 @@ instead of 11 to 14), which at 256 streams is most of a core and delays the time
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import httptools
 
@@ -125,6 +126,12 @@ class _Line(asyncio.BufferedProtocol):
         self._transport.write(request)
         return self._response
 
+    async def start_tls(self, tls: ssl.SSLContext, host: str) -> None:
+        """Go on encrypted, with the server named `host`."""
+        assert self._transport
+        loop = asyncio.get_running_loop()
+        self._transport = await loop.start_tls(self._transport, self, tls, server_hostname=host)
+
     @property
     def open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
@@ -153,15 +160,18 @@ class _Line(asyncio.BufferedProtocol):
 
 
 class Client:
-    """Connections to one server, kept open between requests; `close` closes them. For one event loop."""
+    """Connections to one server, kept open between requests; `close` closes them. For one event loop.
 
-    def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
+    `url` says which server; its path does not matter. `proxy` is the URL of an HTTP proxy.
+    """
+
+    def __init__(self, url: str, tls: ssl.SSLContext, proxy: str | None = None) -> None:
         parts = urlsplit(url)
-        self._path = parts.path.rstrip("/")
+        self._secure = parts.scheme == "https"
+        self._tls = tls
         self._host = parts.netloc.rpartition("@")[2]
-        secure = parts.scheme == "https"
-        self._address = (parts.hostname or "", parts.port or (443 if secure else 80))
-        self._tls = tls if secure else None
+        self._address = (parts.hostname or "", parts.port or (443 if self._secure else 80))
+        self._proxy = urlsplit(proxy) if proxy else None
         self._idle: list[_Line] = []
         self._buffer = bytearray(_BUFFER_BYTES)
 
@@ -170,8 +180,9 @@ class Client:
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> AsyncIterator[Response]:
         """The answer, from its head on. Connecting is not part of its time. Raises OSError."""
-        request = self._request(method, path, headers, body)
-        line, response = await self._answered(request)
+        through = {} if self._secure else self._authorization()
+        target = f"http://{self._host}{path}" if self._proxy and not self._secure else path
+        line, response = await self._answered(_request(method, target, self._host, {**headers, **through}, body))
         try:
             yield response
         finally:
@@ -207,13 +218,48 @@ class Client:
         while self._idle:
             if (line := self._idle.pop()).open:
                 return line, False
-        loop = asyncio.get_running_loop()
-        host, port = self._address
         async with asyncio.timeout(CONNECT_SECONDS):
-            _, line = await loop.create_connection(lambda: _Line(self._buffer), host, port, ssl=self._tls)
-        return line, True
+            return await (self._connect_through(self._proxy) if self._proxy else self._connect()), True
 
-    def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
-        fields = {"Host": self._host, "Accept-Encoding": "identity", "Content-Length": str(len(body)), **headers}
-        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        return f"{method} {self._path}{path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+    async def _connect(self) -> _Line:
+        host, port = self._address
+        tls = self._tls if self._secure else None
+        loop = asyncio.get_running_loop()
+        _, line = await loop.create_connection(lambda: _Line(self._buffer), host, port, ssl=tls)
+        return line
+
+    async def _connect_through(self, proxy: SplitResult) -> _Line:
+        """A connection to the proxy; for https, a tunnel through it to the server."""
+        if proxy.scheme != "http" or not proxy.hostname:
+            raise ConnectionError(f"only HTTP proxies are supported, not {proxy.scheme}")
+        loop = asyncio.get_running_loop()
+        _, line = await loop.create_connection(lambda: _Line(self._buffer), proxy.hostname, proxy.port or 80)
+        if self._secure:
+            try:
+                await self._open_tunnel(line)
+            except BaseException:
+                line.close()
+                raise
+        return line
+
+    async def _open_tunnel(self, line: _Line) -> None:
+        host, port = self._address
+        server = f"{host}:{port}"
+        response = line.send(_request("CONNECT", server, server, self._authorization(), b""))
+        await response.head()
+        if response.status != 200:
+            raise ConnectionError(f"the proxy answered {response.status} for {server}")
+        await line.start_tls(self._tls, host)
+
+    def _authorization(self) -> dict[str, str]:
+        """The credentials in the proxy's URL, if it has any, as a header."""
+        if not self._proxy or self._proxy.username is None:
+            return {}
+        pair = f"{unquote(self._proxy.username)}:{unquote(self._proxy.password or '')}"
+        return {"Proxy-Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+
+
+def _request(method: str, target: str, host: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    fields = {"Host": host, "Accept-Encoding": "identity", "Content-Length": str(len(body)), **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode() + body
