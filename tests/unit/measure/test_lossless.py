@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,7 @@ from fake_targets import VOCABULARY, FakeConnection, FakeTarget, Pick, answers
 
 from toolkit.measure.arm import Arm
 from toolkit.measure.judge import Judgement, judge
-from toolkit.measure.lossless import Floor, Lossless, binomial_tail, more_frequent, seen_rate
-from toolkit.measure.report import Verdict
+from toolkit.measure.lossless import Lossless
 from toolkit.measure.result import RequestResult
 
 TARGET = FakeTarget()
