@@ -39,6 +39,7 @@ from toolkit.catalog.refresh import refresh_heads, refresh_prices  # noqa: E402
 from toolkit.checks.run import check  # noqa: E402
 from toolkit.cli.report_text import report_text  # noqa: E402
 from toolkit.endpoint.generation import Stream  # noqa: E402
+from toolkit.endpoint.prometheus import parse as parse_metrics  # noqa: E402
 from toolkit.endpoint.refusal import message_in  # noqa: E402
 from toolkit.images.auth import anonymous  # noqa: E402
 from toolkit.images.copy import find_image  # noqa: E402
@@ -50,7 +51,6 @@ from toolkit.measure.saved_report import read_report  # noqa: E402
 from toolkit.planning.plan import Plan  # noqa: E402
 from toolkit.planning.record import Record  # noqa: E402
 from toolkit.platforms.kubernetes.cluster import Cluster  # noqa: E402
-from toolkit.platforms.kubernetes.metrics import parse as parse_metrics  # noqa: E402
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform  # noqa: E402
 from toolkit.platforms.kubernetes.runtime import invoke as invoke_in_cluster  # noqa: E402
 from toolkit.platforms.sagemaker import runtime  # noqa: E402

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolkit.api.export import template as template
     from toolkit.api.handles import connect as connect
     from toolkit.api.handles import endpoints as endpoints
+    from toolkit.api.handles import watch as watch
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
     from toolkit.api.removal import destroy as destroy
@@ -55,6 +56,7 @@ _MODULES = {
     "rollback": "toolkit.api.deployment",
     "scan": "toolkit.api.images",
     "template": "toolkit.api.export",
+    "watch": "toolkit.api.handles",
 }
 __all__ = sorted(_MODULES)
 

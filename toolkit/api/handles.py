@@ -10,6 +10,8 @@ from toolkit.catalog import registry
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError, UsageError
 from toolkit.measure.prove import DEFAULT_PROMPTS
+from toolkit.measure.watch import Watch
+from toolkit.measure.watch import watch as watch_metrics
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of, session_of
 from toolkit.platforms.rules import Platform
@@ -27,6 +29,14 @@ def connect(name: RecipeLike, *, platform: str | None = None, region: str | None
             f"there is no endpoint {endpoint}: the local platform is not running", hint="Run: toolkit deploy RECIPE"
         )
     return existing_endpoint(endpoint, opened, deployed_recipe(recipe) if recipe else None)
+
+
+def watch(name: RecipeLike, *, minutes: int = 60, platform: str | None = None) -> Watch:
+    """Is the acceptance of a live endpoint's last `minutes` what its recipe's evidence lets expect?
+
+    Raises EndpointNotFound or PlatformError.
+    """
+    return watch_metrics(connect(name, platform=platform).metrics(minutes), recipe_or_none(name))
 
 
 def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
