@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ RECIPES = ("tiny/p-eagle", "tiny/eagle3", "tiny/draft-model", "tiny/ngram")
 
 
 @pytest.fixture
-def vllm(tmp_path: Path) -> ForkedVllm:
-    return ForkedVllm(tmp_path)
+def vllm(tmp_path: Path) -> Iterator[ForkedVllm]:
+    with ForkedVllm(tmp_path) as forked:
+        yield forked
 
 
 @pytest.mark.timeout(3600)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+
+class Chunk(NamedTuple):
+    """Bytes of an answer that arrived `seconds` after the request was sent."""
+
+    seconds: float
+    content: bytes
 
 
 class Connection(Protocol):
     """A way to send requests to one served model."""
 
-    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[bytes]:
-        """The answer to a chat completion as it arrives, in chunks that may end anywhere. Raises InvocationError."""
+    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+        """The answer to a chat completion, in chunks that may end anywhere.
+
+        They may be handed over later than they arrived. Raises InvocationError.
+        """
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The whole JSON answer to a completion (`prompt`) or a chat (`messages`). Raises InvocationError."""

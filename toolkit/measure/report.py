@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from toolkit.measure.headline import headline
+from toolkit.measure.notebook import report_html
+from toolkit.measure.wording import sign
+from toolkit.text import inert
+
 Claim = Literal["on", "accepted", "lossless", "pays", "baseline", "same-target", "expected"]
 
 
@@ -101,3 +106,15 @@ class BenchReport:
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit bench --json` and `toolkit prove --json`. Times are in seconds."""
         return {"ok": self.ok, **asdict(self)}
+
+    def __repr__(self) -> str:
+        found = headline(self)
+        lines = [
+            f"  {sign(v.holds):9} {v.claim}{f' ({v.workload})' if v.workload else ''}: {v.detail}"
+            for v in self.verdicts
+        ]
+        head = f"<BenchReport {self.title}: {found.title}>"
+        return inert("\n".join([head, *(f"  {sentence}" for sentence in found.sentences), *lines]))
+
+    def _repr_html_(self) -> str:
+        return report_html(self)

@@ -7,17 +7,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from toolkit.endpoint.generation import Acceptance
+from toolkit.endpoint.generation import Acceptance, Arrival
+
+__all__ = ["Arrival", "Outcome", "RequestResult", "successful"]
 
 Outcome = Literal["successful", "failed", "incomplete"]
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """Tokens of any kind (reasoning, answer, tool call) that arrived together, `seconds` after the request was sent."""
-
-    seconds: float
-    tokens: int
 
 
 @dataclass(frozen=True)
@@ -49,6 +43,7 @@ class RequestResult:
     prompt_token_ids: tuple[int, ...] = field(default=(), repr=False)
     token_ids: tuple[int, ...] = field(default=(), repr=False)
     text: str = field(default="", repr=False)
+    reasoning: str = field(default="", repr=False)
 
     @property
     def ttft(self) -> float | None:
