@@ -23,11 +23,9 @@ RECIPE = "tiny/p-eagle"
 def arguments(recipe: Recipe, **others: Any) -> dict[str, Any]:
     """The flags of the recipe's server, as vLLM takes them without one, in bfloat16."""
     found = {flag.replace("-", "_"): value for flag, value in recipe.flags.items()}
-    if recipe.speculation:
-        found["speculative_config"] = {
-            **found["speculative_config"],
-            "model": str(recipe.speculation.drafter.folder),
-        }
+    if recipe.speculation and recipe.speculation.drafter:
+        drafter = str(recipe.speculation.drafter.folder)
+        found["speculative_config"] = {**found["speculative_config"], "model": drafter}
     return {**found, "model": str(recipe.target.folder), "dtype": "bfloat16", "max_num_seqs": 32, **others}
 
 

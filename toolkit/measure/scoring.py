@@ -1,9 +1,9 @@
 """What a served target makes of given tokens: their log-probabilities, computed in one prefill or while decoding.
 
-vLLM computes the scores of a prompt (`prompt_logprobs`) for all of its tokens at once, over the whole vocabulary, in
-memory that it has not reserved: a prompt of some thousand tokens can end the engine (vllm#5907, #14239). So a request
-has at most `MOST_TOKENS` tokens, and requests go out one at a time. Such requests do not read the prefix cache: vLLM
-skips it for them, since it holds no scores.
+vLLM computes the scores of a prompt (`prompt_logprobs`) for many tokens at once, over the whole vocabulary, in memory
+that it has not reserved: some 7 bytes for each token and each entry of the vocabulary. A prompt of some thousand tokens
+can end the engine (vllm#5907, #14239). So a request has at most `MOST_TOKENS` tokens (0.7 GB for 200,000 entries), and
+requests go out one at a time. They do not read the prefix cache, which holds no scores: vLLM skips it for them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolkit.errors import InvocationError
 from toolkit.measure.arm import Connection
 from toolkit.measure.result import RequestResult
 
-MOST_TOKENS = 1000
+MOST_TOKENS = 512
 """Of prompt and answer together, in one request for scores; what lies behind them stays unscored."""
 _CHOICES = 4
 _TOKEN_ID = "token_id:"  # noqa: S105 - how vLLM writes a token by its number

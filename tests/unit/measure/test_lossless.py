@@ -135,6 +135,14 @@ def test_another_quantization_shows_in_the_scores() -> None:
     assert "Serve the same model, revision, quantization and dtype" in found.verdicts[1].detail
 
 
+def test_arms_that_were_asked_otherwise_are_not_compared() -> None:
+    arms = [Arm("baseline", FakeConnection(), options={"temperature": 0}), Arm("p-eagle", FakeConnection())]
+    results = [*answers("baseline", greedy()), *answers("p-eagle", greedy())]
+    (found,) = asyncio.run(judge(arms[0], [replace(arms[1], options={"temperature": 0.7})], results))
+    assert found.verdicts[0].holds is False
+    assert "asked with another temperature than the baseline" in found.verdicts[0].detail
+
+
 def test_few_tokens_show_nothing() -> None:
     """All are right, but one wrong token in 40 would often have escaped."""
     found = judged(answers("p-eagle", greedy(), prompts=2), answers("baseline", greedy(), prompts=2))
@@ -166,15 +174,15 @@ def test_a_tie_is_not_below_the_first_choice() -> None:
 
 
 def test_long_answers_are_scored_in_part_and_long_prompts_not_at_all() -> None:
-    """Scores take memory that an engine has not reserved: 1,000 tokens at most go out at once."""
-    own = answers("baseline", greedy(), prompts=2, tokens=1100)
+    """Scores take memory that an engine has not reserved: 512 tokens at most go out at once."""
+    own = answers("baseline", greedy(), prompts=2, tokens=600)
     long = replace(own[0], prompt=9, prompt_token_ids=tuple(range(12)) * 100)
-    connection = FakeConnection(longest=1001)
+    connection = FakeConnection(longest=513)
     found = judged([replace(one, arm="p-eagle") for one in (*own, long)], own, connection=connection)
-    assert lossless(found).tokens == 2 * (1000 - 4)
+    assert lossless(found).tokens == 2 * (512 - 4)
     assert lossless(found).unscored == 1
     assert "1 answers were not scored" in found.verdicts[0].detail
-    assert max(len(body["prompt"]) for body in connection.asked) == 1000
+    assert max(len(body["prompt"]) for body in connection.asked) == 512
 
 
 def test_equal_answers_are_scored_once() -> None:
