@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any
 
@@ -59,8 +59,8 @@ def test_other_rounding_of_a_drafts_rows_is_no_loss_though_texts_part() -> None:
     assert [verdict.holds for verdict in found.verdicts] == [True, True]
     assert lossless(found).identical < 16
     assert lossless(found).difference is not None
-    assert "the first difference: structured, prompt" in found.verdicts[0].detail
-    assert "1536 tokens scored" in found.verdicts[0].detail
+    assert "The first difference: structured, prompt" in found.verdicts[0].detail
+    assert "1536 tokens scored by the target" in found.verdicts[0].detail
 
 
 def one_wrong(every: int, seed: int) -> Pick:
@@ -79,7 +79,7 @@ def test_one_wrong_token_in_200_is_caught_20_times_of_20() -> None:
     baseline = answers("baseline", greedy())
     found = [judged(answers("p-eagle", one_wrong(200, seed)), baseline).verdicts[0] for seed in range(20)]
     assert [verdict.holds for verdict in found] == [False] * 20
-    assert "lie further below the target's first choice than" in found[0].detail
+    assert "tokens are not the target's: structured, prompt" in found[0].detail
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0])
@@ -147,7 +147,7 @@ def test_few_tokens_show_nothing() -> None:
     """All are right, but one wrong token in 40 would often have escaped."""
     found = judged(answers("p-eagle", greedy(), prompts=2), answers("baseline", greedy(), prompts=2))
     assert found.verdicts[0].holds is None
-    assert "too little to tell: send more prompts" in found.verdicts[0].detail
+    assert "Too few tokens to tell: send more prompts" in found.verdicts[0].detail
 
 
 def test_small_gaps_that_are_too_frequent() -> None:
@@ -159,7 +159,7 @@ def test_small_gaps_that_are_too_frequent() -> None:
 
     found = judged(answers("p-eagle", lenient))
     assert (lossless(found).beyond, lossless(found).holds) == (0, False)
-    assert "more than rounding explains" in found.verdicts[0].detail
+    assert "tokens are not the target's first choice, against" in found.verdicts[0].detail
 
 
 def test_a_tie_is_not_below_the_first_choice() -> None:
@@ -222,6 +222,50 @@ def test_without_scores_answers_are_compared(identical: int, identical_again: in
     found = judged(arm, connection=NO_SCORES, again=again(identical_again))
     assert [verdict.holds for verdict in found.verdicts] == [holds, None]
     assert f"{identical} of 16 answers are the baseline's" in found.verdicts[0].detail
+
+
+@dataclass
+class Broken(FakeConnection):
+    """An engine whose answers have other values than they should."""
+
+    change: Mapping[str, Any] = field(default_factory=dict)
+
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        document = await super().invoke(body)
+        (choice,) = document["choices"]
+        choice.update({key: value for key, value in self.change.items() if choice[key]})
+        return document
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prompt_logprobs": [None] * 100},
+        {"prompt_logprobs": [None, {"1": {"logprob": -1.0}}]},
+        {"prompt_logprobs": [{"one": {"logprob": -1.0}}] * 100},
+        {"prompt_logprobs": [{"1": {"logprob": "high"}}] * 100},
+        {"prompt_logprobs": 3},
+    ],
+)
+def test_scores_that_cannot_be_used_are_none(change: Mapping[str, Any]) -> None:
+    """Such as those of an engine that reads them from its prefix cache, and so has them for a part."""
+    found = judged(answers("p-eagle", greedy(mode="rows of a draft")), connection=Broken(change=change))
+    assert [verdict.holds for verdict in found.verdicts] == [None, None]
+    assert "Without scores, rounding looks like wrong tokens: the " in found.verdicts[0].detail
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tokens": ["token_id:1"], "top_logprobs": []},
+        {"tokens": ["token_id:1"], "top_logprobs": [{"token_id:1": 0.0}]},
+        {"tokens": ["the"], "top_logprobs": [{"the": -0.1, "a": -2.0}]},
+        {"tokens": ["token_id:1"], "top_logprobs": [None]},
+    ],
+)
+def test_log_probabilities_of_decoding_that_cannot_be_used_are_none(change: Mapping[str, Any]) -> None:
+    found = judged(answers("p-eagle", greedy()), connection=Broken(change={"logprobs": change}))
+    assert [verdict.holds for verdict in found.verdicts] == [True, None]
 
 
 def test_without_scores_and_token_ids_texts_are_compared() -> None:
