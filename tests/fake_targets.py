@@ -12,7 +12,7 @@ from typing import Any
 from toolkit.errors import InvocationError
 from toolkit.measure.result import RequestResult
 
-VOCABULARY = 24
+VOCABULARY = 12
 END = 0
 STEP = 1 / 16
 Logits = tuple[float, ...]
