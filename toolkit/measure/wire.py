@@ -11,6 +11,7 @@ import asyncio
 import base64
 import ssl
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,13 +25,32 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 600.0  # under load a request may wait long for its first token
 _LONGEST_HEADERS = 64 * 1024
 _BUFFER_BYTES = 256 * 1024
-_CHUNKS_AT_ONCE = 64
+_CHUNKS_AT_ONCE = 32
+
+
+class _Turns:
+    """Wakes one reader per round of the event loop, so that between two of them all sockets are read, and timed."""
+
+    def __init__(self) -> None:
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    def wake(self, waiter: asyncio.Future[None]) -> None:
+        self._waiters.append(waiter)
+        if len(self._waiters) == 1:
+            waiter.get_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        waiter = self._waiters.popleft()
+        if not waiter.done():
+            waiter.set_result(None)
+        if self._waiters:
+            waiter.get_loop().call_soon(self._next)
 
 
 class Response:
     """The answer to one request as it comes in. `status` and `headers` (names in lower case) are complete."""
 
-    def __init__(self, sent: float, longest_silence: float) -> None:
+    def __init__(self, sent: float, longest_silence: float, turns: _Turns) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.reusable = False
@@ -43,6 +63,7 @@ class Response:
         self._ended = False
         self._error: Exception | None = None
         self._chunks: list[Chunk] = []
+        self._turns = turns
         self._waiter: asyncio.Future[None] | None = None
         self._parser = httptools.HttpResponseParser(self)
 
@@ -104,15 +125,16 @@ class Response:
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter:
+            self._turns.wake(self._waiter)
+            self._waiter = None
 
     async def _news(self) -> None:
         """Wait until there is something to read. Raises TimeoutError after a long silence."""
         while True:
-            self._waiter = asyncio.get_running_loop().create_future()
+            waiter = self._waiter = asyncio.get_running_loop().create_future()
             try:
-                await asyncio.wait_for(self._waiter, self._longest_silence)
+                await asyncio.wait_for(waiter, self._longest_silence)
             except TimeoutError as error:
                 if time.perf_counter() - self.now >= self._longest_silence:
                     raise TimeoutError(f"nothing came for {self._longest_silence:.0f} s") from error
@@ -123,15 +145,15 @@ class Response:
 class _Line(asyncio.BufferedProtocol):
     """One connection, with one request at a time."""
 
-    def __init__(self, buffer: bytearray, longest_silence: float) -> None:
+    def __init__(self, buffer: bytearray, longest_silence: float, turns: _Turns) -> None:
         self._view = memoryview(buffer)
-        self._longest_silence = longest_silence
+        self._response_to = partial(Response, longest_silence=longest_silence, turns=turns)
         self._transport: asyncio.Transport | None = None
         self._response: Response | None = None
 
     def send(self, request: bytes) -> Response:
         assert self._transport
-        self._response = Response(time.perf_counter(), self._longest_silence)
+        self._response = self._response_to(time.perf_counter())
         self._transport.write(request)
         return self._response
 
@@ -185,7 +207,7 @@ class Client:
         self._address = (parts.hostname or "", parts.port or (443 if self._secure else 80))
         self._proxy = urlsplit(proxy) if proxy else None
         self._idle: list[_Line] = []
-        self._new_line = partial(_Line, bytearray(_BUFFER_BYTES), longest_silence)
+        self._new_line = partial(_Line, bytearray(_BUFFER_BYTES), longest_silence, _Turns())
 
     @asynccontextmanager
     async def send(
