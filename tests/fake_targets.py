@@ -10,6 +10,7 @@ from math import exp, log
 from typing import Any
 
 from toolkit.errors import InvocationError
+from toolkit.measure.arm import Chunk
 from toolkit.measure.result import RequestResult
 
 VOCABULARY = 12
@@ -95,7 +96,7 @@ class FakeConnection:
     longest: int = 4096
     asked: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[bytes]:
+    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
         raise NotImplementedError
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
