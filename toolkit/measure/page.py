@@ -62,13 +62,20 @@ th { color: var(--soft); font-weight: 600; } th:nth-child(-n+3), td:nth-child(-n
 """
 
 
-def page_html(report: BenchReport) -> str:
-    """The page. Raises UsageError where the packages that draw the figures are not installed."""
+def require_packages() -> None:
+    """Raise UsageError where the packages that draw the figures are not installed."""
     try:
-        from toolkit.measure.figures import break_even_map, figures
+        import toolkit.measure.figures  # noqa: F401
     except ImportError as error:
         hint = "Install it: pip install 'toolkit[bench]'"
         raise UsageError(f"an HTML report needs the package {error.name}", hint=hint) from error
+
+
+def page_html(report: BenchReport) -> str:
+    """The page. Raises UsageError where the packages that draw the figures are not installed."""
+    require_packages()
+    from toolkit.measure.figures import break_even_map, figures
+
     found = headline(report)
     valid = comparable(report)
     first = "".join((_verdicts(report.verdicts), _figure(break_even_map(report) if valid else None)))
