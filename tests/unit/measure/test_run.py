@@ -34,7 +34,7 @@ def measured(simulated: SimulatedMachine, design: Design = DESIGN, journal: Jour
 
 
 def test_a_measurement_goes_on_until_its_interval_is_narrow_enough() -> None:
-    found = measured(machine(noise=0.1))
+    found = measured(machine(2, noise=0.1))
     interval = speedup(pairs_of(found.results, "spec", "base"))
     assert interval
     assert interval.low < 1.4 < interval.high
