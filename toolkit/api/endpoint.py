@@ -53,7 +53,10 @@ class Endpoint:
         return f"{self.name}/{self.component}" if self.component else self.name
 
     def chat(self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Any) -> Generation:
-        """The whole answer: greedy and at most 256 tokens, unless OpenAI's chat options (`max_tokens`, …) differ."""
+        """The whole answer: greedy and at most 256 tokens, unless OpenAI's chat options (`max_tokens`, …) differ.
+
+        The tokens of a model's reasoning count, too: `.cut` says whether the answer ended at that length.
+        """
         return self.stream(prompt, via=via, **options).result
 
     def stream(self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Any) -> Stream:

@@ -6,7 +6,6 @@ import shlex
 import sys
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +18,10 @@ from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from toolkit.api.endpoint import Endpoint
+    from toolkit.endpoint.generation import Generation
     from toolkit.endpoint.listing import Deployed
     from toolkit.endpoint.metrics import Metrics
     from toolkit.measure.prove import Proof
@@ -126,10 +126,20 @@ def invoke(
             sys.stdout.write(piece)
             sys.stdout.flush()
     result = stream.result
+    answer(result.to_dict(), as_json, lambda: "")  # as text the answer was printed above: only end its line
+    for line in about(result):
+        say(line)
+
+
+def about(result: Generation) -> Iterator[str]:
+    """What is worth knowing of an answer besides its text."""
+    reasoning = f" ({result.reasoning_tokens} of reasoning)" if result.reasoning else ""
+    rate, first = result.completion_tokens / result.latency, f"first after {result.ttft * 1000:.0f} ms"
     length = f", {result.acceptance.length:.2f} tokens per target step" if result.acceptance else ""
-    answer(asdict(result), as_json, lambda: "")  # as text the answer was printed above: only end its line
-    rate = result.completion_tokens / result.latency
-    say(f"{result.completion_tokens} tokens, {rate:.0f} tokens/s, first after {result.ttft * 1000:.0f} ms{length}")
+    yield f"{result.completion_tokens} tokens{reasoning}, {rate:.0f} tokens/s, {first}{length}"
+    if result.cut:
+        amid = " while the model was still reasoning" if result.reasoning and not result.text else ""
+        yield f"The answer was cut at {result.completion_tokens} tokens{amid}: for more, raise --max-tokens."
 
 
 def logs(
