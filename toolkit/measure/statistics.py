@@ -208,13 +208,13 @@ def _spread(pairs: Sequence[Pair]) -> _Spread | None:
     prompts = _grouped((pair.cluster, pair) for pair in pairs)
     variance, freedom = _jackknife(prompts) if len(prompts) > 1 else each
     blocks = _grouped((number if pair.block is None else (pair.block,), pair) for number, pair in enumerate(pairs))
-    if len(blocks) > 1 and (by_block := _jackknife(blocks))[0] > each[0]:
+    if 1 < len(blocks) < len(pairs) and (by_block := _jackknife(blocks))[0] > each[0]:
         variance, freedom = variance + by_block[0] - each[0], min(freedom, by_block[1])
     return _Spread(_log_ratio(_sums(pairs)), variance, freedom, each[0])
 
 
 def _reach(freedom: float, variance: float) -> float:
-    return min(_WIDEST, _student(freedom) * math.sqrt(variance))
+    return min(_WIDEST, student(freedom) * math.sqrt(variance))
 
 
 _Sums = tuple[float, float, float, float]
@@ -258,7 +258,7 @@ def _quantile(ordered: Sequence[float], level: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def _student(freedom: float) -> float:
+def student(freedom: float) -> float:
     """Student's t at 97.5 %, for at least one degree of freedom, which need not be whole."""
     return _student_at(max(1.0, round(freedom, 2)))
 
@@ -273,12 +273,12 @@ def _student_at(freedom: float) -> float:
     # over the beta function of 1/2 and freedom/2: bisection over Simpson's rule.
     beta = math.sqrt(math.pi) * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
     low, high = 0.0, math.pi / 2
-    for _ in range(50):
+    for _ in range(32):
         middle = (low + high) / 2
         low, high = (middle, high) if _integral(freedom - 1, middle) < (_LEVEL - 0.5) * beta else (low, middle)
     return math.sqrt(freedom) * math.tan(low)
 
 
-def _integral(power: float, end: float, steps: int = 64) -> float:
+def _integral(power: float, end: float, steps: int = 32) -> float:
     values = [math.pow(math.cos(end * i / steps), power) for i in range(steps + 1)]
     return end / steps / 3 * (values[0] + values[-1] + 4 * sum(values[1:-1:2]) + 2 * sum(values[2:-1:2]))

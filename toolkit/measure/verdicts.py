@@ -133,11 +133,16 @@ def _pays(summary: Summary, answers: Sequence[RequestResult], baseline: str) -> 
             holds: bool | None = True
         else:
             holds = False if found and all(item.high < _LEAST_GAIN for item in found) else None
-        words = {True: "pays", False: "costs", None: "not shown"}
-        details = [f"{item.arm} {words[pays]}: {_at(item)}" for item, pays in judged.items()]
+        details = [f"{item.arm} {_word(item, pays)}: {_at(item)}" for item, pays in judged.items()]
         if holds is None:
             details += _further(found, answers, baseline)
         yield Verdict("pays", holds, "; ".join(details) or "too few pairs of answers to compare", workload)
+
+
+def _word(item: Speedup, pays: bool | None) -> str:
+    if pays is None:
+        return "gains nothing" if item.high < _LEAST_GAIN else "not shown"
+    return "pays" if pays else "costs"
 
 
 def _further(found: Sequence[Speedup], answers: Sequence[RequestResult], baseline: str) -> Iterator[str]:

@@ -27,6 +27,7 @@ from toolkit.measure.statistics import (
     requests_needed,
     share,
     speedup,
+    student,
 )
 
 RUNS = 1000
@@ -245,3 +246,11 @@ def test_an_answer_without_its_counterpart_is_not_compared() -> None:
         result(arm="base", prompt=1, seconds=9, outcome="failed"),
     ]
     assert [(pair.arm_seconds, pair.baseline_seconds) for pair in pairs_of(answers, "spec", "base")] == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"), [(1, 12.7062), (1.5, 6.0167), (3, 3.1824), (10.5, 2.2138), (29.9, 2.0426), (60, 2.0003)]
+)
+def test_students_quantiles_are_those_of_the_tables(freedom: float, quantile: float) -> None:
+    """From scipy.stats.t.ppf(0.975, freedom)."""
+    assert student(freedom) == pytest.approx(quantile, abs=1e-4)

@@ -64,7 +64,7 @@ def only(found: Sequence[Verdict]) -> Verdict:
 
 @pytest.mark.parametrize(
     ("seconds", "holds", "word"),
-    [(PAYS, True, "pays"), (COSTS, False, "costs"), (ALIKE, False, "not shown"), (NOISY, None, "not shown")],
+    [(PAYS, True, "pays"), (COSTS, False, "costs"), (ALIKE, False, "gains nothing"), (NOISY, None, "not shown")],
 )
 def test_an_arm_pays_costs_or_it_is_not_shown(seconds: Sequence[float], holds: bool | None, word: str) -> None:
     found = only(judged(measured(seconds), "pays"))
