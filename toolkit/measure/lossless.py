@@ -41,7 +41,7 @@ from math import ceil, exp, lgamma, log
 from toolkit.errors import InvocationError
 from toolkit.measure.report import Verdict
 from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.scoring import Choice, Decoded, Score, Scorer, decode
+from toolkit.measure.scoring import Choice, Score, Scorer, decode
 
 SAFETY = 2.0
 _FREQUENCY = 2.0
@@ -49,7 +49,7 @@ _LEVEL = 0.001
 _WANTED_RATE = 1 / 200
 _CERTAINTY = 0.95
 _MOST_ANSWERS = 100  # of an arm: far more tokens than the wanted rate asks for
-_DECODED_ANSWERS, _DECODED_ALONE, _DECODED_TOKENS = 16, 6, 128
+_DECODED_ANSWERS, _DECODED_TOKENS = 16, 96
 _NO_ROUNDING = 1.0  # nats: a gap that no rounding explains
 _NEAR = 4.0  # nats: noise cannot swap tokens that are further apart
 
@@ -216,25 +216,36 @@ def binomial_tail(least: int, trials: int, share: float) -> float:
 
 
 async def _changes(scorer: Scorer, reference: Sequence[RequestResult]) -> list[tuple[float, float]]:
-    """Distances between two best tokens, and their change from decoding to prefill: some answers alone, some at once.
+    """Distances between two best tokens, and their change from decoding to prefill.
 
-    An engine that gives no log-probabilities while it decodes shows its noise in the gaps of its answers alone.
+    Kernels differ by rows and length (vllm#48271: from 256 tokens on). So every third answer is decoded alone, the
+    others at once, each from another place on. An engine that gives no log-probabilities while it decodes shows its
+    noise in the gaps of its answers alone.
     """
-    asked = [result for result in reference if result.prompt_token_ids and result.token_ids]
+    texts = _openings(scorer, reference)
     try:
-        alone = [await _decoded_again(scorer, result) for result in asked[:_DECODED_ALONE]]
-        together = await asyncio.gather(*(_decoded_again(scorer, result) for result in asked[_DECODED_ALONE:]))
+        alone = [await decode(scorer.connection, text, _DECODED_TOKENS) for text in texts[::3]]
+        others = [text for index, text in enumerate(texts) if index % 3]
+        at_once = await asyncio.gather(*(decode(scorer.connection, text, _DECODED_TOKENS) for text in others))
     except InvocationError:
         return []
     found: list[tuple[float, float]] = []
-    for result, answer in zip(asked, (*alone, *together), strict=True):
-        scores = await scorer.scores(result.prompt_token_ids, [decoded.token for decoded in answer])
+    for text, answer in zip((*texts[::3], *others), (*alone, *at_once), strict=True):
+        scores = await scorer.scores(text, [decoded.token for decoded in answer])
         found += [change(decoded.best, score) for decoded, score in zip(answer, scores)]  # noqa: B905 - long ones are cut
     return found
 
 
-async def _decoded_again(scorer: Scorer, result: RequestResult) -> tuple[Decoded, ...]:
-    return await decode(scorer.connection, result.prompt_token_ids, min(len(result.token_ids), _DECODED_TOKENS))
+def _openings(scorer: Scorer, reference: Sequence[RequestResult]) -> list[tuple[int, ...]]:
+    """Prompts with the first part of their answers, from none of it to all but the tokens to decode."""
+    known = [(result.prompt_token_ids, result.token_ids) for result in reference]
+    asked = [(prompt, answer[: scorer.most_tokens - len(prompt)]) for prompt, answer in known if prompt and answer]
+    shares = [index / max(1, len(asked) - 1) for index in range(len(asked))]
+    return [
+        (*prompt, *answer[: round(share * max(0, len(answer) - _DECODED_TOKENS))])
+        for share, (prompt, answer) in zip(shares, asked, strict=True)
+        if len(prompt) < scorer.most_tokens
+    ]
 
 
 def change(best: Sequence[Choice], score: Score) -> tuple[float, float]:

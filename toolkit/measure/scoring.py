@@ -63,14 +63,14 @@ class Scorer:
 
     def __init__(self, connection: Connection, most_tokens: int = MOST_TOKENS) -> None:
         self.connection = connection
-        self._most_tokens = most_tokens
+        self.most_tokens = most_tokens
         self._known: dict[tuple[int, ...], tuple[Score, ...]] = {}
         self.error: InvocationError | None = None
         """Why the engine last gave no scores."""
 
     async def scores(self, prompt: Sequence[int], answer: Sequence[int]) -> tuple[Score, ...]:
         """One score for each of the answer's tokens, up to the most that are asked for; empty if there are none."""
-        tokens = (*prompt, *answer)[: self._most_tokens]
+        tokens = (*prompt, *answer)[: self.most_tokens]
         if not prompt or len(tokens) <= len(prompt):
             return ()
         if tokens not in self._known:
