@@ -48,10 +48,10 @@ def break_even_in_words(speedups: Sequence[Speedup]) -> list[str]:
 
 def _in_words(concurrency: float | None, most: int) -> str:
     if concurrency is None:
-        return f"is faster up to {most} concurrent requests, the most that was measured."
+        return f"does not break even up to {most} concurrent requests, the most that was measured: it is faster."
     if concurrency == 0:
-        return "is slower from the first concurrency on."
-    return f"is faster up to about {concurrency:.0f} concurrent requests."
+        return "is slower at the lowest concurrency already."
+    return f"breaks even at about {concurrency:.0f} concurrent requests."
 
 
 def _arm_and_workload(item: Speedup) -> tuple[str, str]:

@@ -31,10 +31,10 @@ load  arm       tok/s  speedup            acceptance  same  $/M
     assert "Measured with hardware: 1 x RTX PRO 6000, vllm: 0.32.0, date: 2026-11-22" in text
 
 
-def test_the_concurrency_up_to_which_it_is_faster_is_told() -> None:
+def test_the_concurrency_at_which_it_breaks_even_is_told() -> None:
     assert """
-p-eagle on open-ended is faster up to about 4 concurrent requests.
-p-eagle on structured is faster up to about 49 concurrent requests.
+p-eagle on open-ended breaks even at about 4 concurrent requests.
+p-eagle on structured breaks even at about 49 concurrent requests.
 """ in report_text(example(), 120)
 
 
