@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +15,7 @@ from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.platform import EndpointPlatform
 from toolkit.errors import UsageError
 from toolkit.measure.report import BenchReport
+from toolkit.measure.verdicts import Expected
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
 from toolkit.text import html_table
@@ -41,7 +42,7 @@ class Endpoint:
     baseline: str | None = None
     speculative: bool = True
     workloads: tuple[Workload, ...] = field(repr=False, default=(GENERAL,))
-    expected: Mapping[str, float] = field(repr=False, default_factory=dict)
+    expected: Expected = field(repr=False, default=Expected())
     component: str | None = None
     price_per_hour: float | None = None
     reports_drafts: bool = True

@@ -9,6 +9,7 @@ from toolkit.apply.progress import default_progress
 from toolkit.catalog import registry
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
+from toolkit.measure.verdicts import Expected
 from toolkit.measure.watch import Watch
 from toolkit.measure.watch import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload
@@ -84,7 +85,7 @@ def planned_endpoint(plan: Plan, platform: Platform, recipe: Recipe | None) -> E
 
 def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Recipe | None) -> Endpoint:
     endpoint, _, component = address.partition("/")
-    expected = _published_acceptance(recipe) if recipe else {}
+    expected = Expected(recipe.expect, _published_acceptance(recipe)) if recipe else Expected()
     workloads = [Workload(name, read_prompts(path)) for name, path in recipe.workloads.items()] if recipe else []
     speculative = recipe is None or recipe.speculation is not None
     return Endpoint(

@@ -24,6 +24,7 @@ from toolkit.measure.journal import Journal
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.run import Design, Load
+from toolkit.measure.verdicts import Expected
 from toolkit.measure.workload import GENERAL, Workload
 
 Subject = RecipeLike | Endpoint
@@ -95,8 +96,9 @@ def bench(
                 max_tokens=max_tokens or _MAX_TOKENS,
             )
             saved = Journal(journal, _setting(design, [first, *others, compared])) if journal else None
-            return await measure(design, _title(first, compared), partial(_show, progress), saved, settle)
+            return await measure(design, _title(first, compared), expected, partial(_show, progress), saved, settle)
 
+    expected = first.expected if isinstance(first, Endpoint) else Expected()
     settle = first.platform.pause_between_arms if isinstance(first, Endpoint) else 0.0
     with progress.stage(f"measure {first.address}"):
         return run_to_end(measured())

@@ -67,12 +67,13 @@ def deploy(
         answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {endpoint.status().status}")
         return
     from toolkit.cli.report_text import report_text
+    from toolkit.measure.headline import headline
 
     result = endpoint.prove()
     answer({**endpoint.to_dict(), "proof": result.to_dict()}, as_json, lambda: report_text(result))
     prompt = endpoint.workloads[0].prompts[0].text
     say(f"Try it: toolkit invoke {endpoint.name} {shlex.quote(prompt)}")
-    exit_unless(result.ok)
+    exit_unless(result.ok or headline(result).answer == "mixed")
 
 
 def status(

@@ -15,30 +15,34 @@ from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import Design, Load, Progress, Send, again, run
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.summary import summarise
+from toolkit.measure.verdicts import Expected, slos, verdicts
 
 
 async def measure(
     design: Design,
     title: str,
+    expected: Expected | None = None,
     progress: Callable[[Progress], object] = lambda _: None,
     journal: Journal | None = None,
     settle_seconds: float = 0.0,
 ) -> BenchReport:
-    """Run a measurement, judge its results and report.
+    """Run a measurement, judge its results by what a recipe expects, and report.
 
     On a machine that all arms share, an engine that has just answered slows the others down for `settle_seconds`.
     Raises InvocationError.
     """
     measured = await run(design, sender(settle_seconds), progress, journal)
     results = measured.results
-    summary = summarise(results, design.arms, design.baseline)
+    limits = slos(expected.expect) if expected else {}
+    summary = summarise(results, design.arms, design.baseline, limits)
+    speed = verdicts(results, summary, design.arms, design.baseline, expected)
     return BenchReport(
         title,
-        verdicts=(*await _lossless(design, results),),
+        verdicts=(*speed, *await _lossless(design, results)),
         arms=summary.arms,
         speedups=summary.speedups,
         noise=summary.noise,
-        notes=(*measured.notes, *_cut(results)),
+        notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
     )
 
 
