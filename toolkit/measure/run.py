@@ -22,7 +22,6 @@ from typing import Protocol
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.journal import Journal
-from toolkit.measure.load import closed_loop, open_loop
 from toolkit.measure.machine import Machine
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_needed
@@ -86,13 +85,6 @@ class Send(Protocol):
         """One result for each request that was sent. Failures are results; it ends early once `timing.stop` is set."""
 
 
-async def send_requests(arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
-    """Send them over the network: a `Send`. In an open loop a block's requests arrive at the same times at all arms."""
-    if load.open_loop:
-        return await open_loop(arm, asks, load.value, timing, seed=asks[0].prompt + 1_000_003 * asks[0].round)
-    return await closed_loop(arm, asks, math.ceil(load.value), timing)
-
-
 @dataclass(frozen=True)
 class Progress:
     """How far a measurement is. `remaining` estimates the seconds that it still takes."""
@@ -117,7 +109,7 @@ class Measured:
 
 async def run(
     design: Design,
-    send: Send = send_requests,
+    send: Send,
     progress: Callable[[Progress], object] = lambda _: None,
     journal: Journal | None = None,
     clock: Callable[[], float] = time.perf_counter,
