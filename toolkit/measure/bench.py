@@ -41,7 +41,7 @@ async def measure(
     baseline = design.baseline.name if design.baseline else ""
     return BenchReport(
         title,
-        verdicts=(*speed, *await _lossless(design, results)),
+        verdicts=(*speed, *(await _lossless(design, results) if measured.complete else ())),
         arms=tuple(replace(row, identical=identical_share(results, row, baseline)) for row in summary.arms),
         speedups=summary.speedups,
         noise=summary.noise,
