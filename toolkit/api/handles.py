@@ -7,7 +7,6 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
 from toolkit.catalog import registry
-from toolkit.checks.workloads import read_prompts
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError, UsageError
 from toolkit.measure.prove import DEFAULT_PROMPTS
@@ -16,6 +15,7 @@ from toolkit.measure.watch import watch as watch_metrics
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of, session_of
 from toolkit.platforms.rules import Platform
+from toolkit.recipe.prompts import read_prompts
 from toolkit.recipe.resolve import Recipe
 
 
@@ -86,7 +86,9 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
     endpoint, _, component = address.partition("/")
     expected = _published_acceptance(recipe) if recipe else {}
     try:
-        workloads = {key: read_prompts(path) for key, path in recipe.workloads.items()} if recipe else {}
+        workloads = (
+            {key: tuple(p.text for p in read_prompts(path)) for key, path in recipe.workloads.items()} if recipe else {}
+        )
     except (OSError, ValueError) as error:
         raise UsageError(
             f"a prompt set cannot be read: {error}", hint=f"See: toolkit check {component or endpoint}"

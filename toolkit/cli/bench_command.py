@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless, say
-from toolkit.cli.recipe_commands import Json, PlatformName
-
 if TYPE_CHECKING:
-    from toolkit.measure.report import BenchReport
+    pass
 
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)?")

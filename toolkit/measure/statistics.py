@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
@@ -81,6 +81,11 @@ class _Spread:
     freedom: float
     pair_variance: float
 
+    def stopping_width(self, growth: float = 1.0) -> float:
+        """The half-width that a measurement may stop at, once it has `growth` times as many prompts."""
+        variance = max(self.variance, self.pair_variance) / growth
+        return math.expm1(_reach((self.freedom + 1) * growth - 1, variance))
+
 
 def speedup(pairs: Sequence[Pair]) -> Interval | None:
     """The ratio of the arm's throughput to the baseline's. None for fewer than two pairs, which show no noise.
@@ -90,16 +95,14 @@ def speedup(pairs: Sequence[Pair]) -> Interval | None:
     spread = _spread(pairs)
     if spread is None:
         return None
-    reach = min(_WIDEST, _student(spread.freedom) * math.sqrt(spread.variance))
+    reach = _reach(spread.freedom, spread.variance)
     return Interval(*(math.exp(spread.log_ratio + sign * reach) for sign in (0, -1, 1)))
 
 
 def half_width(pairs: Sequence[Pair]) -> float:
     """The relative half-width that a measurement may stop at, see the module's text: 0.05 is ±5 %. inf if unknown."""
     spread = _spread(pairs)
-    if spread is None:
-        return math.inf
-    return math.expm1(_reach(spread))
+    return spread.stopping_width() if spread else math.inf
 
 
 def requests_needed(pairs: Sequence[Pair], width: float) -> int | None:
@@ -112,10 +115,7 @@ def requests_needed(pairs: Sequence[Pair], width: float) -> int | None:
         return None
 
     def is_enough(further: int) -> bool:
-        growth = 1 + further / len(pairs)
-        freedom = (spread.freedom + 1) * growth - 1
-        variance = max(spread.variance, spread.pair_variance) / growth
-        return math.expm1(min(_WIDEST, _student(freedom) * math.sqrt(variance))) <= width
+        return spread.stopping_width(1 + further / len(pairs)) <= width
 
     if not is_enough(_MOST_FURTHER_REQUESTS):
         return None
@@ -155,7 +155,7 @@ def acceptance_length(results: Iterable[RequestResult]) -> Interval | None:
 
 
 def share(hits: int, total: int) -> Interval:
-    """A share of requests with its 95 % interval (Wilson 1927), which is right for few requests, and for all of them."""
+    """A share of requests with its 95 % interval (Wilson 1927), right for few requests too."""
     z = NormalDist().inv_cdf(_LEVEL)
     centre = (hits + z * z / 2) / (total + z * z)
     reach = z / (total + z * z) * math.sqrt(hits * (total - hits) / total + z * z / 4)
@@ -219,21 +219,17 @@ def _blocks(results: Iterable[RequestResult]) -> Iterator[tuple[float, float, li
 def _spread(pairs: Sequence[Pair]) -> _Spread | None:
     if len(pairs) < 2:
         return None
-    each = list(enumerate(pairs))
-    by_pair = _jackknife([[pair] for pair in pairs])
-    by_prompt = _jackknife(_grouped(each, lambda number, pair: pair.cluster))
-    if by_prompt is None or by_pair is None:
-        assert by_pair
-        return _Spread(_log_ratio(_sums(pairs)), by_pair[0], by_pair[1], by_pair[0])
-    (variance, freedom), pair_variance = by_prompt, by_pair[0]
-    by_block = _jackknife(_grouped(each, lambda number, pair: number if pair.block is None else ("block", pair.block)))
-    if by_block and by_block[0] > pair_variance:
-        variance, freedom = variance + by_block[0] - pair_variance, min(freedom, by_block[1])
-    return _Spread(_log_ratio(_sums(pairs)), variance, freedom, pair_variance)
+    each = _jackknife([[pair] for pair in pairs])
+    prompts = _grouped((pair.cluster, pair) for pair in pairs)
+    variance, freedom = _jackknife(prompts) if len(prompts) > 1 else each
+    blocks = _grouped((number if pair.block is None else (pair.block,), pair) for number, pair in enumerate(pairs))
+    if len(blocks) > 1 and (by_block := _jackknife(blocks))[0] > each[0]:
+        variance, freedom = variance + by_block[0] - each[0], min(freedom, by_block[1])
+    return _Spread(_log_ratio(_sums(pairs)), variance, freedom, each[0])
 
 
-def _reach(spread: _Spread) -> float:
-    return min(_WIDEST, _student(spread.freedom) * math.sqrt(max(spread.variance, spread.pair_variance)))
+def _reach(freedom: float, variance: float) -> float:
+    return min(_WIDEST, _student(freedom) * math.sqrt(variance))
 
 
 _Sums = tuple[float, float, float, float]
@@ -251,18 +247,16 @@ def _log_ratio(sums: _Sums) -> float:
     return math.log(arm_tokens / arm_seconds * baseline_seconds / baseline_tokens)
 
 
-def _grouped(each: Iterable[tuple[int, Pair]], key: Callable[[int, Pair], Hashable]) -> list[list[Pair]]:
+def _grouped(pairs: Iterable[tuple[Hashable, Pair]]) -> list[list[Pair]]:
     groups: dict[Hashable, list[Pair]] = defaultdict(list)
-    for number, pair in each:
-        groups[key(number, pair)].append(pair)
+    for key, pair in pairs:
+        groups[key].append(pair)
     return list(groups.values())
 
 
-def _jackknife(clusters: Sequence[Sequence[Pair]]) -> tuple[float, float] | None:
-    """The variance of ln R and its degrees of freedom; None for a single cluster."""
+def _jackknife(clusters: Sequence[Sequence[Pair]]) -> tuple[float, float]:
+    """The variance of ln R and its degrees of freedom."""
     count = len(clusters)
-    if count < 2:
-        return None
     sums = [_sums(cluster) for cluster in clusters]
     a, b, c, d = (math.fsum(column) for column in zip(*sums, strict=True))
     whole = _log_ratio((a, b, c, d))
@@ -301,5 +295,5 @@ def _student_at(freedom: float) -> float:
 
 
 def _integral(power: float, end: float, steps: int = 64) -> float:
-    values = [math.cos(end * i / steps) ** power for i in range(steps + 1)]
+    values = [math.pow(math.cos(end * i / steps), power) for i in range(steps + 1)]
     return end / steps / 3 * (values[0] + values[-1] + 4 * sum(values[1:-1:2]) + 2 * sum(values[2:-1:2]))

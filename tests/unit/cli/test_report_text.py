@@ -44,7 +44,7 @@ def test_open_loops_are_told_by_their_rate() -> None:
     arms = tuple(replace(arm, concurrency=None, rate=2.5) for arm in report.arms[:2])
     speedups = (replace(report.speedups[0], concurrency=None, rate=2.5),)
     text = report_text(replace(report, arms=arms, speedups=speedups), 120)
-    assert "on structured with 2.5 requests per second" in text
+    assert "on structured, 2.5 requests per second" in text
     assert "2.5/s  p-eagle   120    2.31x" in text
 
 

@@ -13,7 +13,7 @@ from toolkit.platforms.local.session import SESSION
 def test_a_missing_extra_is_one_line_and_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "moto", None)
 
-    with pytest.raises(UsageError, match="packages that are not installed: moto$") as caught:
+    with pytest.raises(UsageError, match=r"packages that are not installed: moto\n") as caught:
         SESSION.open()
 
     assert caught.value.hint == "Run: pip install 'toolkit[local]'"
