@@ -127,17 +127,15 @@ def guidellm(url: str, folder: Path) -> Figures:
         "\n".join(json.dumps({"prompt": prompt, "output_tokens_count": TOKENS}) for prompt in PROMPTS)
     )
     options = {
-        "target": url.removesuffix("/v1"),
-        "model": "tiny",
-        "processor": TARGET,
-        "profile": "concurrent",
-        "rate": CONCURRENCY,
-        "max-requests": REQUESTS,
-        "data": folder / "guide.jsonl",
-        "output-dir": folder,
-        "outputs": "json",
+        "backend": f"kind=openai_http,target={url.removesuffix('/v1')},model=tiny",
+        "profile": f"kind=concurrent,streams={CONCURRENCY}",
+        "constraint": f"kind=max_requests,count={REQUESTS}",
+        "tokenizer": f"kind=huggingface_auto,model={TARGET}",
+        "data": f"kind=json_file,path={folder / 'guide.jsonl'}",
+        "output": f"kind=json,path={folder / 'benchmarks.json'}",
     }
-    _run([_program("guidellm"), "run", *(str(x) for key, value in options.items() for x in (f"--{key}", value))])
+    flags = ["--disable-console", "--disable-progress"]
+    _run([_program("guidellm"), "run", *flags, *(x for key, value in options.items() for x in (f"--{key}", value))])
     metrics = json.loads((folder / "benchmarks.json").read_text())["benchmarks"][0]["metrics"]
     names = {"TTFT": "time_to_first_token_ms", "ITL": "inter_token_latency_ms", "TPOT": "time_per_output_token_ms"}
     times = {figure: metrics[name]["successful"]["median"] for figure, name in names.items()}
