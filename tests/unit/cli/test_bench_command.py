@@ -37,12 +37,12 @@ def model(
 
 
 def baseline() -> Answers:
-    return model(0.004)
+    return model(0.010)
 
 
 def speculative() -> Answers:
     """Twice as fast: two tokens in the time of one, of which one was drafted."""
-    return model(0.004, histogram=[0, 6], pieces=6)
+    return model(0.010, histogram=[0, 6], pieces=6)
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def test_a_faster_arm_with_the_same_answers_pays(capsys: pytest.CaptureFixture[s
     expected = {"on": True, "accepted": True, "baseline": True, "pays": True, "lossless": True, "same-target": None}
     assert (code, found["ok"], holds) == (0, True, expected)
     (speedup,) = found["speedups"]
-    assert 1.5 < speedup["low"] < speedup["ratio"] < speedup["high"]
+    assert 1 < speedup["low"] < speedup["ratio"] < speedup["high"]
     arm = next(item for item in found["arms"] if item["arm"] == "speculative")
     assert (arm["requests"], arm["failed"], arm["identical"], arm["concurrency"]) == (8, 0, 1.0, 1)
     assert (arm["acceptance_length"], arm["acceptance_per_position"]) == (2.0, [1.0])
@@ -85,11 +85,11 @@ def test_a_faster_arm_with_the_same_answers_pays(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arm", "other", "lie"),
     [
-        pytest.param(model(0.010, histogram=[12]), None, "pays", id="slower than the baseline"),
+        pytest.param(model(0.025, histogram=[12]), None, "pays", id="slower than the baseline"),
         pytest.param(speculative(), speculative(), "baseline", id="a baseline that speculates itself"),
-        pytest.param(model(0.002), None, "on", id="an arm that drafts nothing"),
-        pytest.param(model(0.004, histogram=[12]), None, "accepted", id="drafts of which none is accepted"),
-        pytest.param(model(0.002, range(12, 24), histogram=[0, 6]), None, "lossless", id="other answers"),
+        pytest.param(model(0.005), None, "on", id="an arm that drafts nothing"),
+        pytest.param(model(0.010, histogram=[12]), None, "accepted", id="drafts of which none is accepted"),
+        pytest.param(model(0.005, range(12, 24), histogram=[0, 6]), None, "lossless", id="other answers"),
     ],
 )
 def test_a_lie_is_caught(
