@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count, islice, product
+from itertools import count, islice
 from typing import Protocol
 
 from toolkit.errors import InvocationError
@@ -29,10 +29,11 @@ from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Workload
 
 _WARM_UP_TOKENS = 8
+_WARM_UP_PROMPTS = 3
 _WAVES = 4
 _OPEN_LOOP_SECONDS = 10
-# Fewer show no noise between rounds, or between blocks.
-_FEWEST_ROUNDS = 2
+FEWEST_ROUNDS = 3
+"""After fewer, an interval may be narrow by chance."""
 _FEWEST_BLOCKS = 3
 # Intervals are computed anew when there is a tenth more to compute them from.
 _LOOK_AFTER = 1.1
@@ -255,12 +256,18 @@ class _Measurement:
         return sum(cell.asked for cell in self._cells)
 
     async def _warm_up(self) -> None:
-        """A few tokens from each arm, with as many requests at once as there will be. Raises InvocationError."""
+        """A few tokens from each arm, with as many requests at once as there will be. Raises InvocationError.
+
+        Several prompts, because a single one may be too long for the model.
+        """
         most = max((math.ceil(load.value) for load in self._design.loads if not load.open_loop), default=1)
-        for arm, workload in product(self._design.all_arms, self._design.workloads):
-            short = tuple(replace(prompt, max_tokens=_WARM_UP_TOKENS) for prompt in workload.prompts)
-            asks = [Ask(replace(workload, prompts=short), number % len(short)) for number in range(most)]
-            answers = await self._send(arm, asks, Load(most), self._timing)
+        for arm in self._design.all_arms:
+            answers: list[RequestResult] = []
+            for workload in self._design.workloads:
+                short = tuple(replace(prompt, max_tokens=_WARM_UP_TOKENS) for prompt in workload.prompts)
+                number = max(most, _WARM_UP_PROMPTS)
+                asks = [Ask(replace(workload, prompts=short), index % len(short)) for index in range(number)]
+                answers += await self._send(arm, asks, Load(most), self._timing)
             if answers and all(answer.outcome == "failed" for answer in answers):
                 raise InvocationError(f"{arm.name} answers no request: {answers[0].error}")
 
@@ -295,7 +302,7 @@ class _Measurement:
             return cell.asked >= self._design.requests
         if not self._design.baseline:
             return cell.rounds >= 1
-        too_few = cell.rounds < _FEWEST_ROUNDS or (cell.block_size > 1 and cell.blocks < _FEWEST_BLOCKS)
+        too_few = cell.rounds < FEWEST_ROUNDS or (cell.block_size > 1 and cell.blocks < _FEWEST_BLOCKS)
         if too_few or cell.asked < cell.next_look:
             return False
         cell.next_look = cell.asked * _LOOK_AFTER
@@ -313,7 +320,7 @@ class _Measurement:
         if self._design.requests:
             return self._design.requests - cell.asked
         if math.isinf(cell.width):
-            return max(1.0, _FEWEST_ROUNDS * len(cell.workload.prompts) - cell.asked)
+            return max(1.0, FEWEST_ROUNDS * len(cell.workload.prompts) - cell.asked)
         return cell.asked * max(0.0, (cell.width / self._design.precision) ** 2 - 1)
 
     def _too_wide(self, cell: _Cell) -> str:
