@@ -131,6 +131,17 @@ def test_another_target() -> None:
     assert [verdict.holds for verdict in found.verdicts] == [False, False]
 
 
+def test_the_same_target_on_another_gpu() -> None:
+    """Its kernels round otherwise, as far as prefill and decoding do."""
+    served, elsewhere = FakeConnection(), FakeConnection(kernels="prefill on another GPU")
+    arms = Arm("baseline", served), Arm("p-eagle", elsewhere)
+    results = [*answers("baseline", greedy()), *answers("p-eagle", greedy())]
+    (found,) = asyncio.run(judge(arms[0], arms[1:], results))
+    assert found.target
+    assert found.target.mean_change > 0
+    assert [verdict.holds for verdict in found.verdicts] == [True, True]
+
+
 def test_another_quantization_shows_in_the_scores() -> None:
     quantized = replace(TARGET, error=0.15)
     found = judged(answers("p-eagle", greedy(quantized)), target=quantized)
