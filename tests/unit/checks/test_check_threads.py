@@ -44,7 +44,7 @@ def test_a_draft_model_with_two_kinds_of_attention(tmp_path: Path) -> None:
     """Issue 33133."""
     mixed = {"layer_types": KINDS, "sliding_window": 128}
     (finding,) = found(tmp_path, "engine.kv-groups", DRAFT_MODEL, drafter=mixed)
-    assert finding.message.startswith("the draft model has layers with full and sliding attention")
+    assert finding.message.startswith("the draft model has full attention and sliding attention layers")
     assert not found(tmp_path, "engine.kv-groups", DRAFT_MODEL)
 
 
