@@ -21,18 +21,21 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolkit.endpoint.handle import Endpoint
+    from toolkit.api.endpoint import Endpoint
     from toolkit.endpoint.listing import Deployed
     from toolkit.endpoint.metrics import Metrics
-    from toolkit.endpoint.prove import Proof
+    from toolkit.measure.prove import Proof
     from toolkit.planning.plan import Plan
 
 Name = Annotated[str, typer.Argument(help="The endpoint's name, or the recipe it was deployed from.")]
 Requests = Annotated[int, typer.Option(min=1, help="How many prompts of each workload to send.")]
 
 
+Minutes = Annotated[int, typer.Option(min=1, max=1440, help="Length of the period, up to now.")]
+
+
 def register(app: typer.Typer) -> None:
-    for command in (deploy, status, invoke, logs, metrics, prove, rollback, destroy):
+    for command in (deploy, status, invoke, logs, metrics, watch, prove, rollback, destroy):
         app.command()(command)
 
 
@@ -153,7 +156,7 @@ def logs(
 
 def metrics(
     name: Name,
-    minutes: Annotated[int, typer.Option(min=1, max=1440, help="Length of the period, up to now.")] = 60,
+    minutes: Minutes = 60,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
@@ -162,6 +165,20 @@ def metrics(
 
     found = api.connect(name, platform=platform).metrics(minutes)
     answer(found.to_dict(), as_json, lambda: _metrics_text(found))
+
+
+def watch(
+    name: Annotated[str, typer.Argument(help="The recipe it was deployed from, whose evidence says what to expect.")],
+    minutes: Minutes = 60,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Is the acceptance of live traffic still what the recipe's evidence lets expect? For cron: exit code 1 if not."""
+    from toolkit import api
+
+    found = api.watch(name, minutes=minutes, platform=platform)
+    answer(found.to_dict(), as_json, lambda: repr(found))
+    exit_unless(found.ok)
 
 
 def prove(name: Name, requests: Requests = 4, platform: PlatformName = None, as_json: Json = False) -> None:
@@ -235,7 +252,7 @@ def _prove(endpoint: Endpoint, requests: int) -> Proof:
 
 
 def _proof_text(proof: Proof) -> str:
-    from toolkit.endpoint.prove import TABLE_HEAD, table_row
+    from toolkit.measure.prove import TABLE_HEAD, table_row
 
     claims = [f"{'yes' if v.holds else 'NO '}  {v.claim}: {v.detail}" for v in proof.verdicts]
     return "\n".join([table(TABLE_HEAD, [table_row(arm) for arm in proof.arms]), "", *claims, *proof.costs])
