@@ -16,6 +16,7 @@ DRAFTER = "method: p-eagle"
 DRAFT_MODEL = (DRAFTER, "method: draft-model")
 DFLASH = (DRAFTER, "method: dflash")
 KINDS = ["sliding_attention"] * 3 + ["full_attention"]
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
 
 
 def found(root: Path, code: str, *edits: tuple[str, str], **configs: Mapping[str, Any]) -> list[Finding]:
@@ -31,9 +32,9 @@ def args(text: str) -> tuple[str, str]:
     return ("  max_model_len", f"  args: {{{text}}}\n  max_model_len")
 
 
-@pytest.mark.parametrize(("version", "severity"), [("0.30.0", "error"), ("0.28.0", "warning")])
+@pytest.mark.parametrize(("version", "severity"), [("0.30.0", "error"), ("0.25.0", "error"), ("0.24.0", "warning")])
 def test_a_dflash_drafter_with_too_few_positions(tmp_path: Path, version: str, severity: str) -> None:
-    """Issue 57941: only the V2 runner, the default since 0.29.0, reads beyond the drafter's positions."""
+    """Issue 57941: only the V2 runner, with dense targets the default since 0.25.0, reads beyond its positions."""
     (finding,) = found(
         tmp_path, "pair.positions", DFLASH, ("0.30.0", version), drafter={"max_position_embeddings": 512}
     )
@@ -95,7 +96,16 @@ def test_an_eagle3_head_on_the_v2_runner(tmp_path: Path) -> None:
     asked = ("  max_model_len", '  env: {VLLM_USE_V2_MODEL_RUNNER: "1"}\n  max_model_len')
     assert found(tmp_path, "quality.runner", eagle3)[0].severity == "info"
     assert found(tmp_path, "quality.runner", eagle3, asked)[0].severity == "warning"
-    assert not found(tmp_path, "quality.runner", eagle3, ("0.30.0", "0.28.0"))
+
+
+@pytest.mark.parametrize(
+    ("version", "experts", "count"),
+    [("0.24.0", {}, 0), ("0.25.0", {}, 1), ("0.28.0", EXPERTS, 0), ("0.29.0", EXPERTS, 1)],
+)
+def test_the_runner_that_a_version_takes(tmp_path: Path, version: str, experts: Mapping[str, Any], count: int) -> None:
+    """V2 is the default of dense models since 0.25.0 (pull request 44443), of all since 0.29.0."""
+    edits = ((DRAFTER, "method: eagle3"), ("0.30.0", version))
+    assert len(found(tmp_path, "quality.runner", *edits, target=experts)) == count
 
 
 @pytest.mark.parametrize(("version", "severity"), [("0.30.0", "error"), ("0.32.0", "warning")])

@@ -14,6 +14,8 @@ from toolkit.recipe.resolve import Recipe, Speculation
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 _CAPTURE, _STAGES, _TOOLS = "max-cudagraph-capture-size", "pipeline-parallel-size", "enable-auto-tool-choice"
 _V2_RUNNER_SINCE = "0.29.0"
+# Release notes of 0.25.0: "Model Runner V2 is now the default for all dense models" (pull request 44443).
+_V2_DENSE_MODELS_SINCE = "0.25.0"
 # Plain draft models have a speculator of their own there since (pull request 55990; v1/worker/gpu/spec_decode/).
 _V2_DRAFT_MODELS_SINCE = "0.32.0"
 # With runs of two tokens half of the tool calls were broken, with eight none (issue 40875).
@@ -40,9 +42,10 @@ def check_settings(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("engine.draft-kv-cache", message, path, hint=hint, severity="warning")
 
 
-def runs_on_v1(recipe: Recipe) -> bool:
-    """Whether vLLM's V1 model runner serves the recipe: by its version, by its variable, or without a GPU."""
-    since = _V2_DRAFT_MODELS_SINCE if recipe.method == "draft-model" else _V2_RUNNER_SINCE
+def runs_on_v1(recipe: Recipe, *, dense: bool = False) -> bool:
+    """Whether vLLM's V1 model runner serves the recipe: by version and target, by its variable, or without a GPU."""
+    since = _V2_DENSE_MODELS_SINCE if dense else _V2_RUNNER_SINCE
+    since = _V2_DRAFT_MODELS_SINCE if recipe.method == "draft-model" else since
     only_v1 = recipe.drafting is not None and recipe.drafting.runner == "V1"
     written = recipe.engine.env.get(RUNNER_VARIABLE)
     on_cpu = not recipe.platform.rules.has_instance_types
@@ -62,10 +65,16 @@ def _runner(recipe: Recipe) -> Iterator[Finding]:
     """Heads that accepted fewer drafts on the V2 runner: EAGLE-3 (issue 40551), DFlash before 0.29 (49559)."""
     written = recipe.engine.env.get(RUNNER_VARIABLE)
     by_default = not lookup.older(recipe.engine.version, _V2_RUNNER_SINCE)
-    issue = {"eagle3": "40551", "dflash": "49559"}.get(recipe.method, "")
-    if not issue or (recipe.method == "dflash" and by_default) or not recipe.platform.rules.has_instance_types:
-        return
     if written == "1" or (written is None and by_default):
+        yield from fewer_accepted(recipe)
+
+
+def fewer_accepted(recipe: Recipe) -> Iterator[Finding]:
+    """The finding of a recipe that runs on the V2 runner; empty for other methods."""
+    written = recipe.engine.env.get(RUNNER_VARIABLE)
+    mended = recipe.method == "dflash" and not lookup.older(recipe.engine.version, _V2_RUNNER_SINCE)
+    issue = {"eagle3": "40551", "dflash": "49559"}.get(recipe.method, "")
+    if issue and not mended and recipe.platform.rules.has_instance_types:
         message = f"`{recipe.method}` heads were reported to accept fewer drafts on the V2 model runner"
         hint = f'Compare with `{RUNNER_VARIABLE}: "0"` in engine.env: toolkit bench (vLLM issue {issue}).'
         yield Finding("quality.runner", message, "engine.version", hint=hint, severity="warning" if written else "info")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.engines.vllm.setting_checks import RUNNER_VARIABLE, runs_on_v1
+from toolkit.engines.vllm.setting_checks import RUNNER_VARIABLE, fewer_accepted, runs_on_v1
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import ModelFacts
@@ -33,6 +33,8 @@ def check_threads(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     yield from _stored_scales(recipe, models.target)
     yield from _prefix_cache(recipe, models.target)
     yield from _whole_blocks(recipe, models.drafter or models.target)
+    if runs_on_v1(recipe) and not runs_on_v1(recipe, dense=_is_dense(models.target)):
+        yield from fewer_accepted(recipe)  # otherwise check_settings tells
     if models.drafter:
         yield from _positions(recipe, models)
         yield from _one_kind_of_layers(recipe, models.drafter)
@@ -49,7 +51,7 @@ def _positions(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         return
     if positions >= length:
         return
-    if recipe.method == "dflash" and not runs_on_v1(recipe):
+    if recipe.method == "dflash" and not runs_on_v1(recipe, dense=_is_dense(models.target)):
         message = f"the drafter has {positions} positions, and a longer request ends the engine (vLLM issue 57941)"
         hint = f'Set `max_model_len: {positions}` or less, or `{RUNNER_VARIABLE}: "0"` in engine.env.'
         yield Finding("pair.positions", message, _LENGTH, hint=hint)
@@ -84,6 +86,14 @@ def _all_attention(config: Mapping[str, Any]) -> bool:
     """Whether every layer has attention: no convolution, no linear attention and no other state."""
     kinds = config.get("layer_types")
     return not isinstance(kinds, list) or _ATTENTION.issuperset(map(str, kinds))
+
+
+def _is_dense(target: ModelFacts) -> bool:
+    """Whether every layer has attention and one MLP; of a model that cannot be read, nothing is assumed."""
+    try:
+        return _all_attention(target.text_config) and not shape_of(target).experts
+    except ToolkitError:  # check_memory reports this
+        return False
 
 
 def _pages(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
