@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate, pairwise, zip_longest
 from math import ceil
 from typing import Any, Protocol
 
-from toolkit.endpoint.events import Choice, Delta, Event, EventReader, Usage
+from toolkit.endpoint.events import Choice, Delta, Drafts, Event, EventReader, Usage
 from toolkit.errors import InvocationError
 
 Message = Mapping[str, str]
@@ -55,9 +55,10 @@ class Acceptance:
         return tuple(sum(self.histogram[position:]) / self.steps for position in range(1, len(self.histogram)))
 
     def __add__(self, other: Acceptance) -> Acceptance:
-        size = max(len(self.histogram), len(other.histogram))
-        padded = [(*item.histogram, *[0] * (size - len(item.histogram))) for item in (self, other)]
-        return Acceptance(tuple(a + b for a, b in zip(*padded, strict=True)))
+        return Acceptance(tuple(a + b for a, b in zip_longest(self.histogram, other.histogram, fillvalue=0)))
+
+    def __sub__(self, other: Acceptance) -> Acceptance:
+        return Acceptance(tuple(a - b for a, b in zip_longest(self.histogram, other.histogram, fillvalue=0)))
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,9 @@ class Arrival:
 class Generation:
     """A finished answer. Times are in seconds from sending the request; `acceptance` is None without speculation.
 
-    `completion_tokens` counts all generated tokens, `reasoning_tokens` those of them that are reasoning. With the
-    finish reason "length" the answer was cut at `max_tokens`; `text` is empty if that was amid the reasoning.
-    `arrivals` is when tokens arrived. Without the engine's token ids, how many came with a chunk is estimated: the
-    usage so far if each chunk has it, otherwise a share of all tokens by the length of the chunk's text.
+    `completion_tokens` counts all generated tokens, `reasoning_tokens` those of them that are reasoning. `arrivals` is
+    when they arrived. Without the engine's token ids, how many came with a chunk is the growth of the usage if each
+    chunk has it, otherwise estimated: a share of all tokens by the length of the chunk's text.
     """
 
     text: str
@@ -99,6 +99,17 @@ class Generation:
     def tpot(self) -> float:
         """Mean time per output token after the first, in seconds."""
         return (self.arrivals[-1].seconds - self.ttft) / max(1, self.completion_tokens - 1) if self.arrivals else 0.0
+
+    @property
+    def cut(self) -> bool:
+        """Whether it ended at `max_tokens`. If that was amid the reasoning, `text` is empty."""
+        return self.finish_reason == "length"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit invoke --json`."""
+        document = {**asdict(self), "ttft": self.ttft, "tpot": self.tpot, "cut": self.cut}
+        del document["arrivals"]
+        return document
 
     def __str__(self) -> str:
         return self.text
@@ -177,8 +188,8 @@ class Answer:
         self._token_ids: list[int] = []
         self._prompt_token_ids: list[int] = []
         self._finish_reason = ""
-        self._last = Event()
-        self._usage: Usage | None = None
+        self._usage = Usage()
+        self._drafts: Drafts | None = None
         self._seconds = 0.0
 
     def take(self, seconds: float, part: bytes) -> list[str]:
@@ -191,7 +202,7 @@ class Answer:
     @property
     def complete(self) -> bool:
         """Whether the end has arrived: usage and acceptance come last."""
-        return bool(self._finish_reason) and (self._events.done or self._usage is not None)
+        return bool(self._finish_reason) and (self._events.done or self._usage.completion_tokens is not None)
 
     def finished(self) -> Generation:
         """The whole answer. Raises InvocationError if it is incomplete."""
@@ -201,7 +212,7 @@ class Answer:
 
     def so_far(self) -> Generation:
         """What has arrived, complete or not."""
-        usage, figures = self._usage or Usage(), self._last.metrics and self._last.metrics.speculative_decoding
+        usage = self._usage
         tokens = _tokens(self._pieces, usage.completion_tokens)
         details = usage.completion_tokens_details
         counted = details.reasoning_tokens if details else None
@@ -213,7 +224,7 @@ class Answer:
             latency=self._seconds,
             reasoning="".join(self._reasoning),
             reasoning_tokens=_reasoning_tokens(self._pieces, tokens) if counted is None else counted,
-            acceptance=Acceptance(figures.acceptance_histogram) if figures else None,
+            acceptance=Acceptance(self._drafts.acceptance_histogram) if self._drafts else None,
             arrivals=_arrivals(self._pieces, tokens),
             token_ids=tuple(self._token_ids),
             prompt_token_ids=tuple(self._prompt_token_ids),
@@ -221,10 +232,11 @@ class Answer:
 
     def _take_event(self, seconds: float, event: Event) -> None:
         self._prompt_token_ids += event.prompt_token_ids or []
-        self._last = event
         for choice in event.choices:
             self._take_choice(seconds, choice, event.usage)
         self._usage = event.usage or self._usage
+        if event.metrics:
+            self._drafts = event.metrics.speculative_decoding
 
     def _take_choice(self, seconds: float, choice: Choice, usage: Usage | None) -> None:
         delta = choice.delta or Delta()
@@ -248,8 +260,7 @@ class Answer:
             return 0
         if usage is None or usage.completion_tokens is None:
             return None
-        before = self._usage.completion_tokens if self._usage else None
-        return max(0, usage.completion_tokens - (before or 0))
+        return max(0, usage.completion_tokens - (self._usage.completion_tokens or 0))
 
 
 def _tokens(pieces: Sequence[_Piece], total: int | None) -> list[int]:

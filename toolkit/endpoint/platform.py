@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from toolkit.apply.waiter import Waitable
@@ -22,3 +23,6 @@ class EndpointPlatform(Waitable, Invoker, Protocol):
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         """What an endpoint, or `endpoint/component`, did in the last `minutes`. Raises PlatformError."""
+
+    def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Key and content of each object below `s3://bucket/…`, by key. Raises UsageError where there is no S3."""

@@ -7,9 +7,11 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from toolkit.catalog import registry
+from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
 from toolkit.errors import PlatformError
 from toolkit.recipe.rules import MetricNames
@@ -44,6 +46,22 @@ def metrics_of_pages(endpoint: str, minutes: int, pages: Mapping[str, bytes]) ->
         engine=_engine(samples, names),
         notes=(f"Counted since the start of {containers}, not over {minutes} minutes; for those use Prometheus",),
     )
+
+
+def acceptance_of_page(page: bytes, source: str) -> Acceptance | None:
+    """The acceptance of all drafts since a container's start; None if it counts none. Raises PlatformError."""
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    for sample in parse(page, source):
+        samples[sample.name].append(sample)
+    names = _names(samples)
+    if names.drafts not in samples:
+        return None
+    positions: dict[int, float] = defaultdict(float)
+    for sample in samples[names.accepted_by_position]:
+        with suppress(ValueError):  # a count without its position
+            positions[int(sample.labels.get("position", ""))] += sample.value
+    at_least = [_sum(samples, names.drafts), *(positions[position] for position in sorted(positions)), 0]
+    return Acceptance(tuple(round(more - less) for more, less in pairwise(at_least)))
 
 
 def parse(page: bytes, source: str) -> list[Sample]:

@@ -10,12 +10,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from toolkit import documents
 from toolkit.endpoint import refusal
 from toolkit.endpoint.access import OpenAIAccess
+from toolkit.endpoint.generation import Acceptance
+from toolkit.endpoint.openai_route import machine_tls
 from toolkit.endpoint.platform import EndpointPlatform
-from toolkit.errors import InvocationError, UsageError
+from toolkit.endpoint.prometheus import acceptance_of_page
+from toolkit.errors import InvocationError, PlatformError, UsageError
 from toolkit.measure.arm import Chunk
 from toolkit.measure.wire import Client, Response
 
@@ -36,7 +40,7 @@ class HttpConnection:
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
         """The answer to a chat completion. A request that fails is not sent again: that would hide the failure."""
-        async with self._answer("POST", "/chat/completions", {"model": self.model, **body}) as response:
+        async with self._answer("POST", f"{self._base}/chat/completions", {"model": self.model, **body}) as response:
             async for chunk in response.chunks():
                 yield chunk
 
@@ -44,15 +48,27 @@ class HttpConnection:
         """The whole answer to a completion (`prompt`) or a chat (`messages`)."""
         if self.invoker:
             return await self.invoker(body)
-        path = "/completions" if "prompt" in body else "/chat/completions"
-        content = await self._whole("POST", path, {"model": self.model, **body})
-        return _json(self.name, content)
+        route = "completions" if "prompt" in body else "chat/completions"
+        return _json(self.name, await self._whole("POST", f"{self._base}/{route}", {"model": self.model, **body}))
 
-    async def get(self, path: str) -> bytes:
-        """A document beside the route, such as `/models`. Raises InvocationError."""
-        return await self._whole("GET", path, None)
+    async def models(self) -> list[str]:
+        """The names of the models that it serves, as far as it lists them. Raises InvocationError."""
+        listed = _json(self.name, await self._whole("GET", f"{self._base}/models")).get("data")
+        return [str(item.get("id")) for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
-    async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
+    async def acceptance(self) -> Acceptance | None:
+        """The acceptance of all drafts since the engine's start; None if its `/metrics` cannot be read or has none."""
+        path = f"{self._base.removesuffix('/v1')}/metrics"
+        try:
+            return acceptance_of_page(await self._whole("GET", path), self.name)
+        except PlatformError:
+            return None
+
+    @property
+    def _base(self) -> str:
+        return urlsplit(self.access.base_url).path
+
+    async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         async with self._answer(method, path, body) as response:
             return await _content(response, documents.LIMITS.size)
 
@@ -63,7 +79,7 @@ class HttpConnection:
         content = b"" if body is None else json.dumps(body).encode()
         try:
             async with self.client.send(method, path, headers, content) as response:
-                if response.status >= 400:
+                if not 200 <= response.status < 300:
                     text = (await _content(response, _LONGEST_ERROR)).decode(errors="replace")
                     answer = refusal.ErrorAnswer(response.status, text, response.headers)
                     raise self.access.explain(self.name, answer)
@@ -85,7 +101,7 @@ async def connect_url(url: str, model: str = "", key_variable: str | None = None
         raise UsageError(f"not the URL of a server: {parts.scheme}://{parts.netloc.rpartition('@')[2]}", hint=hint)
     access = OpenAIAccess(url.rstrip("/"), lambda: key)
     async with _connection(access.base_url, access) as connection:
-        yield connection if model else await _with_its_model(connection)
+        yield replace(connection, model=model or await _only_model(connection))
 
 
 @asynccontextmanager
@@ -102,20 +118,28 @@ async def connect_endpoint(platform: EndpointPlatform, address: str) -> AsyncIte
 
 @asynccontextmanager
 async def _connection(name: str, access: OpenAIAccess, invoke: Invoke | None = None) -> AsyncIterator[HttpConnection]:
-    client = Client(access.base_url, access.tls)
+    client = Client(access.base_url, access.tls or machine_tls(), proxy_of(access))
     try:
         yield HttpConnection(name, access, client, invoker=invoke)
     finally:
         client.close()
 
 
-async def _with_its_model(connection: HttpConnection) -> HttpConnection:
-    models = _json(connection.name, await connection.get("/models")).get("data")
-    names = [str(item.get("id")) for item in models if isinstance(item, dict)] if isinstance(models, list) else []
+async def _only_model(connection: HttpConnection) -> str:
+    names = await connection.models()
     if len(names) != 1:
         served = f"serves {len(names)} models: {', '.join(names)}" if names else "names no model on /models"
         raise UsageError(f"{connection.name} {served}", hint="Name the model with --model.")
-    return replace(connection, model=names[0])
+    return names[0]
+
+
+def proxy_of(access: OpenAIAccess) -> str | None:
+    """The URL of the proxy that the environment (`HTTPS_PROXY`, `NO_PROXY`, …) sets for an endpoint."""
+    parts = urlsplit(access.base_url)
+    if access.loopback or proxy_bypass(parts.netloc):
+        return None
+    proxies = getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
 
 
 def _key(variable: str | None) -> str:

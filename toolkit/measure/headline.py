@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from toolkit.measure.pays import verdict_pays
 from toolkit.measure.wording import dollars, load_in_words, ratio
 
 if TYPE_CHECKING:
@@ -13,6 +14,17 @@ if TYPE_CHECKING:
 
 Answer = Literal["yes", "no", "mixed", "not shown"]
 SpeedupClass = Literal["pays", "costs", "not shown"]
+
+CLAIMS: dict[Claim, str] = {
+    "on": "Speculation is on",
+    "accepted": "Drafts are accepted",
+    "lossless": "Answers are the target model's own",
+    "pays": "It is faster",
+    "baseline": "The baseline does not speculate",
+    "same-target": "Both arms serve the same model",
+    "expected": "It is as the recipe expects",
+}
+"""Each claim as a sentence."""
 
 # The most basic fault first: what follows from it is not worth a title.
 _FAULTS: dict[Claim, str] = {
@@ -24,6 +36,9 @@ _FAULTS: dict[Claim, str] = {
     "pays": "Speculation does not pay",
     "expected": "Less than the recipe expects",
 }
+
+
+_INCOMPARABLE: tuple[Claim, ...] = ("same-target", "baseline", "lossless")
 
 
 @dataclass(frozen=True)
@@ -38,15 +53,25 @@ class Headline:
 def headline(report: BenchReport) -> Headline:
     """The title and sentences that a report begins with."""
     answer = _answer(report)
-    return Headline(answer, _title(report, answer), (*_faults(report), *_speed(report), *_answers(report)))
+    speed = _speed(report) if comparable(report) else ()
+    return Headline(answer, _title(report, answer), (*_faults(report), *speed, *_answers(report)))
+
+
+def comparable(report: BenchReport) -> bool:
+    """Whether a speedup means anything: not if the arms differ in more than speculation, or give other answers."""
+    return not any(verdict.holds is False and verdict.claim in _INCOMPARABLE for verdict in report.verdicts)
 
 
 def speedup_class(speedup: Speedup, noise: Noise | None) -> SpeedupClass:
-    """Whether speculation pays at one point: its interval is clear of 1, and its ratio of the baseline's own noise."""
-    slowest, fastest = (min(noise.low, 1.0), max(noise.high, 1.0)) if noise else (1.0, 1.0)
-    if speedup.low > 1 and speedup.ratio > fastest:
-        return "pays"
-    return "costs" if speedup.high < 1 and speedup.ratio < slowest else "not shown"
+    """Whether speculation pays at one point."""
+    pays = verdict_pays(speedup, noise)
+    return "not shown" if pays is None else "pays" if pays else "costs"
+
+
+def best_point(report: BenchReport) -> Speedup | None:
+    """Where speculation pays most; None if it is shown to pay nowhere."""
+    pays = (speedup for speedup in report.speedups if speedup_class(speedup, report.noise) == "pays")
+    return max(pays, key=lambda speedup: speedup.ratio, default=None)
 
 
 def speedup_of(report: BenchReport, arm: ArmReport) -> Speedup | None:
@@ -61,6 +86,13 @@ def baseline_at(report: BenchReport, point: ArmReport | Speedup) -> ArmReport | 
     there = (point.workload, point.concurrency, point.rate)
     alike = (arm for arm in report.arms if (arm.workload, arm.concurrency, arm.rate) == there)
     return next((arm for arm in alike if arm.arm not in compared), None)
+
+
+def prices_at(report: BenchReport, point: Speedup) -> tuple[str, str] | None:
+    """What a million output tokens cost at a point, of the arm and of the baseline; None where a price is unknown."""
+    arm = next((arm for arm in report.arms if speedup_of(report, arm) == point), None)
+    ours, theirs = (item and item.price_per_million_output_tokens for item in (arm, baseline_at(report, point)))
+    return (dollars(ours), dollars(theirs)) if ours and theirs else None
 
 
 def _answer(report: BenchReport) -> Answer:
@@ -95,28 +127,26 @@ def _faults(report: BenchReport) -> Iterator[str]:
 
 def _speed(report: BenchReport) -> Iterator[str]:
     """The best point that pays, what it costs, and the worst that does not."""
-    judged = [(speedup_class(speedup, report.noise), speedup) for speedup in report.speedups]
-    best = max((s for found, s in judged if found == "pays"), key=lambda s: s.ratio, default=None)
-    worst = min((s for found, s in judged if found == "costs"), key=lambda s: s.ratio, default=None)
+    found = [speedup_class(speedup, report.noise) for speedup in report.speedups]
+    costs = [s for s, judged in zip(report.speedups, found, strict=True) if judged == "costs"]
+    best, worst = best_point(report), min(costs, key=lambda s: s.ratio, default=None)
     if best:
         yield f"{_compared(best)} (95 % interval {ratio(best.low)} to {ratio(best.high)})."
         yield from _price(report, best)
     if worst:
         yield f"It costs elsewhere: {_compared(worst)}." if best else f"{_compared(worst)}."
-    if open_points := sum(found == "not shown" for found, _ in judged):
-        yield f"{open_points} of {len(judged)} points: no difference shown."
+    if unclear := found.count("not shown"):
+        yield f"{unclear} of {len(found)} points: no difference shown."
 
 
 def _compared(speedup: Speedup) -> str:
-    where = f"on {speedup.workload} with {load_in_words(speedup)}"
-    return f"{speedup.arm} is {ratio(speedup.ratio)} as fast as the baseline {where}"
+    where = f"on {speedup.workload}, {load_in_words(speedup)}"
+    return f"{speedup.arm} is {ratio(speedup.ratio)} as fast as without speculation {where}"
 
 
 def _price(report: BenchReport, best: Speedup) -> Iterator[str]:
-    arm = next((arm for arm in report.arms if speedup_of(report, arm) == best), None)
-    ours, theirs = (item and item.price_per_million_output_tokens for item in (arm, baseline_at(report, best)))
-    if ours and theirs:
-        yield f"A million output tokens then cost {dollars(ours)} instead of {dollars(theirs)}."
+    if prices := prices_at(report, best):
+        yield f"A million output tokens then cost {prices[0]} instead of {prices[1]}."
 
 
 def _answers(report: BenchReport) -> Iterator[str]:

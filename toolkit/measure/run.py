@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count, islice, product
+from itertools import count, islice
 from typing import Protocol
 
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.journal import Journal
+from toolkit.measure.load import closed_loop, open_loop
 from toolkit.measure.machine import Machine
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_needed
@@ -28,10 +29,11 @@ from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Workload
 
 _WARM_UP_TOKENS = 8
+_WARM_UP_PROMPTS = 3
 _WAVES = 4
 _OPEN_LOOP_SECONDS = 10
-# Fewer show no noise between rounds, or between blocks.
-_FEWEST_ROUNDS = 2
+FEWEST_ROUNDS = 3
+"""After fewer, an interval may be narrow by chance."""
 _FEWEST_BLOCKS = 3
 # Intervals are computed anew when there is a tenth more to compute them from.
 _LOOK_AFTER = 1.1
@@ -81,6 +83,13 @@ class Send(Protocol):
         """One result for each request that was sent. Failures are results; it ends early once `timing.stop` is set."""
 
 
+async def send_requests(arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
+    """Send them over the network: a `Send`. In an open loop a block's requests arrive at the same times at all arms."""
+    if load.open_loop:
+        return await open_loop(arm, asks, load.value, timing, seed=asks[0].prompt + 1_000_003 * asks[0].round)
+    return await closed_loop(arm, asks, math.ceil(load.value), timing)
+
+
 @dataclass(frozen=True)
 class Progress:
     """How far a measurement is. `remaining` estimates the seconds that it still takes."""
@@ -105,7 +114,7 @@ class Measured:
 
 async def run(
     design: Design,
-    send: Send,
+    send: Send = send_requests,
     progress: Callable[[Progress], object] = lambda _: None,
     journal: Journal | None = None,
     clock: Callable[[], float] = time.perf_counter,
@@ -247,12 +256,18 @@ class _Measurement:
         return sum(cell.asked for cell in self._cells)
 
     async def _warm_up(self) -> None:
-        """A few tokens from each arm, with as many requests at once as there will be. Raises InvocationError."""
+        """A few tokens from each arm, with as many requests at once as there will be. Raises InvocationError.
+
+        Several prompts, because a single one may be too long for the model.
+        """
         most = max((math.ceil(load.value) for load in self._design.loads if not load.open_loop), default=1)
-        for arm, workload in product(self._design.all_arms, self._design.workloads):
-            short = tuple(replace(prompt, max_tokens=_WARM_UP_TOKENS) for prompt in workload.prompts)
-            asks = [Ask(replace(workload, prompts=short), number % len(short)) for number in range(most)]
-            answers = await self._send(arm, asks, Load(most), self._timing)
+        for arm in self._design.all_arms:
+            answers: list[RequestResult] = []
+            for workload in self._design.workloads:
+                short = tuple(replace(prompt, max_tokens=_WARM_UP_TOKENS) for prompt in workload.prompts)
+                number = max(most, _WARM_UP_PROMPTS)
+                asks = [Ask(replace(workload, prompts=short), index % len(short)) for index in range(number)]
+                answers += await self._send(arm, asks, Load(most), self._timing)
             if answers and all(answer.outcome == "failed" for answer in answers):
                 raise InvocationError(f"{arm.name} answers no request: {answers[0].error}")
 
@@ -287,7 +302,7 @@ class _Measurement:
             return cell.asked >= self._design.requests
         if not self._design.baseline:
             return cell.rounds >= 1
-        too_few = cell.rounds < _FEWEST_ROUNDS or (cell.block_size > 1 and cell.blocks < _FEWEST_BLOCKS)
+        too_few = cell.rounds < FEWEST_ROUNDS or (cell.block_size > 1 and cell.blocks < _FEWEST_BLOCKS)
         if too_few or cell.asked < cell.next_look:
             return False
         cell.next_look = cell.asked * _LOOK_AFTER
@@ -305,7 +320,7 @@ class _Measurement:
         if self._design.requests:
             return self._design.requests - cell.asked
         if math.isinf(cell.width):
-            return max(1.0, _FEWEST_ROUNDS * len(cell.workload.prompts) - cell.asked)
+            return max(1.0, FEWEST_ROUNDS * len(cell.workload.prompts) - cell.asked)
         return cell.asked * max(0.0, (cell.width / self._design.precision) ** 2 - 1)
 
     def _too_wide(self, cell: _Cell) -> str:
