@@ -94,12 +94,12 @@ def bench(
                 seconds=seconds,
                 requests=requests,
                 max_tokens=max_tokens or _MAX_TOKENS,
+                settle_seconds=first.platform.pause_between_arms if isinstance(first, Endpoint) else 0.0,
             )
             saved = Journal(journal, _setting(design, [first, *others, compared])) if journal else None
-            return await measure(design, _title(first, compared), expected, partial(_show, progress), saved, settle)
+            return await measure(design, _title(first, compared), expected, partial(_show, progress), saved)
 
     expected = first.expected if isinstance(first, Endpoint) else Expected()
-    settle = first.platform.pause_between_arms if isinstance(first, Endpoint) else 0.0
     with progress.stage(f"measure {first.address}"):
         return run_to_end(measured())
 

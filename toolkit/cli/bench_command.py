@@ -97,7 +97,7 @@ def prove(
     requests: Annotated[
         int | None, typer.Option(min=1, help="Requests to send to each arm for each workload; default: as time allows.")
     ] = None,
-    time: Annotated[float, typer.Option(parser=_seconds, help="Stop after this time.", metavar="TIME")] = 60,
+    time: Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")] = "60s",
     max_tokens: MaxTokens = None,
     model: Model = None,
     platform: PlatformName = None,
@@ -112,7 +112,7 @@ def prove(
         workloads=[str(path) for path in prompts or ()],
         concurrency=(1,),
         requests=requests,
-        seconds=time,
+        seconds=_seconds(time),
         max_tokens=max_tokens,
         model=model or "",
         platform=platform,
@@ -130,16 +130,14 @@ def bench(
     prompts: Prompts = None,
     workload: WorkloadNames = None,
     concurrency: Annotated[
-        tuple[int, ...], typer.Option(parser=_counts, help="Numbers of concurrent requests.", metavar="N,…")
-    ] = (1, 4, 16),
+        str, typer.Option(help="Numbers of concurrent requests, separated by commas.", metavar="N,…")
+    ] = "1,4,16",
     rate: Annotated[
-        tuple[float, ...], typer.Option(parser=_rates, help="Requests per second of open loops.", metavar="R,…")
-    ] = (),
+        str | None, typer.Option(help="Requests per second of open loops, separated by commas.", metavar="R,…")
+    ] = None,
     max_tokens: MaxTokens = None,
-    precision: Annotated[
-        float, typer.Option(parser=_share, help="Stop when all 95 % intervals are this narrow.", metavar="P")
-    ] = 0.05,
-    time: Annotated[float, typer.Option(parser=_seconds, help="Stop after this time.", metavar="T")] = 300,
+    precision: Annotated[str, typer.Option(help="Stop when all 95 % intervals are this narrow.", metavar="P")] = "5%",
+    time: Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")] = "5m",
     html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
     resume: Annotated[
         Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")
@@ -163,11 +161,11 @@ def bench(
         baseline=baseline,
         arms=arm or (),
         workloads=[*map(str, prompts or ()), *(workload or ())],
-        concurrency=concurrency,
-        rates=rate,
+        concurrency=_counts(concurrency),
+        rates=_rates(rate) if rate else (),
         max_tokens=max_tokens,
-        precision=precision,
-        seconds=time,
+        precision=_share(precision),
+        seconds=_seconds(time),
         journal=resume,
         model=model or "",
         platform=platform,

@@ -13,8 +13,10 @@ import pytest
 from fakes import answer_events, event_stream
 from simulated_arms import SimulatedMachine, arm, workload
 
+from toolkit.endpoint.generation import Acceptance
 from toolkit.errors import InvocationError, UsageError
 from toolkit.measure.arm import Arm, Chunk
+from toolkit.measure.bench import sender
 from toolkit.measure.journal import Journal
 from toolkit.measure.pays import verdict_pays
 from toolkit.measure.result import RequestResult
@@ -217,11 +219,14 @@ class Streaming:
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         raise NotImplementedError
 
+    async def acceptance(self) -> Acceptance | None:
+        return None
+
 
 def test_it_measures_what_is_really_sent() -> None:
     arms = Arm("spec", Streaming()), Arm("base", Streaming())
     design = Design(arms[:1], (workload(2),), arms[1], (Load(1), Load(2), Load(500, open_loop=True)), requests=4)
-    found = asyncio.run(run(design))
+    found = asyncio.run(run(design, sender()))
     asked = Counter((item.arm, item.load, item.open_loop, item.outcome) for item in found.results)
     loads = ((1, False), (2, False), (500, True))
     assert {key: asked[key] for key in asked if key[0] != again("base")} == {
@@ -233,7 +238,7 @@ def test_ctrl_c_cuts_requests_that_hang() -> None:
     connection = Streaming(endless_from=3 + 2)  # three are the warm-up
 
     async def run_it() -> Measured:
-        measuring = asyncio.ensure_future(run(Design((Arm("spec", connection),), (workload(8),))))
+        measuring = asyncio.ensure_future(run(Design((Arm("spec", connection),), (workload(8),)), sender()))
         await connection.hangs.wait()
         measuring.cancel()
         return await measuring
