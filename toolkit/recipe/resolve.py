@@ -95,7 +95,8 @@ class PlatformSettings:
     """Where a recipe runs, and how. Time-outs are in seconds; `lock.pinned` fills in those that are None.
 
     `overrides` has the settings of those instance types that need their own. `region` None is the session's, `role`
-    None is looked for, `component` None is a plain endpoint. `kubernetes` is there where the platform is.
+    None is looked for, `component` None is a plain endpoint. `kubernetes` is there where the platform is. With
+    `one_data_source` target, drafter and settings are folders of one S3 prefix, for CloudFormation.
     """
 
     name: str
@@ -115,6 +116,7 @@ class PlatformSettings:
     prefix_routing: PrefixRoutingSection | None = None
     capacity_reservation: str | None = None
     kms_key: str | None = None
+    one_data_source: bool = False
 
     @property
     def rules(self) -> PlatformTraits:

@@ -17,7 +17,7 @@ from toolkit.platforms.sagemaker.rules.stored import Mark, StagedFile, read_mark
 from toolkit.recipe.content import PART_BYTES, ContentHash, part_bytes
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import OpenFiles
-from toolkit.recipe.model_files import ModelFiles
+from toolkit.recipe.model_files import ModelFiles, staged_names
 from toolkit.recipe.source import ModelSource
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 # DeleteObjects takes at most 1000 keys.
 _DELETE_BATCH = 1000
 _PIECE_BYTES = 32 * 1024**2
-# The same weights once more, in a format that the engine does not read where there are safetensors.
-_OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".msgpack", ".h5", ".onnx")
 
 
 def stage_weights(clients: Clients, request: Mapping[str, Any], progress: Progress, open_files: OpenFiles) -> None:
@@ -142,11 +140,11 @@ def _on_the_hub(files: ModelFiles) -> list[_File]:
         sizes, digests = files.sizes(), files.digests()
     except UnreadableModel as error:
         raise PlatformError(error.message, hint=error.hint) from error
-    safe = any(name.endswith(".safetensors") for name in sizes)
     return [
-        _File(name, size, partial(_open_on_the_hub, files, name, size), _received, hub=digests.get(name, ""))
-        for name, size in sizes.items()
-        if not name.startswith(".") and not (safe and name.endswith(_OTHER_WEIGHTS))
+        _File(
+            name, sizes[name], partial(_open_on_the_hub, files, name, sizes[name]), _received, hub=digests.get(name, "")
+        )
+        for name in staged_names(sizes)
     ]
 
 
