@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Download
 from toolkit.recipe.source import ModelSource
 
 # A drafter is an AdditionalModelDataSources channel, which SageMaker mounts here. The name must not contain "eagle":
@@ -23,6 +25,7 @@ IMAGE_DRAFTER_DIR = "/opt/toolkit/drafter"
 """The folder of a drafter that is baked into the image."""
 
 CONFIG_CHANNEL = "config"
+FILES_CHANNEL = "files"
 CONFIG_NAME = "engine.json"  # JSON is also YAML, which the engine reads
 
 # botocore 1.44.5, service model of SageMaker: EnvironmentValue.
@@ -43,7 +46,8 @@ def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
         flags["config"] = f"{channel_dir(recipe, CONFIG_CHANNEL)}/{CONFIG_NAME}"
     variables = {variable(recipe, flag): value for flag, value in flags.items()}
     own = recipe.engine.rules.variables(recipe, flags)
-    return dict(sorted({**recipe.engine.env, **own, **variables}.items()))
+    folders = {item.variable: channel_dir(recipe, FILES_CHANNEL) for item in staged_downloads(recipe)}
+    return dict(sorted({**recipe.engine.env, **own, **folders, **variables}.items()))
 
 
 def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
@@ -78,6 +82,11 @@ def builds(recipe: Recipe) -> bool:
 def is_in_image(recipe: Recipe) -> bool:
     """Whether the drafter is baked into the image."""
     return builds(recipe) and recipe.container is not None and recipe.container.bake_drafter
+
+
+def staged_downloads(recipe: Recipe) -> Sequence[Download]:
+    """Files that its engine would download, which are staged with the weights."""
+    return recipe.engine.rules.downloads(recipe) if recipe.platform.weights == "s3" else ()
 
 
 def channel_dir(recipe: Recipe, channel: str) -> str:

@@ -119,6 +119,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
         speculation=speculation,
         platform=platform,
         weight_bytes=size,
+        target_type=str(lock.target.config.get("model_type", "")) if lock else "",
     )
 
 

@@ -129,7 +129,8 @@ class PlatformSettings:
 class Recipe:
     """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
 
-    `lock.pinned` fills in revisions, the size of the weights and `image_digests`, which are by address with tag.
+    `lock.pinned` fills in revisions, the size of the weights, the target's model type and `image_digests`, which are
+    by address with tag.
     `container` None is AWS's image. `baseline_of` is what a baseline leaves out: some engines need their flags to be
     alike. What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and
     kept.
@@ -146,6 +147,7 @@ class Recipe:
     tags: Mapping[str, str]
     evidence: tuple[Evidence, ...]
     weight_bytes: int | None = None
+    target_type: str = ""
     container: ContainerSection | None = None
     baseline_of: Speculation | None = field(default=None, repr=False)
     accept_eula: bool = False

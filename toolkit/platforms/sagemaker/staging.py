@@ -10,6 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+import httpx
+
+from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, UnreadableModel
 from toolkit.platforms.sagemaker.rules.kinds.bucket import sizes as object_sizes
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 # DeleteObjects takes at most 1000 keys.
 _DELETE_BATCH = 1000
 _PIECE_BYTES = 32 * 1024**2
+_TIMEOUT_SECONDS = 30.0
 
 
 def stage_weights(clients: Clients, request: Mapping[str, Any], progress: Progress, open_files: OpenFiles) -> None:
@@ -120,6 +124,8 @@ class _File:
 def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
     if "Hub" in request:
         return _on_the_hub(open_files(ModelSource("hub", request["Hub"], request["Revision"])))
+    if "Url" in request:
+        return [_known(file, partial(_downloaded, request["Url"], file)) for file in request["Files"]]
     texts, folder = request.get("Content", {}), Path(request.get("Source", ""))
     return [
         _known(
@@ -128,6 +134,18 @@ def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
         )
         for file in request["Files"]
     ]
+
+
+def _downloaded(url: str, file: Mapping[str, Any]) -> IO[bytes]:
+    """The content of a small file. Raises PlatformError."""
+    try:
+        with httpx.Client(timeout=_TIMEOUT_SECONDS) as client:
+            limits = documents.Limits(file["size"])
+            return io.BytesIO(documents.request(client, "GET", url, limits).raise_for_status().content)
+    except (httpx.HTTPError, documents.Unfit) as error:
+        message = f"{file['path']}, which the containers need to start, cannot be downloaded from {url}: {error}"
+        hint = "Deploy from a machine that reaches that address, or use an engine.version that does not need the file."
+        raise PlatformError(message, hint=hint) from error
 
 
 def _known(file: Mapping[str, Any], opened: Callable[[], IO[bytes]]) -> _File:

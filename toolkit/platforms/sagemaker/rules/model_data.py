@@ -12,10 +12,12 @@ from toolkit.engines.arguments import (
     CONFIG_CHANNEL,
     CONFIG_NAME,
     DRAFTER_CHANNEL,
+    FILES_CHANNEL,
     TARGET_FOLDER,
     config_file,
     fetched_by_container,
     is_in_image,
+    staged_downloads,
 )
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
@@ -23,6 +25,7 @@ from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
 from toolkit.recipe.content import WeightsFile, digest, manifest, manifest_digest
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Download
 from toolkit.recipe.source import ModelSource
 
 COMPILED_CHANNEL = "compiled"
@@ -49,7 +52,7 @@ class ModelData:
 
 
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
-    """All files for the recipe's container: models, settings too long for its environment, compiled code."""
+    """All files for a container: models, settings too long for its environment, the engine's files, compiled code."""
     found = _separate(recipe, account)
     return [_together(recipe, found, account)] if recipe.platform.one_data_source else found
 
@@ -75,6 +78,7 @@ def _separate(recipe: Recipe, account: Account) -> list[ModelData]:
         found.append(_model_data(DRAFTER_CHANNEL, drafter, recipe, account))
     if settings := config_file(recipe):
         found.append(settings_data(settings, recipe, account))
+    found += [_staged(FILES_CHANNEL, _download(item, recipe, account)) for item in staged_downloads(recipe)]
     if artifacts.compiles_ahead(recipe):
         place = f"s3://{bucket_name(account)}/{artifacts.prefix(artifacts.key(recipe))}"
         found.append(ModelData(COMPILED_CHANNEL, _prefix(place)))
@@ -143,6 +147,12 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
     files = manifest(folder)
     name = f"{folder.name}-{manifest_digest(files)[:_COMMIT_CHARACTERS]}"
     return _resource(name, recipe, account, {"Source": str(folder), "Files": _listed(files)})
+
+
+def _download(item: Download, recipe: Recipe, account: Account) -> Resource:
+    name = f"{item.name.rpartition('.')[0]}-{item.sha256[:_COMMIT_CHARACTERS]}"
+    files = _listed([WeightsFile(item.name, item.size, item.sha256)])
+    return _resource(name, recipe, account, {"Url": item.url, "Files": files})
 
 
 def _settings(settings: Mapping[str, Any], account: Account, recipe: Recipe) -> Resource:

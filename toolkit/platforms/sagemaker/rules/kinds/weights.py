@@ -146,6 +146,11 @@ def _upload(request: Mapping[str, Any]) -> str:
         exactly = (*at, "--", request["Hub"], *request["Names"]) if "Names" in request else ()
         fetch = _shell("hf", "download", *(exactly or (request["Hub"], *at, "--exclude", "*/*")))
         return " && ".join([fetch, _shell("aws", "s3", "sync", folder, to, *hidden, *options)])
+    if "Url" in request:
+        (file,) = request["Files"]
+        fetch = _shell("curl", "--fail", "--location", "--output", file["path"], request["Url"])
+        compare = f"{_shell('echo', file['sha256'] + '  ' + file['path'])} | sha256sum --check"
+        return " && ".join([fetch, compare, _shell("aws", "s3", "cp", file["path"], to, *options)])
     if "From" in request:
         copy = _shell("aws", "s3", "sync", request["From"], to, *options)
         return f"{request['MadeBy']} && {copy}" if "MadeBy" in request else copy
