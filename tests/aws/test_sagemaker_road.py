@@ -173,6 +173,23 @@ def test_an_inference_component_comes_and_goes(recipe: Path, standin: StandIn) -
     assert [item for item in standin.leftovers() if not item.startswith("logs group")] == []
 
 
+def test_a_component_on_several_types_is_updated_in_steps(recipe: Path, standin: StandIn) -> None:
+    changed(recipe, "role: create", "inference_component: {}, role: create")
+    changed(recipe, "ml.g6.2xlarge", "{type: ml.g6.2xlarge, num_speculative_tokens: 3}")
+    recipe.write_text(
+        recipe.read_text() + "scaling: {min_instances: 2, max_instances: 2}\nrollout: {update: rolling}\n"
+    )
+    api.deploy(recipe, progress=Silent())
+    assert api.plan(recipe).changes == []
+    changed(recipe, "num_speculative_tokens: 3", "num_speculative_tokens: 2")
+    api.deploy(recipe, progress=Silent())
+    sagemaker: Any = standin.session().client("sagemaker")
+    found = sagemaker.describe_inference_component(InferenceComponentName="hub")
+    assert found["LastDeploymentConfig"]["RollingUpdatePolicy"]["MaximumBatchSize"]["Value"] == 10
+    assert [item["InstanceType"] for item in found["Specifications"]] == ["ml.g6.xlarge", "ml.g6.2xlarge"]
+    assert api.plan(recipe).changes == []
+
+
 @pytest.mark.parametrize("name", ["hub", "shared"])
 def test_a_component_is_found_by_its_own_name_and_by_that_of_its_endpoint(recipe: Path, name: str) -> None:
     one_type = changed(recipe, ", ml.g6.2xlarge", "")

@@ -110,6 +110,11 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "key": {"kms_key": KEY},
     "scaling": {"scaling": SCALED},
     "component": {"component": ComponentSection()},
+    "component of several types": {
+        "component": ComponentSection(),
+        "instance_types": ("ml.g6e.2xlarge", "ml.g6e.4xlarge"),
+        "rollout": RolloutSection(update="rolling", alarms=["mine"]),
+    },
     "component to zero": {"component": ComponentSection(), "scaling": FROM_ZERO},
     "network": {"network": NetworkSection(**VPC)},
     "isolation": {"network": NetworkSection(isolation=True)},
@@ -193,8 +198,8 @@ def test_every_kind_is_a_resource_or_is_told_otherwise() -> None:
 # ---- what CloudFormation lacks ----
 
 
-# Containers in a row, and components of several instance types: neither is ever requested.
-NEVER_REQUESTED = ("Containers.", "Specifications.", "Specification.InstanceType")
+# Containers in a row, and the type of a component for a single type: neither is ever requested.
+NEVER_REQUESTED = ("Containers.", "Specification.InstanceType")
 
 
 @pytest.mark.parametrize("kind", OPERATIONS)
