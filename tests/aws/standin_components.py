@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from toolkit.platforms.local import configs
+from component_rules import specification_problems
+
+from toolkit.platforms.local import configs, guardrails
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec, ModelHost, Placement, Request, Variant
@@ -148,7 +150,7 @@ class Components:
         with self._lock:
             component = self._settled(request)
             self._examine("UpdateInferenceComponent", request)
-            if problem := next(_rolling_problems(request, component.spec.copies), None):
+            if problem := next(guardrails.problems(request.get("DeploymentConfig", {}), component.spec.copies), None):
                 raise ServiceError(problem)
             asked = {**component.spec.asked, **request}
             copies = request.get("RuntimeConfig", {}).get("CopyCount", component.spec.copies)
@@ -227,7 +229,7 @@ class Components:
         """Raise ServiceError when a specification contradicts itself, or names what does not exist."""
         if "Specification" in request and "Specifications" in request:
             raise ServiceError("Give Specification or Specifications, not both.")
-        if problem := next(_by_type_problems(request), None):
+        if problem := next(specification_problems(request), None):
             raise ServiceError(problem)
         for specification in _specifications(request):
             if _base_name(specification):
@@ -279,30 +281,6 @@ class Components:
 def _specifications(request: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     one = [request["Specification"]] if "Specification" in request else []
     return one or list(request.get("Specifications", []))
-
-
-def _by_type_problems(request: Mapping[str, Any]) -> Iterator[str]:
-    """CloudFormation's schema of AWS::SageMaker::InferenceComponent; wording unverified."""
-    if "InstanceType" in request.get("Specification", {}):
-        yield "InstanceType is not accepted in Specification; use Specifications."
-    by_type = request.get("Specifications")
-    if by_type is None:
-        return
-    if len(by_type) < 2:
-        yield "Specifications needs at least two entries; use Specification for a single instance type."
-    types = [item.get("InstanceType") for item in by_type]
-    if None in types or len(set(types)) < len(types):
-        yield "Specifications needs one entry for each InstanceType."
-
-
-def _rolling_problems(request: Mapping[str, Any], copies: int) -> Iterator[str]:
-    """API reference of InferenceComponentRollingUpdatePolicy; wording unverified."""
-    policy = request.get("DeploymentConfig", {}).get("RollingUpdatePolicy", {})
-    for key in ("MaximumBatchSize", "RollbackMaximumBatchSize"):
-        size = policy.get(key)
-        percent = size and (size["Value"] if size["Type"] == "CAPACITY_PERCENT" else 100 * size["Value"] / copies)
-        if percent and not 5 <= percent <= (50 if key == "MaximumBatchSize" else 100):
-            yield f"{key} must be between 5% and 50% of the copy count."
 
 
 def _base_name(specification: Mapping[str, Any]) -> str:

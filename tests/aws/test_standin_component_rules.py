@@ -95,7 +95,7 @@ def test_a_step_of_a_rolling_update_is_at_most_half_of_the_copies(user: User, ki
     user.create_component("llm", "shared")
     user.component_statuses("llm", 1)
     policy: Any = {"MaximumBatchSize": {"Type": kind, "Value": value}, "WaitIntervalInSeconds": 0}
-    with refused("MaximumBatchSize must be between 5% and 50% of the copy count"):
+    with refused("MaximumBatchSize must be between 5% and 50%"):
         user.sagemaker.update_inference_component(
             InferenceComponentName="llm", Specification=NEEDS, DeploymentConfig={"RollingUpdatePolicy": policy}
         )
