@@ -28,7 +28,7 @@ def rolling(size: dict[str, Any], wait: int = 60) -> dict[str, Any]:
         (blue_green("CANARY"), "CANARY needs CanarySize"),
         (blue_green("LINEAR"), "LINEAR needs LinearStepSize"),
         (blue_green("CANARY", CanarySize=percent(60)), "CanarySize must be between 1% and 50%"),
-        (blue_green("LINEAR", LinearStepSize=percent(5)), "LinearStepSize must be between 10% and 50%"),
+        (blue_green("LINEAR", wait=10, LinearStepSize=percent(5)), "LinearStepSize must be between 10% and 50%"),
         (blue_green("ALL_AT_ONCE", CanarySize=percent(10)), "CanarySize is not for"),
         (blue_green("LINEAR", LinearStepSize=percent(10)), "larger than the total waiting time, 600 seconds"),
         (rolling(percent(60)), "MaximumBatchSize must be between 5% and 50%"),
