@@ -261,11 +261,11 @@ def test_the_job_may_write_and_the_endpoint_may_not(recipe: Path, standin: Stand
     iam: Any = standin.session().client("iam")
     documents = {
         name: json.dumps(iam.get_role_policy(RoleName=name, PolicyName="sd")["PolicyDocument"])
-        for name in ("toolkit-sd", "toolkit-sd-compile")
+        for name in ("toolkit-sd-us-west-2", "toolkit-sd-compile-us-west-2")
     }
     assert {name: "s3:PutObject" in text for name, text in documents.items()} == {
-        "toolkit-sd": False,
-        "toolkit-sd-compile": True,
+        "toolkit-sd-us-west-2": False,
+        "toolkit-sd-compile-us-west-2": True,
     }
 
 

@@ -173,6 +173,18 @@ def test_an_inference_component_comes_and_goes(recipe: Path, standin: StandIn) -
     assert [item for item in standin.leftovers() if not item.startswith("logs group")] == []
 
 
+def test_an_endpoint_in_another_region_keeps_its_role(recipe: Path, standin: StandIn) -> None:
+    changed(recipe, "role: create", "role: create, region: eu-west-1")
+    api.deploy(recipe, progress=Silent())
+    changed(recipe, "eu-west-1", "us-west-2")
+    api.deploy(recipe, progress=Silent())
+    api.destroy(recipe, progress=Silent())
+    iam: Any = standin.session().client("iam")
+    assert [role["RoleName"] for role in iam.list_roles()["Roles"] if "toolkit" in role["RoleName"]] == [
+        "toolkit-hub-eu-west-1"
+    ]
+
+
 def test_a_component_on_several_types_is_updated_in_steps(recipe: Path, standin: StandIn) -> None:
     changed(recipe, "role: create", "inference_component: {}, role: create")
     changed(recipe, "ml.g6.2xlarge", "{type: ml.g6.2xlarge, num_speculative_tokens: 3}")

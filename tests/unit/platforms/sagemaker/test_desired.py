@@ -18,7 +18,7 @@ from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.arms import arms
-from toolkit.platforms.sagemaker.rules.names import ran_before
+from toolkit.platforms.sagemaker.rules.names import ran_before, role_name
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import ComponentSection, InstanceType, RolloutSection
 from toolkit.recipe.source import ModelSource
@@ -124,7 +124,19 @@ def test_every_name_fits_sagemaker_for_the_longest_recipe_name(recipe: Recipe) -
     longest = replace(recipe, name="a" * 44).baseline()
     for item in desired([longest], ACCOUNT):
         if item.kind in ("Model", "EndpointConfig", "Endpoint", "Role", "Bucket"):
-            assert len(item.name) <= 63
+            assert len(item.name) <= (64 if item.kind == "Role" else 63)
+
+
+def test_roles_of_two_regions_have_names_of_their_own() -> None:
+    """IAM's names are the same in all regions, and a role's policy names a region's bucket and logs."""
+    names = {role_name(name, Account("123456789012", region)) for name in NAMES for region in REGIONS}
+    assert len(names) == len(NAMES) * len(REGIONS)
+    assert role_name("hub", ACCOUNT) == "toolkit-hub-us-west-2"
+    assert max(map(len, names)) == 64
+
+
+NAMES = ("hub", "hub-baseline", "a" * 44 + "-baseline", "a" * 44 + "-compile")
+REGIONS = ("us-west-2", "eu-west-1", "ap-southeast-2")
 
 
 def bucket(recipe: Recipe, region: str) -> Resource:
