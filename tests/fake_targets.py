@@ -10,9 +10,10 @@ from math import exp, log
 from typing import Any
 
 from toolkit.errors import InvocationError
+from toolkit.measure.arm import Chunk
 from toolkit.measure.result import RequestResult
 
-VOCABULARY = 24
+VOCABULARY = 12
 END = 0
 STEP = 1 / 16
 Logits = tuple[float, ...]
@@ -87,15 +88,19 @@ def answers(
 
 @dataclass
 class FakeConnection:
-    """Answers completions as vLLM does, and remembers the bodies. `scores` False: an engine without them."""
+    """Answers completions as vLLM does, and remembers the bodies.
+
+    `scores` False is an engine without them. Other `kernels` round otherwise when they prefill.
+    """
 
     target: FakeTarget = field(default_factory=FakeTarget)
     scores: bool = True
     decoding_scores: bool = True
+    kernels: str = "prefill"
     longest: int = 4096
     asked: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[bytes]:
+    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
         raise NotImplementedError
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,7 +117,7 @@ class FakeConnection:
         return {"model": "served", "choices": [choice]}
 
     def _scored(self, tokens: Sequence[int], place: int, most: int) -> dict[str, dict[str, Any]]:
-        found = self.target.logprobs(tokens[:place], "prefill")
+        found = self.target.logprobs(tokens[:place], self.kernels)
         best = sorted(range(VOCABULARY), key=lambda token: -found[token])
         named = {tokens[place], *best[:most]}
         return {

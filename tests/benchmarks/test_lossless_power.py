@@ -27,34 +27,32 @@ def vllm(tmp_path: Path) -> Iterator[ForkedVllm]:
 def test_right_arms_pass_and_one_wrong_token_in_200_is_caught(
     vllm: ForkedVllm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def trials(**more: Any) -> list[dict[str, Any]]:
+    def trials(times: int, **more: Any) -> list[dict[str, Any]]:
         return [
             {"prompts": prompts(seed), "batch": BATCHES[seed % 4], "tokens": 256, "seed": seed, **more}
-            for seed in range(TIMES)
+            for seed in range(times)
         ]
 
+    def shown(name: str, found: Sequence[dict[str, Any]]) -> tuple[str, str]:
+        with capsys.disabled():
+            print(
+                f"{name:24} lossless {_share(found, 0)}, same target {_share(found, 1)}; {_figures(found)}", flush=True
+            )
+        return _share(found, 0), _share(found, 1)
+
+    recipes = [toolkit.load(name) for name in RECIPES]
     right = [
         one
-        for index, recipe in enumerate(RECIPES)
-        for one in judged(vllm, *trials()[index::4], arm=arguments(toolkit.load(recipe)))
+        for index, recipe in enumerate(recipes)
+        for one in judged(vllm, *trials(TIMES)[index :: len(recipes)], arm=arguments(recipe))
     ]
-    wrong = judged(vllm, *trials(wrong_every=200))
-    target = Path(str(toolkit.load(RECIPES[0]).target.folder))
-    quantized = arguments(toolkit.load(RECIPES[0]), model=str(in_8_bits(target, tmp_path / "8-bit")))
-    other_weights = judged(vllm, *trials()[:4], arm=quantized)
-    float32 = judged(vllm, *trials()[:4], arm=arguments(toolkit.load(RECIPES[0]), dtype="float32"))
-    with capsys.disabled():
-        print(f"\n{'arm':28} {'lossless':>9} {'same target':>11}")
-        for name, found in (
-            ("right", right),
-            ("one wrong token in 200", wrong),
-            ("8-bit weights", other_weights),
-            ("float32", float32),
-        ):
-            print(f"{name:28} {_share(found, 0):>9} {_share(found, 1):>11}  {_figures(found)}")
-    assert _share(right, 0) == _share(right, 1) == f"{TIMES}/{TIMES}"
-    assert _share(wrong, 0) == f"0/{TIMES}"
-    assert _share(other_weights, 1) == _share(float32, 1) == "0/4"
+    assert shown("right", right) == (f"{TIMES}/{TIMES}", f"{TIMES}/{TIMES}")
+    wrong = judged(vllm, *trials(TIMES, wrong_every=200, batch=16))
+    assert shown("one wrong token in 200", wrong)[0] == f"0/{TIMES}"
+    eight_bits = str(in_8_bits(Path(str(recipes[0].target.folder)), tmp_path / "8-bit"))
+    for name, others in (("8-bit weights", {"model": eight_bits}), ("float32", {"dtype": "float32"})):
+        found = judged(vllm, *trials(4, batch=16), arm=arguments(recipes[0], **others))
+        assert shown(name, found)[1] == "0/4"
 
 
 def _share(found: Sequence[dict[str, Any]], verdict: int) -> str:

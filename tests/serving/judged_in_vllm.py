@@ -13,7 +13,7 @@ import torch
 from vllm import LLM, RequestOutput, SamplingParams
 from vllm.v1.sample import rejection_sampler
 
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Chunk
 from toolkit.measure.judge import judge
 from toolkit.measure.result import RequestResult
 
@@ -35,7 +35,7 @@ def _trial(
     arm: LLM,
     prompts: Sequence[str],
     batch: int,
-    tokens: int = 160,
+    tokens: int = 96,
     seed: int = 0,
     wrong_every: int | None = None,
     temperature: float = 0.0,
@@ -92,7 +92,7 @@ class InProcess:
         self._llm = llm
         self._waiting: list[tuple[Mapping[str, Any], asyncio.Future[dict[str, Any]]]] = []
 
-    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[bytes]:
+    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
         raise NotImplementedError
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:

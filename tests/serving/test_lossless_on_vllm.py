@@ -23,11 +23,9 @@ RECIPE = "tiny/p-eagle"
 def arguments(recipe: Recipe, **others: Any) -> dict[str, Any]:
     """The flags of the recipe's server, as vLLM takes them without one, in bfloat16."""
     found = {flag.replace("-", "_"): value for flag, value in recipe.flags.items()}
-    if recipe.speculation:
-        found["speculative_config"] = {
-            **found["speculative_config"],
-            "model": str(recipe.speculation.drafter.folder),
-        }
+    if recipe.speculation and recipe.speculation.drafter:
+        drafter = str(recipe.speculation.drafter.folder)
+        found["speculative_config"] = {**found["speculative_config"], "model": drafter}
     return {**found, "model": str(recipe.target.folder), "dtype": "bfloat16", "max_num_seqs": 32, **others}
 
 
@@ -75,7 +73,7 @@ def test_one_wrong_token_in_200_is_caught(vllm: ForkedVllm) -> None:
 
 def test_a_temperature_that_one_arm_does_not_get(vllm: ForkedVllm) -> None:
     """The arm is another copy of the baseline: see below for what vLLM's CPU build makes of sampled drafts."""
-    asked = {"prompts": prompts(0, 32), "batch": 32, "tokens": 96}
+    asked = {"prompts": prompts(0, 32), "batch": 32}
     found = judged(
         vllm,
         {**asked, "arm_temperature": 0.8},
@@ -89,14 +87,14 @@ def test_a_temperature_that_one_arm_does_not_get(vllm: ForkedVllm) -> None:
 
 def test_sampled_drafts_of_vllms_cpu_build_are_not_the_targets(vllm: ForkedVllm) -> None:
     """vLLM 0.32 on a CPU expands the temperatures into a copy that it drops, and divides by what memory held before."""
-    asked = {"prompts": prompts(0, 32), "batch": 32, "tokens": 96, "temperature": 0.8}
+    asked = {"prompts": prompts(0, 32), "batch": 32, "temperature": 0.8}
     found = judged(vllm, asked, {**asked, "repaired": True})
     assert [lossless for lossless, _ in holds(found)] == [False, True], [one["details"] for one in found]
 
 
 def test_another_quantization_or_dtype_of_the_target(vllm: ForkedVllm, tmp_path: Path) -> None:
     recipe = toolkit.load(RECIPE)
-    trial = {"prompts": prompts(0), "batch": 16, "tokens": 96}
+    trial = {"prompts": prompts(0), "batch": 16}
     quantized = arguments(recipe, model=str(in_8_bits(Path(str(recipe.target.folder)), tmp_path / "8-bit")))
     assert holds(judged(vllm, trial, arm=quantized))[0][1] is False
     assert holds(judged(vllm, trial, arm=arguments(recipe, dtype="float32")))[0][1] is False

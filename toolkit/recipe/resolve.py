@@ -17,6 +17,7 @@ from toolkit.recipe.schema import (
     ComponentSection,
     ContainerSection,
     Evidence,
+    Expect,
     InstanceType,
     KubernetesSection,
     NetworkSection,
@@ -146,6 +147,7 @@ class Recipe:
     workloads: Mapping[str, Path]
     tags: Mapping[str, str]
     evidence: tuple[Evidence, ...]
+    expect: Mapping[str, Expect] = field(default_factory=dict)
     weight_bytes: int | None = None
     target_type: str = ""
     container: ContainerSection | None = None
@@ -319,6 +321,7 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         workloads={name: _folder(folder, path) for name, path in file.workloads.items()},
         tags=file.tags,
         evidence=tuple(file.evidence),
+        expect=file.expect,
         container=_container(file, folder),
         accept_eula=file.target.accept_eula,
         scaling=file.scaling,
