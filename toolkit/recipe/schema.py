@@ -299,6 +299,11 @@ class KubernetesSection(Section):
     neuron_devices: Literal["dra", "device-plugin"] = Field(
         "dra", description="how pods get Trainium chips: Neuron's DRA driver (Kubernetes 1.34), or its device plugin"
     )
+    neuron_driver: Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+){3}$")] | None = Field(
+        None,
+        description="Neuron driver (aws-neuronx-dkms) of the nodes, such as 2.28.0.0: checked against the image's "
+        "runtime, and with DRA pods run only on nodes that have it",
+    )
     service_account_role: (
         Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::.+:role/.+$")] | None
     ) = Field(None, description="IAM role that pods assume (IRSA)")

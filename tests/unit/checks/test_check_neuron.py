@@ -98,8 +98,40 @@ def test_what_there_is_to_say_of_every_recipe(tmp_path: Path) -> None:
     assert {finding.severity for finding in found.values()} == {"info", "warning"}
 
 
-def test_a_cluster_has_drivers_of_its_own(tmp_path: Path) -> None:
-    assert "neuron.driver" not in {finding.code for finding in all_findings(tmp_path, CLUSTER)}
+def of_driver(root: Path, *edits: Edit, text: str = CLUSTER) -> list[Finding]:
+    return [finding for finding in all_findings(root, text, *edits) if finding.code == "neuron.driver"]
+
+
+def test_a_runtime_that_current_nodes_are_too_new_for_is_a_warning_with_the_ami_to_choose(tmp_path: Path) -> None:
+    (finding,) = of_driver(tmp_path)
+    assert finding.severity == "warning"
+    assert finding.message == (
+        "nxd-inference 0.9.1 (Neuron SDK 2.26.1) has Neuron runtime 2.28.23, which does not start on nodes with driver "
+        "2.29 or newer, such as those of EKS's current AMI"
+    )
+    assert "Choose release v20260625 (driver 2.28.0.0) of EKS's AMI" in finding.hint
+
+
+@pytest.mark.parametrize("driver", ["2.31.7.0", "2.29.0.0", "2.21.37.0"])
+def test_a_driver_of_the_nodes_that_does_not_fit_is_an_error(tmp_path: Path, driver: str) -> None:
+    (finding,) = of_driver(tmp_path, ("artifacts_bucket: mine", f"artifacts_bucket: mine, neuron_driver: {driver}"))
+    assert (finding.severity, finding.path) == ("error", "platform.kubernetes.neuron_driver")
+    assert finding.message.endswith(f"which needs driver 2.22 or newer, and older than 2.29, not {driver}")
+    assert "v20260625" in finding.hint
+
+
+def test_a_driver_of_the_nodes_that_fits_is_nothing_to_say(tmp_path: Path) -> None:
+    assert of_driver(tmp_path, ("artifacts_bucket: mine", "artifacts_bucket: mine, neuron_driver: 2.28.0.0")) == []
+
+
+def test_images_of_today_start_on_nodes_of_today(tmp_path: Path) -> None:
+    text = CLUSTER.replace("draft-model", "eagle3").replace("max_num_seqs: 4", "max_num_seqs: 2")
+    assert of_driver(tmp_path, text=text) == []
+
+
+def test_the_driver_that_a_user_saw_on_sagemaker_is_mentioned(tmp_path: Path) -> None:
+    (finding,) = of_driver(tmp_path, text=EAGLE3)
+    assert "documents for its hosts is 2.19; a user saw 2.27.4 on ml.trn1.32xlarge" in finding.message
 
 
 BUCKETS = "additional-config: {neuron_config: {%s}}"

@@ -60,6 +60,25 @@ def test_a_driver_that_is_new_enough_or_of_which_nothing_is_asked_goes_on(
     assert machine.serves(NXD_INFERENCE, {"TOOLKIT_NEURON_DRIVER": lowest})["argv"]
 
 
+def test_a_newer_driver_than_the_runtime_works_with_ends_it_at_once(machine: Machine, engine: Engine) -> None:
+    (machine.host / "version").write_text("2.31.7.0\n")
+    env = {"TOOLKIT_NEURON_DRIVER_BELOW": "2.29", "TOOLKIT_NEURON_AMI": "v20260625 (driver 2.28.0.0)"}
+
+    refusal = machine.refusal(engine, env)
+
+    assert (
+        "the host's Neuron driver is 2.31.7.0, and this image's runtime works with drivers older than 2.29" in refusal
+    )
+    assert "EKS: take release v20260625 (driver 2.28.0.0) of the AMI for Neuron" in refusal
+
+
+@pytest.mark.parametrize("driver", ["2.28.0.0", "2.28.99.1"])
+def test_a_driver_below_the_first_that_is_too_new_goes_on(machine: Machine, driver: str) -> None:
+    (machine.host / "version").write_text(f"{driver}\n")
+
+    assert machine.serves(NXD_INFERENCE, {"TOOLKIT_NEURON_DRIVER_BELOW": "2.29"})["argv"]
+
+
 @pytest.mark.parametrize("text", [None, "", "?\n"])
 def test_a_driver_that_the_host_does_not_tell_is_a_warning(machine: Machine, text: str | None) -> None:
     if text is None:

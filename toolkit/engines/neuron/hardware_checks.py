@@ -17,14 +17,8 @@ from toolkit.catalog.trainium import (
     family,
     logical_cores,
 )
-from toolkit.engines.neuron.generations import (
-    ANY_ENGINE,
-    Generation,
-    driver_at_least,
-    facts,
-    generation_of,
-    newest,
-)
+from toolkit.engines.neuron.driver_checks import check_driver
+from toolkit.engines.neuron.generations import ANY_ENGINE, Generation, generation_of, newest
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS, ranks
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
@@ -59,6 +53,7 @@ def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str
         return
     if generation := generation_of(recipe.engine):
         yield from _generation(recipe, generation, family(instance.name), path)
+        yield from check_driver(recipe, generation, instance, path)
     yield from _tensor_parallel(recipe, models, instance)
     if recipe.platform.name == "sagemaker":
         yield from _sagemaker(recipe, instance, path)
@@ -172,19 +167,10 @@ def _heads_of(recipe: Recipe, role: str, model: ModelFacts, size: int) -> Iterat
 
 
 def _sagemaker(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
-    host, on, generation = facts().sagemaker_driver, family(instance.name), generation_of(recipe.engine)
-    if recipe.engine.compile_ahead and on not in TRAINING_FAMILIES:
+    if recipe.engine.compile_ahead and family(instance.name) not in TRAINING_FAMILIES:
         message = f"SageMaker has no training jobs on {instance.name}, so it cannot be compiled for beforehand"
         hint = "Write `compile: at-start`. SageMaker allows at most 60 min for that."
         yield Finding("neuron.compile-ahead", message, f"{_ENGINE}.compile", hint=hint)
-    lowest = generation.drivers.get(on) if generation else None
-    if lowest and not driver_at_least(host, lowest):
-        message = (
-            f"unverified: {generation} needs Neuron driver {lowest} on {on}, and the only driver that "
-            f"SageMaker documents for its hosts is {host}"
-        )
-        hint = "The first line of the container's log shows the driver. Until then, Kubernetes is the safer platform."
-        yield Finding("neuron.driver", message, path, hint=hint, severity="warning")
     if recipe.platform.component:
         message = "unverified: whether a component's `accelerators` are chips or cores on Trainium"
         hint = "Remove `inference_component`, or set `accelerators` and test what SageMaker allocates."

@@ -108,6 +108,22 @@ def test_keda(gpu: Recipe, golden: Callable[[str, object], None]) -> None:
     golden("kubernetes/gpu-keda", comparable({"serve": made["serve"]}))
 
 
+def test_a_claim_asks_for_chips_with_the_driver_that_the_recipe_states(trn2: Recipe) -> None:
+    stated = recipe_with(trn2, kubernetes=KubernetesSection(neuron_driver="2.28.0.0"))
+    (request,) = one(stated, "ResourceClaimTemplate")["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["selectors"][0]["cel"]["expression"] == (
+        "(device.attributes['neuron.aws.com'].instanceType == 'trn2.48xlarge') && "
+        "device.attributes['neuron.aws.com'].neuronDriverVersion == '2.28.0.0'"
+    )
+
+
+def test_the_container_gets_the_drivers_that_its_runtime_works_with(trn2: Recipe) -> None:
+    env = {item["name"]: item.get("value") for item in container(trn2)["env"]}
+    assert env["TOOLKIT_NEURON_DRIVER"] == "2.22"
+    assert env["TOOLKIT_NEURON_DRIVER_BELOW"] == "2.29"
+    assert env["TOOLKIT_NEURON_AMI"] == "v20260625 (driver 2.28.0.0)"
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kubernetes_schemas_refuse_nothing(gpu: Recipe, trn2: Recipe, version: str) -> None:
     plugin = recipe_with(trn2, kubernetes=KubernetesSection(neuron_devices="device-plugin"))

@@ -60,14 +60,11 @@ def claim_template(recipe: Recipe) -> Resource | None:
     if not _dra(recipe):
         return None
     count = accelerators(recipe)
-    types = " || ".join(
-        f"device.attributes['{_DRA_DRIVER}'].instanceType == '{name}'" for name in recipe.platform.instance_types
-    )
     exactly = {
         "deviceClassName": _DRA_DRIVER,
         "allocationMode": "ExactCount",
         "count": count,
-        "selectors": [{"cel": {"expression": types}}],
+        "selectors": [{"cel": {"expression": _selected(recipe)}}],
     }
     devices: dict[str, Any] = {"requests": [{"name": CLAIM, "exactly": exactly}]}
     if count in DEVICE_GROUPS[1:]:
@@ -79,6 +76,16 @@ def claim_template(recipe: Recipe) -> Resource | None:
         devices["config"] = [{"requests": [CLAIM], "opaque": {"driver": _DRA_DRIVER, "parameters": parameters}}]
     spec = {"spec": {"devices": devices}}
     return manifest(recipe, "ResourceClaimTemplate", content_name(recipe.name, spec), spec=spec)
+
+
+def _selected(recipe: Recipe) -> str:
+    """The devices that will do, as an expression on their attributes (awsdocs-neuron, deploy/eks/dra)."""
+    attributes = f"device.attributes['{_DRA_DRIVER}']"
+    types = " || ".join(f"{attributes}.instanceType == '{name}'" for name in recipe.platform.instance_types)
+    driver = section(recipe).neuron_driver
+    if driver is None:
+        return types
+    return f"({types}) && {attributes}.neuronDriverVersion == '{driver}'"
 
 
 def claims(recipe: Recipe) -> dict[str, Any]:
