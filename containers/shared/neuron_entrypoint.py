@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +27,8 @@ ARTIFACTS = "TOOLKIT_ARTIFACTS"
 KEY = "TOOLKIT_ARTIFACTS_KEY"
 PARTS = "TOOLKIT_ARTIFACTS_PARTS"
 RECORD = "artifacts.json"
+COMPILED = "TOOLKIT_COMPILED"
+MARK = "TOOLKIT_MARK_WHEN_HEALTHY"
 LONGEST_RECORD = 1024**2
 LONGEST_SHOWN = 500
 COMPILE = (
@@ -211,8 +214,7 @@ def _numbers(version: str) -> list[int]:
 def _compiled(engine: Engine, env: Mapping[str, str]) -> dict[str, str]:
     """What makes the engine take what was compiled, and nothing else."""
     if not env.get(ARTIFACTS) and not env.get(KEY):
-        log(f"warning: {ARTIFACTS} is not set; the engine compiles while it starts, which takes minutes to hours")
-        return {}
+        return _compiling_at_start(engine, env)
     folder = Path(env.get(ARTIFACTS, ""))
     record, place = recorded(folder), folder / engine.folder
     if not record:
@@ -229,6 +231,35 @@ def _compiled(engine: Engine, env: Mapping[str, str]) -> dict[str, str]:
         except OSError as error:
             raise ServeError(f"{source} cannot be copied to {place} (VLLM_CACHE_ROOT, TMPDIR): {error}") from error
     return {engine.variable: str(place), **engine.never_compile}
+
+
+def _compiling_at_start(engine: Engine, env: Mapping[str, str]) -> dict[str, str]:
+    """A folder for what the engine compiles, so that a container that is started again in its pod need not compile.
+
+    What an earlier start has not finished is removed: the mark is made after a first generation (serve_middleware.py).
+    Engines with `local` keep whole entries in a cache, which needs no mark.
+    """
+    folder = env.get(COMPILED)
+    if engine.local or not folder or engine.variable in env:
+        log(f"warning: {ARTIFACTS} is not set; the engine compiles while it starts, which takes minutes to hours")
+        return {}
+    mark = Path(f"{folder}.complete")
+    if mark.exists():
+        log(f"the engine takes what it compiled into {folder} at an earlier start")
+    else:
+        log(f"warning: the engine compiles into {folder} while it starts, which takes minutes to hours")
+        remove_files(Path(folder))
+    return {engine.variable: folder, MARK: str(mark)}
+
+
+def remove_files(folder: Path) -> None:
+    """Mountpoint for S3 does not let folders of the bucket be removed; such a folder is gone with its last file."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            with suppress(OSError):
+                path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
 
 
 def json_object(env: Mapping[str, str], name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from neuron_machine import ARTIFACT_VARIABLES, CONTAINERS, KEY, NXD_INFERENCE, VLLM_NEURON, Engine, Machine
+from neuron_machine import ARTIFACT_VARIABLES, CONTAINERS, KEY, NXD_INFERENCE, VLLM_NEURON, Engine, Machine, said
 
 from toolkit.platforms.image import programs
 
@@ -122,6 +122,33 @@ def test_without_artifacts_the_engine_compiles_and_the_log_warns(machine: Machin
     assert "warning: TOOLKIT_ARTIFACTS is not set" in done.stderr
     environment = json.loads(done.stdout.splitlines()[0])["env"]
     assert environment.keys().isdisjoint({engine.variable, *STRICT})
+
+
+def test_a_container_that_is_started_again_takes_what_it_compiled_before(machine: Machine, tmp_path: Path) -> None:
+    env = {"TOOLKIT_COMPILED": str(tmp_path / "compiled"), "STAND_IN_EXIT_CODE": "0"}
+    first = said(machine.run("serve", NXD_INFERENCE, env).stdout)
+    assert first["env"]["NEURON_COMPILED_ARTIFACTS"] == str(tmp_path / "compiled")
+    Path(first["env"]["TOOLKIT_MARK_WHEN_HEALTHY"]).touch()  # as the middleware does after a first generation
+
+    again = machine.run("serve", NXD_INFERENCE, env)
+
+    assert said(again.stdout)["found"] == ["graph", "graph/model.neff"]
+    assert "the engine takes what it compiled into" in again.stderr
+
+
+def test_what_an_earlier_start_did_not_finish_is_compiled_again(machine: Machine, tmp_path: Path) -> None:
+    env = {"TOOLKIT_COMPILED": str(tmp_path / "compiled"), "STAND_IN_EXIT_CODE": "0"}
+    machine.run("serve", NXD_INFERENCE, env)
+
+    assert said(machine.run("serve", NXD_INFERENCE, env).stdout)["found"] == []
+
+
+def test_a_folder_of_the_user_s_is_not_cleared(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "model.pt").touch()
+    env = {"TOOLKIT_COMPILED": str(tmp_path / "compiled"), "NEURON_COMPILED_ARTIFACTS": str(tmp_path / "mine")}
+
+    assert machine.serves(NXD_INFERENCE, env)["found"] == ["model.pt"]
 
 
 def test_nxd_inference_loads_the_artifacts_where_they_are(machine: Machine) -> None:

@@ -25,6 +25,9 @@ _BLOCK_TOKENS = 32
 _NULL_BLOCKS = 1
 # vLLM's default of 600 s is too short for GPT-OSS (quickstart); vllm-neuron's examples of DFlash use this value.
 _COMPILE_SECONDS = "3600"
+# The native route is the default from this version on, but only where it is named are its traces kept below
+# VLLM_CACHE_ROOT (how-to-precompile-cache, 2026-10-13).
+_PRECOMPILE_SINCE = "0.29.0"
 # Features that DFlash does not support yet (features guide, DFlash).
 _DFLASH_FLAGS = (
     "no-async-scheduling",
@@ -69,6 +72,8 @@ def neuron_variables(recipe: Recipe) -> dict[str, str]:
     elif recipe.engine.name == "vllm-neuron":
         names = ("VLLM_NEURON_COMPILATION_TIMEOUT", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS")
         needed |= dict.fromkeys(names, _COMPILE_SECONDS)
+        if not lookup.older(recipe.engine.version, _PRECOMPILE_SINCE):
+            needed["VLLM_NEURON_BACKEND"] = "neuron_native"
     return {**needed, **{name: value for name, value in recipe.engine.env.items() if name in needed}}
 
 

@@ -25,6 +25,9 @@ from toolkit.recipe.rules import EngineDefaults
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing.fit import Fit, Pair
 
+# Both of its models are stored with 2 bytes per weight; transformers loads 4 where no type is given.
+_FLOAT32_COPY = 2
+
 
 class Neuron(vllm.Vllm):
     """One engine. For `neuron` the generation decides which of the two engines it is."""
@@ -74,6 +77,22 @@ class Neuron(vllm.Vllm):
         """Estimated from the size of the weights."""
         gigabytes = (recipe.weight_bytes or 0) / 1e9
         return 60 * ceil(facts().compile_minutes_per_gb * gigabytes)
+
+    def disk_bytes(self, recipe: Recipe, *, compiles: bool) -> int:
+        """NxD Inference saves what it downloads once more, in float32, and from that shards in the served type.
+
+        The shards of code that is compiled beforehand are written to where that code is kept.
+        """
+        fetched = super().disk_bytes(recipe, compiles=compiles)
+        if recipe.engine.name != "nxd-inference" or (recipe.engine.compile_ahead and not compiles):
+            return fetched
+        shards = 0 if recipe.engine.compile_ahead else recipe.weight_bytes or 0
+        return fetched + _FLOAT32_COPY * fetched + shards
+
+    def cache_variables(self, folder: str) -> dict[str, str]:
+        """NxD Inference's compiled code is kept too, for containers that are started again."""
+        compiled = {"TOOLKIT_COMPILED": f"{folder}/compiled"} if self.name == "nxd-inference" else {}
+        return {**super().cache_variables(folder), **compiled}
 
     def flags(self, recipe: Recipe) -> dict[str, Any]:
         return neuron_flags(recipe)

@@ -93,6 +93,10 @@ class Vllm(EngineRules):
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         return vllm_variables(recipe, flags)
 
+    def disk_bytes(self, recipe: Recipe, *, compiles: bool) -> int:
+        """The weights, where the container downloads them."""
+        return (recipe.weight_bytes or 0) if recipe.platform.weights == "hub" else 0
+
     def cache_variables(self, folder: str) -> dict[str, str]:
         """vLLM's inspection of a model class takes 8 s without its cache."""
         return {"VLLM_CACHE_ROOT": f"{folder}/vllm"}

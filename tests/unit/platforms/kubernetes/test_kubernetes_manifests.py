@@ -108,6 +108,32 @@ def test_keda(gpu: Recipe, golden: Callable[[str, object], None]) -> None:
     golden("kubernetes/gpu-keda", comparable({"serve": made["serve"]}))
 
 
+def disk(recipe: Recipe, part: str) -> str:
+    """What the pod asks for of its node's disk, as one of those that serve, or of the Job that compiles."""
+    made = parts([recipe])[part]
+    (spec,) = [item["spec"]["template"]["spec"] for item in made if item["kind"] in ("Deployment", "Job")]
+    requests: dict[str, str] = spec["containers"][0]["resources"]["requests"]
+    return requests["ephemeral-storage"]
+
+
+def test_the_fork_asks_for_the_disk_of_all_its_copies(trn2: Recipe) -> None:
+    # 69.6 GB downloaded, the same in float32, and the shards, with a margin of 20 %.
+    assert disk(complete(trn2), "serve") == "312Gi"
+    assert disk(ahead(trn2), "compile") == "234Gi"
+    assert disk(ahead(trn2), "serve") == "78Gi"
+
+
+def test_a_gpu_s_pod_asks_for_the_disk_of_its_weights(gpu: Recipe) -> None:
+    assert disk(gpu, "serve") == "20Gi"
+
+
+def test_a_restarted_container_takes_what_it_compiled_before(trn2: Recipe) -> None:
+    env = {item["name"]: item.get("value") for item in container(trn2)["env"]}
+    (cache,) = [item["name"] for item in container(trn2)["volumeMounts"] if item["mountPath"] == "/cache"]
+    assert env["TOOLKIT_COMPILED"] == "/cache/compiled"
+    assert {"name": cache, "emptyDir": {}} in pod(trn2)["volumes"]
+
+
 def test_a_claim_asks_for_chips_with_the_driver_that_the_recipe_states(trn2: Recipe) -> None:
     stated = recipe_with(trn2, kubernetes=KubernetesSection(neuron_driver="2.28.0.0"))
     (request,) = one(stated, "ResourceClaimTemplate")["spec"]["spec"]["devices"]["requests"]

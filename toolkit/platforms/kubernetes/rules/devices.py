@@ -29,6 +29,7 @@ _DRA_DRIVER = "neuron.aws.com"
 _CPU_SHARE, _MEMORY_SHARE = 0.9375, 0.85
 # 128 of 1,024 GiB in the same manifests.
 _SHARED_MEMORY_SHARE = 0.125
+_DISK_MARGIN = 1.2
 
 
 def instances(recipe: Recipe) -> list[lookup.Instance]:
@@ -94,13 +95,18 @@ def claims(recipe: Recipe) -> dict[str, Any]:
     return {"resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": template.name}]} if template else {}
 
 
-def container_resources(recipe: Recipe) -> dict[str, Any]:
+def disk_gib(recipe: Recipe, *, compiles: bool) -> int:
+    """What a pod needs of its node's disk, with a margin; 0 where the size of the weights is not known."""
+    return math.ceil(_DISK_MARGIN * recipe.engine.rules.disk_bytes(recipe, compiles=compiles) / 2**30)
+
+
+def container_resources(recipe: Recipe, *, compiles: bool) -> dict[str, Any]:
     """Requests and limits. CPUs have no limit, which would slow the engine down where others leave them unused."""
     count, memory = accelerators(recipe), f"{math.floor(_memory_gib(recipe) * _MEMORY_SHARE)}Gi"
     cpu = min(instance.vcpus * _share(recipe, instance) for instance in instances(recipe))
     requests = {"cpu": str(max(1, math.floor(cpu * _CPU_SHARE))), "memory": memory}
-    if recipe.weight_bytes:  # fetched to the node's disk: a pod that fills it up is evicted half way
-        requests["ephemeral-storage"] = f"{math.ceil(1.2 * recipe.weight_bytes / 2**30)}Gi"
+    if disk := disk_gib(recipe, compiles=compiles):  # a pod that fills its node's disk up is evicted half way
+        requests["ephemeral-storage"] = f"{disk}Gi"
     limits = {"memory": memory}
     if _dra(recipe):
         return {"requests": requests, "limits": limits, "claims": [{"name": CLAIM}]}

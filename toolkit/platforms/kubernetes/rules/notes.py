@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image
-from toolkit.platforms.kubernetes.rules.devices import accelerators, on_trainium
+from toolkit.platforms.kubernetes.rules.devices import accelerators, disk_gib, on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.recipe.resolve import Recipe
@@ -44,7 +44,10 @@ def _needs(recipe: Recipe) -> Iterator[str]:
         )
     elif accelerators(recipe):
         yield "The cluster needs NVIDIA's device plugin"
-    if compiles_ahead(recipe):
+    compiles = compiles_ahead(recipe)
+    if disk := max(disk_gib(recipe, compiles=False), disk_gib(recipe, compiles=True) if compiles else 0):
+        yield f"A node needs {disk} GiB of free disk for each pod (ephemeral storage): give its volume that size"
+    if compiles:
         role = settings.service_account_role or "its role"
         yield f"It needs Mountpoint for Amazon S3's CSI driver; {role} reads and writes {settings.artifacts_bucket}"
     if scales(recipe) and settings.prometheus:

@@ -101,7 +101,7 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         "image": base_image(recipe, Account("", "")),
         "command": ["python3", f"{_PROGRAMS}/{'serve' if serves else 'compile'}"],
         "env": _environment(recipe),
-        "resources": container_resources(recipe),
+        "resources": container_resources(recipe, compiles=not serves),
         "volumeMounts": _mounts(recipe, read_only=serves),
         "securityContext": container_security(),
         # Neuron's compiler writes into the folder that it runs in.
