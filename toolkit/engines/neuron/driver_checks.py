@@ -18,8 +18,8 @@ from toolkit.engines.neuron.generations import (
     too_new_driver,
 )
 from toolkit.findings import Finding
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.schema import KubernetesSection
 
 _DRIVER = "platform.kubernetes.neuron_driver"
 

@@ -13,9 +13,9 @@ from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, RULES_BY_KIND
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import load
-from toolkit.recipe.schema import KubernetesSection
 
 SERVICE = Resource("Service", "chat", {"kind": "Service"})
 

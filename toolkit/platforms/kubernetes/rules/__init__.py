@@ -20,9 +20,9 @@ from toolkit.platforms.image import base_address, base_image
 from toolkit.platforms.kubernetes.rules import hardware, manifests, notes
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, position
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
 from toolkit.recipe.resolve import PlatformSettings, Recipe
-from toolkit.recipe.schema import KubernetesSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import PlatformRules
@@ -47,8 +47,10 @@ class KubernetesRules:
     exports_templates = False
 
     def settled(self, written: PlatformSettings) -> PlatformSettings:
-        """The settings with a cluster's defaults: containers fetch the weights themselves."""
-        return replace(written, kubernetes=written.kubernetes or KubernetesSection(), weights=written.weights or "hub")
+        """The settings with a cluster's defaults: where nothing is said of weights, containers download them."""
+        settings = written.kubernetes or KubernetesSection()
+        weights = "claim" if settings.weights_claim else "s3" if settings.weights_bucket else "hub"
+        return replace(written, kubernetes=settings, weights=written.weights or weights)
 
     def settings_from(self, other: PlatformSettings) -> PlatformSettings:
         """The settings of a recipe that was written for AWS: nodes have EC2's names of instance types."""

@@ -23,7 +23,7 @@ CLAIM = "neurons"
 GPU, NEURON = "nvidia.com/gpu", "aws.amazon.com/neuron"
 """Resources of the device plugins, and keys of the taints that such nodes usually have."""
 
-_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _DRA_DRIVER = "neuron.aws.com"
 # The rest is the node's own: 90 of 96 CPUs in the manifests of aws-neuron-eks-samples.
 _CPU_SHARE, _MEMORY_SHARE = 0.9375, 0.85
@@ -122,9 +122,9 @@ def shared_memory(recipe: Recipe) -> str:
 def placement(recipe: Recipe) -> dict[str, Any]:
     """On nodes of the recipe's types, also where those are kept free for pods that use their accelerators."""
     types = list(recipe.platform.instance_types)
-    found: dict[str, Any] = {"nodeSelector": {_INSTANCE_TYPE: types[0]}}
+    found: dict[str, Any] = {"nodeSelector": {INSTANCE_TYPE: types[0]}}
     if len(types) > 1:
-        expression = {"key": _INSTANCE_TYPE, "operator": "In", "values": types}
+        expression = {"key": INSTANCE_TYPE, "operator": "In", "values": types}
         terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
         found = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
     if accelerators(recipe):

@@ -99,6 +99,7 @@ KINDS: Sequence[ManifestRule] = (
     ManifestRule(
         "HorizontalPodAutoscaler", ApiResource("autoscaling/v2", "horizontalpodautoscalers"), sets_replicas=True
     ),
+    ManifestRule("PodDisruptionBudget", ApiResource("policy/v1", "poddisruptionbudgets"), is_rare=True),
     ManifestRule("ScaledObject", ApiResource("keda.sh/v1alpha1", "scaledobjects"), is_rare=True, sets_replicas=True),
     ManifestRule("Job", ApiResource("batch/v1", "jobs")),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from toolkit.planning.artifacts import compiles_ahead
@@ -10,6 +11,7 @@ from toolkit.platforms.image import base_image
 from toolkit.platforms.kubernetes.rules.devices import accelerators, disk_gib, on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.metadata import section
+from toolkit.platforms.kubernetes.rules.storage import NODE_FOLDER, BucketFolder, bucket_folders, claim_folders
 from toolkit.recipe.resolve import Recipe
 
 PRICE = "? $/h: the catalogue has SageMaker's prices, but a cluster's nodes have EC2's prices"
@@ -50,6 +52,7 @@ def _needs(recipe: Recipe) -> Iterator[str]:
     if compiles:
         role = settings.service_account_role or "its role"
         yield f"It needs Mountpoint for Amazon S3's CSI driver; {role} reads and writes {settings.artifacts_bucket}"
+    yield from _models(recipe)
     if scales(recipe) and settings.prometheus:
         yield "Autoscaling needs KEDA, and Prometheus scraping the pods"
     elif scales(recipe):
@@ -57,3 +60,33 @@ def _needs(recipe: Recipe) -> Iterator[str]:
             f"Autoscaling needs the pods' metric {metrics.of_pods}: with Prometheus and its adapter, a rule that gives "
             f"{metrics.running_requests} this name"
         )
+
+
+def _models(recipe: Recipe) -> Iterator[str]:
+    """Where the models must be before pods can start."""
+    settings, folders = section(recipe), bucket_folders(recipe)
+    if folders:
+        role = settings.service_account_role or "its role"
+        buckets = ", ".join(sorted({folder.bucket for folder in folders.values()}))
+        yield f"It needs Mountpoint for Amazon S3's CSI driver; {role} reads {buckets}"
+    for folder in folders.values():
+        if folder.source:
+            yield f"First, once: {upload_command(folder)}"
+    for path in claim_folders(recipe).values():
+        yield f"The claim {settings.weights_claim} in {settings.namespace} must have the model in its folder {path}"
+    if settings.weights_cache == "node":
+        yield (
+            f"Pods of a node share what they download in its {NODE_FOLDER}; that volume is refused in namespaces with "
+            "the Pod Security Standard `baseline` or `restricted`"
+        )
+
+
+def upload_command(folder: BucketFolder) -> str:
+    """A shell command that puts the model into the bucket: a local folder, or what the hub has."""
+    assert folder.source
+    source, local = folder.source, shlex.quote(str(folder.source.folder or folder.source.name))
+    upload = f"aws s3 sync {local} {shlex.quote(str(folder))} --exclude '.*' --exclude '*/.*'"
+    if source.folder:
+        return upload
+    revision = f" --revision {shlex.quote(source.revision)}" if source.revision else ""
+    return f"hf download {shlex.quote(source.written)}{revision} --local-dir {local} --exclude '*/*' && {upload}"
