@@ -11,6 +11,7 @@ from kubernetes.client import ApiException
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of, message_of
+from toolkit.platforms.kubernetes.history import history
 from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, is_ours, labels, path, selector
 from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS
@@ -33,13 +34,18 @@ def observe(cluster: Cluster, namespace: str, desired: Sequence[Resource], endpo
     for item in desired:
         current = ours.pop((item.kind, item.name), None) or cluster.find(path(item.kind, namespace, item.name))
         if current:
-            existing.append(_existing(item.kind, current, users, compared(cluster, item, namespace, current)))
+            found = {**compared(cluster, item, namespace, current), **_history(cluster, item.kind, namespace, current)}
+            existing.append(_existing(item.kind, current, users, found))
     existing += [
-        _existing(kind, current, users, {})
+        _existing(kind, current, users, _history(cluster, kind, namespace, current))
         for (kind, _), current in ours.items()
         if labels(current).get(INSTANCE) in (None, *endpoints) and not (desired and _is_by_hand(kind, current))
     ]
     return Observed(tuple(existing), unseen)
+
+
+def _history(cluster: Cluster, kind: str, namespace: str, current: Mapping[str, Any]) -> dict[str, Any]:
+    return history(cluster, namespace, current) if kind == "Deployment" and is_ours(current) else {}
 
 
 def apply(

@@ -104,8 +104,8 @@ def test_waiting_lasts_until_the_last_pods_deadline_and_two_hours_at_least() -> 
     assert RULES.wait_seconds(plan_of(5400, 4)) == 4 * 5400 + 600
 
 
-def test_nothing_older_is_kept_to_go_back_to() -> None:
-    with pytest.raises(UsageError, match="the toolkit does not keep older recipes"):
+def test_there_is_nothing_to_roll_back_to_where_nothing_is() -> None:
+    with pytest.raises(UsageError, match="the toolkit has created no endpoint chat"):
         RULES.rollback("r.yaml", "chat", Observed())
 
 

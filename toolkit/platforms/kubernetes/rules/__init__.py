@@ -17,7 +17,7 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.rules import KindRule, Transition
 from toolkit.platforms.image import base_address, base_image
-from toolkit.platforms.kubernetes.rules import hardware, manifests, notes
+from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, position
 from toolkit.recipe.cluster_schema import KubernetesSection
@@ -131,15 +131,14 @@ class KubernetesRules:
         return Transition(tuple(desired))
 
     def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
-        """Nothing is kept of an older recipe."""
-        return set()
+        """What versions in the cluster's history use, also once it is updated."""
+        return rollback.kept_for_rollback(observed)
 
     def require_startable(self, plan: Plan) -> None:
         """Nothing: whether compiled code is in its bucket is not looked at, and the notes say how to make it."""
 
     def rollback(self, recipe: str, address: str, observed: Observed) -> Plan:
-        message = f"{address} is on Kubernetes, where the toolkit does not keep older recipes"
-        raise UsageError(message, hint="Deploy the older recipe.")
+        return rollback.rollback_plan(recipe, self.name, address, observed)
 
     def wait_seconds(self, plan: Plan) -> float:
         """How long its endpoints may take: an update starts one pod after the other, each with the whole deadline."""

@@ -70,6 +70,11 @@ def volumes(recipe: Recipe) -> list[Resource]:
     return [*compiled, *chain.from_iterable(models)]
 
 
+def volume_name(claim: str) -> str:
+    """The PersistentVolume of a claim of the toolkit's."""
+    return f"toolkit-{claim}"
+
+
 def mounts(recipe: Recipe, *, read_only: bool) -> list[Mount]:
     """All of the engine's pod; `read_only` is whether it only loads what was compiled."""
     found = [
@@ -184,7 +189,7 @@ def _specs(
     recipe: Recipe, claim: str, attributes: Mapping[str, str], access: str, options: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A volume and the claim that is bound to it."""
-    name, common = f"toolkit-{claim}", {"accessModes": [access], "storageClassName": ""}
+    name, common = volume_name(claim), {"accessModes": [access], "storageClassName": ""}
     volume = {
         **common,
         "capacity": _CAPACITY,
