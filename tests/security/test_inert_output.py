@@ -21,6 +21,7 @@ from toys import ToyBox, ToySession
 
 import toolkit
 from toolkit.api.catalogue import Catalogue
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.explain import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
@@ -28,11 +29,10 @@ from toolkit.catalog import registry
 from toolkit.catalog.registry import PlatformEntry
 from toolkit.cli.main import run
 from toolkit.cli.output import explain
-from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.metrics import Metrics
-from toolkit.endpoint.prove import ArmResult, Proof, Verdict
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding, Report
+from toolkit.measure.prove import ArmResult, Proof, Verdict
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
 from toolkit.recipe.resolve import load

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from toolkit.api.deployment import deploy as deploy
     from toolkit.api.deployment import plan as plan
     from toolkit.api.deployment import rollback as rollback
+    from toolkit.api.endpoint import Endpoint as Endpoint
     from toolkit.api.export import render as render
     from toolkit.api.export import template as template
     from toolkit.api.handles import connect as connect
     from toolkit.api.handles import endpoints as endpoints
+    from toolkit.api.handles import watch as watch
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
     from toolkit.api.removal import destroy as destroy
@@ -27,14 +29,13 @@ if TYPE_CHECKING:
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
     from toolkit.checks.run import check as check
-    from toolkit.endpoint.handle import Endpoint as Endpoint
     from toolkit.findings import Report as Report
     from toolkit.recipe.resolve import load as load
 
 _MODULES = {
     "Catalogue": "toolkit.api.catalogue",
     "DeploymentPlan": "toolkit.api.deployment",
-    "Endpoint": "toolkit.endpoint.handle",
+    "Endpoint": "toolkit.api.endpoint",
     "Explanation": "toolkit.apply.explain",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
@@ -55,6 +56,7 @@ _MODULES = {
     "rollback": "toolkit.api.deployment",
     "scan": "toolkit.api.images",
     "template": "toolkit.api.export",
+    "watch": "toolkit.api.handles",
 }
 __all__ = sorted(_MODULES)
 
