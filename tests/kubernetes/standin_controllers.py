@@ -12,8 +12,6 @@ from typing import Any
 from standin_kubelet import HEALTHY, Step
 from standin_store import Document, Key, Store, now
 
-from toolkit.platforms.kubernetes.rules.rollback import references
-
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 CONTROLLER = "kube-controller-manager"
@@ -131,11 +129,19 @@ class Controllers:
 
     def _missing(self, pod: Key) -> str:
         """The first object that the pod cannot start without, and that does not exist."""
-        names = (
-            Key(f"{kind.lower()}s", pod.namespace if kind != "PersistentVolume" else "", name)
-            for kind, name in references(self.store.objects[pod]["spec"])
-        )
-        return next((f"{key.plural}/{key.name}" for key in names if key not in self.store.objects), "")
+        spec = self.store.objects[pod]["spec"]
+        volumes = spec.get("volumes", [])
+        names = [
+            *(("configmaps", item["configMap"]["name"]) for item in volumes if "configMap" in item),
+            *(
+                ("persistentvolumeclaims", item["persistentVolumeClaim"]["claimName"])
+                for item in volumes
+                if "persistentVolumeClaim" in item
+            ),
+            *(("resourceclaimtemplates", item["resourceClaimTemplateName"]) for item in spec.get("resourceClaims", [])),
+        ]
+        needed = (Key(plural, pod.namespace, name) for plural, name in names)
+        return next((f"{key.plural}/{key.name}" for key in needed if key not in self.store.objects), "")
 
     def say(self, key: Key, step: Step) -> None:
         """As the kubelet says it of a pod."""
