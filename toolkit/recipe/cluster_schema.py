@@ -79,8 +79,10 @@ class KubernetesSection(Section):
     namespace: Label = Field(
         "toolkit", description="namespace of all that is made; it is made too, where it is missing"
     )
-    neuron_devices: Literal["dra", "device-plugin"] = Field(
-        "dra", description="how pods get Trainium chips: Neuron's DRA driver (Kubernetes 1.34), or its device plugin"
+    neuron_devices: Literal["dra", "device-plugin"] | None = Field(
+        None,
+        description="how pods get Trainium chips: Neuron's DRA driver (Kubernetes 1.34), or its device plugin; "
+        "default: `dra` on trn2.48xlarge, for which alone it is documented",
     )
     neuron_driver: Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+){3}$")] | None = Field(
         None,

@@ -63,6 +63,10 @@ def _choose_ami(generation: Generation, on: str) -> str:
 def _sagemaker(generation: Generation, on: str, path: str) -> Iterator[Finding]:
     host, seen, lowest = facts().sagemaker_driver, facts().sagemaker_driver_seen, generation.drivers.get(on)
     if not lowest or at_least(host, lowest):
+        if on == family(seen.instance_type):
+            fits = "works" if driver_fits(generation, on, seen.driver) else "does not work"
+            message = f"a user saw Neuron driver {seen.driver} on {seen.instance_type}: {generation} {fits} with it"
+            yield Finding("neuron.driver", message, path, severity="info")
         return
     message = (
         f"unverified: {generation} needs Neuron driver {lowest} on {on}, and the only driver that SageMaker documents "

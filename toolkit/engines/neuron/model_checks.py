@@ -73,7 +73,7 @@ def _tied(recipe: Recipe, models: Lock) -> Iterator[Finding]:
 
 
 def _sampling(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    if not _greedy(recipe):
+    if not samples_greedily(recipe):
         return
     overriding = recipe.engine.args.get(_SAMPLING)
     defaults = {**target.generation_config, **(overriding if isinstance(overriding, dict) else {})}
@@ -84,7 +84,7 @@ def _sampling(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         yield Finding("neuron.greedy", message, "target.model", hint=hint, severity="warning")
 
 
-def _greedy(recipe: Recipe) -> bool:
+def samples_greedily(recipe: Recipe) -> bool:
     """Whether the engine only samples greedily: the fork's default with speculation, else set by flags."""
     if is_fork(recipe):
         return recipe.speculation is not None and "on_device_sampling_config" not in neuron_config(recipe)

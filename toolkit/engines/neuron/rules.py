@@ -14,7 +14,7 @@ from toolkit.engines.neuron.checks import check_neuron
 from toolkit.engines.neuron.flags import is_fork, neuron_flags, neuron_variables
 from toolkit.engines.neuron.generations import ANY_ENGINE, facts, generation_of, generations, newest
 from toolkit.engines.neuron.hardware_checks import check_neuron_hardware
-from toolkit.engines.neuron.model_checks import check_neuron_models
+from toolkit.engines.neuron.model_checks import check_neuron_models, samples_greedily
 from toolkit.engines.neuron.sizing import fit_on_cores
 from toolkit.engines.vllm import rules as vllm
 from toolkit.engines.vllm.flags import ranks
@@ -27,6 +27,10 @@ from toolkit.sizing.fit import Fit, Pair
 
 # Both of its models are stored with 2 bytes per weight; transformers loads 4 where no type is given.
 _FLOAT32_COPY = 2
+_GREEDY = (
+    "the device samples greedily, whatever temperature a request has; Neuron's guide and reference disagree on whether "
+    "that is the default, so it is set here"
+)
 
 
 class Neuron(vllm.Vllm):
@@ -125,6 +129,8 @@ class Neuron(vllm.Vllm):
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         yield from check_neuron(recipe)
+        if samples_greedily(recipe):
+            yield Finding("neuron.greedy-only", _GREEDY, "engine", severity="info")
         if models:
             yield from check_neuron_models(recipe, models)
 

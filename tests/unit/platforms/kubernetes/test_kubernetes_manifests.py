@@ -201,7 +201,8 @@ def test_half_an_instance_leaves_the_other_half(trn2: Recipe) -> None:
 
 
 def test_chips_that_group_no_cores_are_told_nothing_of_groups(trn2: Recipe) -> None:
-    claim = one(recipe_with(trn2, instance_types=("trn1.32xlarge",)), "ResourceClaimTemplate")
+    dra = KubernetesSection(neuron_devices="dra")
+    claim = one(recipe_with(trn2, instance_types=("trn1.32xlarge",), kubernetes=dra), "ResourceClaimTemplate")
     assert "config" not in claim["spec"]["spec"]["devices"]
 
 

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.catalog.trainium import DEVICE_GROUPS, logical_cores
+from toolkit.catalog.trainium import DEVICE_GROUPS, logical_cores, uses_dra
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.hardware import instance
@@ -58,7 +58,7 @@ def claim_template(recipe: Recipe) -> Resource | None:
 
     It cannot be changed once it is made, so its name says its content.
     """
-    if not _dra(recipe):
+    if not claims_chips(recipe):
         return None
     count = accelerators(recipe)
     exactly = {
@@ -108,7 +108,7 @@ def container_resources(recipe: Recipe, *, compiles: bool) -> dict[str, Any]:
     if disk := disk_gib(recipe, compiles=compiles):  # a pod that fills its node's disk up is evicted half way
         requests["ephemeral-storage"] = f"{disk}Gi"
     limits = {"memory": memory}
-    if _dra(recipe):
+    if claims_chips(recipe):
         return {"requests": requests, "limits": limits, "claims": [{"name": CLAIM}]}
     device = {NEURON if on_trainium(recipe) else GPU: str(count)} if count else {}
     return {"requests": {**requests, **device}, "limits": {**limits, **device}}
@@ -133,8 +133,9 @@ def placement(recipe: Recipe) -> dict[str, Any]:
     return found
 
 
-def _dra(recipe: Recipe) -> bool:
-    return on_trainium(recipe) and section(recipe).neuron_devices == "dra"
+def claims_chips(recipe: Recipe) -> bool:
+    """Whether the pods get their chips from Neuron's DRA driver."""
+    return on_trainium(recipe) and uses_dra(recipe.platform.instance_types, section(recipe).neuron_devices)
 
 
 def _grouped(recipe: Recipe) -> int | None:

@@ -115,7 +115,8 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
             "behavior": behavior,
         }
         return manifest(recipe, "HorizontalPodAutoscaler", recipe.name, spec=spec)
-    query = f'sum({recipe.engine.rules.metrics.running_requests}{{model_name="{recipe.name}"}})'
+    of = f'model_name="{recipe.name}",namespace="{section(recipe).namespace}"'
+    query = f"sum({recipe.engine.rules.metrics.running_requests}{{{of}}})"
     trigger = {"serverAddress": prometheus, "query": query, "threshold": str(wanted)}
     spec = {
         "scaleTargetRef": target,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image
-from toolkit.platforms.kubernetes.rules.devices import accelerators, disk_gib, on_trainium
+from toolkit.platforms.kubernetes.rules.devices import accelerators, claims_chips, disk_gib, on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.platforms.kubernetes.rules.storage import NODE_FOLDER, BucketFolder, bucket_folders, claim_folders
@@ -30,15 +30,18 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     if compiles_ahead(recipe):
         yield (
             f"Pods start with compiled code only. First: toolkit render {recipe.path} --out DIR && {APPLY} -k "
-            "DIR/compile, and wait until its Job is complete"
+            "DIR/compile, and wait until its Job has ended, as that command says"
         )
     yield f"Price: {PRICE}"
 
 
 def _needs(recipe: Recipe) -> Iterator[str]:
     settings, metrics = section(recipe), recipe.engine.rules.metrics
-    if on_trainium(recipe) and settings.neuron_devices == "dra":
-        yield "The cluster needs Kubernetes 1.34 and Neuron's DRA driver, on nodes without Neuron's device plugin"
+    if claims_chips(recipe):
+        yield (
+            "The cluster needs Kubernetes 1.34 and Neuron's DRA driver, on nodes without Neuron's device plugin; EKS "
+            "Auto Mode does not support it"
+        )
     elif on_trainium(recipe):
         yield (
             "The cluster needs Neuron's device plugin; for several chips of a node also its scheduler extension, which "
