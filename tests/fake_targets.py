@@ -10,9 +10,10 @@ from math import exp, log
 from typing import Any
 
 from toolkit.errors import InvocationError
+from toolkit.measure.arm import Chunk
 from toolkit.measure.result import RequestResult
 
-VOCABULARY = 24
+VOCABULARY = 12
 END = 0
 STEP = 1 / 16
 Logits = tuple[float, ...]
@@ -95,7 +96,7 @@ class FakeConnection:
     longest: int = 4096
     asked: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[bytes]:
+    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
         raise NotImplementedError
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,3 +76,17 @@ def example() -> BenchReport:
 
 def with_verdicts(*verdicts: Verdict) -> BenchReport:
     return replace(example(), verdicts=verdicts)
+
+
+def with_text(text: str) -> BenchReport:
+    """The example with each of its texts replaced, or extended where they tell arms and workloads apart."""
+    report = example()
+    return BenchReport(
+        text,
+        tuple(replace(verdict, detail=text, workload=text) for verdict in report.verdicts),
+        tuple(replace(arm, arm=arm.arm + text, workload=arm.workload + text) for arm in report.arms),
+        tuple(replace(item, arm=item.arm + text, workload=item.workload + text) for item in report.speedups),
+        report.noise,
+        (text,),
+        {text: text},
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,6 +51,8 @@ def event(after: float, *events: Mapping[str, Any]) -> Part:
     return Part(after, event_stream(events, end=b""))
 
 
+HANG_UP = Answer(status=0)
+"""The connection ends without a byte."""
 DONE = Part(0.0, b"data: [DONE]\n\n")
 
 
@@ -84,6 +87,8 @@ class StreamingServer:
         request = Served(first.split()[1], headers, json.loads(content or b"null"), connection)
         self.served.append(request)
         answer = self._answers(request)
+        if answer is HANG_UP:
+            return False
         writer.write(b"HTTP/1.1 %d OK\r\nTransfer-Encoding: chunked\r\n\r\n" % answer.status)
         for part in answer.parts:
             await asyncio.sleep(part.after)
@@ -96,7 +101,7 @@ class StreamingServer:
 
 
 @contextmanager
-def streaming(answers: Answers | Answer) -> Iterator[StreamingServer]:
+def streaming(answers: Answers | Answer, tls: ssl.SSLContext | None = None) -> Iterator[StreamingServer]:
     """The server, while the block runs."""
     given = answers
     server = StreamingServer(given if callable(given) else lambda _: given)
@@ -104,8 +109,8 @@ def streaming(answers: Answers | Answer) -> Iterator[StreamingServer]:
     runner = asyncio.Runner()
 
     async def serve() -> None:
-        listener = await asyncio.start_server(server.connected, "127.0.0.1", 0)
-        server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
+        listener = await asyncio.start_server(server.connected, "127.0.0.1", 0, ssl=tls)
+        server.url = f"{'https' if tls else 'http'}://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
         ready.set()
         await stop.wait()
         listener.close()

@@ -37,7 +37,7 @@ from reports import example  # noqa: E402
 
 from toolkit.catalog.refresh import refresh_heads, refresh_prices  # noqa: E402
 from toolkit.checks.run import check  # noqa: E402
-from toolkit.cli.report_text import report_text  # noqa: E402
+from toolkit.cli.report_text import comparison_text, report_text  # noqa: E402
 from toolkit.endpoint.generation import Stream  # noqa: E402
 from toolkit.endpoint.prometheus import parse as parse_metrics  # noqa: E402
 from toolkit.endpoint.refusal import message_in  # noqa: E402
@@ -47,6 +47,8 @@ from toolkit.images.docker_config import read_login  # noqa: E402
 from toolkit.images.manifest import INDEXES, SCHEMA_2, digest_of  # noqa: E402
 from toolkit.images.reference import parse  # noqa: E402
 from toolkit.images.registry import Registry  # noqa: E402
+from toolkit.measure.compare import compare  # noqa: E402
+from toolkit.measure.page import page_html  # noqa: E402
 from toolkit.measure.saved_report import read_report  # noqa: E402
 from toolkit.planning.plan import Plan  # noqa: E402
 from toolkit.planning.record import Record  # noqa: E402
@@ -158,7 +160,9 @@ def _report(content: bytes, folder: Path) -> object:
     """A saved report in each form that it is shown in."""
     (folder / "report.json").write_bytes(content)
     report = read_report(folder / "report.json")
-    return repr(report), report._repr_html_(), report_text(report, 80)
+    against = compare(example(), report)
+    shown = (repr(report), report._repr_html_(), report_text(report, 80), repr(against), comparison_text(against, 80))
+    return *shown, page_html(report)
 
 
 def _docker_config(content: bytes, folder: Path) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -11,27 +10,12 @@ import pytest
 from chromium import ADDRESS, Browser, browser
 from hostile import HOSTILE, obeyed
 from PIL import Image
-from reports import example
+from reports import example, with_text
 
 from toolkit.measure.page import page_html
-from toolkit.measure.report import BenchReport
 
 MARKUP = "<script>document.title = 'obeyed'; console.error('loud')</script><img src=http://evil.example/x>"
 ATTACK = f"{HOSTILE}</svg></style></title>{MARKUP}"
-
-
-def hostile_report() -> BenchReport:
-    """Every text of a report is an attack."""
-    report = example()
-    return BenchReport(
-        ATTACK,
-        tuple(replace(verdict, detail=ATTACK, workload=ATTACK) for verdict in report.verdicts),
-        tuple(replace(arm, arm=arm.arm + ATTACK, workload=arm.workload + ATTACK) for arm in report.arms),
-        tuple(replace(item, arm=item.arm + ATTACK, workload=item.workload + ATTACK) for item in report.speedups),
-        report.noise,
-        (ATTACK,),
-        {ATTACK: ATTACK},
-    )
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +51,7 @@ def test_the_first_screen_shows_the_answer_in_light_and_dark(shown: Browser) -> 
 
 
 def test_an_attack_in_every_text_is_shown_and_never_obeyed(tmp_path: Path) -> None:
-    page = page_html(hostile_report())
+    page = page_html(with_text(ATTACK))
     assert obeyed(page.replace("\n", "")) == []
     with browser(page, tmp_path) as opened:
         document = opened.document()

@@ -127,11 +127,11 @@ def invoke(
             sys.stdout.flush()
     result = stream.result
     answer(result.to_dict(), as_json, lambda: "")  # as text the answer was printed above: only end its line
-    for line in _about(result):
+    for line in about(result):
         say(line)
 
 
-def _about(result: Generation) -> Iterator[str]:
+def about(result: Generation) -> Iterator[str]:
     """What is worth knowing of an answer besides its text."""
     reasoning = f" ({result.reasoning_tokens} of reasoning)" if result.reasoning else ""
     rate, first = result.completion_tokens / result.latency, f"first after {result.ttft * 1000:.0f} ms"

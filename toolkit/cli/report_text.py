@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from toolkit.cli.table import table, terminal_width
+from toolkit.measure.compare import ARM_COLUMNS, SPEEDUP_COLUMNS, Comparison, arm_rows, speedup_rows
 from toolkit.measure.headline import headline, speedup_of
 from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import COLUMNS, LATENCIES, LEGEND, cells, filled, latencies, sign, small_print
@@ -23,6 +24,19 @@ def report_text(report: BenchReport, room: int | None = None) -> str:
         _verdicts(report, room),
         *(_figures(report, workload, room) for workload in dict.fromkeys(arm.workload for arm in report.arms)),
         _lines([*small_print(report), "; ".join(LEGEND)], room),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def comparison_text(found: Comparison, room: int | None = None) -> str:
+    """Two reports side by side, as wide as a report."""
+    room = terminal_width() if room is None else room
+    speedups, arms = speedup_rows(found), arm_rows(found)
+    parts = [
+        _lines([found.title], room),
+        table(SPEEDUP_COLUMNS, speedups, room) if speedups else "",
+        table(*filled(ARM_COLUMNS, arms), room) if arms else "",
+        _lines([*found.notes()], room),
     ]
     return "\n\n".join(filter(None, parts))
 

@@ -79,7 +79,7 @@ class HttpConnection:
         content = b"" if body is None else json.dumps(body).encode()
         try:
             async with self.client.send(method, path, headers, content) as response:
-                if response.status >= 400:
+                if not 200 <= response.status < 300:
                     text = (await _content(response, _LONGEST_ERROR)).decode(errors="replace")
                     answer = refusal.ErrorAnswer(response.status, text, response.headers)
                     raise self.access.explain(self.name, answer)
@@ -101,7 +101,7 @@ async def connect_url(url: str, model: str = "", key_variable: str | None = None
         raise UsageError(f"not the URL of a server: {parts.scheme}://{parts.netloc.rpartition('@')[2]}", hint=hint)
     access = OpenAIAccess(url.rstrip("/"), lambda: key)
     async with _connection(access.base_url, access) as connection:
-        yield connection if model else await _with_its_model(connection)
+        yield replace(connection, model=model or await _only_model(connection))
 
 
 @asynccontextmanager
@@ -125,12 +125,12 @@ async def _connection(name: str, access: OpenAIAccess, invoke: Invoke | None = N
         client.close()
 
 
-async def _with_its_model(connection: HttpConnection) -> HttpConnection:
+async def _only_model(connection: HttpConnection) -> str:
     names = await connection.models()
     if len(names) != 1:
         served = f"serves {len(names)} models: {', '.join(names)}" if names else "names no model on /models"
         raise UsageError(f"{connection.name} {served}", hint="Name the model with --model.")
-    return replace(connection, model=names[0])
+    return names[0]
 
 
 def proxy_of(access: OpenAIAccess) -> str | None:

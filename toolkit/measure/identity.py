@@ -23,13 +23,17 @@ _TOLERATED = 0.6
 
 @dataclass(frozen=True)
 class Identity:
-    """Identical answers of pairs: the arm's with the baseline's, and the baseline's with its own (`again`)."""
+    """Identical answers of pairs: the arm's with the baseline's, and the baseline's with its own (`again`).
+
+    `reason` is why there are no scores.
+    """
 
     arm: str
     identical: int
     pairs: int
     identical_again: int
     pairs_again: int
+    reason: str = ""
 
     @property
     def holds(self) -> bool | None:
@@ -48,8 +52,9 @@ class Identity:
         if self.pairs_again:
             own = f"{self.identical_again} of {self.pairs_again}"
             detail += f"; asked twice, the baseline itself gave the same answer {own} times"
-        reason = "The engine gives no scores of tokens to tell rounding from wrong tokens"
-        return Verdict("lossless", self.holds, f"{detail}. {reason}")
+        return Verdict(
+            "lossless", self.holds, f"{detail}. Without scores, rounding looks like wrong tokens: {self.reason}"
+        )
 
     @property
     def _p_value(self) -> float:
@@ -62,11 +67,15 @@ class Identity:
 
 
 def compare_identity(
-    arm: str, answers: Sequence[RequestResult], reference: Sequence[RequestResult], again: Sequence[RequestResult]
+    arm: str,
+    answers: Sequence[RequestResult],
+    reference: Sequence[RequestResult],
+    again: Sequence[RequestResult],
+    reason: str,
 ) -> Identity:
     """Compare answers by token ids, or by text where the engine returns no ids. `again` are the baseline's second."""
     ours, own = paired(successful(answers), reference), paired(successful(again), reference)
-    return Identity(arm, _identical(ours), len(ours), _identical(own), len(own))
+    return Identity(arm, _identical(ours), len(ours), _identical(own), len(own), reason)
 
 
 def _identical(pairs: Sequence[tuple[RequestResult, RequestResult]]) -> int:

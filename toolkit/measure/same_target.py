@@ -10,9 +10,10 @@ differ less than a prefill and decoding, which use other kernels. (Tiny pair, bf
 0.006 from decoding to prefill; 0.035 if the arm computes in float16 or float32 or has 8-bit integer weights, 0.086 for
 FP8, 0.35 for 4 bits.)
 
-**False alarms and power.** If half of the twofold is to spare, a false alarm takes a mean of m changes that errs by
-its own size: their standard deviation is about three times their mean, so for m = 500 that is 1/0.13 = 7 standard
-errors. A target is told apart if it moves the distance by more than three times the baseline's noise.
+**False alarms and power.** Two prefills of one target differ by no more than a prefill and decoding, so a false alarm
+takes a mean that comes out at twice what is expected. Single changes scatter by about three times their mean, the mean
+of 500 of them by 3/√500 = 13 %: that is 7 standard errors. A target that moves the distance by three times the noise on
+average is told apart as surely.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What a served target makes of given tokens: their log-probabilities, computed in one prefill or while decoding.
 
-vLLM computes the scores of a prompt (`prompt_logprobs`) for all of its tokens at once, over the whole vocabulary, in
-memory that it has not reserved: a prompt of some thousand tokens can end the engine (vllm#5907, #14239). So a request
-has at most `MOST_TOKENS` tokens, and requests go out one at a time. Such requests do not read the prefix cache: vLLM
-skips it for them, since it holds no scores.
+vLLM computes the scores of a prompt (`prompt_logprobs`) for many tokens at once, over the whole vocabulary, in memory
+that it has not reserved: some 7 bytes for each token and each entry of the vocabulary. A prompt of some thousand tokens
+can end the engine (vllm#5907, #14239). So a request has at most `MOST_TOKENS` tokens (0.7 GB for 200,000 entries), and
+requests go out one at a time. They do not read the prefix cache, which holds no scores: vLLM skips it for them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolkit.errors import InvocationError
 from toolkit.measure.arm import Connection
 from toolkit.measure.result import RequestResult
 
-MOST_TOKENS = 1000
+MOST_TOKENS = 512
 """Of prompt and answer together, in one request for scores; what lies behind them stays unscored."""
 _CHOICES = 4
 _TOKEN_ID = "token_id:"  # noqa: S105 - how vLLM writes a token by its number
@@ -63,14 +63,14 @@ class Scorer:
 
     def __init__(self, connection: Connection, most_tokens: int = MOST_TOKENS) -> None:
         self.connection = connection
-        self._most_tokens = most_tokens
+        self.most_tokens = most_tokens
         self._known: dict[tuple[int, ...], tuple[Score, ...]] = {}
         self.error: InvocationError | None = None
         """Why the engine last gave no scores."""
 
     async def scores(self, prompt: Sequence[int], answer: Sequence[int]) -> tuple[Score, ...]:
         """One score for each of the answer's tokens, up to the most that are asked for; empty if there are none."""
-        tokens = (*prompt, *answer)[: self._most_tokens]
+        tokens = (*prompt, *answer)[: self.most_tokens]
         if not prompt or len(tokens) <= len(prompt):
             return ()
         if tokens not in self._known:
@@ -109,8 +109,8 @@ async def decode(connection: Connection, prompt: Sequence[int], tokens: int) -> 
         "return_tokens_as_token_ids": True,
     }
     found = _choice(await connection.invoke(body)).logprobs
-    if found is None:
-        raise InvocationError("the engine returned no log-probabilities of the tokens it decoded")
+    if found is None or len(found.tokens) != len(found.top_logprobs) or any(len(top) < 2 for top in found.top_logprobs):
+        raise InvocationError("the engine did not return the best tokens of each step with their log-probabilities")
     return tuple(
         Decoded(_token_id(name), _sorted(Choice(_token_id(key), value) for key, value in top.items()))
         for name, top in zip(found.tokens, found.top_logprobs, strict=True)
@@ -131,7 +131,7 @@ class _Decoded:
 
 @dataclass(frozen=True)
 class _Choice:
-    prompt_logprobs: list[dict[str, _Logprob] | None] | None = None
+    prompt_logprobs: list[dict[int, _Logprob] | None] | None = None
     logprobs: _Decoded | None = None
 
 
@@ -148,11 +148,11 @@ def _choice(document: Mapping[str, Any]) -> _Choice:
     return choice
 
 
-_Position = Mapping[str, _Logprob] | None
+_Position = Mapping[int, _Logprob] | None
 
 
 def _scores(
-    positions: Sequence[Mapping[str, _Logprob] | None], tokens: Sequence[int], behind: int
+    positions: Sequence[Mapping[int, _Logprob] | None], tokens: Sequence[int], behind: int
 ) -> tuple[Score, ...]:
     """The scores of the tokens behind the prompt. Engines that read a prefix cache return fewer than all."""
     if len(positions) != len(tokens):
@@ -161,7 +161,7 @@ def _scores(
 
 
 def _score(token: int, position: _Position) -> Score:
-    choices = [Choice(int(key), value.logprob, value.decoded_token or "") for key, value in (position or {}).items()]
+    choices = [Choice(key, value.logprob, value.decoded_token or "") for key, value in (position or {}).items()]
     own = next((choice for choice in choices if choice.token == token), None)
     if own is None or len(choices) < 2:
         raise InvocationError(f"the engine returned no score for token {token}")

@@ -11,8 +11,10 @@ import asyncio
 import base64
 import ssl
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import httptools
@@ -20,25 +22,48 @@ import httptools
 from toolkit.measure.arm import Chunk
 
 CONNECT_SECONDS = 5.0
-READ_SECONDS = 70.0  # SageMaker waits a minute for a container's first byte
+READ_SECONDS = 600.0  # under load a request may wait long for its first token
+_LONGEST_HEADERS = 64 * 1024
 _BUFFER_BYTES = 256 * 1024
-_CHUNKS_AT_ONCE = 64
+_CHUNKS_AT_ONCE = 32
+
+
+class _Turns:
+    """Wakes one reader per round of the event loop, so that between two of them all sockets are read, and timed."""
+
+    def __init__(self) -> None:
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    def wake(self, waiter: asyncio.Future[None]) -> None:
+        self._waiters.append(waiter)
+        if len(self._waiters) == 1:
+            waiter.get_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        waiter = self._waiters.popleft()
+        if not waiter.done():
+            waiter.set_result(None)
+        if self._waiters:
+            waiter.get_loop().call_soon(self._next)
 
 
 class Response:
     """The answer to one request as it comes in. `status` and `headers` (names in lower case) are complete."""
 
-    def __init__(self, sent: float) -> None:
+    def __init__(self, sent: float, longest_silence: float, turns: _Turns) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.reusable = False
         self.begun = False
         self.now = sent
         self._sent = sent
+        self._longest_silence = longest_silence
         self._head = False
+        self._header_bytes = 0
         self._ended = False
         self._error: Exception | None = None
         self._chunks: list[Chunk] = []
+        self._turns = turns
         self._waiter: asyncio.Future[None] | None = None
         self._parser = httptools.HttpResponseParser(self)
 
@@ -78,6 +103,10 @@ class Response:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser, as are the following."""
+        self._header_bytes += len(name) + len(value) + 4
+        if self._header_bytes > _LONGEST_HEADERS:
+            self.end(ConnectionError(f"the answer has more than {_LONGEST_HEADERS} bytes of headers"))
+            return
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
@@ -96,18 +125,19 @@ class Response:
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter:
+            self._turns.wake(self._waiter)
+            self._waiter = None
 
     async def _news(self) -> None:
         """Wait until there is something to read. Raises TimeoutError after a long silence."""
         while True:
-            self._waiter = asyncio.get_running_loop().create_future()
+            waiter = self._waiter = asyncio.get_running_loop().create_future()
             try:
-                await asyncio.wait_for(self._waiter, READ_SECONDS)
+                await asyncio.wait_for(waiter, self._longest_silence)
             except TimeoutError as error:
-                if time.perf_counter() - self.now >= READ_SECONDS:
-                    raise TimeoutError(f"nothing came for {READ_SECONDS:.0f} s") from error
+                if time.perf_counter() - self.now >= self._longest_silence:
+                    raise TimeoutError(f"nothing came for {self._longest_silence:.0f} s") from error
                 continue
             return
 
@@ -115,14 +145,15 @@ class Response:
 class _Line(asyncio.BufferedProtocol):
     """One connection, with one request at a time."""
 
-    def __init__(self, buffer: bytearray) -> None:
+    def __init__(self, buffer: bytearray, longest_silence: float, turns: _Turns) -> None:
         self._view = memoryview(buffer)
+        self._response_to = partial(Response, longest_silence=longest_silence, turns=turns)
         self._transport: asyncio.Transport | None = None
         self._response: Response | None = None
 
     def send(self, request: bytes) -> Response:
         assert self._transport
-        self._response = Response(time.perf_counter())
+        self._response = self._response_to(time.perf_counter())
         self._transport.write(request)
         return self._response
 
@@ -162,10 +193,13 @@ class _Line(asyncio.BufferedProtocol):
 class Client:
     """Connections to one server, kept open between requests; `close` closes them. For one event loop.
 
-    `url` says which server; its path does not matter. `proxy` is the URL of an HTTP proxy.
+    `url` says which server; its path does not matter. `proxy` is the URL of an HTTP proxy. A server that sends nothing
+    for `longest_silence` seconds has failed.
     """
 
-    def __init__(self, url: str, tls: ssl.SSLContext, proxy: str | None = None) -> None:
+    def __init__(
+        self, url: str, tls: ssl.SSLContext, proxy: str | None = None, longest_silence: float = READ_SECONDS
+    ) -> None:
         parts = urlsplit(url)
         self._secure = parts.scheme == "https"
         self._tls = tls
@@ -173,7 +207,7 @@ class Client:
         self._address = (parts.hostname or "", parts.port or (443 if self._secure else 80))
         self._proxy = urlsplit(proxy) if proxy else None
         self._idle: list[_Line] = []
-        self._buffer = bytearray(_BUFFER_BYTES)
+        self._new_line = partial(_Line, bytearray(_BUFFER_BYTES), longest_silence, _Turns())
 
     @asynccontextmanager
     async def send(
@@ -225,7 +259,7 @@ class Client:
         host, port = self._address
         tls = self._tls if self._secure else None
         loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(lambda: _Line(self._buffer), host, port, ssl=tls)
+        _, line = await loop.create_connection(self._new_line, host, port, ssl=tls)
         return line
 
     async def _connect_through(self, proxy: SplitResult) -> _Line:
@@ -233,7 +267,7 @@ class Client:
         if proxy.scheme != "http" or not proxy.hostname:
             raise ConnectionError(f"only HTTP proxies are supported, not {proxy.scheme}")
         loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(lambda: _Line(self._buffer), proxy.hostname, proxy.port or 80)
+        _, line = await loop.create_connection(self._new_line, proxy.hostname, proxy.port or 80)
         if self._secure:
             try:
                 await self._open_tunnel(line)

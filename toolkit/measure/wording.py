@@ -54,7 +54,7 @@ def setting(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}: {value}" for key, value in values.items())
 
 
-COLUMNS = ("load", "arm", "tok/s", "speedup", "acceptance", "same", "$/M", "goodput")
+COLUMNS = ("load", "arm", "tok/s", "speedup", "acceptance", "same", "$/M", "goodput", "reasoning")
 """Columns of figures on speed."""
 
 LATENCIES = ("load", "arm", "TTFT ms", "ITL ms", "TPOT ms", "E2E ms")
@@ -66,6 +66,8 @@ LEGEND = (
     "acceptance: tokens per target step",
     "same: answers that equal the baseline's",
     "$/M: US dollars per million output tokens",
+    "goodput: requests/s within the SLO",
+    "reasoning: share of the output tokens",
     "ms: median/99th percentile",
 )
 """What the columns mean."""
@@ -82,6 +84,7 @@ def cells(arm: ArmReport, speedup: Speedup | None) -> tuple[str, ...]:
         "" if arm.identical is None else f"{arm.identical:.0%}",
         dollars(arm.price_per_million_output_tokens),
         "" if arm.goodput is None else f"{arm.goodput:.3g}",
+        "" if arm.reasoning_share is None else f"{arm.reasoning_share:.0%}",
     )
 
 

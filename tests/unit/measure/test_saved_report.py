@@ -36,6 +36,16 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str, reason: str) ->
     assert "toolkit bench … --json > FILE" in refusal.value.hint
 
 
+@pytest.mark.parametrize("change", [{"low": 0.0}, {"low": -1.0}, {"high": 1e300}, {"ratio": 9.0}])
+def test_intervals_that_no_measurement_gives_are_refused(tmp_path: Path, change: dict[str, float]) -> None:
+    document = example().to_dict()
+    document["speedups"][3].update(change)
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match=r"`speedups\.3`: low, ratio and high should be positive and in this order"):
+        read_report(path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"report\.json cannot be read"):
         read_report(tmp_path / "report.json")
