@@ -54,8 +54,9 @@ def volumes(recipe: Recipe) -> dict[str, dict[str, Any]]:
     return {item["claimRef"]["name"]: item for item in made}
 
 
-def first_steps(recipe: Recipe) -> list[str]:
-    return [note for note in RULES.notes(recipe, Account("", "")) if note.startswith("First, once: ")]
+def uploads(recipe: Recipe) -> list[str]:
+    """What a plan says of models that are not in the bucket yet."""
+    return [note for note in RULES.notes(recipe, Account("", "")) if "for manifests by hand: " in note]
 
 
 MODEL, DRAFTER = "/opt/ml/model", "/opt/ml/additional-model-data-sources/drafter"
@@ -101,9 +102,9 @@ def test_from_a_bucket_each_model_is_a_volume_of_mountpoint() -> None:
     assert mounted(recipe)[DRAFTER]["readOnly"] is True
 
 
-def test_a_plan_says_what_to_upload_first() -> None:
-    target, _ = first_steps(recipe_with(on_cluster("s3", weights_bucket="our-models"), target=TARGET))
-    assert target.startswith("First, once: hf download openai/gpt-oss-20b --revision aaaaaaaaaaaa")
+def test_a_plan_says_what_is_uploaded() -> None:
+    target, _ = uploads(recipe_with(on_cluster("s3", weights_bucket="our-models"), target=TARGET))
+    assert ": hf download openai/gpt-oss-20b --revision aaaaaaaaaaaa" in target
     assert "&& aws s3 sync gpt-oss-20b s3://our-models/weights/openai/gpt-oss-20b/" in target
 
 
@@ -112,7 +113,7 @@ def test_a_model_that_is_in_s3_is_mounted_from_where_it_is() -> None:
     claim = mounted(recipe)[MODEL]["persistentVolumeClaim"]["claimName"]
     assert volumes(recipe)[claim]["mountOptions"] == ["read-only", "prefix models/target/"]
     assert volumes(recipe)[claim]["csi"]["volumeAttributes"]["bucketName"] == "theirs"
-    assert first_steps(recipe) == []
+    assert uploads(recipe) == []
 
 
 def test_a_local_folder_goes_to_the_bucket_by_its_content(tmp_path: Path) -> None:
@@ -125,8 +126,8 @@ def test_a_local_folder_goes_to_the_bucket_by_its_content(tmp_path: Path) -> Non
         recipe = recipe_with(on_cluster("s3", weights_bucket="our-models"), target=source)
         claim = mounted(recipe)[MODEL]["persistentVolumeClaim"]["claimName"]
         prefixes.append(volumes(recipe)[claim]["mountOptions"][1])
-        target, _ = first_steps(recipe)
-        assert target.startswith(f"First, once: aws s3 sync {folder} s3://our-models/weights/finetuned-")
+        target, _ = uploads(recipe)
+        assert f": aws s3 sync {folder} s3://our-models/weights/finetuned-" in target
     assert prefixes[0] != prefixes[1]
 
 

@@ -17,9 +17,9 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.rules import KindRule, Transition
 from toolkit.platforms.image import base_address, base_image
-from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback
+from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback, storage
 from toolkit.platforms.kubernetes.rules.checks import findings
-from toolkit.platforms.kubernetes.rules.kinds import KINDS, position
+from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
 from toolkit.recipe.resolve import PlatformSettings, Recipe
@@ -36,7 +36,7 @@ class KubernetesRules:
     """PlatformRules of Kubernetes."""
 
     name = "kubernetes"
-    kinds: Sequence[KindRule] = KINDS
+    kinds: Sequence[KindRule] = (WEIGHTS, *KINDS)
     has_instance_types = True
     has_settings_by_type = False
     builds_images = False
@@ -84,7 +84,8 @@ class KubernetesRules:
         return findings(recipe)
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        found = {(item.kind, item.name): item for arm in arms for item in manifests.resources(arm)}
+        made = (item for arm in arms for item in (*storage.uploads(arm), *manifests.resources(arm)))
+        found = {(item.kind, item.name): item for item in made}
         return tuple(sorted(found.values(), key=lambda item: position(item.kind)))
 
     def endpoint_name(self, recipe: Recipe) -> str:

@@ -74,7 +74,7 @@ def _models(recipe: Recipe) -> Iterator[str]:
         yield f"It needs Mountpoint for Amazon S3's CSI driver; {role} reads {buckets}"
     for folder in folders.values():
         if folder.source:
-            yield f"First, once: {upload_command(folder)}"
+            yield f"`toolkit deploy` uploads {folder.source} first; for manifests by hand: {upload_command(folder)}"
     for path in claim_folders(recipe).values():
         yield f"The claim {settings.weights_claim} in {settings.namespace} must have the model in its folder {path}"
     if settings.weights_cache == "node":

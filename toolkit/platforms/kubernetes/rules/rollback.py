@@ -91,3 +91,4 @@ def references(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if source := volume.get("persistentVolumeClaim"):
             yield "PersistentVolumeClaim", source["claimName"]
             yield "PersistentVolume", volume_name(source["claimName"])
+            yield "Weights", volume_name(source["claimName"])

@@ -7,6 +7,7 @@ from a claim that exists. Pure but for reading local models.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -34,6 +35,10 @@ OUR_VOLUMES = ("programs", "cache", "artifacts", *TEMPORARY, "shared-memory", "h
 """Where the engine's container has mounts of the toolkit's, and the names of its pod's volumes."""
 
 _WEIGHTS_PREFIX = "weights/"
+_STAGED_PREFIX = "staged/"
+WEIGHTS_ANNOTATION = "toolkit/weights"
+"""On a volume: the address of the model that was uploaded for it."""
+
 _DIGEST_CHARACTERS = 12
 _CAPACITY = {"storage": "1Gi"}  # which has to be given, and is ignored
 _ROLES = {"target.model": ("model", _TARGET_DIR), "speculation.model": ("drafter", DRAFTER_DIR)}
@@ -68,6 +73,20 @@ def volumes(recipe: Recipe) -> list[Resource]:
     compiled = _compiled(recipe) if compiles_ahead(recipe) else ()
     models = (_model(recipe, role, folder) for role, folder in bucket_folders(recipe).items())
     return [*compiled, *chain.from_iterable(models)]
+
+
+def uploads(recipe: Recipe) -> Iterator[Resource]:
+    """The models that go to the bucket first, each named as the volume that is made of it."""
+    for role, folder in bucket_folders(recipe).items():
+        if folder.source:
+            request = {"Bucket": folder.bucket, "Prefix": folder.prefix, **_origin(folder.source, folder.prefix)}
+            yield Resource("Weights", _model(recipe, role, folder)[0].name, request)
+
+
+def _origin(source: ModelSource, prefix: str) -> dict[str, Any]:
+    if source.folder:
+        return {"Source": str(source.folder), "Files": [asdict(file) for file in files_of(source.folder)]}
+    return {"Hub": source.written, "Revision": source.revision or "main", "Mark": f"{_STAGED_PREFIX}{prefix}"}
 
 
 def volume_name(claim: str) -> str:
@@ -174,7 +193,8 @@ def _model(recipe: Recipe, role: str, folder: BucketFolder) -> Sequence[Resource
     claim = content_name(f"{recipe.name}-{role}", content)
     volume, bound = _specs(recipe, claim, attributes, "ReadOnlyMany", options)
     name = volume["csi"]["volumeHandle"]
-    return manifest(recipe, "PersistentVolume", name, spec=volume), manifest(
+    uploaded = {"annotations": {WEIGHTS_ANNOTATION: str(folder)}} if folder.source else {}
+    return manifest(recipe, "PersistentVolume", name, spec=volume, **uploaded), manifest(
         recipe, "PersistentVolumeClaim", claim, spec=bound
     )
 
