@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,17 @@ def test_a_runtime_that_current_nodes_are_too_new_for_is_a_warning_with_the_ami_
         "nxd-inference 0.9.1 (Neuron SDK 2.26.1) has Neuron runtime 2.28.23, which does not start on nodes with driver "
         "2.29 or newer, such as those of EKS's current AMI"
     )
-    assert "Choose release v20260625 (driver 2.28.0.0) of EKS's AMI" in finding.hint
+    assert finding.hint == (
+        "Choose release v20260625 (driver 2.28.0.0) of EKS's AMI for Neuron for the nodes. "
+        "Then write `kubernetes: {neuron_driver: 2.28.0.0}`."
+    )
+
+
+def test_following_the_hint_leaves_nothing_to_say(tmp_path: Path) -> None:
+    (finding,) = of_driver(tmp_path)
+    found = re.search(r"neuron_driver: [\d.]+", finding.hint)
+    assert found
+    assert of_driver(tmp_path, ("artifacts_bucket: mine", f"artifacts_bucket: mine, {found[0].rstrip('.')}")) == []
 
 
 @pytest.mark.parametrize("driver", ["2.31.7.0", "2.29.0.0", "2.21.37.0"])

@@ -45,7 +45,9 @@ def _cluster(settings: KubernetesSection, generation: Generation, on: str, path:
             f"{generation} has Neuron runtime {generation.runtime}, which does not start on nodes with driver "
             f"{too_new} or newer, such as those of EKS's current AMI"
         )
-        hint = f"{_choose_ami(generation, on)} Then write `kubernetes: {{neuron_driver: …}}`."
+        release = ami_release(generation, on)
+        driver = release.driver if release else "the nodes' driver"
+        hint = f"{_choose_ami(generation, on)} Then write `kubernetes: {{neuron_driver: {driver}}}`."
         yield Finding("neuron.driver", message, path, hint=hint, severity="warning")
 
 

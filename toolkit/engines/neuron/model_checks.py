@@ -67,7 +67,8 @@ def _tied(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         ties = model is not None and model.text_config.get("tie_word_embeddings") is True
         if source and ties and fetched_by_container(recipe, source):
             message = f"{source} ties its embeddings: by its hub id it may end with `Cannot copy out of meta tensor`"
-            hint = "On SageMaker set `weights: s3`, so that the engine reads a folder."
+            key = "kubernetes.weights_bucket" if recipe.platform.kubernetes else "`weights: s3`"
+            hint = f"Set {key}, so that the engine reads a folder."
             severity: Severity = "info" if is_fork(recipe) else "warning"
             yield Finding("neuron.tied-embeddings", message, path, hint=hint, severity=severity)
 
