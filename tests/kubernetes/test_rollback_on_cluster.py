@@ -127,6 +127,20 @@ def test_an_endpoint_that_was_never_updated_has_nothing_to_go_back_to(platform: 
         roll_back(platform)
 
 
+def test_a_restart_is_no_version_to_go_back_to(standin: StandInCluster, platform: KubernetesPlatform) -> None:
+    deploy(platform, version(1))
+    deploy(platform, version(2))
+    restarted = standin.store.get(DEPLOYMENT)
+    notes = {"kubectl.kubernetes.io/restartedAt": "2026-11-20T10:00:00Z"}
+    restarted["spec"]["template"]["metadata"]["annotations"] = notes
+    standin.store.write(DEPLOYMENT, restarted, "kubectl-rollout", must="update")
+    standin.controllers.turn(kubelet=True)
+
+    roll_back(platform)
+
+    assert running(standin) == ("vllm:1", "recipe-1")
+
+
 def test_an_unknown_history_keeps_everything(standin: StandInCluster, platform: KubernetesPlatform) -> None:
     standin.forbidden.add(("list", "replicasets"))
     deploy(platform, version(1))

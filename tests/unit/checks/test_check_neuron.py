@@ -2,91 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from neuron_recipes import (
+    ALWAYS,
+    BASELINE,
+    CLUSTER,
+    DFLASH,
+    DRAFT_MODEL,
+    EAGLE3,
+    Edit,
+    all_findings,
+    args,
+    config,
+    env,
+    findings,
+    on,
+    tensor_parallel,
+)
 from pairs import HUB_RECIPE, RECIPE, write_hub_pair, write_pair, write_recipe
 
 from toolkit.checks.run import check
-from toolkit.findings import Finding
 from toolkit.recipe.facts import Tokenizer
 from toolkit.recipe.resolve import load
-
-DRAFT_MODEL = """\
-name: trn
-target: {model: org/target}
-speculation:
-  method: draft-model
-  model: org/drafter
-  num_speculative_tokens: 7
-engine:
-  name: neuron
-  max_model_len: 1024
-  max_num_seqs: 4
-  args:
-    tensor-parallel-size: 2
-platform: {name: sagemaker, instance_types: [ml.trn2.48xlarge]}
-"""
-EAGLE3 = DRAFT_MODEL.replace("draft-model", "eagle3").replace("max_num_seqs: 4", "max_num_seqs: 2")
-DFLASH = DRAFT_MODEL.replace("draft-model", "dflash").replace("max_num_seqs: 4", "max_num_seqs: 1")
-BASELINE = DRAFT_MODEL.replace(
-    "  method: draft-model\n  model: org/drafter\n  num_speculative_tokens: 7", "  method: none"
-)
-CLUSTER = DRAFT_MODEL.replace(
-    "{name: sagemaker, instance_types: [ml.trn2.48xlarge]}",
-    "{name: kubernetes, instance_types: [trn2.48xlarge], kubernetes: {artifacts_bucket: mine}}",
-)
-ALWAYS = {
-    "neuron.support",
-    "neuron.compiled-in",
-    "neuron.last-tokens",
-    "neuron.driver",
-    "neuron.availability",
-    "neuron.greedy-only",
-}
-Edit = tuple[str, str]
-
-
-def all_findings(root: Path, text: str, *edits: Edit, **facts: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Findings on the hub's good pair with this recipe, edited."""
-    for old, new in edits:
-        assert old in text
-        text = text.replace(old, new)
-    path = write_hub_pair(root, text.replace("dflash", "draft-model").replace("none", "draft-model"), **facts)
-    if "none" in text:
-        lock = path.with_suffix(".lock.json")
-        lock.write_text(json.dumps({**json.loads(lock.read_text()), "drafter": None}))
-    path.write_text(text)
-    return check(path).findings
-
-
-def findings(root: Path, text: str, *edits: Edit, **facts: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Those but for what there is to say of every recipe for Trainium."""
-    return tuple(finding for finding in all_findings(root, text, *edits, **facts) if finding.code not in ALWAYS)
-
-
-def config(**changes: Any) -> dict[str, Any]:
-    return {"config": changes}
-
-
-def args(text: str) -> Edit:
-    return "    tensor-parallel-size: 2", f"    tensor-parallel-size: 2\n    {text}"
-
-
-def env(text: str) -> Edit:
-    return "  args:", f"  env: {{{text}}}\n  args:"
-
-
-def tensor_parallel(size: int | str) -> Edit:
-    return "tensor-parallel-size: 2", f"tensor-parallel-size: {size}"
-
-
-def on(instance_type: str) -> Edit:
-    return "ml.trn2.48xlarge", instance_type
 
 
 @pytest.mark.parametrize("text", [DRAFT_MODEL, EAGLE3, DFLASH, BASELINE, CLUSTER], ids=["model", "e", "d", "b", "k"])
@@ -104,102 +44,6 @@ def test_what_there_is_to_say_of_every_recipe(tmp_path: Path) -> None:
     assert "Kubernetes is the safer platform" in found["neuron.driver"].hint
     assert "capacity_reservation" in found["neuron.availability"].hint
     assert {finding.severity for finding in found.values()} == {"info", "warning"}
-
-
-def of_driver(root: Path, *edits: Edit, text: str = CLUSTER) -> list[Finding]:
-    return [finding for finding in all_findings(root, text, *edits) if finding.code == "neuron.driver"]
-
-
-def test_a_runtime_that_current_nodes_are_too_new_for_is_a_warning_with_the_ami_to_choose(tmp_path: Path) -> None:
-    (finding,) = of_driver(tmp_path)
-    assert finding.severity == "warning"
-    assert finding.message == (
-        "nxd-inference 0.9.1 (Neuron SDK 2.26.1) has Neuron runtime 2.28.23, which does not start on nodes with driver "
-        "2.29 or newer, such as those of EKS's current AMI"
-    )
-    assert finding.hint == (
-        "Choose release v20260625 (driver 2.28.0.0) of EKS's AMI for Neuron for the nodes. "
-        "Then write `kubernetes: {neuron_driver: 2.28.0.0}`."
-    )
-
-
-def test_following_the_hint_leaves_nothing_to_say(tmp_path: Path) -> None:
-    (finding,) = of_driver(tmp_path)
-    found = re.search(r"neuron_driver: [\d.]+", finding.hint)
-    assert found
-    assert of_driver(tmp_path, ("artifacts_bucket: mine", f"artifacts_bucket: mine, {found[0].rstrip('.')}")) == []
-
-
-@pytest.mark.parametrize("driver", ["2.31.7.0", "2.29.0.0", "2.21.37.0"])
-def test_a_driver_of_the_nodes_that_does_not_fit_is_an_error(tmp_path: Path, driver: str) -> None:
-    (finding,) = of_driver(tmp_path, ("artifacts_bucket: mine", f"artifacts_bucket: mine, neuron_driver: {driver}"))
-    assert (finding.severity, finding.path) == ("error", "platform.kubernetes.neuron_driver")
-    assert finding.message.endswith(f"which needs driver 2.22 or newer, and older than 2.29, not {driver}")
-    assert "v20260625" in finding.hint
-
-
-def test_a_driver_of_the_nodes_that_fits_is_nothing_to_say(tmp_path: Path) -> None:
-    assert of_driver(tmp_path, ("artifacts_bucket: mine", "artifacts_bucket: mine, neuron_driver: 2.28.0.0")) == []
-
-
-def test_images_of_today_start_on_nodes_of_today(tmp_path: Path) -> None:
-    text = CLUSTER.replace("draft-model", "eagle3").replace("max_num_seqs: 4", "max_num_seqs: 2")
-    assert of_driver(tmp_path, text=text) == []
-
-
-def test_the_driver_that_a_user_saw_on_sagemaker_is_mentioned(tmp_path: Path) -> None:
-    (finding,) = of_driver(tmp_path, text=EAGLE3)
-    assert "documents for its hosts is 2.19; a user saw 2.27.4 on ml.trn1.32xlarge" in finding.message
-
-
-@pytest.mark.parametrize(("text", "is_said"), [(DRAFT_MODEL, True), (EAGLE3, True), (DFLASH, False)])
-def test_greedy_sampling_is_said_whatever_the_lock_knows(tmp_path: Path, text: str, is_said: bool) -> None:
-    found = [finding for finding in all_findings(tmp_path, text) if finding.code == "neuron.greedy-only"]
-    assert [finding.severity for finding in found] == ["info"] * is_said
-    assert all("whatever temperature a request has" in finding.message for finding in found)
-
-
-@pytest.mark.parametrize("name", ["qwen3-32b/draft-model-trn2-eks", "gpt-oss-120b/eagle3-trn2"])
-def test_shipped_recipes_say_that_they_sample_greedily(name: str) -> None:
-    assert "neuron.greedy-only" in {finding.code for finding in check(name).findings}
-
-
-def test_the_dra_driver_is_for_the_type_that_it_is_documented_for(tmp_path: Path) -> None:
-    three = ("trn2.48xlarge", "trn2.3xlarge")
-    dra = ("artifacts_bucket: mine", "artifacts_bucket: mine, neuron_devices: dra")
-    assert "neuron.dra" not in {finding.code for finding in findings(tmp_path, CLUSTER, three)}
-    assert "neuron.dra" not in {finding.code for finding in findings(tmp_path, CLUSTER, dra)}
-    (finding,) = [item for item in findings(tmp_path, CLUSTER, three, dra) if item.code == "neuron.dra"]
-    assert (finding.severity, finding.hint) == ("warning", "Write `neuron_devices: device-plugin`.")
-
-
-@pytest.mark.parametrize(
-    ("instance_type", "size", "hint"),
-    [
-        ("ml.inf2.24xlarge", 9, "Set it to 8, or to 12."),
-        ("ml.trn2.48xlarge", 6, "Set it to 4, or to 8."),
-        ("ml.trn1.2xlarge", 3, "The product must be 1 to 2."),
-    ],
-)
-def test_sizes_that_are_advised_fit_the_type(tmp_path: Path, instance_type: str, size: int, hint: str) -> None:
-    heads = config(num_attention_heads=size, num_key_value_heads=size, head_dim=1)
-    edits = (tensor_parallel(size), on(instance_type))
-    found = {item.code: item for item in findings(tmp_path, DRAFT_MODEL, *edits, target=heads)}
-    assert found["neuron.tensor-parallel"].hint == hint
-
-
-def test_heads_are_advised_no_more_cores_than_there_are(tmp_path: Path) -> None:
-    heads = config(num_attention_heads=32, num_key_value_heads=8, head_dim=1)
-    edits = (tensor_parallel(12), on("ml.inf2.24xlarge"))
-    found = {item.code: item for item in findings(tmp_path, DRAFT_MODEL, *edits, target=heads)}
-    assert found["neuron.heads"].hint == "Use one of 1, 2, 4, 8."
-
-
-def test_the_driver_of_trn1_that_a_user_saw_is_mentioned_where_it_fits(tmp_path: Path) -> None:
-    (finding,) = of_driver(tmp_path, on("ml.trn1.32xlarge"), text=DRAFT_MODEL)
-    assert finding.severity == "info"
-    assert "a user saw Neuron driver 2.27.4 on ml.trn1.32xlarge" in finding.message
-    assert finding.message.endswith("works with it")
 
 
 BUCKETS = "additional-config: {neuron_config: {%s}}"

@@ -20,6 +20,8 @@ HISTORY = "History"
 
 _HASH = "pod-template-hash"
 _TAGS = "toolkit/tags"
+# Of `kubectl rollout restart`, which makes a version without a change.
+_RESTARTED = "kubectl.kubernetes.io/restartedAt"
 # Their names have their content, so that each version has its own.
 _VERSIONED = ("ConfigMap", "ResourceClaimTemplate", "PersistentVolumeClaim", "PersistentVolume")
 _ONLY_PODS = (
@@ -32,10 +34,11 @@ def version(replica_set: Mapping[str, Any]) -> dict[str, Any]:
     annotations = replica_set["metadata"].get("annotations") or {}
     template = replica_set["spec"]["template"]
     labels = {key: value for key, value in template["metadata"]["labels"].items() if key != _HASH}
-    about = {key: value for key, value in template["metadata"].items() if key != "creationTimestamp"}
+    notes = {key: value for key, value in (template["metadata"].get("annotations") or {}).items() if key != _RESTARTED}
+    metadata = {"labels": labels, **({"annotations": notes} if notes else {})}
     return {
         "Annotations": {key: annotations[key] for key in (RECIPE_ANNOTATION, _TAGS) if key in annotations},
-        "Template": {**template, "metadata": {**about, "labels": labels}},
+        "Template": {**template, "metadata": metadata},
     }
 
 
@@ -52,9 +55,9 @@ def rollback_plan(recipe: str, platform: str, name: str, observed: Observed) -> 
     history = existing.state.get(HISTORY)
     if history is None:
         raise UsageError(f"you may not list the ReplicaSets of {name}, which are its history")
-    if len(history) < 2:
+    previous = next((item for item in history if item["Template"] != history[0]["Template"]), None)
+    if previous is None:
         raise UsageError(f"{name} cannot be rolled back: it was never updated", hint="Deploy the older recipe.")
-    previous = history[1]
     if RECIPE_ANNOTATION not in previous["Annotations"]:
         hint = f"Deploy the older recipe, or let the cluster go back: kubectl rollout undo deployment/{name}"
         raise UsageError(f"it is not known which recipe {name} ran before its last update", hint=hint)
