@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from toolkit.api.handles import watch as watch
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
+    from toolkit.api.measuring import bench as bench
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
     from toolkit.apply.explain import Explanation as Explanation
@@ -39,6 +40,7 @@ _MODULES = {
     "Explanation": "toolkit.apply.explain",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
+    "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
     "check": "toolkit.checks.run",
     "compile": "toolkit.api.compilation",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from toolkit.checks.container import check_container
+from toolkit.checks.expect import check_expect
 from toolkit.checks.listed import check_listed
 from toolkit.checks.memory import check_memory
 from toolkit.checks.overrides import check_overrides
@@ -55,6 +56,7 @@ def require(recipe: Recipe) -> Report:
 def _findings(recipe: Recipe) -> Iterator[Finding]:
     yield from check_container(recipe)
     yield from check_workloads(recipe)
+    yield from check_expect(recipe)
     models, findings = _models(recipe)
     yield from findings
     yield from recipe.engine.rules.check(recipe, models)

@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from toolkit.cli import (
+    bench_command,
     compile_command,
     convert_command,
     endpoint_commands,
@@ -42,6 +43,7 @@ fit_command.register(app)
 compile_command.register(app)
 convert_command.register(app)
 endpoint_commands.register(app)
+bench_command.register(app)
 explain_command.register(app)
 local_commands.register(app)
 render_command.register(app)
