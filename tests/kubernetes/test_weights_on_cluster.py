@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 from pairs import recipe_with
 from standin_cluster import StandInCluster
@@ -23,6 +24,9 @@ from toolkit.platforms.kubernetes.weights import upload_weights
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
+
+if TYPE_CHECKING:
+    from types_boto3_s3 import S3Client
 
 BUCKET = "our-models"
 
@@ -97,16 +101,42 @@ def test_a_removal_says_where_the_model_remains(platform: KubernetesPlatform, re
     assert "Weights" not in {action.kind for action in plan.actions}
 
 
-def test_the_files_are_in_the_bucket(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Client]:
+    """Of an account without buckets."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    (upload,) = [item for item in desired(recipe) if item.kind == "Weights"]
     with mock_aws():
-        client = boto3.client("s3")
-        with pytest.raises(PlatformError, match="uploading to s3://our-models/weights/finetuned-"):
-            upload_weights(upload.request, Silent())
-        client.create_bucket(Bucket=BUCKET)
-        upload_weights(upload.request, Silent())
-        (found,) = client.list_objects_v2(Bucket=BUCKET)["Contents"]
-    assert found["Key"] == f"{upload.request['Prefix']}config.json"
+        yield boto3.client("s3")
+
+
+def upload_of(recipe: Recipe) -> Mapping[str, Any]:
+    (upload,) = [item for item in desired(recipe) if item.kind == "Weights"]
+    return upload.request
+
+
+def test_the_files_are_in_the_bucket(recipe: Recipe, s3: S3Client) -> None:
+    request = upload_of(recipe)
+    with pytest.raises(PlatformError, match="uploading to s3://our-models/weights/finetuned-"):
+        upload_weights(request, Silent())
+    s3.create_bucket(Bucket=BUCKET)
+    upload_weights(request, Silent())
+    assert [item["Key"] for item in s3.list_objects_v2(Bucket=BUCKET)["Contents"]] == [
+        f"{request['Prefix']}config.json"
+    ]
+
+
+def test_nothing_is_sent_to_another_accounts_bucket(recipe: Recipe, s3: S3Client) -> None:
+    s3.create_bucket(Bucket=BUCKET)
+    session = boto3.Session()
+    session.events.register("before-parameter-build.s3.HeadBucket", another_owner)  # which moto does not compare
+    with pytest.raises(PlatformError, match="our-models is not one of account 123456789012"):
+        upload_weights(upload_of(recipe), Silent(), session)
+    assert "Contents" not in s3.list_objects_v2(Bucket=BUCKET)
+
+
+def another_owner(params: Mapping[str, Any], **_: Any) -> None:
+    """As S3 answers where the bucket belongs to another account than is expected."""
+    if "ExpectedBucketOwner" in params:
+        raise ClientError({"Error": {"Code": "403", "Message": "Forbidden"}}, "HeadBucket")

@@ -109,6 +109,14 @@ def test_there_is_nothing_to_roll_back_to_where_nothing_is() -> None:
         RULES.rollback("r.yaml", "chat", Observed())
 
 
+def test_a_version_that_the_toolkit_did_not_make_is_the_cluster_s_to_restore() -> None:
+    history = [{"Annotations": {}, "Template": {"spec": image}} for image in ("new", "old")]
+    existing = Existing("Deployment", "chat", True, ("chat",), {"History": history})
+    with pytest.raises(UsageError, match="it is not known which recipe chat ran") as error:
+        RULES.rollback("r.yaml", "chat", Observed((existing,)))
+    assert "kubectl rollout undo deployment/chat" in error.value.hint
+
+
 def test_a_plan_without_a_cluster_says_so_in_a_clusters_words() -> None:
     recipe = load("gpt-oss-20b/p-eagle").with_platform("kubernetes")
     first = next(iter(RULES.notes(recipe, Account("000000000000", "", scope="/toolkit"))))
