@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import methods, registry
 from toolkit.catalog.methods import EngineMethod, Method
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
 from toolkit.recipe.rules import EngineRules, PlatformTraits
 from toolkit.recipe.schema import (
@@ -19,7 +20,6 @@ from toolkit.recipe.schema import (
     Evidence,
     Expect,
     InstanceType,
-    KubernetesSection,
     NetworkSection,
     ObservabilitySection,
     PrefixRoutingSection,

@@ -115,6 +115,9 @@ class EngineRules(Protocol):
     def compile_seconds(self, recipe: Recipe) -> int:
         """How long compiling is thought to take; 0 where that is not known."""
 
+    def disk_bytes(self, recipe: Recipe, *, compiles: bool) -> int:
+        """What a container writes to its own disk, which `compiles` beforehand or else serves; 0 where not known."""
+
     def flags(self, recipe: Recipe) -> dict[str, Any]:
         """All flags besides `engine.args`, and those of them that the engine's own change."""
 

@@ -97,6 +97,10 @@ class Vllm(EngineRules):
     def downloads(self, recipe: Recipe) -> Sequence[Download]:
         return downloads(recipe)
 
+    def disk_bytes(self, recipe: Recipe, *, compiles: bool) -> int:
+        """The weights, where the container downloads them."""
+        return (recipe.weight_bytes or 0) if recipe.platform.weights == "hub" else 0
+
     def cache_variables(self, folder: str) -> dict[str, str]:
         """vLLM's inspection of a model class takes 8 s without its cache."""
         return {"VLLM_CACHE_ROOT": f"{folder}/vllm"}
