@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from toolkit.catalog import lookup
 from toolkit.recipe.load import catalogue, catalogue_dir
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import Evidence
@@ -66,11 +65,12 @@ def _hardware(recipe: Recipe) -> tuple[str, str]:
     if recipe.platform.name == "local":
         return "this machine", "0"
     name = recipe.platform.instance_types[0]
-    found = lookup.instance(name)
-    if found is None or found.price is None:
+    found = recipe.platform.rules.instance(name)
+    price = found.price() if found else None
+    if price is None:
         return name, "?"
-    unsure = "" if found.price.quality.startswith("good") else "~"
-    return name, f"{unsure}{found.price.usd_per_hour:.2f} ({found.price.date})"
+    unsure = "" if price.quality.startswith("good") else "~"
+    return name, f"{unsure}{price.usd_per_hour:.2f} ({price.date})"
 
 
 if __name__ == "__main__":

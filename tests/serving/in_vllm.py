@@ -44,7 +44,7 @@ _running: list[LLM] = []  # they end with the process: shutting them down takes 
 def flag_values() -> dict[str, Any]:
     """The catalogue's document on the values of flags, as this vLLM has it."""
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from tools.vllm_values import installed
+    from tools.catalogue.values import installed
 
     return installed()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from forked_vllm import ForkedVllm
 
-from tools.vllm_values import FILE
+from toolkit.catalog.lookup import FOLDER
 
 pytestmark = pytest.mark.serving
 
@@ -87,10 +87,10 @@ def test_vllm_reads_the_environment_as_it_was_meant(tmp_path: Path, vllm: Forked
 
 
 def test_the_catalogue_knows_what_each_flag_takes(vllm: ForkedVllm) -> None:
-    """Else run: python -m tools.vllm_values."""
+    """Else run: python -m tools.catalogue."""
     read = vllm.run("flag_values")
 
-    committed = json.loads(FILE.read_text())
+    committed = json.loads((FOLDER / "engines" / "vllm" / "values.json").read_text())
     assert read == {name: found for name, found in committed.items() if name != "date"}
     listed = runpy.run_path(str(ENTRYPOINT))["SEVERAL_VALUES"]
     assert {flag.removeprefix("--") for flag in listed} == set(read["several"])

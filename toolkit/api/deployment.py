@@ -173,7 +173,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         observed,
         account=deployment.account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
-        price_before=rules.price_now(observed),
+        price_before=rules.price_now(observed, recipe.platform.region),
         notes=tuple(rules.notes(recipe, deployment.account)),
     )
     found = {item.name: getattr(made, item.name) for item in fields(made)}

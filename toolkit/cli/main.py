@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from toolkit.cli import (
+    catalog_command,
     compile_command,
     convert_command,
     endpoint_commands,
@@ -43,6 +44,7 @@ compile_command.register(app)
 convert_command.register(app)
 endpoint_commands.register(app)
 explain_command.register(app)
+catalog_command.register(app)
 local_commands.register(app)
 render_command.register(app)
 

@@ -82,8 +82,10 @@ def _own_image(recipe: Recipe) -> bool:
 
 
 def _no_gpu(recipe: Recipe, instance: lookup.Instance, path: str) -> Finding:
-    on = instance.accelerator or "CPUs"
-    message = f"{recipe.engine.name}'s image needs NVIDIA GPUs, but {instance.name} has {on}"
+    message = (
+        f"{recipe.engine.name}'s image needs NVIDIA GPUs of Turing or newer and x86 CPUs, but {instance.name} has "
+        f"{instance.processors}"
+    )
     other = registry.engine_for(instance)
     hint = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
     return Finding("kubernetes.accelerator", message, path, hint=f"{hint} a type with GPUs.")

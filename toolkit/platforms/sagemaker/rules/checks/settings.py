@@ -88,8 +88,10 @@ def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Find
     if recipe.engine.rules.explains_hardware:
         return
     if not recipe.engine.rules.runs_on(instance):
-        on = instance.accelerator or "CPUs"
-        message = f"{recipe.engine.name} images of this platform need NVIDIA GPUs, but {instance.name} has {on}"
+        message = (
+            f"{recipe.engine.name} images of this platform need NVIDIA GPUs of Turing or newer and x86 CPUs, but "
+            f"{instance.name} has {instance.processors}"
+        )
         other = registry.engine_for(instance)
         choose = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
         yield Finding("sagemaker.accelerator", message, path, hint=f"{choose} one of: toolkit fit RECIPE")
