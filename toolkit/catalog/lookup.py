@@ -22,6 +22,9 @@ from toolkit.catalog.updates import Update, held
 FOLDER = Path(__file__).parent
 """The folder of the JSON files."""
 
+# The key of the whole file; entries have theirs further in. Reading all of them as JSON takes 15 ms.
+_DATE = re.compile(r'^ {1,2}"date": "(\d{4}-\d\d-\d\d)"', re.MULTILINE)
+
 
 def images(platform: str, engine_name: str) -> tuple[Image, ...]:
     """Images that serve `engine_name` on `platform`, newest engine version first, the preferred one of each first."""
@@ -94,9 +97,8 @@ def platform(name: str) -> PlatformFacts:
 @cache
 def dates() -> Mapping[str, date]:
     """The day on which each file was last held against its sources, by its name."""
-    files = sorted(FOLDER.rglob("*.json"))
-    read = {path.relative_to(FOLDER).as_posix(): json.loads(path.read_text(encoding="utf-8")) for path in files}
-    return {name: date.fromisoformat(facts["date"]) for name, facts in read.items() if "date" in facts}
+    found = {path: _DATE.search(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.rglob("*.json"))}
+    return {path.relative_to(FOLDER).as_posix(): date.fromisoformat(day[1]) for path, day in found.items() if day}
 
 
 @cache

@@ -46,7 +46,7 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
-    rules = recipe.engine.rules
+    rules, known = recipe.engine.rules, list(map(hardware.instance, recipe.platform.instance_types))
     for index, name in enumerate(recipe.platform.instance_types):
         path, instance = f"{_TYPES}.{index}", hardware.instance(name)
         if name in recipe.platform.overrides:
@@ -58,11 +58,12 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             yield Finding(
                 "kubernetes.instance-type", message, path, hint=f"Write {name.removeprefix(SAGEMAKER_PREFIX)}."
             )
-        elif instance is None:
+        elif instance is None and not (name in recipe.unlisted and any(known)):
             message = f"{name} is not a known instance type"
-            hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`."
+            hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`. If it is newer than the catalogue, write "
+            hint += f"`unlisted: [{name}]`, beside a known type that pods are sized for."
             yield Finding("kubernetes.instance-type", message, path, hint=hint)
-        elif not (rules.explains_hardware or rules.runs_on(instance) or _own_image(recipe)):
+        elif instance and not (rules.explains_hardware or rules.runs_on(instance) or _own_image(recipe)):
             yield _no_gpu(recipe, instance, path)
 
 
