@@ -18,12 +18,20 @@ Each recipe is a pair of models with settings that fit its first instance type; 
 of the target (acceptance length), and the speedup over no speculation where somebody measured it. It holds for the
 hardware and engine under `evidence` in the recipe, which may be others than the recipe's own.
 
-"$/h" is one instance on demand, with the date of that price: "~" where its source is not sure, "?" where the catalogue
-has none. Facts of the models stand in the `.lock.json` beside each recipe: curated from what was published, until
+"$/h" is one instance on demand, hosting on SageMaker or EC2 for a cluster, with the date of that price: "~" where its
+source is not sure, "?" where the catalogue has none; `toolkit catalog update` reads AWS's price list. Facts of the models stand in the `.lock.json` beside each recipe: curated from what was published, until
 `toolkit lock RECIPE` reads the models themselves.
 
 Recipes for AWS Trainium were never run on it by us: [trainium.md](trainium.md) says why each is as it is, what is
 unproven, and how to try it.
+
+A recipe may use what the catalogue does not know yet: an instance type, an image of AWS, an engine version. Without
+more that is an error, since most often it is a typing error. Name it, and it is a warning that says what was not checked:
+
+```yaml
+unlisted: [ml.p9.48xlarge, 0.99.0]                  # a type; a version, whose image is named like the newest one
+unlisted: ["vllm:server-sagemaker-cuda-v9.9"]       # or an image, `[registry/]repository:tag`
+```
 
 This file is made by `python -m tools.recipes_readme`.
 """

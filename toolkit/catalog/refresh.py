@@ -17,13 +17,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from toolkit import documents
-from toolkit.catalog import lookup, published
+from toolkit.catalog import lookup, published, registry
 from toolkit.catalog.entries import Image, Price
 from toolkit.catalog.updates import Update
 
 REGION = "us-east-1"
-_IMAGE_FOLDERS = ("vllm", "vllm-server")
-_IMAGE_ENGINE = "vllm"
 _IMAGE_FILE = re.compile(r"^(?P<version>[\d.]+)(\+\S+)?-gpu-sagemaker\.yml$")
 # Types with accelerators; the price list has hundreds without.
 _ACCELERATED = re.compile(r"^ml\.(g|p|inf|trn)\d")
@@ -191,10 +189,11 @@ def _new_heads(reader: _Reader, found: Refreshed) -> Refreshed:
 
 def _images(reader: _Reader, found: Refreshed) -> Refreshed:
     """AWS's images that are newer than the catalogue's."""
-    known = lookup.images("sagemaker", _IMAGE_ENGINE)
+    engine = registry.default_engine()
+    known = lookup.images("sagemaker", engine)
     tags = {image.tag for image in known}
     new: list[Image] = []
-    for folder in _IMAGE_FOLDERS:
+    for folder in (engine, f"{engine}-server"):
         for file in _files_since(reader, folder, known[0].version):
             content = reader.content(f"{reader.sources.image_data}/{folder}/{file}", _YAML_LIMITS)
             source = f"github aws/deep-learning-containers docs/src/data/{folder}/{file}"

@@ -39,7 +39,14 @@ CLUSTER = DRAFT_MODEL.replace(
     "{name: sagemaker, instance_types: [ml.trn2.48xlarge]}",
     "{name: kubernetes, instance_types: [trn2.48xlarge], kubernetes: {artifacts_bucket: mine}}",
 )
-ALWAYS = {"neuron.support", "neuron.compiled-in", "neuron.last-tokens", "neuron.driver", "neuron.availability"}
+ALWAYS = {
+    "catalogue.old",
+    "neuron.support",
+    "neuron.compiled-in",
+    "neuron.last-tokens",
+    "neuron.driver",
+    "neuron.availability",
+}
 Edit = tuple[str, str]
 
 
