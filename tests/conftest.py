@@ -17,7 +17,9 @@ GOLDEN = Path(__file__).parent / "golden"
 SERVING = "tests/serving/test_"
 TOGETHER = {
     "a Docker engine": ("tests/images/",),
-    "the fixture `endpoint`": tuple(f"{SERVING}{name}.py" for name in ("clients", "failures", "proof", "quickstart")),
+    "the fixture `endpoint`": tuple(
+        f"{SERVING}{name}.py" for name in ("clients", "failures", "lossless_served", "proof", "quickstart")
+    ),
 }
 
 hypothesis_backend.set_up()

@@ -38,11 +38,24 @@ def hub(repositories: dict[str, Path], gated: set[str] | None = None) -> Iterato
     server.server_close()
 
 
-def _sibling(path: Path) -> dict[str, object]:
+def _asked(path: str) -> tuple[str, str, str | None]:
+    """Repository, revision and file of a request; no file for `…/revision/…`. Data sets are `datasets/org/name`."""
+    is_file = "/resolve/" in path
+    repo, _, rest = path.removeprefix("api/").partition("/resolve/" if is_file else "/revision/")
+    revision, _, file = rest.partition("/")
+    return repo, revision, file if is_file else None
+
+
+def _listing(folder: Path) -> bytes:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return json.dumps({"sha": COMMIT, "siblings": [_sibling(path, folder) for path in files]}).encode()
+
+
+def _sibling(path: Path, folder: Path) -> dict[str, object]:
     """A file as the hub describes it with `blobs=true`: a large one with the SHA-256 by which Git LFS stores it."""
     content = path.read_bytes()
     blob = {
-        "rfilename": path.name,
+        "rfilename": path.relative_to(folder).as_posix(),
         "size": len(content),
         "blobId": hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest(),
     }
@@ -54,18 +67,14 @@ class _Handler(BaseHTTPRequestHandler):
     server: Hub
 
     def do_GET(self) -> None:
-        parts = self.path.partition("?")[0].strip("/").split("/")
-        if parts[:2] == ["api", "models"]:
-            repo, revision, file = "/".join(parts[2:4]), parts[5], None
-        else:
-            repo, revision, file = "/".join(parts[:2]), parts[3], parts[4]
+        repo, revision, file = _asked(self.path.partition("?")[0].strip("/").removeprefix("api/models/"))
         folder = self.server.repositories.get(repo)
         if folder is None or revision not in ("main", COMMIT):
             self._answer(404, b"Repository not found")
         elif repo in self.server.gated and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self._answer(401, b"Access to this model is restricted")
         elif file is None:
-            self._answer(200, json.dumps({"sha": COMMIT, "siblings": list(map(_sibling, folder.iterdir()))}).encode())
+            self._answer(200, _listing(folder))
         else:
             self._file(folder / file)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toolkit.api import recipes as recipes
     from toolkit.api import render as render
     from toolkit.api import rollback as rollback
+    from toolkit.api import watch as watch
 
 __all__ = [
     "build",
@@ -47,6 +48,7 @@ __all__ = [
     "recipes",
     "render",
     "rollback",
+    "watch",
 ]
 
 

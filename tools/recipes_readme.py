@@ -25,8 +25,8 @@ source is not sure, "?" where the catalogue has none; `toolkit catalog update` r
 Recipes for AWS Trainium were never run on it by us: [trainium.md](trainium.md) says why each is as it is, what is
 unproven, and how to try it.
 
-A recipe may use what the catalogue does not know yet: an instance type, an image of AWS, an engine version. Without
-more that is an error, since most often it is a typing error. Name it, and it is a warning that says what was not checked:
+A recipe may use what the catalogue does not know yet: an instance type, an image of AWS, an engine version. That is an
+error, since most often it is a typing error. Name it, and it is a warning that says what was not checked:
 
 ```yaml
 unlisted: [ml.p9.48xlarge, 0.99.0]                  # a type; a version, whose image is named like the newest one

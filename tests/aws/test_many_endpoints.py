@@ -13,8 +13,8 @@ from standin import StandIn
 from standin_user import User
 
 from toolkit import api
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
-from toolkit.endpoint.handle import Endpoint
 from toolkit.planning.plan import Plan
 
 CROWD = [f"crowd-{number}" for number in range(200)]

@@ -1,4 +1,4 @@
-"""`toolkit logs` and `toolkit metrics` of an endpoint on AWS that is none of ours."""
+"""`toolkit logs`, `metrics` and `watch` of an endpoint on AWS that is none of ours."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import time
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,3 +90,33 @@ def test_metrics(user: User, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_metrics_of_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     assert toolkit(capsys, "metrics", "nobody")[0] == 3
+
+
+RECIPE = """\
+name: chat
+target: {model: Qwen/Qwen3-8B}
+speculation: {method: eagle3, model: RedHatAI/Qwen3-8B-speculator.eagle3, num_speculative_tokens: 4}
+engine: {name: vllm, version: 0.29.0}
+platform: {name: sagemaker, instance_types: [ml.g6e.2xlarge]}
+evidence:
+  - {workload: chat, num_speculative_tokens: 4, acceptance_length: 2.5, hardware: L40S, engine: vLLM 0.29.0,
+     date: "2026-11-01", source: a benchmark}
+"""
+
+
+@pytest.mark.parametrize(("accepted", "length", "code"), [(24.0, 1.96, 1), (25.0, 2.0, 0)])
+def test_watch_compares_live_acceptance_with_the_evidence(
+    user: User, capsys: pytest.CaptureFixture[str], tmp_path: Path, accepted: float, length: float, code: int
+) -> None:
+    cloudwatch: Any = user.session.client("cloudwatch")
+    for name, value in (("AcceptedTokens", accepted), ("DraftedTokens", 100.0)):
+        data = {"MetricName": name, "Value": value, "Timestamp": datetime.now(UTC)}
+        cloudwatch.put_metric_data(Namespace="toolkit/chat", MetricData=[data])
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE)
+
+    ended, out = toolkit(capsys, "watch", str(recipe), "--json")
+
+    document = json.loads(out)
+    assert (ended, document["ok"], document["floor"]) == (code, code == 0, 2.0)
+    assert document["acceptance_length"] == pytest.approx(length)

@@ -10,7 +10,7 @@ from standin import StandIn
 from standin_runtime import Invocation, Reply
 from standin_user import User
 
-from toolkit.endpoint.handle import Endpoint
+from toolkit.api.endpoint import Endpoint
 from toolkit.planning.plan import Plan
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform

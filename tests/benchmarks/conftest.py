@@ -1,8 +1,8 @@
-"""Benchmarks against AWS's stand-in use what the tests in tests/aws use."""
+"""Benchmarks use what the tests against AWS's stand-in and on real engines use."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "aws"))
+sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("aws", "serving")]

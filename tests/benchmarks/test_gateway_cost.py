@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 import toolkit
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
-from toolkit.endpoint.handle import Endpoint
 from toolkit.platforms.local import daemon
 from toolkit.platforms.local.platform import LocalPlatform
 

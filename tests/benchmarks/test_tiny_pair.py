@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 import toolkit
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
-from toolkit.endpoint.handle import Endpoint
-from toolkit.endpoint.prove import ArmResult
 from toolkit.home import home
+from toolkit.measure.prove import ArmResult
 from toolkit.platforms.local import daemon
 
 ARMS = [

@@ -17,8 +17,8 @@ from standin_base import push_standin
 
 import toolkit
 from toolkit import api
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
-from toolkit.endpoint.handle import Endpoint
 from toolkit.errors import ApplyError, EndpointFailed, InvocationError, PlatformError
 from toolkit.home import home
 from toolkit.images.registry import Registry

@@ -9,14 +9,14 @@ from scripted_http import Reply, scripted
 from standin_cluster import TOKEN, StandInCluster
 from standin_controllers import Script
 
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
-from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.metrics import Percentiles
+from toolkit.endpoint.prometheus import parse, quantile
 from toolkit.endpoint.refusal import ErrorAnswer
 from toolkit.errors import EndpointNotFound, InvocationError, PlatformError
 from toolkit.platforms.kubernetes.kinds import path
-from toolkit.platforms.kubernetes.metrics import parse, quantile
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
 ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))

@@ -17,6 +17,8 @@ from typing import Any
 import boto3
 import botocore.session
 import httpx
+import pyarrow
+import pyarrow.parquet
 import urllib3
 from botocore.awsrequest import AWSResponse
 from pairs import write_hub_pair, write_pair
@@ -32,12 +34,14 @@ import benchmark  # noqa: E402
 import manifests  # noqa: E402
 import neuron_entrypoint  # noqa: E402
 from jumpstart_entries import gated, gpt_oss  # noqa: E402
+from reports import example  # noqa: E402
 
 from toolkit.catalog import lookup, updates  # noqa: E402
 from toolkit.catalog.refresh import refresh  # noqa: E402
 from toolkit.checks.run import check  # noqa: E402
-from toolkit.checks.workloads import read_prompts  # noqa: E402
+from toolkit.cli.report_text import comparison_text, report_text  # noqa: E402
 from toolkit.endpoint.generation import Stream  # noqa: E402
+from toolkit.endpoint.prometheus import parse as parse_metrics  # noqa: E402
 from toolkit.endpoint.refusal import message_in  # noqa: E402
 from toolkit.images.auth import anonymous  # noqa: E402
 from toolkit.images.copy import find_image  # noqa: E402
@@ -45,10 +49,12 @@ from toolkit.images.docker_config import read_login  # noqa: E402
 from toolkit.images.manifest import INDEXES, SCHEMA_2, digest_of  # noqa: E402
 from toolkit.images.reference import parse  # noqa: E402
 from toolkit.images.registry import Registry  # noqa: E402
+from toolkit.measure.compare import compare  # noqa: E402
+from toolkit.measure.page import page_html  # noqa: E402
+from toolkit.measure.saved_report import read_report  # noqa: E402
 from toolkit.planning.plan import Plan  # noqa: E402
 from toolkit.planning.record import Record  # noqa: E402
 from toolkit.platforms.kubernetes.cluster import Cluster  # noqa: E402
-from toolkit.platforms.kubernetes.metrics import parse as parse_metrics  # noqa: E402
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform  # noqa: E402
 from toolkit.platforms.kubernetes.runtime import invoke as invoke_in_cluster  # noqa: E402
 from toolkit.platforms.sagemaker import runtime  # noqa: E402
@@ -62,6 +68,7 @@ from toolkit.platforms.sagemaker.rules.jumpstart import parse as parse_jumpstart
 from toolkit.recipe.hub import HubFiles  # noqa: E402
 from toolkit.recipe.lock import read_lock  # noqa: E402
 from toolkit.recipe.model_files import read_folder  # noqa: E402
+from toolkit.recipe.prompts import read_prompts  # noqa: E402
 from toolkit.train.shards import read_shards  # noqa: E402
 
 DIGEST = "sha256:" + "0a" * 32
@@ -137,12 +144,27 @@ def _index(content: bytes, folder: Path) -> object:
     return read_shards(folder / "drafter")
 
 
-def _prompts(content: bytes, folder: Path) -> object:
-    (folder / "prompts.jsonl").write_bytes(content)
-    try:
-        return read_prompts(folder / "prompts.jsonl")
-    except ValueError as error:  # which the check makes a finding of
-        return str(error).encode()
+def _prompts(name: str) -> Callable[[bytes, Path], object]:
+    def read(content: bytes, folder: Path) -> object:
+        (folder / name).write_bytes(content)
+        return read_prompts(folder / name)
+
+    return read
+
+
+def _parquet() -> bytes:
+    written = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"turns": [["Hi", "and?"]], "id": [1]}), written)
+    return written.getvalue()
+
+
+def _report(content: bytes, folder: Path) -> object:
+    """A saved report in each form that it is shown in."""
+    (folder / "report.json").write_bytes(content)
+    report = read_report(folder / "report.json")
+    against = compare(example(), report)
+    shown = (repr(report), report._repr_html_(), report_text(report, 80), repr(against), comparison_text(against, 80))
+    return *shown, page_html(report)
 
 
 def _docker_config(content: bytes, folder: Path) -> object:
@@ -509,7 +531,13 @@ def kinds(folder: Path) -> dict[str, Kind]:
         "tokenizer.json": Kind(_json(_TOKENIZER), _in_model("tokenizer.json"), "tokenizer.json", 2),
         "safetensors": Kind(header, _header, "model.safetensors", 2),
         "safetensors index": Kind(_json({"weight_map": {"a": "model.safetensors"}}), _index, "index.json", 2),
-        "prompts": Kind(_json({"prompt": "Hi"}) + b"\n", _prompts),
+        "prompts": Kind(_json({"prompt": "Hi"}) + b"\n", _prompts("a.jsonl"), "a.jsonl", 2),
+        "prompts in CSV": Kind(b'id,prompt,max_tokens\n1,"Hi, you",20\n', _prompts("a.csv"), "a.csv", 2),
+        "prompts in JSON": Kind(
+            _json([{"messages": [{"role": "user", "content": "Hi"}]}]), _prompts("a.json"), "a.json", 2
+        ),
+        "prompts in Parquet": Kind(_parquet(), _prompts("a.parquet"), "a.parquet", 2),
+        "report": Kind(_json(example().to_dict()), _report, "report.json", 2),
         "catalogue update": Kind(_json(_UPDATE), _update_file, "update.json", 2),
         "docker config": Kind(_json({"auths": {"r.example": {"auth": "dTpw"}}}), _docker_config, "config.json", 2),
         "compiled record": Kind(_json({"key": "k", "parts": {"target": "a"}}), _container_record),

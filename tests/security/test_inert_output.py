@@ -15,12 +15,14 @@ import pytest
 import toys
 from hostile import HOSTILE, obeyed
 from pairs import RECIPE, write_pair
+from reports import example, with_text
 from rich.console import Console
 from ruamel.yaml import YAML
 from toys import ToyBox, ToySession
 
 import toolkit
 from toolkit.api.catalogue import Catalogue
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.explain import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
@@ -28,11 +30,12 @@ from toolkit.catalog import registry
 from toolkit.catalog.registry import PlatformEntry
 from toolkit.cli.main import run
 from toolkit.cli.output import explain
-from toolkit.endpoint.handle import Endpoint
+from toolkit.cli.report_text import comparison_text, report_text
 from toolkit.endpoint.metrics import Metrics
-from toolkit.endpoint.prove import ArmResult, Proof, Verdict
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding, Report
+from toolkit.measure.compare import Comparison, compare
+from toolkit.measure.prove import ArmResult, Proof, Verdict
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
 from toolkit.recipe.resolve import load
@@ -236,9 +239,15 @@ def hostile_explanation(_: Path) -> Explanation:
     return Explanation(HOSTILE, HOSTILE, (HOSTILE,), HOSTILE)
 
 
+def hostile_comparison(_: Path) -> Comparison:
+    return compare(example(), with_text(HOSTILE))
+
+
 PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Plan": hostile_plan,
     "Report": hostile_report,
+    "BenchReport": lambda _: with_text(HOSTILE),
+    "Comparison": hostile_comparison,
     "Proof": hostile_proof,
     "Metrics": hostile_metrics,
     "Catalogue": hostile_catalogue,
@@ -268,8 +277,10 @@ class Page(HTMLParser):
 @pytest.mark.parametrize("make", PRINTABLE.values(), ids=PRINTABLE)
 def test_every_object_as_html(tmp_path: Path, make: Callable[[Path], Any]) -> None:
     page = Page(make(tmp_path)._repr_html_())
-    assert {tag for tag, _ in page.tags} <= {"table", "tr", "td", "th", "ul", "li", "b"}
-    assert [attributes for _, attributes in page.tags if attributes] == []
+    assert {tag for tag, _ in page.tags} <= {"table", "tr", "td", "th", "ul", "li", "b", "div"}
+    attributes = [attribute for _, found in page.tags for attribute in found]
+    assert {name for name, _ in attributes} <= {"style"}
+    assert not any("red" in str(value) or "title" in str(value) for _, value in attributes)
     assert "<img src=x onerror=alert(1)>&amp;" in page.text
     assert obeyed(page.text) == []
 
@@ -277,6 +288,11 @@ def test_every_object_as_html(tmp_path: Path, make: Callable[[Path], Any]) -> No
 @pytest.mark.parametrize("make", PRINTABLE.values(), ids=PRINTABLE)
 def test_every_object_as_text(tmp_path: Path, make: Callable[[Path], Any]) -> None:
     assert obeyed(repr(make(tmp_path))) == []
+
+
+def test_a_report_of_a_measurement_in_the_terminal() -> None:
+    assert_shown(report_text(with_text(HOSTILE), 1000))
+    assert_shown(comparison_text(compare(example(), with_text(HOSTILE)), 1000))
 
 
 def test_no_object_with_html_is_left_out() -> None:

@@ -10,8 +10,8 @@ import pytest
 from forked_vllm import ForkedVllm
 
 import toolkit
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
-from toolkit.endpoint.handle import Endpoint
 from toolkit.platforms.local import daemon
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from judged_in_vllm import judged
 from vllm import LLM, ModelRegistry, SamplingParams
 from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.engine.arg_utils import AsyncEngineArgs
@@ -120,7 +121,7 @@ def parse_names(command_lines: Sequence[Sequence[str]], names: Sequence[str]) ->
 
 
 JOBS: Mapping[str, Callable[..., Any]] = {
-    job.__name__: job for job in (sizes, growth, answer, parse, parse_names, flag_values)
+    job.__name__: job for job in (sizes, growth, answer, parse, parse_names, flag_values, judged)
 }
 
 

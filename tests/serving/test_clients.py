@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolkit.endpoint.handle import Endpoint
+from toolkit.api.endpoint import Endpoint
 from toolkit.platforms.local.platform import LocalPlatform
 
 pytestmark = pytest.mark.serving

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import toolkit
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
-from toolkit.endpoint.handle import Endpoint
 from toolkit.errors import EndpointFailed, InvocationError
 from toolkit.platforms.local.folders import endpoint_folder, endpoints_folder
 from toolkit.platforms.local.platform import LocalPlatform

@@ -15,9 +15,9 @@ import pytest
 from pairs import write_recipe
 
 import toolkit
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.catalog import methods
-from toolkit.endpoint.handle import Endpoint
 from toolkit.engines.arguments import environment
 from toolkit.recipe.resolve import load
 

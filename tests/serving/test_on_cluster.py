@@ -19,8 +19,8 @@ from hub import COMMIT, hub
 from pairs import recipe_with
 
 import toolkit
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
-from toolkit.endpoint.handle import Endpoint
 from toolkit.errors import EndpointFailed
 from toolkit.home import cache
 from toolkit.platforms.kubernetes.cluster import Cluster

@@ -12,8 +12,8 @@ from forked_vllm import ForkedVllm
 from safetensors.torch import load_file, save_file
 
 import toolkit
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
-from toolkit.endpoint.handle import Endpoint
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
 

@@ -10,7 +10,7 @@ import pytest
 from run_notebook import output, run
 
 import toolkit
-from toolkit.endpoint.handle import Endpoint
+from toolkit.api.endpoint import Endpoint
 
 pytestmark = [
     pytest.mark.serving,

@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import pytest
 
 import toolkit
+from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_settled
 from toolkit.endpoint.generation import Generation
-from toolkit.endpoint.handle import Endpoint
 from toolkit.errors import EndpointFailed
 from toolkit.platforms.local import daemon
 from toolkit.platforms.local.platform import LocalPlatform

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolkit.api.deployment import deploy as deploy
     from toolkit.api.deployment import plan as plan
     from toolkit.api.deployment import rollback as rollback
+    from toolkit.api.endpoint import Endpoint as Endpoint
     from toolkit.api.export import render as render
     from toolkit.api.export import template as template
     from toolkit.api.facts import CatalogStatus as CatalogStatus
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from toolkit.api.facts import catalog_update as catalog_update
     from toolkit.api.handles import connect as connect
     from toolkit.api.handles import endpoints as endpoints
+    from toolkit.api.handles import watch as watch
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
     from toolkit.api.removal import destroy as destroy
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
     from toolkit.checks.run import check as check
-    from toolkit.endpoint.handle import Endpoint as Endpoint
     from toolkit.findings import Report as Report
     from toolkit.recipe.resolve import load as load
 
@@ -40,7 +41,7 @@ _MODULES = {
     "CatalogUpdate": "toolkit.api.facts",
     "Catalogue": "toolkit.api.catalogue",
     "DeploymentPlan": "toolkit.api.deployment",
-    "Endpoint": "toolkit.endpoint.handle",
+    "Endpoint": "toolkit.api.endpoint",
     "Explanation": "toolkit.apply.explain",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
@@ -63,6 +64,7 @@ _MODULES = {
     "rollback": "toolkit.api.deployment",
     "scan": "toolkit.api.images",
     "template": "toolkit.api.export",
+    "watch": "toolkit.api.handles",
 }
 __all__ = sorted(_MODULES)
 

@@ -30,7 +30,7 @@ from toolkit.platforms import open_platform, rules_of, session_of
 from toolkit.recipe.resolve import Recipe, load
 
 if TYPE_CHECKING:
-    from toolkit.endpoint.handle import Endpoint
+    from toolkit.api.endpoint import Endpoint
     from toolkit.platforms.rules import Platform
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from toolkit.api.context import RecipeLike, deployed_recipe, find_platform, in_service, recipe_or_none
+from toolkit.api.endpoint import Endpoint
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
 from toolkit.catalog import registry
-from toolkit.checks.workloads import read_prompts
-from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.listing import Deployed
-from toolkit.endpoint.prove import DEFAULT_PROMPTS
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError, UsageError
+from toolkit.measure.prove import DEFAULT_PROMPTS
+from toolkit.measure.watch import Watch
+from toolkit.measure.watch import watch as watch_metrics
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of, session_of
 from toolkit.platforms.rules import Platform
+from toolkit.recipe.prompts import read_prompts
 from toolkit.recipe.resolve import Recipe
 
 
@@ -27,6 +29,14 @@ def connect(name: RecipeLike, *, platform: str | None = None, region: str | None
             f"there is no endpoint {endpoint}: the local platform is not running", hint="Run: toolkit deploy RECIPE"
         )
     return existing_endpoint(endpoint, opened, deployed_recipe(recipe) if recipe else None)
+
+
+def watch(name: RecipeLike, *, minutes: int = 60, platform: str | None = None) -> Watch:
+    """Is the acceptance of a live endpoint's last `minutes` what its recipe's evidence lets expect?
+
+    Raises EndpointNotFound or PlatformError.
+    """
+    return watch_metrics(connect(name, platform=platform).metrics(minutes), recipe_or_none(name))
 
 
 def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
@@ -76,7 +86,9 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
     endpoint, _, component = address.partition("/")
     expected = _published_acceptance(recipe) if recipe else {}
     try:
-        workloads = {key: read_prompts(path) for key, path in recipe.workloads.items()} if recipe else {}
+        workloads = (
+            {key: tuple(p.text for p in read_prompts(path)) for key, path in recipe.workloads.items()} if recipe else {}
+        )
     except (OSError, ValueError) as error:
         raise UsageError(
             f"a prompt set cannot be read: {error}", hint=f"See: toolkit check {component or endpoint}"

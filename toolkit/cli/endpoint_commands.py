@@ -6,7 +6,6 @@ import shlex
 import sys
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,20 +18,24 @@ from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from toolkit.endpoint.handle import Endpoint
+    from toolkit.api.endpoint import Endpoint
+    from toolkit.endpoint.generation import Generation
     from toolkit.endpoint.listing import Deployed
     from toolkit.endpoint.metrics import Metrics
-    from toolkit.endpoint.prove import Proof
+    from toolkit.measure.prove import Proof
     from toolkit.planning.plan import Plan
 
 Name = Annotated[str, typer.Argument(help="The endpoint's name, or the recipe it was deployed from.")]
 Requests = Annotated[int, typer.Option(min=1, help="How many prompts of each workload to send.")]
 
 
+Minutes = Annotated[int, typer.Option(min=1, max=1440, help="Length of the period, up to now.")]
+
+
 def register(app: typer.Typer) -> None:
-    for command in (deploy, status, invoke, logs, metrics, prove, rollback, destroy):
+    for command in (deploy, status, invoke, logs, metrics, watch, prove, rollback, destroy):
         app.command()(command)
 
 
@@ -123,10 +126,20 @@ def invoke(
             sys.stdout.write(piece)
             sys.stdout.flush()
     result = stream.result
+    answer(result.to_dict(), as_json, lambda: "")  # as text the answer was printed above: only end its line
+    for line in about(result):
+        say(line)
+
+
+def about(result: Generation) -> Iterator[str]:
+    """What is worth knowing of an answer besides its text."""
+    reasoning = f" ({result.reasoning_tokens} of reasoning)" if result.reasoning else ""
+    rate, first = result.completion_tokens / result.latency, f"first after {result.ttft * 1000:.0f} ms"
     length = f", {result.acceptance.length:.2f} tokens per target step" if result.acceptance else ""
-    answer(asdict(result), as_json, lambda: "")  # as text the answer was printed above: only end its line
-    rate = result.completion_tokens / result.latency
-    say(f"{result.completion_tokens} tokens, {rate:.0f} tokens/s, first after {result.ttft * 1000:.0f} ms{length}")
+    yield f"{result.completion_tokens} tokens{reasoning}, {rate:.0f} tokens/s, {first}{length}"
+    if result.cut:
+        amid = " while the model was still reasoning" if result.reasoning and not result.text else ""
+        yield f"The answer was cut at {result.completion_tokens} tokens{amid}: for more, raise --max-tokens."
 
 
 def logs(
@@ -153,7 +166,7 @@ def logs(
 
 def metrics(
     name: Name,
-    minutes: Annotated[int, typer.Option(min=1, max=1440, help="Length of the period, up to now.")] = 60,
+    minutes: Minutes = 60,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
@@ -162,6 +175,20 @@ def metrics(
 
     found = api.connect(name, platform=platform).metrics(minutes)
     answer(found.to_dict(), as_json, lambda: _metrics_text(found))
+
+
+def watch(
+    name: Annotated[str, typer.Argument(help="The recipe it was deployed from, whose evidence says what to expect.")],
+    minutes: Minutes = 60,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Is the acceptance of live traffic still what the recipe's evidence lets expect? For cron: exit code 1 if not."""
+    from toolkit import api
+
+    found = api.watch(name, minutes=minutes, platform=platform)
+    answer(found.to_dict(), as_json, lambda: repr(found))
+    exit_unless(found.ok)
 
 
 def prove(name: Name, requests: Requests = 4, platform: PlatformName = None, as_json: Json = False) -> None:
@@ -235,7 +262,7 @@ def _prove(endpoint: Endpoint, requests: int) -> Proof:
 
 
 def _proof_text(proof: Proof) -> str:
-    from toolkit.endpoint.prove import TABLE_HEAD, table_row
+    from toolkit.measure.prove import TABLE_HEAD, table_row
 
     claims = [f"{'yes' if v.holds else 'NO '}  {v.claim}: {v.detail}" for v in proof.verdicts]
     return "\n".join([table(TABLE_HEAD, [table_row(arm) for arm in proof.arms]), "", *claims, *proof.costs])

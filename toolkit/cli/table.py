@@ -17,7 +17,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], room: int | No
 
     Cells wrap between words. If even the longest words do not fit, each row becomes lines of `name  value`.
     """
-    room = _terminal_width() if room is None else room
+    room = terminal_width() if room is None else room
     rows = [tuple(map(inert, row)) for row in rows]
     if (plain := _unwrapped([head, *rows], room)) is not None:
         return plain
@@ -41,7 +41,8 @@ def _unwrapped(rows: Sequence[tuple[str, ...]], room: int) -> str | None:
     return "\n".join(gap.join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
-def _terminal_width() -> int:
+def terminal_width() -> int:
+    """The terminal's width in characters; unlimited in a log or pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate, pairwise, zip_longest
+from math import ceil
 from typing import Any, Protocol
 
-from toolkit import documents
+from toolkit.endpoint.events import Choice, Delta, Drafts, Event, EventReader, Usage
 from toolkit.errors import InvocationError
 
 Message = Mapping[str, str]
-
-# Far beyond what a model writes into its context, with the token ids and log probabilities that may come along.
-_MOST_BYTES = 1024**3
-_SHOWN_BYTES = 200
 
 
 class Invoker(Protocol):
@@ -56,32 +55,61 @@ class Acceptance:
         return tuple(sum(self.histogram[position:]) / self.steps for position in range(1, len(self.histogram)))
 
     def __add__(self, other: Acceptance) -> Acceptance:
-        size = max(len(self.histogram), len(other.histogram))
-        padded = [(*item.histogram, *[0] * (size - len(item.histogram))) for item in (self, other)]
-        return Acceptance(tuple(a + b for a, b in zip(*padded, strict=True)))
+        return Acceptance(tuple(a + b for a, b in zip_longest(self.histogram, other.histogram, fillvalue=0)))
+
+    def __sub__(self, other: Acceptance) -> Acceptance:
+        return Acceptance(tuple(a - b for a, b in zip_longest(self.histogram, other.histogram, fillvalue=0)))
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Tokens of any kind (reasoning, answer, tool call) that arrived together, `seconds` after the request was sent."""
+
+    seconds: float
+    tokens: int
 
 
 @dataclass(frozen=True)
 class Generation:
     """A finished answer. Times are in seconds from sending the request; `acceptance` is None without speculation.
 
-    `itl` is the mean time per output token after the first (also called TPOT).
+    `completion_tokens` counts all generated tokens, `reasoning_tokens` those of them that are reasoning. `arrivals` is
+    when they arrived. Without the engine's token ids, how many came with a chunk is the growth of the usage if each
+    chunk has it, otherwise estimated: a share of all tokens by the length of the chunk's text.
     """
 
     text: str
     prompt_tokens: int
     completion_tokens: int
     finish_reason: str
-    ttft: float
     latency: float
+    reasoning: str = ""
+    reasoning_tokens: int = 0
     acceptance: Acceptance | None = None
+    arrivals: tuple[Arrival, ...] = field(repr=False, default=())
     token_ids: tuple[int, ...] = field(repr=False, default=())
     prompt_token_ids: tuple[int, ...] = field(repr=False, default=())
 
     @property
-    def itl(self) -> float:
-        """Inter-token latency in seconds."""
-        return (self.latency - self.ttft) / max(1, self.completion_tokens - 1)
+    def ttft(self) -> float:
+        """Time to the first token of any kind, in seconds; that to the end of an answer without a token."""
+        return self.arrivals[0].seconds if self.arrivals else self.latency
+
+    @property
+    def tpot(self) -> float:
+        """Mean time per output token after the first, in seconds."""
+        return (self.arrivals[-1].seconds - self.ttft) / max(1, self.completion_tokens - 1) if self.arrivals else 0.0
+
+    @property
+    def cut(self) -> bool:
+        """Whether it ended at `max_tokens`. If that was amid the reasoning, `text` is empty."""
+        return self.finish_reason == "length"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit invoke --json`."""
+        document = {**asdict(self), "ttft": self.ttft, "tpot": self.tpot, "cut": self.cut}
+        del document["arrivals"]
+        return document
 
     def __str__(self) -> str:
         return self.text
@@ -105,9 +133,9 @@ class Stream:
         return self._pieces
 
     def _read(self, parts: Iterable[bytes], clock: Callable[[], float]) -> Iterator[str]:
-        answer = _Answer(clock)
+        answer, started = Answer(), clock()
         for part in parts:
-            yield from answer.take(part)
+            yield from answer.take(clock() - started, part)
         self._result = answer.finished()
 
 
@@ -128,113 +156,140 @@ class AsyncStream:
         return self._pieces
 
     async def _read(self, parts: AsyncIterable[bytes], clock: Callable[[], float]) -> AsyncIterator[str]:
-        answer = _Answer(clock)
+        answer, started = Answer(), clock()
         async for part in parts:
-            for text in answer.take(part):
+            for text in answer.take(clock() - started, part):
                 yield text
         self._result = answer.finished()
 
 
 @dataclass(frozen=True)
-class _Delta:
-    content: str | None = None
+class _Piece:
+    """The tokens of one event. `tokens` is None if the engine does not say how many."""
+
+    seconds: float
+    reasoning: int
+    answer: int
+    tokens: int | None
+
+    @property
+    def characters(self) -> int:
+        return self.reasoning + self.answer
 
 
-@dataclass(frozen=True)
-class _Choice:
-    delta: _Delta | None = None
-    finish_reason: str | None = None
-    token_ids: list[int] | None = None
+class Answer:
+    """The part of an answer received so far."""
 
-
-@dataclass(frozen=True)
-class _Usage:
-    prompt_tokens: int = 0
-    completion_tokens: int | None = None
-
-
-@dataclass(frozen=True)
-class _Drafts:
-    acceptance_histogram: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Metrics:
-    speculative_decoding: _Drafts | None = None
-
-
-@dataclass(frozen=True)
-class _Event:
-    """One event of a streamed chat: what we read of it."""
-
-    choices: list[_Choice] = field(default_factory=list)
-    error: Any = None
-    metrics: _Metrics | None = None
-    prompt_token_ids: list[int] | None = None
-    usage: _Usage | None = None
-
-
-class _Answer:
-    """The part of an answer received so far. Its clock starts when this is created."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        documents.prepare(_Event)  # takes milliseconds, which are none of the endpoint's
-        self._clock = clock
-        self._started = clock()
-        self._bytes = 0
-        self._ttft = 0.0
-        self._rest = b""
-        self._texts: list[str] = []
+    def __init__(self) -> None:
+        self._events = EventReader()
+        self._pieces: list[_Piece] = []
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
         self._token_ids: list[int] = []
         self._prompt_token_ids: list[int] = []
         self._finish_reason = ""
-        self._done = False
-        self._last = _Event()
+        self._usage = Usage()
+        self._drafts: Drafts | None = None
+        self._seconds = 0.0
 
-    def take(self, part: bytes) -> Iterator[str]:
-        """The pieces of text in a chunk, which may end anywhere. Raises InvocationError."""
-        self._bytes += len(part)
-        if self._bytes > _MOST_BYTES or len(self._rest) > documents.LIMITS.size:
-            raise InvocationError("the endpoint sends without an end", hint="Ask for fewer tokens.")
-        *lines, self._rest = (self._rest + part).split(b"\n")
-        for line in lines:
-            if line.rstrip() == b"data: [DONE]":
-                self._done = True
-            elif line.startswith(b"data: "):
-                yield from self._take_event(_event(line))
+    def take(self, seconds: float, part: bytes) -> list[str]:
+        """The pieces of the answer's text in a chunk, which may end anywhere. Raises InvocationError."""
+        self._seconds, before = seconds, len(self._text)
+        for event in self._events.read(part):
+            self._take_event(seconds, event)
+        return self._text[before:]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the end has arrived: usage and acceptance come last."""
+        return bool(self._finish_reason) and (self._events.done or self._usage.completion_tokens is not None)
 
     def finished(self) -> Generation:
-        """The whole answer. Raises InvocationError if it is incomplete: usage and acceptance arrive last."""
-        usage = self._last.usage
-        if not self._finish_reason or not (self._done or usage):
+        """The whole answer. Raises InvocationError if it is incomplete."""
+        if not self.complete:
             raise _broken()
-        usage = usage or _Usage()
-        written = len(self._token_ids) if usage.completion_tokens is None else usage.completion_tokens
-        figures = self._last.metrics.speculative_decoding if self._last.metrics else None
+        return self.so_far()
+
+    def so_far(self) -> Generation:
+        """What has arrived, complete or not."""
+        usage = self._usage
+        tokens = _tokens(self._pieces, usage.completion_tokens)
+        details = usage.completion_tokens_details
+        counted = details.reasoning_tokens if details else None
         return Generation(
-            text="".join(self._texts),
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=written,
+            text="".join(self._text),
+            prompt_tokens=usage.prompt_tokens or len(self._prompt_token_ids),
+            completion_tokens=sum(tokens) if usage.completion_tokens is None else usage.completion_tokens,
             finish_reason=self._finish_reason,
-            ttft=self._ttft,
-            latency=self._clock() - self._started,
-            acceptance=Acceptance(figures.acceptance_histogram) if figures else None,
+            latency=self._seconds,
+            reasoning="".join(self._reasoning),
+            reasoning_tokens=_reasoning_tokens(self._pieces, tokens) if counted is None else counted,
+            acceptance=Acceptance(self._drafts.acceptance_histogram) if self._drafts else None,
+            arrivals=_arrivals(self._pieces, tokens),
             token_ids=tuple(self._token_ids),
             prompt_token_ids=tuple(self._prompt_token_ids),
         )
 
-    def _take_event(self, event: _Event) -> Iterator[str]:
-        if event.error is not None:
-            raise InvocationError(f"the endpoint stopped with an error: {event.error}")
+    def _take_event(self, seconds: float, event: Event) -> None:
         self._prompt_token_ids += event.prompt_token_ids or []
-        self._last = event
         for choice in event.choices:
-            self._finish_reason = choice.finish_reason or self._finish_reason
-            self._token_ids += choice.token_ids or []
-            if text := choice.delta.content if choice.delta else None:
-                self._ttft = self._ttft or self._clock() - self._started
-                self._texts.append(text)
-                yield text
+            self._take_choice(seconds, choice, event.usage)
+        self._usage = event.usage or self._usage
+        if event.metrics:
+            self._drafts = event.metrics.speculative_decoding
+
+    def _take_choice(self, seconds: float, choice: Choice, usage: Usage | None) -> None:
+        delta = choice.delta or Delta()
+        text, thought = delta.content or choice.text or "", delta.reasoning or delta.reasoning_content or ""
+        calls = str(delta.tool_calls) if delta.tool_calls else ""
+        self._prompt_token_ids += choice.prompt_token_ids or []
+        self._finish_reason = choice.finish_reason or self._finish_reason
+        if text:
+            self._text.append(text)
+        if thought:
+            self._reasoning.append(thought)
+        tokens = self._new_tokens(choice, usage)
+        if tokens or (tokens is None and (text or thought or calls)):
+            self._pieces.append(_Piece(seconds, len(thought), len(text) + len(calls), tokens))
+
+    def _new_tokens(self, choice: Choice, usage: Usage | None) -> int | None:
+        if choice.token_ids is not None:
+            self._token_ids += choice.token_ids
+            return len(choice.token_ids)
+        if self._token_ids:  # the engine tells them, so this choice has none
+            return 0
+        if usage is None or usage.completion_tokens is None:
+            return None
+        return max(0, usage.completion_tokens - (self._usage.completion_tokens or 0))
+
+
+def _tokens(pieces: Sequence[_Piece], total: int | None) -> list[int]:
+    """How many tokens each piece has; where that is not known, its share of the `total` by the length of its text."""
+    known = [piece.tokens for piece in pieces if piece.tokens is not None]
+    if len(known) == len(pieces):
+        return known
+    if total is None:
+        return [1] * len(pieces)
+    least = 1 if total >= len(pieces) else 0
+    characters = list(accumulate(piece.characters for piece in pieces))
+    beyond = [ceil((total - least * len(pieces)) * count / characters[-1]) for count in characters]
+    return [least + later - earlier for earlier, later in pairwise([0, *beyond])]
+
+
+def _arrivals(pieces: Sequence[_Piece], tokens: Sequence[int]) -> tuple[Arrival, ...]:
+    together: dict[float, int] = defaultdict(int)
+    for piece, count in zip(pieces, tokens, strict=True):
+        together[piece.seconds] += count
+    return tuple(Arrival(seconds, count) for seconds, count in together.items() if count)
+
+
+def _reasoning_tokens(pieces: Sequence[_Piece], tokens: Sequence[int]) -> int:
+    """Those up to the last piece of reasoning, whose own text may be partly the answer's."""
+    last = max((index for index, piece in enumerate(pieces) if piece.reasoning), default=None)
+    if last is None:
+        return 0
+    share = pieces[last].reasoning / pieces[last].characters
+    return sum(tokens[:last]) + round(tokens[last] * share)
 
 
 def chat_body(prompt: str | Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,15 +298,6 @@ def chat_body(prompt: str | Sequence[Message], options: Mapping[str, Any]) -> di
     defaults = {"max_tokens": 256, "temperature": 0}
     fixed = {"stream": True, "stream_options": {"include_usage": True}, "return_token_ids": True}
     return {"messages": messages, **defaults, **options, **fixed}
-
-
-def _event(line: bytes) -> _Event:
-    """What a line of a server-sent event stream holds."""
-    try:
-        return documents.parse(_Event, line[6:])
-    except documents.Unfit as error:
-        message = f"the endpoint sent {line[:_SHOWN_BYTES]!r}, which is not a chat completion event: {error}"
-        raise InvocationError(message) from error
 
 
 def _broken() -> InvocationError:

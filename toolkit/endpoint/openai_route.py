@@ -70,13 +70,13 @@ def _settings(access: OpenAIAccess) -> dict[str, Any]:
     return {
         "timeout": httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
         "trust_env": not access.loopback,
-        "verify": access.tls or _tls(),
+        "verify": access.tls or machine_tls(),
     }
 
 
 @cache
-def _tls() -> ssl.SSLContext:
-    """Cached, because reading all certificates takes 40 ms."""
+def machine_tls() -> ssl.SSLContext:
+    """This machine's own certificates. Cached, because reading them takes 40 ms."""
     return httpx.create_ssl_context()
 
 

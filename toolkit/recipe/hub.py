@@ -1,12 +1,12 @@
-"""A model on the Hugging Face hub: its files, read in parts, at one revision."""
+"""A model or data set on the Hugging Face hub: its files, read in parts, at one revision."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -59,8 +59,11 @@ class _Repository(BaseModel):
 class HubFiles:
     """Files of the repository `repo` at a commit, branch or tag (default: main). Raises HubError."""
 
-    def __init__(self, repo: str, revision: str | None, client: httpx.Client) -> None:
+    def __init__(
+        self, repo: str, revision: str | None, client: httpx.Client, kind: Literal["models", "datasets"] = "models"
+    ) -> None:
         self._repo = repo
+        self._kind = kind
         self._wanted = revision or "main"
         self._client = client
         self.location = f"{repo} on the hub"
@@ -70,6 +73,14 @@ class HubFiles:
     def revision(self) -> str:
         """The commit that the wanted revision means now."""
         return self._info.sha
+
+    @property
+    def _path(self) -> str:
+        return self._repo if self._kind == "models" else f"{self._kind}/{self._repo}"
+
+    def names(self) -> Sequence[str]:
+        """Paths of all files."""
+        return [file.rfilename for file in self._info.siblings]
 
     def sizes(self) -> Mapping[str, int]:
         """Bytes of each file on the top level."""
@@ -84,16 +95,16 @@ class HubFiles:
         headers = {} if end is None else {"Range": f"bytes={start}-{end - 1}"}
         # A server without ranges sends the whole file.
         limits = _WHOLE_FILE if end is None else replace(_WHOLE_FILE, size=max(LARGEST_DOCUMENT, end - start))
-        content = self._get(f"{self._repo}/resolve/{self.revision}/{name}", limits, headers=headers).content
+        content = self._get(f"{self._path}/resolve/{self.revision}/{name}", limits, headers=headers).content
         return content if end is None or len(content) <= end - start else content[start:end]
 
     @cached_property
     def _info(self) -> _Repository:
-        answer = self._get(f"api/models/{self._repo}/revision/{self._wanted}", params={"blobs": "true"})
+        answer = self._get(f"api/{self._kind}/{self._repo}/revision/{self._wanted}", params={"blobs": "true"})
         try:
             return documents.parse(_Repository, answer.content)
         except documents.Unfit as error:
-            message = f"{answer.url} answered with something else than a model: {error}"
+            message = f"{answer.url} answered with something else than a repository: {error}"
             raise HubError(message, hint="Look whether $HF_ENDPOINT names a hub.") from error
 
     def _get(self, path: str, limits: documents.Limits = documents.LIMITS, **options: Any) -> httpx.Response:
@@ -103,7 +114,7 @@ class HubFiles:
         except httpx.HTTPStatusError as error:
             raise HubError(
                 f"{self._repo}@{self._wanted}: {error.request.url} answered {error.response.status_code}",
-                hint=_hint(error.response.status_code, self._repo),
+                hint=_hint(error.response.status_code, self._path),
             ) from error
         except httpx.HTTPError as error:
             message = f"{self._repo}@{self._wanted} cannot be read from the hub: {error}"

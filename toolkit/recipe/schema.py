@@ -507,7 +507,8 @@ class RecipeFile(Section):
     network: NetworkSection = NetworkSection.model_construct()
     observability: ObservabilitySection = ObservabilitySection.model_construct()
     workloads: dict[RecipeName, NonEmptyStr] = Field(
-        default_factory=dict, description='prompt sets: name to a .jsonl file of {"prompt": …}, relative to the recipe'
+        default_factory=dict,
+        description="prompt sets: name to a .jsonl, .json, .csv or .parquet file, relative to the recipe",
     )
     tags: dict[NonEmptyStr, StrictStr] = Field(default_factory=dict, description="tags on everything that is made")
     evidence: list[Evidence] = Field(default_factory=list)

@@ -96,7 +96,7 @@ def test_openai_streams_that_break_end_without_an_end(account: Account) -> None:
 
 
 def test_only_awss_routes_exist(account: Account) -> None:
-    for path in ("openai/v1/completions", "openai/v1/models", "metrics"):
+    for path in ("openai/v1/completions", "openai/v1/models"):
         assert httpx.post(f"{account.daemon.runtime_url}/endpoints/chat/{path}", trust_env=False).status_code == 404
 
 

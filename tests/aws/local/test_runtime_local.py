@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from local_account import Account
 
 from toolkit.endpoint import openai_route
-from toolkit.errors import EndpointNotFound, InvocationError, PlatformError
+from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.local.platform import LocalPlatform, local_platform
+
+PAGE = """\
+http_requests_total{handler="/invocations",method="POST",status="2xx"} 4.0
+vllm:spec_decode_num_drafts_total{engine="0"} 10.0
+vllm:spec_decode_num_draft_tokens_total{engine="0"} 40.0
+vllm:spec_decode_num_accepted_tokens_total{engine="0"} 20.0
+"""
 
 
 @pytest.fixture(scope="module")
 def platform(account: Account) -> LocalPlatform:
-    account.deploy("ask")
+    account.deploy("ask", {"METRICS": PAGE})
     return local_platform(account.daemon)
 
 
@@ -66,6 +74,20 @@ def test_the_answer_in_one_piece(platform: LocalPlatform) -> None:
     assert platform.invoke("ask", {"do": "echo", "number": 5})["number"] == 5
 
 
-def test_there_are_no_metrics_but_a_proof(platform: LocalPlatform) -> None:
-    with pytest.raises(PlatformError, match="toolkit prove ask"):
-        platform.metrics("ask", 60)
+def test_metrics_are_what_the_engine_counts(platform: LocalPlatform) -> None:
+    found = platform.metrics("ask", 60)
+
+    assert (found.invocations, found.engine.acceptance_length, found.engine.acceptance_rate) == (4, 3.0, 0.5)
+    assert found.notes == ("Counted since the start of 1 container, not over 60 minutes; for those use Prometheus",)
+
+
+def test_only_an_endpoint_that_exists_has_metrics(platform: LocalPlatform) -> None:
+    with pytest.raises(EndpointNotFound):
+        platform.metrics("nobody", 60)
+
+
+def test_metrics_are_for_the_owner(account: Account, platform: LocalPlatform) -> None:
+    url = f"{account.daemon.runtime_url}/endpoints/ask/metrics"
+
+    assert httpx.get(url, trust_env=False).status_code == 403
+    assert httpx.get(url, headers=account.bearer(), trust_env=False).json() == [PAGE]

@@ -12,7 +12,7 @@ import pytest
 HEAVY = {"boto3", "botocore", "huggingface_hub", "httpx", "kubernetes", "moto", "openai", "rich", "starlette", "yaml"}
 OF_OTHERS = {
     "toolkit.apply.executor",
-    "toolkit.endpoint.handle",
+    "toolkit.api.endpoint",
     "toolkit.platforms.kubernetes",
     "toolkit.platforms.local.platform",
     "toolkit.platforms.sagemaker.rules.cloudformation",

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from fakes import FakeClock, answer_events, event_stream
 
-from toolkit.endpoint.generation import Acceptance, AsyncStream, Generation, Stream, chat_body
+from toolkit.endpoint.generation import Acceptance, Arrival, AsyncStream, Generation, Stream, chat_body
 from toolkit.errors import InvocationError
 
 EVENTS = answer_events([7, 8, 9], histogram=[1, 0, 2], prompt_token_ids=[1, 2])
@@ -18,9 +18,9 @@ GENERATION = Generation(
     prompt_tokens=2,
     completion_tokens=3,
     finish_reason="stop",
-    ttft=0.0,
     latency=0.0,
     acceptance=Acceptance((1, 0, 2)),
+    arrivals=(Arrival(0.0, 3),),
     token_ids=(7, 8, 9),
     prompt_token_ids=(1, 2),
 )
@@ -83,11 +83,15 @@ def test_times_are_counted_from_the_sending() -> None:
     clock.sleep(100)  # the request is sent when the first piece is asked for
     generation = stream.result
     assert (generation.ttft, generation.latency) == (1.0, 3.0)
-    assert generation.itl == 1.0
+    assert generation.tpot == 0.5
 
 
-def test_the_only_token_has_no_inter_token_latency_to_divide() -> None:
-    assert Generation("a", 1, 1, "stop", ttft=1.0, latency=1.0).itl == 0.0
+def test_an_only_token_has_no_time_per_token_after_the_first() -> None:
+    assert Generation("a", 1, 1, "stop", latency=1.0, arrivals=(Arrival(1.0, 1),)).tpot == 0.0
+
+
+def test_an_answer_without_a_token_has_no_first_one_before_its_end() -> None:
+    assert Generation("", 1, 0, "stop", latency=1.0).ttft == 1.0
 
 
 def test_without_speculation_there_is_no_acceptance() -> None:
@@ -182,5 +186,5 @@ def test_in_an_event_loop_a_stream_that_breaks_off_is_an_error_too() -> None:
 def test_what_is_no_event_of_a_chat_is_told() -> None:
     with pytest.raises(InvocationError, match="which is not a chat completion event"):
         result(b"data: 5\n\n")
-    with pytest.raises(InvocationError, match="it is not JSON"):
+    with pytest.raises(InvocationError, match="invalid JSON"):
         result(b"data: five\n\n")

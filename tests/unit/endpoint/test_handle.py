@@ -12,8 +12,8 @@ import pytest
 from fakes import MemoryPlatform, answer_events, event_stream
 from scripted_http import Reply, ScriptedServer, scripted
 
+from toolkit.api.endpoint import Endpoint
 from toolkit.endpoint.access import OpenAIAccess
-from toolkit.endpoint.handle import Endpoint
 from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import UsageError
 from toolkit.planning.plan import Plan

@@ -16,7 +16,7 @@ from toolkit.catalog import lookup, registry
 from toolkit.checks.run import check
 from toolkit.engines.arguments import environment
 from toolkit.errors import RecipeError
-from toolkit.platforms.sagemaker.rules.metrics import draft_length
+from toolkit.measure.expected import draft_length
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.resolve import load

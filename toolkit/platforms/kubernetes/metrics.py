@@ -2,116 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING
-
-from toolkit.catalog import registry
-from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
-from toolkit.errors import PlatformError
+from toolkit.endpoint.metrics import Metrics
+from toolkit.endpoint.prometheus import metrics_of_pages
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
 from toolkit.platforms.kubernetes.rules.security import PORT
-from toolkit.recipe.rules import MetricNames
-
-if TYPE_CHECKING:
-    from prometheus_client.samples import Sample
-
-# The instrumentator of the engine's server: handler, method and the class of the status, such as 2xx.
-_REQUESTS = "http_requests_total"
-_LARGEST_COUNT = 2**63
-_ASKED = re.compile(r"^/(invocations|v1/.*)$")
-
-Samples = Mapping[str, Sequence["Sample"]]
 
 
 def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes: int) -> Metrics:
-    """Counted since each container's start: a page has no history. Raises ApiException, PlatformError."""
-    samples: dict[str, list[Sample]] = defaultdict(list)
+    """Counted since each container's start. Raises ApiException, PlatformError."""
     ready = [pod["metadata"]["name"] for pod in pods(cluster, namespace, deployment) if is_ready(pod)]
-    for pod in ready:
-        page = cluster.read("GET", f"{path('Pod', namespace, pod)}:{PORT}/proxy/metrics")
-        for sample in parse(page, f"pod {pod}"):
-            samples[sample.name].append(sample)
-    names = _names(samples)
-    notes = [
-        f"Counted since the start of {len(ready)} containers, not over {minutes} minutes; for those use Prometheus"
-    ]
-    asked = [sample for sample in samples[_REQUESTS] if _ASKED.match(sample.labels.get("handler", ""))]
-    return Metrics(
-        deployment["metadata"]["name"],
-        minutes,
-        invocations=_count(asked, ""),
-        client_errors=_count(asked, "4"),
-        server_errors=_count(asked, "5"),
-        model_latency=_percentiles(samples, names.request_latency),
-        engine=_engine(samples, names),
-        notes=tuple(notes),
-    )
-
-
-def parse(page: bytes, source: str) -> list[Sample]:
-    """The counts of a page in Prometheus' text format; NaN and the like are left out. Raises PlatformError."""
-    from prometheus_client.parser import text_string_to_metric_families
-
-    try:
-        families = list(text_string_to_metric_families(page.decode()))
-    except ValueError as error:
-        raise PlatformError(f"/metrics of {source} is not in Prometheus' text format: {error}") from error
-    return [sample for family in families for sample in family.samples if 0 <= sample.value < _LARGEST_COUNT]
-
-
-def quantile(share: float, buckets: Mapping[float, float]) -> float | None:
-    """As Prometheus' histogram_quantile: linear within the bucket. `buckets` are cumulative counts by upper bound."""
-    bounds = sorted(buckets)
-    total = buckets[bounds[-1]] if bounds else 0
-    if not total:
-        return None
-    below, lower = 0.0, 0.0
-    for bound in bounds:
-        if buckets[bound] >= share * total:
-            if math.isinf(bound):
-                return lower
-            return lower + (bound - lower) * (share * total - below) / (buckets[bound] - below)
-        below, lower = buckets[bound], bound
-    return lower
-
-
-def _names(samples: Samples) -> MetricNames:
-    """Those of the engine whose page it is; the default's for an empty one."""
-    known: list[MetricNames] = [registry.engine_rules(name).metrics for name in registry.engines()]
-    return next((names for names in known if names.running_requests in samples), known[0])
-
-
-def _engine(samples: Samples, names: MetricNames) -> EngineMetrics:
-    steps, accepted = _sum(samples, names.drafts), _sum(samples, names.accepted_tokens)
-    drafted = _sum(samples, names.drafted_tokens)
-    return EngineMetrics(
-        ttft=_percentiles(samples, names.time_to_first_token),
-        itl=_percentiles(samples, names.inter_token_latency),
-        acceptance_length=1 + accepted / steps if steps else None,
-        acceptance_rate=accepted / drafted if drafted else None,
-    )
-
-
-def _percentiles(samples: Samples, metric: str) -> Percentiles | None:
-    buckets: dict[float, float] = defaultdict(float)
-    for sample in samples.get(f"{metric}_bucket", ()):
-        with suppress(ValueError):  # a bucket without a bound
-            buckets[float(sample.labels.get("le", ""))] += sample.value
-    p50, p99 = quantile(0.5, buckets), quantile(0.99, buckets)
-    return None if p50 is None or p99 is None else Percentiles(p50, p99)
-
-
-def _sum(samples: Samples, metric: str) -> float:
-    return sum(sample.value for sample in samples.get(metric, ()))
-
-
-def _count(asked: Sequence[Sample], status: str) -> int:
-    """The requests whose status begins like that."""
-    return round(sum(sample.value for sample in asked if sample.labels.get("status", "").startswith(status)))
+    pages = {f"pod {pod}": cluster.read("GET", f"{path('Pod', namespace, pod)}:{PORT}/proxy/metrics") for pod in ready}
+    return metrics_of_pages(deployment["metadata"]["name"], minutes, pages)

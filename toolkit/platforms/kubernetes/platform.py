@@ -117,6 +117,12 @@ class KubernetesPlatform:
         with api_errors(f"reading the metrics of {endpoint}"):
             return read_metrics(self.cluster, self.namespace, self._deployment(endpoint), minutes)
 
+    def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Raises UsageError: a cluster has no S3."""
+        raise UsageError(
+            f"{prefix} cannot be read from a cluster", hint="Copy the files to this machine, and give their paths."
+        )
+
     def with_digest(self, image: str) -> str:
         """The image as it is: a cluster builds none."""
         return image

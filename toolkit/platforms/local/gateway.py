@@ -36,6 +36,8 @@ Resolve = Callable[[str], Sequence[Target] | None]
 # Of a request, by botocore's service model. AWS is said to take 25 MB by now, which could not be verified.
 _LARGEST_BODY = 6 * 1024**2
 
+_PAGE_SECONDS = 5.0
+
 _TIMED_OUT = (  # SageMaker's words
     "Your invocation timed out while waiting for a response from container primary. Review the latency metrics for "
     "each container in Amazon CloudWatch, resolve the issue, and try again."
@@ -82,6 +84,7 @@ def gateway(resolve: Resolve, guard: Guard, limits: Limits = Limits()) -> Starle
             route("invocations", _admit_signed, _relay_whole, _aws_error),
             route("invocations-response-stream", _admit_signed, _relay_as_event_stream, _aws_error),
             route("openai/v1/chat/completions", _admit_bearer, _relay_as_it_is, _openai_error),
+            Route("/endpoints/{endpoint}/metrics", _Pages(resolve, guard), methods=["GET"]),
         ],
     )
 
@@ -169,6 +172,37 @@ class _Invocation:
         body = json.dumps(self._error(error)).encode()
         headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error.code}
         await _send_whole(send, error.status, headers, body)
+
+
+class _Pages:
+    """The Prometheus page of each container of an endpoint, as a JSON list. AWS has no such route."""
+
+    def __init__(self, resolve: Resolve, guard: Guard) -> None:
+        self._resolve, self._guard = resolve, guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers, upstream = Headers(scope=scope), scope["state"]["upstream"]
+        try:
+            must_be_a_program(headers, scope["server"][1])
+            self._guard.admit_bearer(headers, REGION)
+        except AccessError as exc:
+            body = json.dumps(_aws_error(_RefusedError(403, exc.code, str(exc)))).encode()
+            await _send_whole(send, 403, {"Content-Type": "application/json"}, body)
+            return
+        targets = self._resolve(scope["path_params"]["endpoint"]) or ()
+        pages = [await _page(upstream, target) for target in targets if not target.is_shadow]
+        found = [page.decode(errors="replace") for page in pages if page is not None]
+        await _send_whole(send, 200, {"Content-Type": "application/json"}, json.dumps(found).encode())
+
+
+async def _page(upstream: Upstream, target: Target) -> bytes | None:
+    """The container's Prometheus page; None if it has none or does not answer."""
+    with suppress(TimeoutError, ConnectError, BrokenError):
+        async with asyncio.timeout(_PAGE_SECONDS), upstream.get(target.address, "/metrics") as answer:
+            await answer.head()
+            page = b"".join([piece async for piece in answer.pieces()])
+            return page if _is_ok(answer) else None
+    return None
 
 
 async def _admit_signed(guard: Guard, scope: Scope, receive: Receive) -> bytes:

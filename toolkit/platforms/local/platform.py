@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
+
+from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.endpoint.metrics import Metrics
+from toolkit.endpoint.prometheus import metrics_of_pages
 from toolkit.errors import PlatformError, UsageError
 from toolkit.platforms.image import spec_of
 from toolkit.platforms.local import engine
@@ -44,8 +48,18 @@ class LocalPlatform(SageMakerPlatform):
         raise UsageError(f"{image} is on this machine, where images are not scanned", hint=hint)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
-        """There are none: CloudWatch's stand-in is not fed, and containers are reached through their endpoint only."""
-        raise PlatformError("the local platform has no metrics", hint=f"Measure instead: toolkit prove {endpoint}")
+        """What the engine itself counts; CloudWatch's stand-in is not fed. Raises EndpointNotFound or PlatformError."""
+        self.status(endpoint)
+        access = self.openai_access(endpoint)
+        url = access.base_url.replace("/openai/v1", "/metrics")
+        try:
+            answer = httpx.get(url, headers={"Authorization": f"Bearer {access.token()}"}, trust_env=False)
+            pages = documents.parse(list[str], answer.raise_for_status().content)
+        except (httpx.HTTPError, documents.Unfit) as error:
+            raise PlatformError(f"cannot read the metrics of {endpoint}: {error}") from error
+        return metrics_of_pages(
+            endpoint, minutes, {f"container {number}": page.encode() for number, page in enumerate(pages, 1)}
+        )
 
 
 def local_platform(daemon: LocalDaemon) -> LocalPlatform:

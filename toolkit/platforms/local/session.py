@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from toolkit.errors import UsageError
 from toolkit.home import containers_dir, home
 from toolkit.planning.resources import Account
 from toolkit.platforms.local.aws import ACCOUNT, REGION
@@ -12,6 +14,9 @@ from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.local.platform import LocalPlatform
+
+
+_PACKAGES = ("flask", "httptools", "moto", "starlette", "uvicorn", "werkzeug")
 
 
 class LocalSession:
@@ -35,6 +40,7 @@ class LocalSession:
 
     def open(self, scope: str | None = None) -> LocalPlatform:
         """The platform, started when it does not run. Raises UsageError or PlatformError."""
+        _require_packages()
         from toolkit.platforms.local import daemon
         from toolkit.platforms.local.platform import local_platform
 
@@ -65,6 +71,13 @@ class LocalSession:
     def unread_account(self, scope: str | None) -> Account:
         """The account that every daemon has."""
         return Account(ACCOUNT, REGION)
+
+
+def _require_packages() -> None:
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        message = f"the local platform needs packages that are not installed: {', '.join(missing)}"
+        raise UsageError(message, hint="Run: pip install 'toolkit[local]'")
 
 
 SESSION = LocalSession()

@@ -1,4 +1,4 @@
-"""An HTTP/1.1 client for one thing: POST /invocations of a container here, its answer piece by piece.
+"""An HTTP/1.1 client for containers here: POST /invocations, its answer piece by piece, and GET of other pages.
 
 Every token of every stream passes here, on the CPU that the model decodes on. Measured on two cores: 0.4 ms less for
 a request than through aiohttp, and 40 % less CPU time for a piece at eight streams; 1.2 ms less to the first byte than
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import cast
 
 import httptools
@@ -35,12 +35,21 @@ class Upstream:
     def __init__(self) -> None:
         self._idle: dict[Address, list[Answer]] = {}
 
+    def post(self, address: Address, headers: Mapping[str, str], body: bytes) -> AbstractAsyncContextManager[Answer]:
+        """The answer of POST /invocations, before anything of it is there. Raises ConnectError."""
+        return self._ask(address, "POST /invocations", {"Content-Length": str(len(body)), **headers}, body)
+
+    def get(self, address: Address, path: str) -> AbstractAsyncContextManager[Answer]:
+        """The answer of a GET, before anything of it is there. Raises ConnectError."""
+        return self._ask(address, f"GET {path}", {}, b"")
+
     @asynccontextmanager
-    async def post(self, address: Address, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Answer]:
-        """The answer, before anything of it is there. Raises ConnectError."""
+    async def _ask(
+        self, address: Address, request: str, headers: Mapping[str, str], body: bytes
+    ) -> AsyncIterator[Answer]:
         answer = self._fresh(address) or await _connect(address)
         try:
-            answer.ask(headers, body)
+            answer.ask(request, headers, body)
             yield answer
         finally:
             if answer.can_be_followed:
@@ -101,10 +110,10 @@ class Answer(asyncio.Protocol):
         """Whether the connection is good for another request."""
         return self._is_complete and not self._ended and bool(self._parser.should_keep_alive())
 
-    def ask(self, headers: Mapping[str, str], body: bytes) -> None:
-        """Send a request."""
+    def ask(self, request: str, headers: Mapping[str, str], body: bytes) -> None:
+        """Send a request: its method and path, such as `GET /metrics`, headers and body."""
         self._reset()
-        lines = ["POST /invocations HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
+        lines = [f"{request} HTTP/1.1", "Host: localhost"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._transport.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 

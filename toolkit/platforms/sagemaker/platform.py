@@ -33,6 +33,7 @@ from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.listing import deployed
 from toolkit.platforms.sagemaker.metrics import read_metrics
+from toolkit.platforms.sagemaker.objects import read_objects
 from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
@@ -246,6 +247,9 @@ class SageMakerPlatform:
 
     def openai_access(self, endpoint: str) -> OpenAIAccess:
         return openai_access(self.clients, endpoint)
+
+    def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        return read_objects(self.clients, prefix)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         variants = self._describe(endpoint.partition("/")[0]).get("ProductionVariants", [])

@@ -18,12 +18,12 @@ from filter_patterns import extract
 from pairs import recipe_with, write_hub_pair
 
 from toolkit.engines.vllm.rules import RULES
+from toolkit.measure.expected import acceptance_floor
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules import widgets
 from toolkit.platforms.sagemaker.rules.kinds.alarm import rollback_alarms
 from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
-from toolkit.platforms.sagemaker.rules.metrics import acceptance_floor
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import (
     ComponentSection,

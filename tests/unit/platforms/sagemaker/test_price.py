@@ -10,7 +10,7 @@ from pairs import recipe_with, write_hub_pair
 
 from toolkit.catalog import lookup
 from toolkit.catalog.registry import platform_rules
-from toolkit.endpoint.prove import dollars_per_million_tokens
+from toolkit.measure.prove import dollars_per_million_tokens
 from toolkit.platforms.sagemaker.rules.price import (
     most_per_hour,
     price_of,

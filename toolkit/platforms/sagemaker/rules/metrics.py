@@ -22,9 +22,6 @@ TRAINING_LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 ACCEPTED, DRAFTED = "AcceptedTokens", "DraftedTokens"
 """The toolkit's metrics, in a namespace for each endpoint, as a metric filter cannot add constant dimensions."""
 
-MARGIN_PERCENT = 80
-"""Acceptance is bad below this percentage of the lowest published length, because traffic differs from benchmarks."""
-
 
 def dimensions(recipe: Recipe, variant: str) -> dict[str, str]:
     """The CloudWatch dimensions of an endpoint's metrics."""
@@ -70,30 +67,6 @@ def labels(recipe: Recipe, variant: str | None = None) -> str:
     return "{" + ", ".join(f'"aws.sagemaker.{key}.name"="{value}"' for key, value in found.items()) + "}"
 
 
-def draft_length(recipe: Recipe) -> int | None:
-    """K, if every draft has K tokens and the engine's log counts them; else None."""
-    if recipe.speculation is None or not recipe.speculation.facts.full_drafts:
-        return None
-    if recipe.speculation.schedule or recipe.engine.args.get("disable-log-stats"):
-        return None
-    if not recipe.engine.rules.reports_drafts(recipe):
-        return None
-    on_types = [recipe.on(name).speculation for name in recipe.platform.instance_types]
-    lengths = {speculation.num_speculative_tokens for speculation in on_types if speculation}
-    return lengths.pop() if len(lengths) == 1 else None
-
-
 def acceptance_length(k: int) -> str:
     """The acceptance length in CloudWatch metric math, from the sums of accepted and drafted tokens."""
     return f"1 + {k} * accepted / drafted"
-
-
-def acceptance_floor(recipe: Recipe) -> float | None:
-    """The acceptance length below which something is wrong; None without evidence for this K."""
-    k = draft_length(recipe)
-    published = [
-        item.acceptance_length
-        for item in recipe.evidence
-        if item.acceptance_length and item.num_speculative_tokens in (None, k)
-    ]
-    return round(MARGIN_PERCENT / 100 * min(published), 2) if k and published else None

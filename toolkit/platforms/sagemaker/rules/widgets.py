@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit import documents
+from toolkit.measure import expected
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.rules import metrics
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
@@ -93,7 +94,7 @@ def _text(recipe: Recipe, region: str, alarms: bool) -> str:
 def _acceptance_text(recipe: Recipe, alarms: bool) -> list[str]:
     if recipe.speculation is None:
         return ["No speculation.", ""]
-    k, floor = metrics.draft_length(recipe), metrics.acceptance_floor(recipe)
+    k, floor = expected.draft_length(recipe), expected.acceptance_floor(recipe)
     tokens = recipe.speculation.num_speculative_tokens
     what = (
         f"{recipe.method}, K={tokens}. Acceptance length = 1 + accepted / drafts: tokens per target step, bonus token "
@@ -106,7 +107,9 @@ def _acceptance_text(recipe: Recipe, alarms: bool) -> list[str]:
     elif floor is None:
         why = f"No alarm on acceptance: the recipe has no `evidence` with an `acceptance_length` for K={k}."
     else:
-        why = f"An alarm goes off below {floor:g}, {metrics.MARGIN_PERCENT} % of the lowest length published for K={k}."
+        why = (
+            f"An alarm goes off below {floor:g}, {expected.MARGIN_PERCENT} % of the lowest length published for K={k}."
+        )
     return [what, why, ""]
 
 
@@ -207,7 +210,7 @@ def _speculation(recipe: Recipe, region: str) -> list[dict[str, Any]]:
 
 
 def _acceptance_from_the_log(recipe: Recipe, region: str) -> list[dict[str, Any]]:
-    k, floor = metrics.draft_length(recipe), metrics.acceptance_floor(recipe)
+    k, floor = expected.draft_length(recipe), expected.acceptance_floor(recipe)
     if k is None:
         return []
     namespace = metrics.namespace(recipe)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.rules import metrics
@@ -176,14 +177,14 @@ def _no_copy(recipe: Recipe) -> list[Resource]:
 
 def _acceptance(recipe: Recipe) -> list[Resource]:
     """An alarm on acceptance. None without evidence for the recipe's K or log lines; the dashboard then says so."""
-    k, floor = metrics.draft_length(recipe), metrics.acceptance_floor(recipe)
+    k, floor = expected.draft_length(recipe), expected.acceptance_floor(recipe)
     if k is None or floor is None:
         return []
     alarm = _alarm(
         recipe,
         "acceptance",
-        f"The acceptance length of {recipe.name} was below {floor:g} for 15 minutes, {metrics.MARGIN_PERCENT} % of the "
-        f"lowest published for K={k}: the traffic, its chat template or the drafter is not what it was. "
+        f"The acceptance length of {recipe.name} was below {floor:g} for 15 minutes, {expected.MARGIN_PERCENT} % of "
+        f"the lowest published for K={k}: the traffic, its chat template or the drafter is not what it was. "
         f"See: toolkit prove {recipe.name}",
         Metrics=[
             _sum("accepted", metrics.namespace(recipe), ACCEPTED, 300),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.rules import metrics
@@ -95,7 +96,7 @@ class MetricFilterKind(ContentKind):
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         recipe = deployment.recipe
-        k = metrics.draft_length(recipe)
+        k = expected.draft_length(recipe)
         if k is None or not has_monitoring(recipe):
             return []
         return [_filter(recipe, ACCEPTED, k), _filter(recipe, DRAFTED, k)]

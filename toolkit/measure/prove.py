@@ -313,7 +313,7 @@ def _timed(workload: str, arm: Literal["speculative", "baseline"], answers: Sequ
         requests=len(answers),
         tokens_per_second=_rate(answers),
         ttft=statistics.median(answer.ttft for answer in answers),
-        itl=statistics.median(answer.itl for answer in answers),
+        itl=statistics.median(answer.tpot for answer in answers),
     )
 
 

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.apply.waiter import EndpointStatus, Waitable, wait_in_service
-from toolkit.endpoint.access import OpenAIAccess
-from toolkit.endpoint.generation import AsyncStream, Generation, Invoker, Message, Stream, chat_body
+from toolkit.apply.waiter import EndpointStatus, wait_in_service
+from toolkit.endpoint.generation import AsyncStream, Generation, Message, Stream, chat_body
 from toolkit.endpoint.log import read_log
 from toolkit.endpoint.metrics import Metrics
-from toolkit.endpoint.prove import DEFAULT_PROMPTS, Proof, prove
+from toolkit.endpoint.platform import EndpointPlatform
 from toolkit.errors import UsageError
+from toolkit.measure.prove import DEFAULT_PROMPTS, Proof, prove
 from toolkit.planning.plan import Plan
 from toolkit.text import html_table
 
@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 
 Route = Literal["invocations", "openai"]
 """The route of a request: the platform's own API, or the endpoint's OpenAI route."""
-
-
-class EndpointPlatform(Waitable, Invoker, Protocol):
-    """What a handle needs of a platform."""
-
-    @property
-    def pause_between_arms(self) -> float:
-        """Seconds until an arm that has answered no longer slows the other down."""
-
-    def openai_access(self, endpoint: str) -> OpenAIAccess:
-        """The OpenAI route of an endpoint, or of `endpoint/component`. Raises PlatformError."""
-
-    def metrics(self, endpoint: str, minutes: int) -> Metrics:
-        """What an endpoint, or `endpoint/component`, did in the last `minutes`. Raises PlatformError."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +53,10 @@ class Endpoint:
         return f"{self.name}/{self.component}" if self.component else self.name
 
     def chat(self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Any) -> Generation:
-        """The whole answer: greedy and at most 256 tokens, unless OpenAI's chat options (`max_tokens`, …) differ."""
+        """The whole answer: greedy and at most 256 tokens, unless OpenAI's chat options (`max_tokens`, …) differ.
+
+        The tokens of a model's reasoning count, too: `.cut` says whether the answer ended at that length.
+        """
         return self.stream(prompt, via=via, **options).result
 
     def stream(self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Any) -> Stream:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fakes import ScriptedEndpoints, answer_events, event_stream
 
-from toolkit.endpoint.prove import TABLE_HEAD, Proof, prove, table_row
 from toolkit.errors import InvocationError
+from toolkit.measure.prove import TABLE_HEAD, Proof, prove, table_row
 
 PROMPTS = {"structured": ("one", "two", "three")}
 TOKENS = (7, 8, 9)

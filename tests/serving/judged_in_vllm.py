@@ -1,0 +1,180 @@
+"""Judges a speculative arm against its baseline, both real engines in one process, as often as is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from vllm import LLM, RequestOutput, SamplingParams
+from vllm.v1.sample import rejection_sampler
+
+from toolkit.measure.arm import Arm, Chunk
+from toolkit.measure.judge import judge
+from toolkit.measure.result import RequestResult
+
+
+def judged(
+    baseline: Mapping[str, Any], arm: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """What is found in each trial: both arms answer `prompts`, at most `batch` at a time.
+
+    `wrong_every` makes the arm accept one wrong draft token in so many, by chance with `seed`. `temperature` is asked
+    of both; `arm_temperature` and `baseline_temperature` are what they really get. `repaired` mends sampled drafts.
+    """
+    llms = LLM(**baseline), LLM(**arm)
+    return [_trial(*llms, **trial) for trial in trials]
+
+
+def _trial(
+    baseline: LLM,
+    arm: LLM,
+    prompts: Sequence[str],
+    batch: int,
+    tokens: int = 96,
+    seed: int = 0,
+    wrong_every: int | None = None,
+    temperature: float = 0.0,
+    arm_temperature: float | None = None,
+    baseline_temperature: float | None = None,
+    repaired: bool = False,
+) -> dict[str, Any]:
+    def results(name: str, llm: LLM, really: float | None) -> list[RequestResult]:
+        sampling = SamplingParams(temperature=temperature if really is None else really, max_tokens=tokens)
+        return list(_answers(name, llm, prompts, batch, sampling))
+
+    with accepting_one_wrong_token_in(wrong_every, seed), expanding_temperatures(repaired):
+        answers = results("arm", arm, arm_temperature)
+    reference = results("baseline", baseline, baseline_temperature)
+    options = {"temperature": temperature}
+    arms = Arm("baseline", InProcess(baseline), False, options), Arm("arm", InProcess(arm), True, options)
+    (found,) = asyncio.run(judge(arms[0], arms[1:], [*answers, *reference]))
+    return {
+        "holds": [verdict.holds for verdict in found.verdicts],
+        "details": [verdict.detail for verdict in found.verdicts],
+        "lossless": asdict(found.lossless),
+        "target": asdict(found.target) if found.target else None,
+    }
+
+
+def _answers(
+    name: str, llm: LLM, prompts: Sequence[str], batch: int, sampling: SamplingParams
+) -> Iterator[RequestResult]:
+    chats = [[{"role": "user", "content": prompt}] for prompt in prompts]
+    outputs = [
+        output
+        for start in range(0, len(chats), batch)
+        for output in llm.chat(chats[start : start + batch], sampling, use_tqdm=False)
+    ]
+    for index, output in enumerate(outputs):
+        yield RequestResult(
+            arm=name,
+            workload="prompts",
+            prompt=index,
+            round=0,
+            load=batch,
+            started=0.0,
+            seconds=0.0,
+            outcome="successful",
+            prompt_token_ids=tuple(output.prompt_token_ids or ()),
+            token_ids=tuple(output.outputs[0].token_ids),
+        )
+
+
+class InProcess:
+    """Completions by an engine of this process, as its server would answer; those that wait together are a batch."""
+
+    def __init__(self, llm: LLM) -> None:
+        self._llm = llm
+        self._waiting: list[tuple[Mapping[str, Any], asyncio.Future[dict[str, Any]]]] = []
+
+    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+        raise NotImplementedError
+
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((body, answer))
+        await asyncio.sleep(0)
+        batch, self._waiting = self._waiting, []
+        outputs = self._llm.generate(
+            [{"prompt_token_ids": body["prompt"]} for body, _ in batch],
+            [_sampling(body) for body, _ in batch],
+            use_tqdm=False,
+        )
+        for (_, waiting), output in zip(batch, outputs, strict=True):
+            waiting.set_result(_completion(output))
+        return await answer
+
+
+def _sampling(body: Mapping[str, Any]) -> SamplingParams:
+    names = ("max_tokens", "temperature", "logprobs", "prompt_logprobs")
+    return SamplingParams(**{name: body[name] for name in names if name in body})
+
+
+def _completion(output: RequestOutput) -> dict[str, Any]:
+    (answer,) = output.outputs
+    choice: dict[str, Any] = {"prompt_logprobs": None, "logprobs": None}
+    if output.prompt_logprobs:
+        choice["prompt_logprobs"] = [
+            place and {str(token): {"logprob": value.logprob} for token, value in place.items()}
+            for place in output.prompt_logprobs
+        ]
+    if answer.logprobs:
+        choice["logprobs"] = {
+            "tokens": [f"token_id:{token}" for token in answer.token_ids],
+            "top_logprobs": [
+                {f"token_id:{token}": value.logprob for token, value in place.items()} for place in answer.logprobs
+            ],
+        }
+    return {"choices": [choice]}
+
+
+@contextmanager
+def accepting_one_wrong_token_in(tokens: int | None, seed: int) -> Iterator[None]:
+    """vLLM's rejection sampler accepts the draft token that it should reject, once in so many tokens on average."""
+    right = rejection_sampler.rejection_sample
+    if tokens:
+        rejection_sampler.rejection_sample = _sometimes_wrong(right, tokens, random.Random(seed))
+    try:
+        yield
+    finally:
+        rejection_sampler.rejection_sample = right
+
+
+def _sometimes_wrong(right: Callable[..., Any], every: int, chance: random.Random) -> Callable[..., Any]:
+    written, due = 0, chance.expovariate(1 / every)
+
+    def rejection_sample(draft: Any, drafted: Sequence[int], *others: Any, **options: Any) -> Any:
+        nonlocal written, due
+        output, start = right(draft, drafted, *others, **options), 0
+        for row, count in enumerate(drafted):
+            accepted = int((output[row] != rejection_sampler.PLACEHOLDER_TOKEN_ID).sum()) - 1
+            written += accepted + 1
+            if accepted < count and written >= due:
+                output[row, accepted] = draft[start + accepted]
+                due = written + chance.expovariate(1 / every)
+            start += count
+        return output
+
+    return rejection_sample
+
+
+@contextmanager
+def expanding_temperatures(repaired: bool) -> Iterator[None]:
+    """The CPU build's `expand_kernel` as it is on a GPU: one temperature for each draft token of its request."""
+    broken = rejection_sampler.expand_batch_to_tokens
+    if repaired:
+        rejection_sampler.expand_batch_to_tokens = _expanded
+    try:
+        yield
+    finally:
+        rejection_sampler.expand_batch_to_tokens = broken
+
+
+def _expanded(values: Any, ends: Any, tokens: int, replace_from: int = 0, replace_to: int = 0) -> Any:
+    counts = torch.diff(ends, prepend=torch.zeros(1, dtype=ends.dtype))
+    return values.masked_fill(values == replace_from, replace_to).repeat_interleave(counts)

@@ -1,0 +1,114 @@
+"""The verdict on real engines in bfloat16: the tiny pair passes at every batch size, and lies are caught."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forked_vllm import ForkedVllm
+from safetensors.torch import load_file, save_file
+
+import toolkit
+from toolkit.recipe.resolve import Recipe
+
+pytestmark = pytest.mark.serving
+
+RECIPE = "tiny/p-eagle"
+
+
+def arguments(recipe: Recipe, **others: Any) -> dict[str, Any]:
+    """The flags of the recipe's server, as vLLM takes them without one, in bfloat16."""
+    found = {flag.replace("-", "_"): value for flag, value in recipe.flags.items()}
+    if recipe.speculation and recipe.speculation.drafter:
+        drafter = str(recipe.speculation.drafter.folder)
+        found["speculative_config"] = {**found["speculative_config"], "model": drafter}
+    return {**found, "model": str(recipe.target.folder), "dtype": "bfloat16", "max_num_seqs": 32, **others}
+
+
+def prompts(seed: int, most: int = 16) -> list[str]:
+    """The recipe's open-ended prompts, and structured ones with other numbers."""
+    chance = random.Random(seed)
+    lines = toolkit.load(RECIPE).workloads["open-ended"].read_text().splitlines()
+    open_ended = [json.loads(line)["prompt"] for line in lines][: most // 2]
+    counts = [(start := chance.randrange(500), start + 64) for _ in range(most - len(open_ended))]
+    return [*open_ended, *(f"Count from {first} to {last}." for first, last in counts)]
+
+
+def judged(
+    vllm: ForkedVllm,
+    *trials: Mapping[str, Any],
+    arm: Mapping[str, Any] | None = None,
+    baseline: Mapping[str, Any] | None = None,
+) -> Sequence[dict[str, Any]]:
+    recipe = toolkit.load(RECIPE)
+    found: Sequence[dict[str, Any]] = vllm.run(
+        "judged",
+        baseline=baseline or arguments(recipe.baseline()),
+        arm=arm or arguments(recipe),
+        trials=trials,
+    )
+    return found
+
+
+def holds(found: Sequence[dict[str, Any]]) -> list[list[bool | None]]:
+    return [one["holds"] for one in found]
+
+
+def test_bfloat16_passes_alone_in_batches_and_from_the_prefix_cache(vllm: ForkedVllm) -> None:
+    trials = [{"prompts": prompts(0), "batch": batch} for batch in (1, 16)]
+    again = {"prompts": [*prompts(0), *prompts(1)], "batch": 32}
+    found = judged(vllm, *trials, again)
+    assert holds(found) == [[True, True]] * 3, [one["details"] for one in found]
+
+
+def test_one_wrong_token_in_200_is_caught(vllm: ForkedVllm) -> None:
+    trials = [{"prompts": prompts(seed), "batch": 16, "wrong_every": 200, "seed": seed} for seed in range(2)]
+    found = judged(vllm, *trials)
+    assert holds(found) == [[False, True]] * 2, [one["details"] for one in found]
+
+
+def test_a_temperature_that_one_arm_does_not_get(vllm: ForkedVllm) -> None:
+    """The arm is another copy of the baseline: see below for what vLLM's CPU build makes of sampled drafts."""
+    asked = {"prompts": prompts(0, 32), "batch": 32}
+    found = judged(
+        vllm,
+        {**asked, "arm_temperature": 0.8},
+        {**asked, "baseline_temperature": 0.8},
+        {**asked, "temperature": 0.8},
+        {**asked, "temperature": 0.8, "arm_temperature": 0.0},
+        arm=arguments(toolkit.load(RECIPE).baseline()),
+    )
+    assert [lossless for lossless, _ in holds(found)] == [False, False, True, False], [one["details"] for one in found]
+
+
+def test_sampled_drafts_of_vllms_cpu_build_are_not_the_targets(vllm: ForkedVllm) -> None:
+    """vLLM 0.32 on a CPU expands the temperatures into a copy that it drops, and divides by what memory held before."""
+    asked = {"prompts": prompts(0, 32), "batch": 32, "temperature": 0.8}
+    found = judged(vllm, asked, {**asked, "repaired": True})
+    assert [lossless for lossless, _ in holds(found)] == [False, True], [one["details"] for one in found]
+
+
+def test_another_quantization_or_dtype_of_the_target(vllm: ForkedVllm, tmp_path: Path) -> None:
+    recipe = toolkit.load(RECIPE)
+    trial = {"prompts": prompts(0), "batch": 16}
+    quantized = arguments(recipe, model=str(in_8_bits(Path(str(recipe.target.folder)), tmp_path / "8-bit")))
+    assert holds(judged(vllm, trial, arm=quantized))[0][1] is False
+    assert holds(judged(vllm, trial, arm=arguments(recipe, dtype="float32")))[0][1] is False
+
+
+def in_8_bits(target: Path, folder: Path) -> Path:
+    """A copy of a model whose layers' weights have 8 bits: 256 values a row."""
+    folder.mkdir()
+    for file in target.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    tensors = load_file(folder / "model.safetensors")
+    for name, weight in tensors.items():
+        if "_proj" in name:
+            step = weight.float().abs().amax(1, keepdim=True) / 127
+            tensors[name] = ((weight.float() / step).round() * step).to(weight.dtype)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return folder

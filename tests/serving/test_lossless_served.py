@@ -1,0 +1,54 @@
+"""The verdict over the network: a server's own answers about scores, in its own form."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from toolkit.api.endpoint import Endpoint
+from toolkit.measure.arm import Arm
+from toolkit.measure.connection import connect_endpoint
+from toolkit.measure.judge import Judgement, judge
+from toolkit.measure.load import closed_loop
+from toolkit.measure.lossless import Lossless
+from toolkit.measure.result import RequestResult
+from toolkit.measure.stream_clock import Ask, Timing
+from toolkit.measure.workload import Workload, prompts_of
+
+pytestmark = pytest.mark.serving
+
+
+def test_answers_are_scored_by_the_baselines_server(endpoint: Endpoint) -> None:
+    found, twisted = asyncio.run(_judged(endpoint))
+    assert [verdict.holds for verdict in found.verdicts] == [True, True], found
+    assert isinstance(found.lossless, Lossless)
+    assert found.lossless.identical == found.lossless.pairs == 16
+    assert found.lossless.floor.changes
+    assert isinstance(twisted.lossless, Lossless)
+    assert twisted.verdicts[0].holds is False
+    assert twisted.lossless.worst == twisted.lossless.difference
+    assert "'" in twisted.lossless.worst.token
+
+
+async def _judged(endpoint: Endpoint) -> tuple[Judgement, Judgement]:
+    """The judgement, and that on the same answers with one wrong token."""
+    assert endpoint.baseline
+    workload = Workload("tiny", prompts_of(*(text for texts in endpoint.workloads.values() for text in texts)))
+    async with (
+        connect_endpoint(endpoint.platform, endpoint.name) as ours,
+        connect_endpoint(endpoint.platform, endpoint.baseline) as theirs,
+    ):
+        arm, baseline = Arm("p-eagle", ours), Arm("baseline", theirs, speculative=False)
+        asks, timing = [Ask(workload, index) for index in range(len(workload.prompts))], Timing(0.0)
+        results = [*await closed_loop(arm, asks, 4, timing), *await closed_loop(baseline, asks, 4, timing)]
+        (right,) = await judge(baseline, [arm], results)
+        (wrong,) = await judge(baseline, [arm], [_with_a_wrong_token(results[0]), *results[1:]])
+    return right, wrong
+
+
+def _with_a_wrong_token(result: RequestResult) -> RequestResult:
+    tokens = list(result.token_ids)
+    tokens[20] = tokens[20] + 1
+    return replace(result, token_ids=tuple(tokens))

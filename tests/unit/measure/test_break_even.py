@@ -1,0 +1,57 @@
+"""Where speculation stops paying, and the schedule that follows."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolkit.measure.break_even import break_even, schedule
+from toolkit.measure.report import Speedup
+
+
+def speedup(arm: str, concurrency: int, ratio: float, workload: str = "chat") -> Speedup:
+    return Speedup(workload, concurrency, arm, ratio, ratio - 0.1, ratio + 0.1)
+
+
+def test_the_break_even_lies_between_the_last_that_pays_and_the_first_that_costs() -> None:
+    (found,) = break_even([speedup("K=7", 1, 2.0), speedup("K=7", 4, 2.0), speedup("K=7", 16, 0.5)])
+
+    assert found.concurrency == pytest.approx(8)  # 2.0 and 0.5 are equally far from 1, and so is 8 from 4 and 16
+
+
+@pytest.mark.parametrize(("ratios", "concurrency"), [((1.5, 1.2), None), ((0.9, 1.2), 0.0)])
+def test_an_arm_may_always_pay_or_never(ratios: tuple[float, float], concurrency: float | None) -> None:
+    (found,) = break_even([speedup("K=7", 1, ratios[0]), speedup("K=7", 8, ratios[1])])
+
+    assert found.concurrency == concurrency
+
+
+def test_the_schedule_takes_the_best_k_at_each_batch_size() -> None:
+    measured = [
+        *(speedup("K=7", *point) for point in [(1, 3.0), (4, 2.0), (16, 0.8)]),
+        *(speedup("K=2", *point) for point in [(1, 2.0), (4, 1.9), (16, 1.2)]),
+    ]
+
+    assert schedule(measured, {"K=7": 7, "K=2": 2}, 64) == ((1, 8, 7), (9, 64, 2))
+
+
+def test_where_every_k_costs_nothing_is_drafted() -> None:
+    measured = [speedup("K=7", 1, 1.5), speedup("K=7", 16, 0.8)]
+
+    assert schedule(measured, {"K=7": 7}, 16) == ((1, 4, 7), (5, 16, 0))
+
+
+def test_workloads_count_alike() -> None:
+    measured = [
+        speedup("K=7", 1, 4.0, "structured"),
+        speedup("K=7", 1, 0.2, "open-ended"),
+        speedup("K=2", 1, 1.5, "structured"),
+        speedup("K=2", 1, 1.1, "open-ended"),
+    ]
+
+    assert schedule(measured, {"K=7": 7, "K=2": 2}, 8) == ((1, 8, 2),)
+
+
+def test_other_methods_and_larger_batches_are_left_out() -> None:
+    measured = [speedup("ngram", 1, 9.0), speedup("K=7", 1, 1.5), speedup("K=7", 64, 3.0)]
+
+    assert schedule(measured, {"K=7": 7}, 8) == ((1, 8, 7),)

@@ -1,0 +1,75 @@
+"""What a report says first: the answer and its reasons, for a reader who has never measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from reports import example, verdict, with_verdicts
+
+from toolkit.measure.headline import headline, speedup_class
+from toolkit.measure.report import Noise, Speedup, Verdict
+
+PAYS = verdict("pays", True, workload="structured")
+COSTS = verdict("pays", False, workload="open-ended")
+
+
+def test_the_best_point_its_price_and_the_worst_point_are_told() -> None:
+    found = headline(example())
+    assert (found.answer, found.title) == ("yes", "Speculation pays")
+    assert found.sentences == (
+        "p-eagle is 2.31x as fast as without speculation on structured, one request at a time "
+        "(95 % interval 2.19x to 2.45x).",
+        "A million output tokens then cost $9.71 instead of $22.44.",
+        "It costs elsewhere: p-eagle is 0.71x as fast as without speculation on open-ended, 64 concurrent requests.",
+        "2 of 8 points: no difference shown.",
+        "Its answers are the target model's own.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "answer", "title"),
+    [
+        ([PAYS], "yes", "Speculation pays"),
+        ([PAYS, COSTS], "mixed", "Speculation pays on structured, not on open-ended"),
+        ([COSTS], "no", "Speculation does not pay"),
+        ([PAYS, verdict("lossless", False)], "no", "Not lossless: answers differ from the target model's own"),
+        ([COSTS, verdict("baseline", False)], "no", "No comparison: the baseline speculates itself"),
+        ([verdict("on", False), verdict("accepted", False)], "no", "Speculation is off"),
+        ([verdict("pays", None)], "not shown", "Not shown yet: measure longer to see whether speculation pays"),
+        ([], "not shown", "Measured, without a comparison"),
+    ],
+)
+def test_the_most_basic_fault_is_the_title(verdicts: list[Verdict], answer: str, title: str) -> None:
+    report = with_verdicts(*verdicts)
+    found = headline(report)
+    assert (found.answer, found.title) == (answer, title)
+    assert report.ok is (answer in ("yes", "not shown"))
+
+
+def test_a_fault_is_explained_first() -> None:
+    report = with_verdicts(verdict("lossless", False, "token 7 of prompt 3 is another", "structured"), PAYS)
+    assert headline(report).sentences[0] == "structured: token 7 of prompt 3 is another"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "noise", "found"),
+    [
+        (1.30, 1.20, 1.40, None, "pays"),
+        (1.30, 0.95, 1.70, None, "not shown"),
+        (0.80, 0.70, 0.90, None, "costs"),
+        (1.04, 1.02, 1.06, Noise(1.0, 0.94, 1.05), "not shown"),
+        (0.95, 0.92, 0.98, Noise(1.0, 0.94, 1.05), "not shown"),
+        (1.30, 1.20, 1.40, Noise(1.0, 0.94, 1.05), "pays"),
+    ],
+)
+def test_a_point_pays_if_its_interval_and_the_noise_say_so(
+    ratio: float, low: float, high: float, noise: Noise | None, found: str
+) -> None:
+    assert speedup_class(Speedup("w", 1, "a", ratio, low, high), noise) == found
+
+
+def test_without_prices_none_is_told() -> None:
+    report = example()
+    unpriced = tuple(replace(arm, price_per_million_output_tokens=None) for arm in report.arms)
+    assert not any("$" in sentence for sentence in headline(replace(report, arms=unpriced)).sentences)

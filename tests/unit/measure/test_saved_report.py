@@ -1,0 +1,51 @@
+"""A report that was saved is read again as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from reports import example
+
+from toolkit.errors import UsageError
+from toolkit.measure.saved_report import read_report
+
+
+def test_what_was_saved_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(example().to_dict()))
+    assert read_report(path) == example()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it is not JSON"),
+        ('{"title": "t", "arms": []}', "`verdicts`: field required"),
+        ('{"title": "t", "verdicts": [], "arms": [{"arm": 1}]}', "`arms.0.arm`"),
+        ('{"title": "t", "verdicts": [{"claim": "luck", "holds": true, "detail": ""}], "arms": []}', "claim"),
+    ],
+)
+def test_what_is_no_report_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=reason) as refusal:
+        read_report(path)
+    assert str(path) in str(refusal.value)
+    assert "toolkit bench … --json > FILE" in refusal.value.hint
+
+
+@pytest.mark.parametrize("change", [{"low": 0.0}, {"low": -1.0}, {"high": 1e300}, {"ratio": 9.0}])
+def test_intervals_that_no_measurement_gives_are_refused(tmp_path: Path, change: dict[str, float]) -> None:
+    document = example().to_dict()
+    document["speedups"][3].update(change)
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match=r"`speedups\.3`: low, ratio and high should be positive and in this order"):
+        read_report(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"report\.json cannot be read"):
+        read_report(tmp_path / "report.json")

@@ -1,0 +1,53 @@
+"""A live endpoint's acceptance against its recipe's evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from toolkit.endpoint.metrics import EngineMetrics, Metrics
+from toolkit.measure.watch import watch
+from toolkit.recipe.resolve import Recipe, load
+
+
+@pytest.fixture
+def recipe() -> Recipe:
+    return load("tiny/p-eagle")  # 6.43 and 2.22 were measured at its K
+
+
+def metrics(acceptance_length: float | None = None, acceptance_rate: float | None = None) -> Metrics:
+    engine = EngineMetrics(acceptance_length=acceptance_length, acceptance_rate=acceptance_rate)
+    return Metrics("tiny-p-eagle", 60, engine=engine)
+
+
+@pytest.mark.parametrize(("length", "holds"), [(1.77, False), (1.78, True), (6.4, True)])
+def test_acceptance_may_fall_to_four_fifths_of_the_lowest_evidence(recipe: Recipe, length: float, holds: bool) -> None:
+    found = watch(metrics(acceptance_length=length), recipe)
+
+    assert (found.floor, found.holds, bool(found)) == (1.78, holds, holds)
+
+
+def test_the_length_follows_from_the_share_of_accepted_drafts(recipe: Recipe) -> None:
+    found = watch(metrics(acceptance_rate=0.5), recipe)
+
+    assert found.acceptance_length == pytest.approx(1 + 7 * 0.5)
+
+
+def test_without_evidence_or_recipe_nothing_is_expected(recipe: Recipe) -> None:
+    for unknown, why in ((None, "give its recipe"), (replace(recipe, evidence=()), "no acceptance length for this K")):
+        found = watch(metrics(acceptance_length=1.1), unknown)
+        assert (found.holds, found.ok) == (None, True)
+        assert why in found.detail
+
+
+def test_without_traffic_nothing_is_shown(recipe: Recipe) -> None:
+    assert watch(metrics(), recipe).to_dict() == {
+        "ok": True,
+        "endpoint": "tiny-p-eagle",
+        "minutes": 60,
+        "acceptance_length": None,
+        "floor": 1.78,
+        "holds": None,
+        "detail": "no draft tokens were counted",
+    }

@@ -1,0 +1,128 @@
+"""Prompts in the shapes that public prompt sets have, and what is said of a file that has none."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from toolkit.errors import UsageError
+from toolkit.recipe.prompts import parse_prompts, read_prompts
+
+SECRET = "sk-live-4f9a8b7c6d5e4f3a2b1c"
+USER = {"role": "user", "content": "Hi"}
+
+
+def texts(content: str | bytes, name: str) -> list[str]:
+    raw = content if isinstance(content, bytes) else content.encode()
+    return [prompt.text for prompt in parse_prompts(raw, name)]
+
+
+def parquet(**columns: list[Any]) -> bytes:
+    written = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), written)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "Hi", "category": "greeting"},
+        {"prompt": ["Hi", "And you?"]},
+        {"turns": ["Hi", "And you?"], "question_id": 81},
+        {"question": "Hi", "answer": "42"},
+        {"messages": [USER]},
+        {"messages": [USER, {"role": "assistant", "content": "Hello."}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]}]},
+        {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]},
+        {"custom_id": "1", "url": "/v1/chat/completions", "body": {"messages": [USER]}},
+    ],
+    ids=["vLLM custom", "MT-Bench prompts", "SPEED-Bench", "GSM8K", "chat", "training", "parts", "ShareGPT", "batch"],
+)
+def test_shapes_of_public_prompt_sets(row: dict[str, Any]) -> None:
+    (prompt,) = parse_prompts(json.dumps(row).encode(), "a.jsonl")
+    assert prompt.messages == (USER,)
+
+
+def test_a_system_message_and_earlier_turns_are_kept() -> None:
+    messages = [{"role": "system", "content": "Be brief."}, USER, {"role": "assistant", "content": "Hello."}, USER]
+    (prompt,) = parse_prompts(json.dumps({"messages": messages}).encode(), "a.jsonl")
+    assert list(prompt.messages) == messages
+
+
+def test_prompts_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('\ufeff{"prompt": "one"}\n\n{"prompt": "two\u2028lines", "max_tokens": 30}\n', encoding="utf-8")
+    one, two = read_prompts(path)
+    assert (one.text, one.max_tokens) == ("one", None)
+    assert (two.text, two.max_tokens) == ("two\u2028lines", 30)
+
+
+def test_csv_with_a_prompt_of_several_lines() -> None:
+    (prompt,) = parse_prompts(b'id,prompt,max_tokens\r\n7,"one\nline, ""two""",20\r\n', "a.csv")
+    assert (prompt.text, prompt.max_tokens) == ('one\nline, "two"', 20)
+    assert texts("prompt\tid\nHi\t1\n", "a.tsv") == ["Hi"]
+    assert texts('messages\n"[{""role"": ""user"", ""content"": ""Hi""}]"\n', "a.csv") == ["Hi"]
+
+
+def test_json_and_parquet() -> None:
+    assert texts('[{"prompt": "one"}, {"prompt": "two"}]', "a.json") == ["one", "two"]
+    assert texts(parquet(question=["one", "two"], answer=["1", "2"]), "a.parquet") == ["one", "two"]
+    assert texts(parquet(turns=[["one", "more"], ["two"]]), "a.parquet") == ["one", "two"]
+
+
+def test_an_empty_file_has_no_prompts() -> None:
+    for name in ("a.jsonl", "a.csv"):
+        assert texts("\n\n" if name == "a.jsonl" else "prompt\n", name) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"prompt": "a"}\nb\n', "a.jsonl:2: it is not JSON"),
+        ("a.jsonl", '{"text": "a"}\n', "a.jsonl:1: no prompt: the row has the columns `text`"),
+        ("a.jsonl", "{}\n", "a.jsonl:1: no prompt: the row has no columns"),
+        ("a.jsonl", '{"prompt": 7}\n', "a.jsonl:1: `prompt`: should be text, turns or messages, not a number"),
+        ("a.jsonl", '{"prompt": " "}\n', "a.jsonl:1: `prompt` is empty"),
+        ("a.jsonl", '{"messages": [{"role": "pirate", "content": "a"}]}', "a.jsonl:1: `messages`: a message's role"),
+        ("a.jsonl", '{"messages": [{"role": "assistant", "content": "a"}]}', "a.jsonl:1: `messages` is empty"),
+        ("a.jsonl", '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "must be text; images"),
+        ("a.jsonl", '{"prompt": "a", "max_tokens": 0}', "`max_tokens` must be a whole number of at least 1"),
+        ("a.jsonl", '["prompt"]\n', "a.jsonl:1: a row must be an object, not a list"),
+        ("a.jsonl", b'{"prompt": "a"}\n\xff\n', "a.jsonl:2: it is not UTF-8"),
+        ("a.json", '{"prompt": "a"}', "a.json: should be a list of rows, not an object"),
+        ("a.csv", 'prompt\na\n"b\n', "a.csv:3: it is not CSV"),
+        ("a.csv", "prompt,id\na,1\n,2\n", "a.csv:3: `prompt` is empty"),
+        ("a.parquet", "PAR1", "a.parquet: it is not Parquet, or damaged"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_line(name: str, content: str | bytes, message: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        texts(content, name)
+    assert message in refusal.value.message
+    assert "A row needs a `prompt`" in refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", f"{SECRET},Hello\nmore,text\n"),
+        ("a.csv", f"api_key,prompt\n{SECRET},\n"),
+        ("a.jsonl", json.dumps({"api_key": SECRET, "text": SECRET})),
+        ("a.jsonl", json.dumps({"prompt": {"api_key": SECRET}})),
+        ("a.jsonl", json.dumps({"prompt": "a", "max_tokens": SECRET})),
+        ("a.jsonl", json.dumps({"messages": [{"role": SECRET, "content": "a"}]})),
+        ("a.jsonl", f'{{"prompt": "{SECRET}"'),
+        ("a.jsonl", json.dumps([SECRET])),
+    ],
+)
+def test_no_value_of_a_file_is_shown(name: str, content: str) -> None:
+    """A file without a head, or with a column of keys, is refused without a word of what is in it."""
+    with pytest.raises(UsageError) as refusal:
+        texts(content, name)
+    assert SECRET not in str(refusal.value)

@@ -1,0 +1,56 @@
+"""Reports of measurements in the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from toolkit.cli.table import table, terminal_width
+from toolkit.measure.compare import ARM_COLUMNS, SPEEDUP_COLUMNS, Comparison, arm_rows, speedup_rows
+from toolkit.measure.headline import headline, speedup_of
+from toolkit.measure.report import BenchReport
+from toolkit.measure.wording import COLUMNS, LATENCIES, LEGEND, cells, filled, latencies, sign, small_print
+from toolkit.text import inert
+
+_LONGEST_LINE = 120
+
+
+def report_text(report: BenchReport, room: int | None = None) -> str:
+    """The report, at most `room` characters wide: by default the terminal's width, or unlimited in a log or pipe."""
+    room = terminal_width() if room is None else room
+    found = headline(report)
+    parts = [
+        _lines([f"{report.title}: {found.title}", *found.sentences], room),
+        _verdicts(report, room),
+        *(_figures(report, workload, room) for workload in dict.fromkeys(arm.workload for arm in report.arms)),
+        _lines([*small_print(report), "; ".join(LEGEND)], room),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def comparison_text(found: Comparison, room: int | None = None) -> str:
+    """Two reports side by side, as wide as a report."""
+    room = terminal_width() if room is None else room
+    speedups, arms = speedup_rows(found), arm_rows(found)
+    parts = [
+        _lines([found.title], room),
+        table(SPEEDUP_COLUMNS, speedups, room) if speedups else "",
+        table(*filled(ARM_COLUMNS, arms), room) if arms else "",
+        _lines([*found.notes()], room),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _lines(texts: Sequence[str], room: int) -> str:
+    return "\n".join(textwrap.fill(inert(text), min(room, _LONGEST_LINE), subsequent_indent="  ") for text in texts)
+
+
+def _verdicts(report: BenchReport, room: int) -> str:
+    rows = [(sign(v.holds), v.claim, v.workload or "all", v.detail) for v in report.verdicts]
+    return table(("holds", "claim", "workload", "detail"), rows, room) if rows else ""
+
+
+def _figures(report: BenchReport, workload: str, room: int) -> str:
+    arms = [arm for arm in report.arms if arm.workload == workload]
+    speed = table(*filled(COLUMNS, [cells(arm, speedup_of(report, arm)) for arm in arms]), room)
+    return f"{inert(workload)}\n{speed}\n\n{table(*filled(LATENCIES, [latencies(arm) for arm in arms]), room)}"

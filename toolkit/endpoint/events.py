@@ -1,0 +1,115 @@
+"""The server-sent events of a streamed chat or completion, as vLLM, SGLang, TGI and other such servers send them.
+
+Engines differ in names: reasoning is `delta.reasoning` (vLLM, OpenRouter) or `delta.reasoning_content` (SGLang,
+DeepSeek, older vLLM), the text of a completion is `choices[].text`. Only some send `token_ids`, the usage so far with
+each event, or the acceptance of drafts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolkit import documents
+from toolkit.errors import InvocationError
+
+# Far beyond what a model writes into its context, with the token ids and log probabilities that may come along.
+_MOST_BYTES = 1024**3
+_SHOWN_BYTES = 200
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What a chat's answer grows by."""
+
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: Any = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The news of one answer; `text` is that of a completion."""
+
+    delta: Delta | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class TokenDetails:
+    """How many of the completion tokens are reasoning."""
+
+    reasoning_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens so far."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int | None = None
+    completion_tokens_details: TokenDetails | None = None
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """`acceptance_histogram[j]` counts the target steps that accepted exactly j draft tokens."""
+
+    acceptance_histogram: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The engine's figures of one request."""
+
+    speculative_decoding: Drafts | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event: the parts of it that we read."""
+
+    choices: list[Choice] = field(default_factory=list)
+    error: Any = None
+    metrics: Metrics | None = None
+    prompt_token_ids: list[int] | None = None
+    usage: Usage | None = None
+
+
+class EventReader:
+    """Bytes to events. `done` is whether the stream has said that it is complete."""
+
+    def __init__(self) -> None:
+        documents.prepare(Event)  # takes milliseconds, which are none of the endpoint's
+        self.done = False
+        self._bytes = 0
+        self._rest = b""
+
+    def read(self, part: bytes) -> Iterator[Event]:
+        """The events in a chunk, which may end anywhere. Raises InvocationError."""
+        self._bytes += len(part)
+        if self._bytes > _MOST_BYTES or len(self._rest) > documents.LIMITS.size:
+            raise InvocationError("the endpoint sends without an end", hint="Ask for fewer tokens.")
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        for line in lines:
+            data = line[5:].strip() if line.startswith(b"data:") else b""
+            if data == b"[DONE]":
+                self.done = True
+            elif data:
+                yield _event(data)
+
+
+def _event(data: bytes) -> Event:
+    try:
+        event = documents.parse_quickly(Event, data)
+    except documents.Unfit as error:
+        message = f"the endpoint sent {data[:_SHOWN_BYTES]!r}, which is not a chat completion event: {error}"
+        raise InvocationError(message) from error
+    if event.error is not None:
+        raise InvocationError(f"the endpoint stopped with an error: {event.error}")
+    return event

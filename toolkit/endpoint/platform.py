@@ -1,0 +1,28 @@
+"""What a handle and a measurement need of a platform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from toolkit.apply.waiter import Waitable
+from toolkit.endpoint.access import OpenAIAccess
+from toolkit.endpoint.generation import Invoker
+from toolkit.endpoint.metrics import Metrics
+
+
+class EndpointPlatform(Waitable, Invoker, Protocol):
+    """What a handle needs of a platform."""
+
+    @property
+    def pause_between_arms(self) -> float:
+        """Seconds until an arm that has answered no longer slows the other down."""
+
+    def openai_access(self, endpoint: str) -> OpenAIAccess:
+        """The OpenAI route of an endpoint, or of `endpoint/component`. Raises PlatformError."""
+
+    def metrics(self, endpoint: str, minutes: int) -> Metrics:
+        """What an endpoint, or `endpoint/component`, did in the last `minutes`. Raises PlatformError."""
+
+    def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Key and content of each object below `s3://bucket/…`, by key. Raises UsageError where there is no S3."""

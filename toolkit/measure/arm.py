@@ -1,0 +1,43 @@
+"""What is measured: an arm, and how it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+
+class Chunk(NamedTuple):
+    """Bytes of an answer that arrived `seconds` after the request was sent."""
+
+    seconds: float
+    content: bytes
+
+
+class Connection(Protocol):
+    """A way to send requests to one served model."""
+
+    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+        """The answer to a chat completion, in chunks that may end anywhere.
+
+        They may be handed over later than they arrived. Raises InvocationError.
+        """
+
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole JSON answer to a completion (`prompt`) or a chat (`messages`). Raises InvocationError."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One served model: the baseline, or one way to speculate.
+
+    `options` are added to each request (`temperature`, `seed`, …). `price_per_hour` is in US dollars, None if unknown.
+    `reports_drafts` is False for an engine that does not count its draft tokens.
+    """
+
+    name: str
+    connection: Connection = field(repr=False)
+    speculative: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+    price_per_hour: float | None = None
+    reports_drafts: bool = True

@@ -1,0 +1,87 @@
+"""Where speculation stops paying as more requests share a step, and the K per batch size that follows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from toolkit.measure.report import Speedup
+
+BatchSizes = tuple[int, int, int]
+"""First and last batch size, both included, and the K for them: an entry of `num_speculative_tokens_per_batch_size`."""
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """The concurrency at which an arm is as fast as the baseline on a workload; None: it was faster at each measured.
+
+    0 means that it was slower from the first measured concurrency on.
+    """
+
+    workload: str
+    arm: str
+    concurrency: float | None
+
+
+def break_even(speedups: Sequence[Speedup]) -> list[BreakEven]:
+    """The concurrency where each arm's speedup first falls to 1, interpolated on a logarithmic scale."""
+    closed = sorted((item for item in speedups if item.concurrency), key=_arm_and_workload)
+    return [
+        BreakEven(workload, arm, _crossing(sorted((item.concurrency or 0, item.ratio) for item in items)))
+        for (arm, workload), items in groupby(closed, _arm_and_workload)
+    ]
+
+
+def _arm_and_workload(item: Speedup) -> tuple[str, str]:
+    return item.arm, item.workload
+
+
+def _crossing(points: Sequence[tuple[int, float]]) -> float | None:
+    if points[0][1] < 1:
+        return 0.0
+    for (few, faster), (many, slower) in pairwise(points):
+        if slower < 1:
+            share = math.log(faster) / (math.log(faster) - math.log(slower))
+            return few * math.pow(many / few, share)
+    return None
+
+
+def schedule(speedups: Sequence[Speedup], k_of_arm: Mapping[str, int], most_requests: int) -> tuple[BatchSizes, ...]:
+    """The K with the best speedup, over all workloads alike, for each batch size from 1 to `most_requests`.
+
+    0 where every K costs. A measured concurrency speaks for the batch sizes that are nearest to it on a logarithmic
+    scale. Empty if nothing was measured in a closed loop.
+    """
+    best = {
+        concurrency: _best_k(items, k_of_arm)
+        for concurrency, items in _by_concurrency(speedups)
+        if concurrency <= most_requests
+    }
+    measured = sorted(best)
+    ends = [*(math.isqrt(few * many) for few, many in pairwise(measured)), most_requests]
+    merged: list[BatchSizes] = []
+    for concurrency, end in zip(measured, ends, strict=False):
+        k = best[concurrency]
+        if merged and merged[-1][2] == k:
+            merged[-1] = (merged[-1][0], end, k)
+        else:
+            merged.append((merged[-1][1] + 1 if merged else 1, end, k))
+    return tuple(merged)
+
+
+def _by_concurrency(speedups: Sequence[Speedup]) -> list[tuple[int, list[Speedup]]]:
+    closed = sorted((item for item in speedups if item.concurrency), key=lambda item: item.concurrency or 0)
+    return [(concurrency or 0, list(items)) for concurrency, items in groupby(closed, lambda item: item.concurrency)]
+
+
+def _best_k(speedups: Sequence[Speedup], k_of_arm: Mapping[str, int]) -> int:
+    """The K of the arm with the highest geometric mean of its speedups; 0 if that is at most 1."""
+    logs: dict[int, list[float]] = {}
+    for item in speedups:
+        if item.arm in k_of_arm:
+            logs.setdefault(k_of_arm[item.arm], []).append(math.log(item.ratio))
+    means = {k: sum(values) / len(values) for k, values in logs.items()}
+    best = max(means, key=lambda k: means[k], default=0)
+    return best if means.get(best, 0.0) > 0 else 0

@@ -1,0 +1,218 @@
+"""Two reports side by side, such as of two engine versions: what became faster or slower, which verdicts changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from toolkit.measure.report import ArmReport, BenchReport, Percentiles, Speedup
+from toolkit.measure.wording import interval, load, ratio, sign
+from toolkit.text import html, html_list, html_table, inert
+
+_Z = 1.96
+
+
+@dataclass(frozen=True)
+class SpeedupChange:
+    """An arm's speedup in both reports, and how many times higher the second is, with a 95 % interval.
+
+    Speedups are compared, and not throughputs: each was measured against a baseline of the same hour and machine. The
+    reports are independent, so the variances of the logarithms add up; each follows from the width of its interval.
+    """
+
+    before: Speedup
+    after: Speedup
+
+    @property
+    def ratio(self) -> float:
+        """The second speedup over the first."""
+        return self.after.ratio / self.before.ratio
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95 % interval."""
+        return self.ratio / math.exp(self._reach)
+
+    @property
+    def high(self) -> float:
+        """The upper end of the 95 % interval."""
+        return self.ratio * math.exp(self._reach)
+
+    @property
+    def better(self) -> bool | None:
+        """Whether it became faster (True) or slower (False); None if that is not shown."""
+        return True if self.low > 1 else False if self.high < 1 else None
+
+    @property
+    def _reach(self) -> float:
+        return math.hypot(*(math.log(item.high / item.low) / 2 for item in (self.before, self.after)))
+
+
+@dataclass(frozen=True)
+class ArmChange:
+    """The figures of an arm at one point. They depend on the machine and the hour, so nothing is judged by them."""
+
+    before: ArmReport
+    after: ArmReport
+
+
+@dataclass(frozen=True)
+class VerdictChange:
+    """A claim that holds in one report only."""
+
+    claim: str
+    workload: str | None
+    before: bool | None
+    after: bool | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two reports. Truthy if no speedup is shown to be lower, and no claim that held fails now.
+
+    `setting` has what both were measured with where it differs: key, before, after. `missing` are points of one report.
+    """
+
+    before: str
+    after: str
+    speedups: tuple[SpeedupChange, ...]
+    arms: tuple[ArmChange, ...]
+    verdicts: tuple[VerdictChange, ...]
+    setting: tuple[tuple[str, str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing became worse."""
+        worse = any(change.better is False for change in self.speedups)
+        return not worse and not any(change.before and change.after is False for change in self.verdicts)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit bench --compare --json`."""
+        changes = [
+            {**asdict(item), "ratio": item.ratio, "low": item.low, "high": item.high, "better": item.better}
+            for item in self.speedups
+        ]
+        return {"ok": self.ok, **asdict(self), "speedups": changes}
+
+    @property
+    def title(self) -> str:
+        """What changed, in a sentence."""
+        faster = sum(change.better is True for change in self.speedups)
+        slower = sum(change.better is False for change in self.speedups)
+        return (
+            f"{self.after} against {self.before}: of {len(self.speedups)} points {faster} faster, {slower} slower, "
+            f"{len(self.speedups) - faster - slower} without a difference that is shown"
+        )
+
+    def notes(self) -> Iterator[str]:
+        """Verdicts that changed, other settings, and points that only one report has."""
+        for change in self.verdicts:
+            claim = f"{change.claim} ({change.workload})" if change.workload else change.claim
+            yield f"{claim}: {sign(change.before)} before, {sign(change.after)} now"
+        for key, before, after in self.setting:
+            yield f"{key}: {before} before, {after} now"
+        yield from self.missing
+
+    def __repr__(self) -> str:
+        return inert("\n".join([f"<Comparison {self.title}>", *(f"  {note}" for note in self.notes())]))
+
+    def _repr_html_(self) -> str:
+        tables = html_table(speedup_rows(self), SPEEDUP_COLUMNS) + html_table(arm_rows(self), ARM_COLUMNS)
+        return f"<b>{html(self.title)}</b>{tables}{html_list(self.notes())}"
+
+
+def compare(before: BenchReport, after: BenchReport) -> Comparison:
+    """The second report against the first, point by point."""
+    speedups = [(_point(item), item) for item in after.speedups]
+    arms = [(_point(item), item) for item in after.arms]
+    old_speedups, old_arms = {_point(s): s for s in before.speedups}, {_point(a): a for a in before.arms}
+    return Comparison(
+        before=before.title,
+        after=after.title,
+        speedups=tuple(SpeedupChange(old_speedups[point], new) for point, new in speedups if point in old_speedups),
+        arms=tuple(ArmChange(old_arms[point], new) for point, new in arms if point in old_arms),
+        verdicts=tuple(_verdicts(before, after)),
+        setting=tuple(_settings(before, after)),
+        missing=(*_missing(before, after, "first"), *_missing(after, before, "second")),
+    )
+
+
+SPEEDUP_COLUMNS = ("workload", "load", "arm", "speedup before", "speedup now", "change")
+"""Columns of the speedups."""
+
+ARM_COLUMNS = ("workload", "load", "arm", "tok/s", "TTFT ms", "ITL ms", "acceptance")
+"""Columns of the figures: before → now, times as medians."""
+
+
+def speedup_rows(found: Comparison) -> list[tuple[str, ...]]:
+    """The speedups in the order of SPEEDUP_COLUMNS."""
+    words = {True: "faster", False: "slower", None: "not shown"}
+    return [
+        (
+            *_point(change.after),
+            interval(change.before),
+            interval(change.after),
+            f"{ratio(change.ratio)} ({change.low:.2f}-{change.high:.2f}), {words[change.better]}",
+        )
+        for change in found.speedups
+    ]
+
+
+def arm_rows(found: Comparison) -> list[tuple[str, ...]]:
+    """The figures in the order of ARM_COLUMNS."""
+    return [
+        (
+            *_point(change.after),
+            _both(
+                _number(change.before.output_tokens_per_second, 0), _number(change.after.output_tokens_per_second, 0)
+            ),
+            _both(_median(change.before.ttft), _median(change.after.ttft)),
+            _both(_median(change.before.itl), _median(change.after.itl)),
+            _both(_number(change.before.acceptance_length, 2), _number(change.after.acceptance_length, 2)),
+        )
+        for change in found.arms
+    ]
+
+
+def _both(before: str, after: str) -> str:
+    return f"{before or '-'} → {after or '-'}" if before or after else ""
+
+
+def _median(found: Percentiles | None) -> str:
+    return f"{found.p50 * 1000:.1f}" if found else ""
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _point(item: ArmReport | Speedup) -> tuple[str, str, str]:
+    return item.workload, load(item), item.arm
+
+
+def _verdicts(before: BenchReport, after: BenchReport) -> Iterator[VerdictChange]:
+    held = {(verdict.claim, verdict.workload): verdict.holds for verdict in before.verdicts}
+    for verdict in after.verdicts:
+        key = verdict.claim, verdict.workload
+        if key in held and held[key] is not verdict.holds:
+            yield VerdictChange(*key, held[key], verdict.holds)
+
+
+def _settings(before: BenchReport, after: BenchReport) -> Iterator[tuple[str, str, str]]:
+    for key in dict.fromkeys([*before.setting, *after.setting]):
+        values = [str(report.setting.get(key, "-")) for report in (before, after)]
+        if values[0] != values[1]:
+            yield key, values[0], values[1]
+
+
+def _missing(one: BenchReport, other: BenchReport, name: str) -> Iterator[str]:
+    there = {_point(arm) for arm in other.arms}
+    for arm in one.arms:
+        if _point(arm) not in there:
+            yield f"only the {name} report has {arm.arm} on {arm.workload} at load {load(arm)}"

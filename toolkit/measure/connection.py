@@ -1,0 +1,170 @@
+"""Connections to served models: any OpenAI-like URL, or an endpoint of a platform."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from toolkit import documents
+from toolkit.endpoint import refusal
+from toolkit.endpoint.access import OpenAIAccess
+from toolkit.endpoint.generation import Acceptance
+from toolkit.endpoint.openai_route import machine_tls
+from toolkit.endpoint.platform import EndpointPlatform
+from toolkit.endpoint.prometheus import acceptance_of_page
+from toolkit.errors import InvocationError, PlatformError, UsageError
+from toolkit.measure.arm import Chunk
+from toolkit.measure.wire import Client, Response
+
+_LONGEST_ERROR = 64 * 1024
+
+Invoke = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class HttpConnection:
+    """Chats over an OpenAI route. `name` is for messages; an empty `model` is the served one, whatever its name."""
+
+    name: str
+    access: OpenAIAccess
+    client: Client = field(repr=False)
+    model: str = ""
+    invoker: Invoke | None = field(default=None, repr=False)
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+        """The answer to a chat completion. A request that fails is not sent again: that would hide the failure."""
+        async with self._answer("POST", f"{self._base}/chat/completions", {"model": self.model, **body}) as response:
+            async for chunk in response.chunks():
+                yield chunk
+
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole answer to a completion (`prompt`) or a chat (`messages`)."""
+        if self.invoker:
+            return await self.invoker(body)
+        route = "completions" if "prompt" in body else "chat/completions"
+        return _json(self.name, await self._whole("POST", f"{self._base}/{route}", {"model": self.model, **body}))
+
+    async def models(self) -> list[str]:
+        """The names of the models that it serves, as far as it lists them. Raises InvocationError."""
+        listed = _json(self.name, await self._whole("GET", f"{self._base}/models")).get("data")
+        return [str(item.get("id")) for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+    async def acceptance(self) -> Acceptance | None:
+        """The acceptance of all drafts since the engine's start; None if its `/metrics` cannot be read or has none."""
+        path = f"{self._base.removesuffix('/v1')}/metrics"
+        try:
+            return acceptance_of_page(await self._whole("GET", path), self.name)
+        except PlatformError:
+            return None
+
+    @property
+    def _base(self) -> str:
+        return urlsplit(self.access.base_url).path
+
+    async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        async with self._answer(method, path, body) as response:
+            return await _content(response, documents.LIMITS.size)
+
+    @asynccontextmanager
+    async def _answer(self, method: str, path: str, body: Mapping[str, Any] | None) -> AsyncIterator[Response]:
+        token = await asyncio.to_thread(self.access.token)  # getting a token may have to fetch credentials
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        content = b"" if body is None else json.dumps(body).encode()
+        try:
+            async with self.client.send(method, path, headers, content) as response:
+                if not 200 <= response.status < 300:
+                    text = (await _content(response, _LONGEST_ERROR)).decode(errors="replace")
+                    answer = refusal.ErrorAnswer(response.status, text, response.headers)
+                    raise self.access.explain(self.name, answer)
+                yield response
+        except OSError as error:  # a TimeoutError too
+            raise InvocationError(f"{self.name}: {error or 'no connection in time'}") from error
+
+
+@asynccontextmanager
+async def connect_url(url: str, model: str = "", key_variable: str | None = None) -> AsyncIterator[HttpConnection]:
+    """A connection to an OpenAI-like server, such as `http://127.0.0.1:9000/v1`.
+
+    `key_variable` names the environment variable that holds the API key. Without `model`, the server's only model is
+    asked. Raises UsageError or InvocationError.
+    """
+    key, parts = _key(key_variable), urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        hint = "Write it like http://127.0.0.1:9000/v1. An API key is read from an environment variable."
+        raise UsageError(f"not the URL of a server: {parts.scheme}://{parts.netloc.rpartition('@')[2]}", hint=hint)
+    access = OpenAIAccess(url.rstrip("/"), lambda: key)
+    async with _connection(access.base_url, access) as connection:
+        yield replace(connection, model=model or await _only_model(connection))
+
+
+@asynccontextmanager
+async def connect_endpoint(platform: EndpointPlatform, address: str) -> AsyncIterator[HttpConnection]:
+    """A connection to an endpoint, or `endpoint/component`. Whole answers take the platform's own route."""
+
+    async def invoke(body: Mapping[str, Any]) -> dict[str, Any]:
+        return await asyncio.to_thread(platform.invoke, address, body)
+
+    access = await asyncio.to_thread(platform.openai_access, address)
+    async with _connection(address, access, invoke) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def _connection(name: str, access: OpenAIAccess, invoke: Invoke | None = None) -> AsyncIterator[HttpConnection]:
+    client = Client(access.base_url, access.tls or machine_tls(), proxy_of(access))
+    try:
+        yield HttpConnection(name, access, client, invoker=invoke)
+    finally:
+        client.close()
+
+
+async def _only_model(connection: HttpConnection) -> str:
+    names = await connection.models()
+    if len(names) != 1:
+        served = f"serves {len(names)} models: {', '.join(names)}" if names else "names no model on /models"
+        raise UsageError(f"{connection.name} {served}", hint="Name the model with --model.")
+    return names[0]
+
+
+def proxy_of(access: OpenAIAccess) -> str | None:
+    """The URL of the proxy that the environment (`HTTPS_PROXY`, `NO_PROXY`, …) sets for an endpoint."""
+    parts = urlsplit(access.base_url)
+    if access.loopback or proxy_bypass(parts.netloc):
+        return None
+    proxies = getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def _key(variable: str | None) -> str:
+    if variable is None:
+        return ""
+    key = os.environ.get(variable, "").strip()
+    if not key or not key.isprintable():
+        raise UsageError(
+            f"the environment variable {variable} holds no API key", hint=f"Set {variable} to the API key."
+        )
+    return key
+
+
+async def _content(response: Response, longest: int) -> bytes:
+    """The whole body, up to just beyond the longest that is read."""
+    found = bytearray()
+    async for chunk in response.chunks():
+        found += chunk.content
+        if len(found) > longest:
+            break
+    return bytes(found)
+
+
+def _json(name: str, content: bytes) -> dict[str, Any]:
+    try:
+        return documents.parse(dict[str, Any], content)
+    except documents.Unfit as error:
+        raise InvocationError(f"{name}: the answer cannot be used: {error}") from error

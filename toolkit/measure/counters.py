@@ -1,0 +1,43 @@
+"""The acceptance of drafts by the engine's own counters, for engines that do not report it with each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Protocol
+
+from toolkit.endpoint.generation import Acceptance
+from toolkit.measure.result import RequestResult
+
+
+class CountsDrafts(Protocol):
+    """A connection to an engine that may count its drafts."""
+
+    async def acceptance(self) -> Acceptance | None:
+        """The acceptance of all drafts since the engine's start; None if it does not tell."""
+
+
+async def counted(connection: CountsDrafts, block: Awaitable[list[RequestResult]]) -> list[RequestResult]:
+    """The results of a block of requests, with what the engine's counters grew by meanwhile as their acceptance.
+
+    Results that have their own acceptance stay as they are. The counters know no single requests: each result gets a
+    share of the growth by its output tokens, so only sums over whole blocks are exact, and other traffic counts too.
+    """
+    before = await connection.acceptance()
+    results = await block
+    if before is None or any(result.acceptance for result in results):
+        return results
+    after = await connection.acceptance()
+    return results if after is None else _shared(after - before, results)
+
+
+def _shared(acceptance: Acceptance, results: Sequence[RequestResult]) -> list[RequestResult]:
+    tokens = [0, *accumulate(result.output_tokens for result in results)]
+    if not tokens[-1]:
+        return list(results)
+    shares = [[round(count * part / tokens[-1]) for part in tokens] for count in acceptance.histogram]
+    histograms = zip(*([later - earlier for earlier, later in pairwise(share)] for share in shares), strict=True)
+    return [
+        replace(result, acceptance=Acceptance(histogram)) for result, histogram in zip(results, histograms, strict=True)
+    ]

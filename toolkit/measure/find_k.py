@@ -1,0 +1,76 @@
+"""Find the best K with few measurements: two tell what all others would be, and the best of those is confirmed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from toolkit.measure.predict import Measured, seconds_per_token
+
+_FEWEST = 3
+# One measurement for three K that could be measured.
+_SHARE = 3
+
+Speeds = Mapping[str, float]
+"""Seconds per output token by workload."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One K that was measured, by workload, and what was predicted for it before; None for the first two."""
+
+    k: int
+    measured: Mapping[str, Measured]
+    predicted: Speeds | None = None
+
+    @property
+    def speeds(self) -> Speeds:
+        """What was measured."""
+        return {workload: found.seconds_per_token for workload, found in self.measured.items()}
+
+
+@dataclass(frozen=True)
+class Found:
+    """All trials in their order, the predictions of all K that follow from them, and the best K that was measured."""
+
+    trials: tuple[Trial, ...]
+    predicted: Mapping[int, Speeds]
+    k: int
+
+
+def find_k(ks: Sequence[int], measure: Callable[[int], Mapping[str, Measured]]) -> Found:
+    """Measure the largest K and a small one, then the best that these predict, at most a third of all K.
+
+    The best has the lowest geometric mean of the seconds per token over all workloads. With up to three K all are
+    measured. `measure` returns a K's figures by workload.
+    """
+    ordered = sorted(set(ks))
+    most = max(_FEWEST, len(ordered) // _SHARE)
+    first = [ordered[-1], ordered[len(ordered) // _SHARE - 1 if len(ordered) >= _SHARE else 0]]
+    trials = [Trial(k, measure(k)) for k in dict.fromkeys(first)]
+    while len(trials) < min(most, len(ordered)):
+        predicted = _predicted(trials, ordered)
+        best = min(predicted, key=lambda k: _cost(predicted[k]))
+        measured = {trial.k for trial in trials}
+        if best in measured:
+            if len(ordered) > _FEWEST:
+                break
+            best = next(k for k in ordered if k not in measured)
+        trials.append(Trial(best, measure(best), predicted[best]))
+    winner = min(trials, key=lambda trial: _cost(trial.speeds))
+    return Found(tuple(trials), _predicted(trials, ordered) if len(trials) > 1 else {}, winner.k)
+
+
+def _predicted(trials: Sequence[Trial], ks: Sequence[int]) -> dict[int, Speeds]:
+    """Predictions for all K by workload, from the largest K that was measured and the smallest."""
+    low, high = min(trials, key=lambda trial: trial.k), max(trials, key=lambda trial: trial.k)
+    by_workload = {
+        workload: seconds_per_token(low.measured[workload], found, ks) for workload, found in high.measured.items()
+    }
+    return {k: {workload: found[k] for workload, found in by_workload.items()} for k in ks}
+
+
+def _cost(speeds: Speeds) -> float:
+    return fmean(map(math.log, speeds.values()))

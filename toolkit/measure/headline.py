@@ -1,0 +1,158 @@
+"""What a report says, in the words of somebody who has never measured: one title and a few sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from toolkit.measure.wording import dollars, load_in_words, ratio
+
+if TYPE_CHECKING:
+    from toolkit.measure.report import ArmReport, BenchReport, Claim, Noise, Speedup, Verdict
+
+Answer = Literal["yes", "no", "mixed", "not shown"]
+SpeedupClass = Literal["pays", "costs", "not shown"]
+
+CLAIMS: dict[Claim, str] = {
+    "on": "Speculation is on",
+    "accepted": "Drafts are accepted",
+    "lossless": "Answers are the target model's own",
+    "pays": "It is faster",
+    "baseline": "The baseline does not speculate",
+    "same-target": "Both arms serve the same model",
+    "expected": "It is as the recipe expects",
+}
+"""Each claim as a sentence."""
+
+# The most basic fault first: what follows from it is not worth a title.
+_FAULTS: dict[Claim, str] = {
+    "same-target": "No comparison: the arms serve different models",
+    "baseline": "No comparison: the baseline speculates itself",
+    "on": "Speculation is off",
+    "accepted": "Speculation is on, but drafts are not accepted",
+    "lossless": "Not lossless: answers differ from the target model's own",
+    "pays": "Speculation does not pay",
+    "expected": "Less than the recipe expects",
+}
+
+
+_INCOMPARABLE: tuple[Claim, ...] = ("same-target", "baseline", "lossless")
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A report in short. `mixed`: speculation pays for some workloads and costs for others."""
+
+    answer: Answer
+    title: str
+    sentences: tuple[str, ...]
+
+
+def headline(report: BenchReport) -> Headline:
+    """The title and sentences that a report begins with."""
+    answer = _answer(report)
+    speed = _speed(report) if comparable(report) else ()
+    return Headline(answer, _title(report, answer), (*_faults(report), *speed, *_answers(report)))
+
+
+def comparable(report: BenchReport) -> bool:
+    """Whether a speedup means anything: not if the arms differ in more than speculation, or give other answers."""
+    return not any(verdict.holds is False and verdict.claim in _INCOMPARABLE for verdict in report.verdicts)
+
+
+def speedup_class(speedup: Speedup, noise: Noise | None) -> SpeedupClass:
+    """Whether speculation pays at one point: its interval is clear of 1, and its ratio of the baseline's own noise."""
+    slowest, fastest = (min(noise.low, 1.0), max(noise.high, 1.0)) if noise else (1.0, 1.0)
+    if speedup.low > 1 and speedup.ratio > fastest:
+        return "pays"
+    return "costs" if speedup.high < 1 and speedup.ratio < slowest else "not shown"
+
+
+def best_point(report: BenchReport) -> Speedup | None:
+    """Where speculation pays most; None if it is shown to pay nowhere."""
+    pays = (speedup for speedup in report.speedups if speedup_class(speedup, report.noise) == "pays")
+    return max(pays, key=lambda speedup: speedup.ratio, default=None)
+
+
+def speedup_of(report: BenchReport, arm: ArmReport) -> Speedup | None:
+    """The speedup of an arm's measurement; None for the baseline."""
+    point = (arm.arm, arm.workload, arm.concurrency, arm.rate)
+    return next((s for s in report.speedups if (s.arm, s.workload, s.concurrency, s.rate) == point), None)
+
+
+def baseline_at(report: BenchReport, point: ArmReport | Speedup) -> ArmReport | None:
+    """The baseline's measurement at the same workload and load."""
+    compared = {speedup.arm for speedup in report.speedups}
+    there = (point.workload, point.concurrency, point.rate)
+    alike = (arm for arm in report.arms if (arm.workload, arm.concurrency, arm.rate) == there)
+    return next((arm for arm in alike if arm.arm not in compared), None)
+
+
+def prices_at(report: BenchReport, point: Speedup) -> tuple[str, str] | None:
+    """What a million output tokens cost at a point, of the arm and of the baseline; None where a price is unknown."""
+    arm = next((arm for arm in report.arms if speedup_of(report, arm) == point), None)
+    ours, theirs = (item and item.price_per_million_output_tokens for item in (arm, baseline_at(report, point)))
+    return (dollars(ours), dollars(theirs)) if ours and theirs else None
+
+
+def _answer(report: BenchReport) -> Answer:
+    failed = {verdict.claim for verdict in report.verdicts if verdict.holds is False}
+    pays = any(verdict.claim == "pays" and verdict.holds for verdict in report.verdicts)
+    if failed:
+        return "mixed" if pays and failed == {"pays"} else "no"
+    return "yes" if pays else "not shown"
+
+
+def _title(report: BenchReport, answer: Answer) -> str:
+    if answer == "yes":
+        return "Speculation pays"
+    pays = [verdict for verdict in report.verdicts if verdict.claim == "pays"]
+    if answer == "mixed":
+        return f"Speculation pays on {_workloads(pays, True)}, not on {_workloads(pays, False)}"
+    if answer == "no":
+        failed = {verdict.claim for verdict in report.verdicts if verdict.holds is False}
+        return next(title for claim, title in _FAULTS.items() if claim in failed)
+    return "Not shown yet: measure longer to see whether speculation pays" if pays else "Measured, without a comparison"
+
+
+def _workloads(verdicts: Sequence[Verdict], holds: bool) -> str:
+    return ", ".join(verdict.workload or "all workloads" for verdict in verdicts if verdict.holds is holds)
+
+
+def _faults(report: BenchReport) -> Iterator[str]:
+    for verdict in report.verdicts:
+        if verdict.holds is False and verdict.claim != "pays":
+            yield f"{verdict.workload}: {verdict.detail}" if verdict.workload else verdict.detail
+
+
+def _speed(report: BenchReport) -> Iterator[str]:
+    """The best point that pays, what it costs, and the worst that does not."""
+    found = [speedup_class(speedup, report.noise) for speedup in report.speedups]
+    costs = [s for s, judged in zip(report.speedups, found, strict=True) if judged == "costs"]
+    best, worst = best_point(report), min(costs, key=lambda s: s.ratio, default=None)
+    if best:
+        yield f"{_compared(best)} (95 % interval {ratio(best.low)} to {ratio(best.high)})."
+        yield from _price(report, best)
+    if worst:
+        yield f"It costs elsewhere: {_compared(worst)}." if best else f"{_compared(worst)}."
+    if unclear := found.count("not shown"):
+        yield f"{unclear} of {len(found)} points: no difference shown."
+
+
+def _compared(speedup: Speedup) -> str:
+    where = f"on {speedup.workload}, {load_in_words(speedup)}"
+    return f"{speedup.arm} is {ratio(speedup.ratio)} as fast as without speculation {where}"
+
+
+def _price(report: BenchReport, best: Speedup) -> Iterator[str]:
+    if prices := prices_at(report, best):
+        yield f"A million output tokens then cost {prices[0]} instead of {prices[1]}."
+
+
+def _answers(report: BenchReport) -> Iterator[str]:
+    found = {verdict.holds for verdict in report.verdicts if verdict.claim == "lossless"}
+    if found == {True}:
+        yield "Its answers are the target model's own."
+    elif None in found and False not in found:
+        yield "Whether its answers are the target model's own is not shown."

@@ -1,0 +1,62 @@
+"""Results of a measurement in a file, one JSON line each, so that an interrupted one can be continued."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from toolkit import documents
+from toolkit.errors import UsageError
+from toolkit.measure.result import RequestResult
+
+_LIMITS = documents.Limits(size=1024**3)
+
+
+class Journal:
+    """The results of one measurement, readable by its owner only: they contain the answers' texts.
+
+    `setting` is all that decides what is measured; a file with results of another setting is refused. Where the file
+    cannot be written the measurement goes on, and `notes` says so.
+    """
+
+    def __init__(self, path: Path, setting: Mapping[str, Any]) -> None:
+        self.path = path
+        self.notes: tuple[str, ...] = ()
+        self._head = {"setting": hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()}
+
+    def results(self) -> list[RequestResult]:
+        """What was measured before. A last line that was cut short is removed. Raises UsageError."""
+        try:
+            content = documents.read_file(self.path, _LIMITS)
+            whole = content.rfind(b"\n") + 1
+            if whole < len(content):
+                os.truncate(self.path, whole)
+            head, *lines = content[:whole].splitlines() or [b"{}"]
+            if lines and documents.decode(head) != self._head:
+                hint = "Repeat the command that began it, or write to another file."
+                raise UsageError(f"{self.path} holds the results of a measurement with another setting", hint=hint)
+            return [documents.parse(RequestResult, line) for line in lines]
+        except FileNotFoundError:
+            return []
+        except (OSError, documents.Unfit) as error:
+            hint = "Remove the file to measure from the start."
+            raise UsageError(f"{self.path} cannot be continued: {error}", hint=hint) from error
+
+    def add(self, results: Sequence[RequestResult]) -> None:
+        """Append results."""
+        if self.notes:
+            return
+        lines = [asdict(item) for item in results]
+        try:
+            self.path.touch(mode=0o600)
+            with self.path.open("ab") as stream:
+                if stream.tell() == 0:
+                    lines = [self._head, *lines]
+                stream.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
+        except OSError as error:
+            self.notes = (f"results were not saved to {self.path}: {error.strerror}",)

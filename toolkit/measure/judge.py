@@ -1,0 +1,87 @@
+"""Whether arms are lossless and serve the baseline's target, by the best means that their engine offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolkit.errors import InvocationError
+from toolkit.measure.arm import Arm
+from toolkit.measure.identity import Identity, compare_identity
+from toolkit.measure.lossless import Floor, Lossless, compare, measure_floor
+from toolkit.measure.report import Verdict
+from toolkit.measure.result import RequestResult
+from toolkit.measure.same_target import SameTarget, same_target
+from toolkit.measure.sampled import Sampled, compare_sampled
+from toolkit.measure.scoring import MOST_TOKENS, Scorer
+
+
+@dataclass(frozen=True)
+class AskedOtherwise:
+    """The arm was not asked what the baseline was asked: these request options differ."""
+
+    arm: str
+    options: tuple[str, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The claim `lossless` about this arm."""
+        detail = f"{self.arm}: asked with another {', '.join(self.options)} than the baseline; ask both alike"
+        return Verdict("lossless", False, detail)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is found about one arm; `target` is None where the engine gives no scores."""
+
+    arm: str
+    lossless: Lossless | Sampled | Identity | AskedOtherwise
+    target: SameTarget | None
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The claims `lossless` and `same-target` about the arm."""
+        unknown = Verdict("same-target", None, f"{self.arm}: the engine gives no scores of tokens to compare")
+        return self.lossless.verdict, self.target.verdict if self.target else unknown
+
+
+async def judge(
+    baseline: Arm,
+    arms: Sequence[Arm],
+    results: Sequence[RequestResult],
+    again: str = "",
+    most_tokens: int = MOST_TOKENS,
+) -> tuple[Judgement, ...]:
+    """Judge arms by the answers in `results`, of which those of the arm `again` are the baseline's second ones.
+
+    Of each answer, as much is scored as fits into `most_tokens` with its prompt.
+    """
+
+    def answers(name: str) -> list[RequestResult]:
+        return [result for result in results if result.arm == name]
+
+    scorer, reference = Scorer(baseline.connection, most_tokens), answers(baseline.name)
+    try:
+        floor = await measure_floor(scorer, reference)
+    except InvocationError as error:
+        second, reason = answers(again), str(error)
+        found = [compare_identity(arm.name, answers(arm.name), reference, second, reason) for arm in arms]
+        return tuple(Judgement(one.arm, one, None) for one in found)
+    return tuple([await _judge(arm, baseline, scorer, floor, answers(arm.name), reference) for arm in arms])
+
+
+async def _judge(
+    arm: Arm,
+    baseline: Arm,
+    scorer: Scorer,
+    floor: Floor,
+    answers: Sequence[RequestResult],
+    reference: Sequence[RequestResult],
+) -> Judgement:
+    target = await same_target(arm.name, Scorer(arm.connection, scorer.most_tokens), scorer, floor, reference)
+    names = sorted({*arm.options, *baseline.options})
+    if other := tuple(name for name in names if arm.options.get(name) != baseline.options.get(name)):
+        return Judgement(arm.name, AskedOtherwise(arm.name, other), target)
+    if arm.options.get("temperature"):
+        return Judgement(arm.name, await compare_sampled(arm.name, scorer, answers, reference), target)
+    return Judgement(arm.name, await compare(arm.name, scorer, floor, answers, reference), target)

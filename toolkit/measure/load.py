@@ -1,0 +1,90 @@
+"""Requests under load: a closed loop keeps a number of them running, an open loop sends them at a rate."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from toolkit.measure.arm import Arm
+from toolkit.measure.result import RequestResult
+from toolkit.measure.stream_clock import Ask, Timing, timed
+
+Done = Callable[[RequestResult], object]
+
+
+async def closed_loop(
+    arm: Arm, asks: Iterable[Ask], concurrency: int, timing: Timing, done: Done = lambda _: None
+) -> list[RequestResult]:
+    """Send the requests with `concurrency` of them running at any time. Results come in the order of their ends.
+
+    `asks` may be without an end: it is read no further once the measurement is stopped. `done` is called with each
+    result at once. A request that was never sent has no result.
+    """
+    results: list[RequestResult] = []
+    waiting = iter(asks)
+
+    async def keep_asking() -> None:
+        for ask in _until_stopped(waiting, timing):
+            result = await timed(arm, ask, timing, concurrency)
+            results.append(result)
+            done(result)
+
+    async with _stoppable(timing) as start:
+        for _ in range(concurrency):
+            start(keep_asking())
+    return results
+
+
+async def open_loop(
+    arm: Arm, asks: Iterable[Ask], rate: float, timing: Timing, seed: int = 0, done: Done = lambda _: None
+) -> list[RequestResult]:
+    """Send `rate` requests per second on average, whether earlier ones have ended or not (a Poisson process)."""
+    results: list[RequestResult] = []
+    pauses = random.Random(seed)  # noqa: S311
+    loop = asyncio.get_running_loop()
+
+    async def ask_once(ask: Ask) -> None:
+        result = await timed(arm, ask, timing, rate, open_loop=True)
+        results.append(result)
+        done(result)
+
+    async def send_all() -> None:
+        due = loop.time()
+        for ask in _until_stopped(iter(asks), timing):
+            due += pauses.expovariate(rate)
+            await asyncio.sleep(due - loop.time())
+            start(ask_once(ask))
+
+    async with _stoppable(timing) as start:
+        start(send_all())
+    return results
+
+
+def _until_stopped(asks: Iterator[Ask], timing: Timing) -> Iterator[Ask]:
+    while not timing.stopped:
+        try:
+            yield next(asks)
+        except StopIteration:
+            return
+
+
+@asynccontextmanager
+async def _stoppable(timing: Timing) -> AsyncIterator[Callable[[Coroutine[Any, Any, None]], None]]:
+    """Tasks to wait for, cancelled once the measurement is stopped."""
+    tasks: list[asyncio.Task[None]] = []
+
+    async def cancel_when_stopped(stop: asyncio.Event) -> None:
+        await stop.wait()
+        for task in tasks:
+            task.cancel()
+
+    async with asyncio.TaskGroup() as group:
+        yield lambda work: tasks.append(group.create_task(work))
+        watch = group.create_task(cancel_when_stopped(timing.stop)) if timing.stop else None
+        while pending := [task for task in tasks if not task.done()]:
+            await asyncio.wait(pending)
+        if watch:
+            watch.cancel()

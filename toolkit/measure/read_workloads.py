@@ -1,0 +1,120 @@
+"""Workloads by name: those that come with the toolkit, files, data sets of the Hugging Face hub, captured requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+
+from toolkit.errors import UsageError
+from toolkit.measure.captured import Objects, captured_workload
+from toolkit.measure.study import study_workloads
+from toolkit.measure.workload import Prompt, Workload
+from toolkit.recipe.hub import HubFiles, hub_client
+from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.prompts import parse_prompts, read_prompts
+
+SHIPPED = ("structured", "open-ended")
+"""Workloads of eight short prompts each: predictable text, and text that is not."""
+
+DATASETS = {
+    "gsm8k": "openai/gsm8k:main",
+    "humaneval": "openai/openai_humaneval",
+    "mt-bench": "philschmid/mt-bench",
+    "speed-bench": "nvidia/SPEED-Bench:qualitative",
+}
+"""Short names of data sets that papers on speculative decoding measure with."""
+
+_DATASET = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?(:(?P<part>.+))?")
+_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+_SPLITS = ("test", "validation", "train")
+_MOST_NAMED = 10
+# SPEED-Bench's text where a prompt's source has a licence of its own: https://huggingface.co/datasets/nvidia/SPEED-Bench
+_MASKED = "FULL BENCHMARK DATA SHOULD BE FETCHED"
+
+HubDataset = Callable[[str, str | None], HubFiles]
+
+
+def _on_the_hub(repo: str, revision: str | None) -> HubFiles:
+    return HubFiles(repo, revision, hub_client(), "datasets")
+
+
+def read_workloads(
+    what: str, objects: Objects | None = None, dataset: HubDataset = _on_the_hub
+) -> tuple[Workload, ...]:
+    """The workloads that `what` names. Raises UsageError or HubError.
+
+    `what` is a file; `structured` or `open-ended`; `study`, or one of its classes such as `study/json`; a data set of
+    the hub, as `gsm8k` or `org/name[@revision][:part]`, where `part` is in the path of one of its files; or `s3://…`, a
+    prefix of SageMaker's data capture. `objects` reads that with a platform's own client: texts stay in the account.
+    """
+    if what in SHIPPED:
+        return (_from_file(catalogue_dir() / "tiny" / "prompts" / f"{what}.jsonl"),)
+    if what == "study" or what.startswith("study/"):
+        return _study(what)
+    if what.startswith("s3://"):
+        return (_captured(what, objects),)
+    path = Path(what).expanduser()
+    if path.suffix.lower() in _ENDINGS or path.exists():
+        return (_from_file(path),)
+    if found := _DATASET.fullmatch(DATASETS.get(what, what)):
+        name = what if what in DATASETS else PurePosixPath(found["repo"]).name
+        files = dataset(found["repo"], found["revision"])
+        return (_from_hub(name, found["repo"], found["part"] or "", files),)
+    names = ", ".join((*SHIPPED, "study", *DATASETS))
+    hint = f"Give a file that exists, a data set of the hub as `org/name`, `s3://…`, or one of: {names}."
+    raise UsageError(f"no workload is called {what}", hint=hint)
+
+
+def _from_file(path: Path) -> Workload:
+    return _workload(path.stem, read_prompts(path), str(path))
+
+
+def _workload(name: str, prompts: tuple[Prompt, ...], source: str, note: str = "") -> Workload:
+    if not prompts:
+        hint = 'Write a prompt on each line: {"prompt": "Name three rivers."}.'
+        raise UsageError(f"{source} contains no prompts", hint=hint)
+    return Workload(name, prompts, note=note)
+
+
+def _study(what: str) -> tuple[Workload, ...]:
+    workloads = study_workloads()
+    found = tuple(workload for workload in workloads if what in ("study", workload.name))
+    if not found:
+        names = ", ".join(workload.name for workload in workloads)
+        raise UsageError(f"no workload is called {what}", hint=f"Give `study` for all, or one of: {names}.")
+    return found
+
+
+def _captured(prefix: str, objects: Objects | None) -> Workload:
+    if objects is None:
+        hint = "Measure an endpoint on SageMaker, or copy the files and give their paths."
+        raise UsageError(f"{prefix} can be read only with a platform that has S3", hint=hint)
+    return captured_workload(prefix, objects(prefix))
+
+
+def _from_hub(name: str, repo: str, part: str, files: HubFiles) -> Workload:
+    file = _data_file(repo, part, files.names())
+    prompts = parse_prompts(files.read(file), f"{repo}, {file}")
+    kept = tuple(prompt for prompt in prompts if _MASKED not in prompt.text)
+    masked = f"; {len(prompts) - len(kept)} of {len(prompts)} prompts are masked and were left out"
+    note = f"{name}: {file} at {files.revision[:12]}{masked if len(kept) < len(prompts) else ''}"
+    return _workload(name, kept, f"{repo}, {file}", note)
+
+
+def _data_file(repo: str, part: str, names: Iterable[str]) -> str:
+    """The one file to read: of the test split where there is one."""
+    found = sorted(name for name in names if PurePosixPath(name).suffix in _ENDINGS and part in name)
+    for split in _SPLITS:
+        of_split = [name for name in found if PurePosixPath(name).name.startswith(split)]
+        if len(of_split) == 1:
+            return of_split[0]
+    if len(found) == 1:
+        return found[0]
+    named = ", ".join(found[:_MOST_NAMED])
+    raise UsageError(
+        f"{repo} on the hub has {len(found)} files that could be meant{f': {named}' if named else ''}",
+        hint=f"Name one by a part of its path: {repo}:PART"
+        if found
+        else f"Files of prompts end in one of {', '.join(_ENDINGS)}.",
+    )

@@ -1,0 +1,120 @@
+"""The result of a measurement, as users read it and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from toolkit.measure.headline import headline
+from toolkit.measure.notebook import report_html
+from toolkit.measure.wording import sign
+from toolkit.text import inert
+
+Claim = Literal["on", "accepted", "lossless", "pays", "baseline", "same-target", "expected"]
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """Percentiles of a time in seconds."""
+
+    p50: float
+    p90: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, and whether it holds; None: the measurement does not show it. `workload` is None for all of them."""
+
+    claim: Claim
+    holds: bool | None
+    detail: str
+    workload: str | None = None
+
+
+@dataclass(frozen=True)
+class ArmReport:
+    """One arm on one workload at one load.
+
+    `concurrency` is the number of concurrent requests, None in an open loop, where `rate` is the requests per second.
+    `requests` counts all, `failed` and `incomplete` those that no figure includes. `identical` is the share of answers
+    that equal the baseline's token for token. `price_per_million_output_tokens` is in US dollars.
+    """
+
+    arm: str
+    workload: str
+    concurrency: int | None
+    requests: int
+    failed: int
+    incomplete: int
+    ttft: Percentiles | None
+    itl: Percentiles | None
+    tpot: Percentiles | None
+    e2e: Percentiles | None
+    output_tokens_per_second: float | None
+    rate: float | None = None
+    reasoning_share: float | None = None
+    acceptance_length: float | None = None
+    acceptance_per_position: tuple[float, ...] = ()
+    identical: float | None = None
+    goodput: float | None = None
+    price_per_million_output_tokens: float | None = None
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How many times faster an arm is than the baseline, with a 95 % interval."""
+
+    workload: str
+    concurrency: int | None
+    arm: str
+    ratio: float
+    low: float
+    high: float
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The baseline against itself: how far a ratio strays on this machine, this hour, with nothing to measure."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """The result of a measurement. Truthy if no verdict fails."""
+
+    title: str
+    verdicts: tuple[Verdict, ...]
+    arms: tuple[ArmReport, ...]
+    speedups: tuple[Speedup, ...] = ()
+    noise: Noise | None = None
+    notes: tuple[str, ...] = ()
+    setting: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no verdict fails; one that is not shown does not."""
+        return all(verdict.holds is not False for verdict in self.verdicts)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit bench --json` and `toolkit prove --json`. Times are in seconds."""
+        return {"ok": self.ok, **asdict(self)}
+
+    def __repr__(self) -> str:
+        found = headline(self)
+        lines = [
+            f"  {sign(v.holds):9} {v.claim}{f' ({v.workload})' if v.workload else ''}: {v.detail}"
+            for v in self.verdicts
+        ]
+        head = f"<BenchReport {self.title}: {found.title}>"
+        return inert("\n".join([head, *(f"  {sentence}" for sentence in found.sentences), *lines]))
+
+    def _repr_html_(self) -> str:
+        return report_html(self)

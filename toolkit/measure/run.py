@@ -1,0 +1,329 @@
+"""A paired measurement: each block of prompts is asked of all arms, one arm right after the other.
+
+A block is one prompt with one request at a time, and four waves of requests where several run concurrently. The first
+arm of a block alternates, so whatever drifts (a clock, a neighbour, the heat) hits all arms alike. Every second block
+is also asked of the baseline once more: the baseline against itself is the noise. The blocks of all workloads and loads
+take turns. Each goes on until the interval of its speedups is narrow enough, and all until the time is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import count, islice, product
+from typing import Protocol
+
+from toolkit.errors import InvocationError
+from toolkit.measure.arm import Arm
+from toolkit.measure.journal import Journal
+from toolkit.measure.load import closed_loop, open_loop
+from toolkit.measure.machine import Machine
+from toolkit.measure.result import RequestResult, successful
+from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_needed
+from toolkit.measure.stream_clock import Ask, Timing
+from toolkit.measure.workload import Workload
+
+_WARM_UP_TOKENS = 8
+_WAVES = 4
+_OPEN_LOOP_SECONDS = 10
+# Fewer show no noise between rounds, or between blocks.
+_FEWEST_ROUNDS = 2
+_FEWEST_BLOCKS = 3
+# Intervals are computed anew when there is a tenth more to compute them from.
+_LOOK_AFTER = 1.1
+
+
+@dataclass(frozen=True)
+class Load:
+    """The number of concurrent requests; with `open_loop` the requests per second."""
+
+    value: float
+    open_loop: bool = False
+
+    def __str__(self) -> str:
+        if self.open_loop:
+            return f"{self.value:g} requests/s"
+        return "one request at a time" if self.value == 1 else f"{self.value:g} concurrent requests"
+
+
+@dataclass(frozen=True)
+class Design:
+    """What to measure, and when to stop.
+
+    `requests` are asked of each arm for every workload and load; None: as many as it takes for intervals of
+    ±`precision` (0.05 is 5 %). No block begins after `seconds`.
+    """
+
+    arms: tuple[Arm, ...]
+    workloads: tuple[Workload, ...]
+    baseline: Arm | None = None
+    loads: tuple[Load, ...] = (Load(1),)
+    precision: float = 0.05
+    seconds: float = 60.0
+    requests: int | None = None
+    max_tokens: int = 256
+    seed: int = 0
+
+    @property
+    def all_arms(self) -> tuple[Arm, ...]:
+        """The baseline, if there is one, and the arms."""
+        return (*filter(None, [self.baseline]), *self.arms)
+
+
+class Send(Protocol):
+    """Sends requests under a load, as `closed_loop` and `open_loop` do."""
+
+    async def __call__(self, arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
+        """One result for each request that was sent. Failures are results; it ends early once `timing.stop` is set."""
+
+
+async def send_requests(arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
+    """Send them over the network: a `Send`. In an open loop a block's requests arrive at the same times at all arms."""
+    if load.open_loop:
+        return await open_loop(arm, asks, load.value, timing, seed=asks[0].prompt + 1_000_003 * asks[0].round)
+    return await closed_loop(arm, asks, math.ceil(load.value), timing)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a measurement is. `remaining` estimates the seconds that it still takes."""
+
+    requests: int
+    seconds: float
+    remaining: float
+    doing: str
+
+    def __str__(self) -> str:
+        return f"{self.doing}: {self.requests} requests, about {self.remaining:.0f} s to go"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All results. `complete` is False if the measurement was interrupted."""
+
+    results: tuple[RequestResult, ...]
+    notes: tuple[str, ...] = ()
+    complete: bool = True
+
+
+async def run(
+    design: Design,
+    send: Send = send_requests,
+    progress: Callable[[Progress], object] = lambda _: None,
+    journal: Journal | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Measured:
+    """Warm up, and measure until the intervals are narrow enough or the time is up.
+
+    Cancel the task (Ctrl-C does) to stop: it then returns what it has. With a journal all results are saved as they
+    come, and those that it already holds are not measured again. Raises InvocationError if an arm answers no warm-up.
+    """
+    saved = journal.results() if journal else []
+    elapsed = max((item.started + item.seconds for item in saved), default=0.0)
+    stop, machine = asyncio.Event(), Machine()
+    measurement = _Measurement(design, send, saved, journal, Timing(clock() - elapsed, design.max_tokens, stop, clock))
+    async with machine.watched():
+        work = asyncio.ensure_future(measurement.run(progress))
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            stop.set()
+            if task := asyncio.current_task():
+                task.uncancel()
+            await work
+    interrupted = ["the measurement was interrupted: these are its results until then"] if stop.is_set() else []
+    notes = (*interrupted, *measurement.notes(), *machine.notes(), *(journal.notes if journal else ()))
+    return Measured(tuple(measurement.results), notes, not interrupted)
+
+
+def again(baseline: str) -> str:
+    """The name of the baseline where it is compared with itself."""
+    return f"{baseline} (again)"
+
+
+@dataclass
+class _Cell:
+    """One workload under one load. `blocks` and `asked` count what was asked of each arm."""
+
+    workload: Workload
+    load: Load
+    seed: int
+    answered: frozenset[tuple[int, int]] = frozenset()
+    results: list[RequestResult] = field(default_factory=list)
+    failed: set[int] = field(default_factory=set)
+    asked: int = 0
+    blocks: int = 0
+    next_look: float = 0.0
+    width: float = math.inf
+    done: bool = False
+
+    @cached_property
+    def asks(self) -> Iterator[Ask]:
+        """Rounds over all prompts: the first in their order, the others shuffled. Prompts that failed are left out."""
+        return self._rounds()
+
+    @property
+    def rounds(self) -> float:
+        """How often each prompt was asked."""
+        return self.asked / len(self.workload.prompts)
+
+    @property
+    def block_size(self) -> int:
+        """Requests of one block."""
+        if self.load.open_loop:
+            return max(_WAVES, math.ceil(self.load.value * _OPEN_LOOP_SECONDS))
+        return 1 if self.load.value == 1 else _WAVES * math.ceil(self.load.value)
+
+    def add(self, found: Sequence[RequestResult]) -> None:
+        """Take the results of one arm."""
+        self.results += found
+        self.failed |= {item.prompt for item in found if item.outcome == "failed"}
+
+    def __str__(self) -> str:
+        return f"{self.workload.name} with {self.load}"
+
+    def _rounds(self) -> Iterator[Ask]:
+        numbers = list(range(len(self.workload.prompts)))
+        shuffle = random.Random(f"{self.seed} {self.workload.name}").shuffle  # noqa: S311
+        for turn in count():
+            if len(self.failed) == len(numbers):
+                return
+            for number in numbers:
+                if number not in self.failed and (number, turn) not in self.answered:
+                    yield Ask(self.workload, number, turn)
+            shuffle(numbers)
+
+
+class _Measurement:
+    """What was asked so far, and what came of it."""
+
+    def __init__(
+        self, design: Design, send: Send, saved: Sequence[RequestResult], journal: Journal | None, timing: Timing
+    ) -> None:
+        self._design, self._send, self._journal, self._timing = design, send, journal, timing
+        self._cells = [self._cell(workload, load, saved) for workload in design.workloads for load in design.loads]
+
+    @property
+    def results(self) -> Iterator[RequestResult]:
+        """All results, those of a journal first."""
+        return (item for cell in self._cells for item in cell.results)
+
+    async def run(self, progress: Callable[[Progress], object]) -> None:
+        """Blocks of all cells by turns: the next is always of the cell whose prompts were asked least often."""
+        await self._warm_up()
+        begun, asked_before = self._timing.clock(), self._asked
+        deadline = begun + self._design.seconds
+        while self._timing.clock() < deadline and not self._timing.stopped:
+            waiting = [cell for cell in self._cells if not cell.done]
+            if not waiting:
+                return
+            cell = min(waiting, key=lambda cell: cell.rounds)
+            await self._next_block(cell)
+            seconds, asked = self._timing.clock() - begun, self._asked - asked_before
+            remaining = min(self._design.seconds - seconds, sum(map(self._left, waiting)) * seconds / max(1, asked))
+            progress(Progress(asked, seconds, max(0.0, remaining), str(cell)))
+
+    def notes(self) -> Iterator[str]:
+        """Where less was measured than was asked for."""
+        for cell in self._cells:
+            wanted = self._design.requests
+            if wanted and cell.asked < wanted:
+                why = "the rest failed" if cell.done else "the time was up"
+                yield f"{cell}: {cell.asked} of {wanted} requests, then {why}"
+            elif not wanted and self._design.baseline and not cell.done:
+                yield f"{cell}: {self._too_wide(cell)}"
+
+    def _cell(self, workload: Workload, load: Load, saved: Sequence[RequestResult]) -> _Cell:
+        """A cell with the saved results of those requests that every arm has answered."""
+        mine = [
+            item
+            for item in successful(saved)
+            if (item.workload, item.load, item.open_loop) == (workload.name, load.value, load.open_loop)
+        ]
+        by_arm = [{(item.prompt, item.round) for item in mine if item.arm == arm.name} for arm in self._design.all_arms]
+        answered = frozenset(set.intersection(*by_arm))
+        results = [item for item in mine if (item.prompt, item.round) in answered]
+        return _Cell(workload, load, self._design.seed, answered, results, asked=len(answered))
+
+    @property
+    def _asked(self) -> int:
+        return sum(cell.asked for cell in self._cells)
+
+    async def _warm_up(self) -> None:
+        """A few tokens from each arm, with as many requests at once as there will be. Raises InvocationError."""
+        most = max((math.ceil(load.value) for load in self._design.loads if not load.open_loop), default=1)
+        for arm, workload in product(self._design.all_arms, self._design.workloads):
+            short = tuple(replace(prompt, max_tokens=_WARM_UP_TOKENS) for prompt in workload.prompts)
+            asks = [Ask(replace(workload, prompts=short), number % len(short)) for number in range(most)]
+            answers = await self._send(arm, asks, Load(most), self._timing)
+            if answers and all(answer.outcome == "failed" for answer in answers):
+                raise InvocationError(f"{arm.name} answers no request: {answers[0].error}")
+
+    async def _next_block(self, cell: _Cell) -> None:
+        left = self._design.requests - cell.asked if self._design.requests else cell.block_size
+        asks = list(islice(cell.asks, min(cell.block_size, left)))
+        for arm in self._order(cell, asks) if asks else ():
+            found = await self._send(arm, asks, cell.load, self._timing)
+            cell.add(found)
+            if self._journal:
+                self._journal.add(found)
+            if self._timing.stopped:
+                return
+        cell.asked += len(asks)
+        cell.blocks += 1
+        cell.done = not asks or self._is_settled(cell)
+
+    def _order(self, cell: _Cell, asks: Sequence[Ask]) -> Sequence[Arm]:
+        """All arms, another one first each time; in every second round or block the baseline twice.
+
+        Not in the first round: the baseline would find its prompt in the cache that it has just filled.
+        """
+        arms = list(self._design.all_arms)
+        turn = asks[0].round if len(asks) == 1 else cell.blocks
+        if self._design.baseline and turn % 2:
+            arms.append(replace(self._design.baseline, name=again(self._design.baseline.name)))
+        first = cell.blocks % len(arms)
+        return arms[first:] + arms[:first]
+
+    def _is_settled(self, cell: _Cell) -> bool:
+        if self._design.requests:
+            return cell.asked >= self._design.requests
+        if not self._design.baseline:
+            return cell.rounds >= 1
+        too_few = cell.rounds < _FEWEST_ROUNDS or (cell.block_size > 1 and cell.blocks < _FEWEST_BLOCKS)
+        if too_few or cell.asked < cell.next_look:
+            return False
+        cell.next_look = cell.asked * _LOOK_AFTER
+        cell.width = max(map(half_width, self._pairs(cell)))
+        return cell.width <= self._design.precision
+
+    def _pairs(self, cell: _Cell) -> list[list[Pair]]:
+        assert self._design.baseline
+        return [pairs_of(cell.results, arm.name, self._design.baseline.name) for arm in self._design.arms]
+
+    def _left(self, cell: _Cell) -> float:
+        """An estimate of how many more requests of each arm the cell takes."""
+        if cell.done:
+            return 0
+        if self._design.requests:
+            return self._design.requests - cell.asked
+        if math.isinf(cell.width):
+            return max(1.0, _FEWEST_ROUNDS * len(cell.workload.prompts) - cell.asked)
+        return cell.asked * max(0.0, (cell.width / self._design.precision) ** 2 - 1)
+
+    def _too_wide(self, cell: _Cell) -> str:
+        """How wide the intervals are, and how many requests would narrow them."""
+        pairs, precision = self._pairs(cell), self._design.precision
+        width = max(map(half_width, pairs))
+        shown = f"±{width:.0%}" if math.isfinite(width) else "an unknown precision"
+        needed = [requests_needed(item, precision) for item in pairs]
+        more = f"about {max(filter(None, needed))}" if all(needed) else "many"
+        return (
+            f"the time was up at {shown}; {more} more requests of each arm, with other prompts, would make it "
+            f"±{precision:.0%}"
+        )

@@ -1,0 +1,91 @@
+"""One request, sent and timed: the chunks of a streamed answer become a RequestResult."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.endpoint.generation import Answer, chat_body
+from toolkit.errors import PlatformError
+from toolkit.measure.arm import Arm
+from toolkit.measure.result import Outcome, RequestResult
+from toolkit.measure.workload import Workload
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request to send: a workload's prompt, by its index, for the `round`-th time."""
+
+    workload: Workload
+    prompt: int
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What all requests of a measurement share.
+
+    `began` is when it began on `clock`; `max_tokens` limits the answers of prompts without their own limit. Setting
+    `stop` ends the measurement: requests that are still running are cut.
+    """
+
+    began: float
+    max_tokens: int = 256
+    stop: asyncio.Event | None = None
+    clock: Callable[[], float] = time.perf_counter
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the measurement is to end."""
+        return self.stop is not None and self.stop.is_set()
+
+
+async def timed(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open_loop: bool = False) -> RequestResult:
+    """Send a request. A failure is a result too; so is a request cut by `stop`, which is incomplete."""
+    answer, sent = Answer(), timing.clock()
+    outcome: Outcome = "successful"
+    error = None
+    try:
+        async for chunk in arm.connection.stream(body(arm, ask, timing.max_tokens)):
+            answer.take(*chunk)
+        answer.finished()
+    except PlatformError as failure:
+        outcome, error = "failed", failure.message
+    except asyncio.CancelledError:
+        if not timing.stopped:
+            raise
+        outcome = "incomplete"
+    found = answer.so_far()
+    return RequestResult(
+        arm=arm.name,
+        workload=ask.workload.name,
+        prompt=ask.prompt,
+        round=ask.round,
+        load=load,
+        started=sent - timing.began,
+        seconds=found.latency if outcome == "successful" else timing.clock() - sent,
+        outcome=outcome,
+        arrivals=found.arrivals,
+        prompt_tokens=found.prompt_tokens,
+        output_tokens=found.completion_tokens,
+        reasoning_tokens=found.reasoning_tokens,
+        finish_reason=found.finish_reason or None,
+        acceptance=found.acceptance,
+        error=error,
+        open_loop=open_loop,
+        prompt_token_ids=found.prompt_token_ids,
+        token_ids=found.token_ids,
+        text=found.text,
+        reasoning=found.reasoning,
+    )
+
+
+def body(arm: Arm, ask: Ask, max_tokens: int) -> Mapping[str, Any]:
+    """The request: greedy unless the arm's options differ."""
+    prompt = ask.workload.prompts[ask.prompt]
+    length = {"max_tokens": prompt.max_tokens or max_tokens}
+    fixed = {"ignore_eos": True} if ask.workload.fixed_length else {}
+    return chat_body(prompt.messages, {**length, **fixed, **arm.options})

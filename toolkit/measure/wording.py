@@ -1,0 +1,119 @@
+"""Figures as people read them, the same in the terminal, in a notebook and on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolkit.measure.report import ArmReport, BenchReport, Noise, Percentiles, Speedup
+
+_MILLISECONDS = 1000.0
+_SIGNS = {True: "yes", False: "NO", None: "not shown"}
+
+
+def sign(holds: bool | None) -> str:
+    """Whether a claim holds, in a word."""
+    return _SIGNS[holds]
+
+
+def ratio(value: float) -> str:
+    """A speedup: `2.31x`."""
+    return f"{value:.2f}x"
+
+
+def interval(item: Speedup | Noise) -> str:
+    """A speedup with its 95 % interval: `2.31x (2.10-2.55)`."""
+    return f"{ratio(item.ratio)} ({item.low:.2f}-{item.high:.2f})"
+
+
+def load(item: ArmReport | Speedup) -> str:
+    """A load as a table has it: `4` for four concurrent requests, `2/s` for an open loop of two requests per second."""
+    return f"{item.rate:g}/s" if item.concurrency is None and item.rate is not None else str(item.concurrency or "")
+
+
+def load_in_words(item: ArmReport | Speedup) -> str:
+    """A load in a sentence."""
+    if item.concurrency == 1:
+        return "one request at a time"
+    return f"{load(item)} concurrent requests" if item.concurrency else f"{load(item)[:-2]} requests per second"
+
+
+def milliseconds(found: Percentiles | None) -> str:
+    """Median and 99th percentile of a time: `12.5/40.1` milliseconds; empty if it was not measured."""
+    return f"{_short(found.p50 * _MILLISECONDS)}/{_short(found.p99 * _MILLISECONDS)}" if found else ""
+
+
+def dollars(price: float | None) -> str:
+    """A price in US dollars; empty if unknown."""
+    return "" if price is None else f"${price:.2f}" if price >= 0.01 else f"${price:.2g}"
+
+
+def setting(values: Mapping[str, Any]) -> str:
+    """What was measured with, on one line: `hardware: …, vllm: …`."""
+    return ", ".join(f"{key}: {value}" for key, value in values.items())
+
+
+COLUMNS = ("load", "arm", "tok/s", "speedup", "acceptance", "same", "$/M", "goodput", "reasoning")
+"""Columns of figures on speed."""
+
+LATENCIES = ("load", "arm", "TTFT ms", "ITL ms", "TPOT ms", "E2E ms")
+"""Columns of latencies: the median and the 99th percentile."""
+
+LEGEND = (
+    "load: concurrent requests, or requests/s",
+    "speedup: over the baseline, with its 95 % interval",
+    "acceptance: tokens per target step",
+    "same: answers that equal the baseline's",
+    "$/M: US dollars per million output tokens",
+    "goodput: requests/s within the SLO",
+    "reasoning: share of the output tokens",
+    "ms: median/99th percentile",
+)
+"""What the columns mean."""
+
+
+def cells(arm: ArmReport, speedup: Speedup | None) -> tuple[str, ...]:
+    """An arm's figures in the order of COLUMNS; empty where there is none."""
+    return (
+        load(arm),
+        arm.arm,
+        "" if arm.output_tokens_per_second is None else f"{arm.output_tokens_per_second:.0f}",
+        interval(speedup) if speedup else "",
+        "" if arm.acceptance_length is None else f"{arm.acceptance_length:.2f}",
+        "" if arm.identical is None else f"{arm.identical:.0%}",
+        dollars(arm.price_per_million_output_tokens),
+        "" if arm.goodput is None else f"{arm.goodput:.3g}",
+        "" if arm.reasoning_share is None else f"{arm.reasoning_share:.0%}",
+    )
+
+
+def latencies(arm: ArmReport) -> tuple[str, ...]:
+    """An arm's figures in the order of LATENCIES; empty where there is none."""
+    return (load(arm), arm.arm, *map(milliseconds, (arm.ttft, arm.itl, arm.tpot, arm.e2e)))
+
+
+def filled(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """A table without the columns that are empty in every row."""
+    kept = [index for index in range(len(head)) if any(row[index] for row in rows)]
+    return tuple(head[i] for i in kept), [tuple(row[i] for i in kept) for row in rows]
+
+
+def losses(arms: Sequence[ArmReport]) -> Iterator[str]:
+    """How many requests were sent, and at which points some of them are in no figure."""
+    yield f"{sum(arm.requests for arm in arms)} requests"
+    for arm in arms:
+        if arm.failed or arm.incomplete:
+            lost = f"{arm.failed} failed, {arm.incomplete} incomplete of {arm.requests} requests; no figure has them"
+            yield f"{arm.workload}, load {load(arm)}, {arm.arm}: {lost}"
+
+
+def small_print(report: BenchReport) -> list[str]:
+    """What stands below the figures: requests, the noise, the notes and what was measured with."""
+    noise = [f"Noise, the baseline against itself: {interval(report.noise)}"] if report.noise else []
+    measured = [f"Measured with {setting(report.setting)}"] if report.setting else []
+    return [*losses(report.arms), *noise, *report.notes, *measured]
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
