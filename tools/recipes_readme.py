@@ -19,7 +19,8 @@ of the target (acceptance length), and the speedup over no speculation where som
 hardware and engine under `evidence` in the recipe, which may be others than the recipe's own.
 
 "$/h" is one instance on demand, hosting on SageMaker or EC2 for a cluster, with the date of that price: "~" where its
-source is not sure, "?" where the catalogue has none; `toolkit catalog update` reads AWS's price list. Facts of the models stand in the `.lock.json` beside each recipe: curated from what was published, until
+source is not sure, "?" where the catalogue has none; `toolkit catalog update` reads AWS's price list. Facts of the
+models stand in the `.lock.json` beside each recipe: curated from what was published, until
 `toolkit lock RECIPE` reads the models themselves.
 
 Recipes for AWS Trainium were never run on it by us: [trainium.md](trainium.md) says why each is as it is, what is
