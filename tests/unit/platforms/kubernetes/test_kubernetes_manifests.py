@@ -257,8 +257,8 @@ def test_a_node_has_a_price_and_its_pods_have_none(gpu: Recipe) -> None:
     assert RULES.price_per_hour(gpu) is None
     assert RULES.price_now(Observed()) is None
     assert list(RULES.notes(gpu, Account("", "")))[-1] == "Price: ? $/h: the catalogue has no EC2 price of g7e.2xlarge"
-    node = "the cluster's nodes are paid for, not its pods; a g6e.4xlarge is 3.00 (EC2, on demand in us-east-1, 2026-09-24)"
-    assert RULES.price_text(recipe_with(gpu, instance_types=("g6e.4xlarge",))) == f"? $/h: {node}"
+    on_another = RULES.price_text(recipe_with(gpu, instance_types=("g6e.4xlarge",)))
+    assert on_another.startswith("? $/h: the cluster's nodes are paid for, not its pods; a g6e.4xlarge is 3.00 (EC2, ")
 
 
 def test_another_role_wants_other_pods(trn2: Recipe) -> None:
