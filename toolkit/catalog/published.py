@@ -23,6 +23,10 @@ PRICES = documents.Limits(size=1024**3, items=100_000_000, seconds=600.0)
 _USAGE = {"AmazonSageMaker": re.compile(r"(?:^|-)Host:(ml\..+)$"), "AmazonEC2": re.compile(r"(?:^|-)BoxUsage:(.+)$")}
 # Of EC2: Linux without software that costs extra.
 _OPERATIONS = {"AmazonSageMaker": (), "AmazonEC2": ("RunInstances",)}
+# It becomes part of an image's address, in which other characters would mean another image.
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_VERSION = re.compile(r"\d+(\.\d+)+((rc|\.dev)\d+)?")
+_SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -133,9 +137,14 @@ def image_data(data: Any) -> dict[str, str]:
     found = documents.fit(_ImageData, data)
     if not found.tags:
         raise documents.Unfit("it names no tag")
+    if not _TAG.fullmatch(found.tags[0]):
+        raise documents.Unfit(f"{found.tags[0][:_SHOWN]!r} is not a tag")
     in_engine = re.search(r"vLLM (\S+)", found.engine)
+    version = in_engine[1] if in_engine else found.version.partition("+")[0]
+    if not _VERSION.fullmatch(version):
+        raise documents.Unfit(f"{version[:_SHOWN]!r} is not a version")
     return {
-        "version": in_engine[1] if in_engine else found.version.partition("+")[0],
+        "version": version,
         "tag": found.tags[0],
         "cuda": _dotted(found.cuda.removeprefix("cu"), 2),
         "python": _dotted(found.python.removeprefix("py"), 1),

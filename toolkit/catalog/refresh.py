@@ -235,7 +235,7 @@ def _files_since(reader: _Reader, folder: str, version: str) -> Iterator[str]:
 def _image(content: bytes, like: Image, today: date, source: str) -> Image:
     try:
         facts = published.image_data(YAML(typ="safe").load(content.decode()))
-    except (documents.Unfit, YAMLError, UnicodeDecodeError) as error:
+    except (documents.Unfit, YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise _Failed(f"{source}: {str(error).splitlines()[0]}") from error
     note = f"its entrypoint and the driver it needs are taken to be those of {like.tag}"
     made: dict[str, Any] = {**facts, "date": today.isoformat(), "source": source, "note": note}
