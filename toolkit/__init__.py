@@ -19,6 +19,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolkit.api import bench as bench
     from toolkit.api import build as build
     from toolkit.api import check as check
     from toolkit.api import compile as compile
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from toolkit.api import watch as watch
 
 __all__ = [
+    "bench",
     "build",
     "check",
     "compile",

@@ -23,6 +23,18 @@ source is not sure, "?" where the catalogue has none; `toolkit catalog update` r
 models stand in the `.lock.json` beside each recipe: curated from what was published, until
 `toolkit lock RECIPE` reads the models themselves.
 
+A recipe may say what a measurement must find at least, by workload. `toolkit prove` and `toolkit bench` then give a
+verdict on each: "yes" or "NO" where the 95 % interval is on one side of the bound, "not shown" where it reaches over.
+
+```yaml
+expect:
+  structured:              # a name under `workloads`, or a workload that comes with the toolkit
+    concurrency: 1         # requests at a time; this is the default
+    speedup: 1.5           # output tokens/s over the baseline's
+    acceptance_length: 3
+    slo: {ttft: 0.5, tpot: 0.02, share: 0.95}   # seconds (`e2e` too), and the share of requests within all of them
+```
+
 Recipes for AWS Trainium were never run on it by us: [trainium.md](trainium.md) says why each is as it is, what is
 unproven, and how to try it.
 

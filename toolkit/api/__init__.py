@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolkit.api.handles import watch as watch
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
+    from toolkit.api.measuring import bench as bench
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
     from toolkit.apply.explain import Explanation as Explanation
@@ -45,6 +46,7 @@ _MODULES = {
     "Explanation": "toolkit.apply.explain",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
+    "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
     "catalog_status": "toolkit.api.facts",
     "catalog_update": "toolkit.api.facts",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +14,9 @@ from toolkit.endpoint.log import read_log
 from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.platform import EndpointPlatform
 from toolkit.errors import UsageError
-from toolkit.measure.prove import DEFAULT_PROMPTS, Proof, prove
+from toolkit.measure.report import BenchReport
+from toolkit.measure.verdicts import Expected
+from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
 from toolkit.text import html_table
 
@@ -41,8 +41,8 @@ class Endpoint:
     destroyer: Callable[[str], Plan] = field(repr=False)
     baseline: str | None = None
     speculative: bool = True
-    workloads: Mapping[str, Sequence[str]] = field(repr=False, default_factory=lambda: DEFAULT_PROMPTS)
-    expected: Mapping[str, float] = field(repr=False, default_factory=dict)
+    workloads: tuple[Workload, ...] = field(repr=False, default=(GENERAL,))
+    expected: Expected = field(repr=False, default=Expected())
     component: str | None = None
     price_per_hour: float | None = None
     reports_drafts: bool = True
@@ -125,21 +125,15 @@ class Endpoint:
         """Metrics of the last `minutes`, as far as the platform has them. Raises PlatformError."""
         return self.platform.metrics(self.address, minutes)
 
-    def prove(self, requests: int | None = None, max_tokens: int = 256) -> Proof:
-        """Send `requests` prompts of each workload (None: all): is speculation on and lossless, and how much faster?"""
-        workloads = {name: prompts[:requests] for name, prompts in self.workloads.items()}
-        pause = partial(time.sleep, self.platform.pause_between_arms)
-        return prove(
-            self.platform,
-            self.address,
-            self.baseline,
-            workloads,
-            self.expected,
-            max_tokens,
-            pause,
-            self.price_per_hour,
-            self.reports_drafts,
-        )
+    def prove(self, requests: int | None = None, *, max_tokens: int | None = None, seconds: float = 60) -> BenchReport:
+        """A minute of measuring, one request at a time: is speculation on, lossless, accepted, and does it pay?
+
+        `requests` are sent to each arm for every workload; None: as many as fit into `seconds`, or fewer if the result
+        is clear before. Raises InvocationError.
+        """
+        from toolkit.api.measuring import bench
+
+        return bench(self, concurrency=(1,), requests=requests, max_tokens=max_tokens, seconds=seconds)
 
     def destroy(self) -> Plan:
         """Remove it, its baseline and everything created for them. Returns the applied plan."""

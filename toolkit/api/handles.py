@@ -8,10 +8,11 @@ from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
 from toolkit.catalog import registry
 from toolkit.endpoint.listing import Deployed
-from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError, UsageError
-from toolkit.measure.prove import DEFAULT_PROMPTS
+from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
+from toolkit.measure.verdicts import Expected
 from toolkit.measure.watch import Watch
 from toolkit.measure.watch import watch as watch_metrics
+from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of, session_of
 from toolkit.platforms.rules import Platform
@@ -84,15 +85,8 @@ def planned_endpoint(plan: Plan, platform: Platform, recipe: Recipe | None) -> E
 
 def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Recipe | None) -> Endpoint:
     endpoint, _, component = address.partition("/")
-    expected = _published_acceptance(recipe) if recipe else {}
-    try:
-        workloads = (
-            {key: tuple(p.text for p in read_prompts(path)) for key, path in recipe.workloads.items()} if recipe else {}
-        )
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"a prompt set cannot be read: {error}", hint=f"See: toolkit check {component or endpoint}"
-        ) from error
+    expected = Expected(recipe.expect, _published_acceptance(recipe)) if recipe else Expected()
+    workloads = [Workload(name, read_prompts(path)) for name, path in recipe.workloads.items()] if recipe else []
     speculative = recipe is None or recipe.speculation is not None
     return Endpoint(
         endpoint,
@@ -100,7 +94,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
         lambda name: destroy_on(platform, name, (name, f"{name}-baseline"), default_progress()),
         baseline,
         speculative,
-        workloads or DEFAULT_PROMPTS,
+        tuple(workloads) or (GENERAL,),
         expected,
         component or None,
         rules_of(recipe.platform.name).price_per_hour(recipe) if recipe else None,

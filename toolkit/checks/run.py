@@ -13,6 +13,7 @@ from datetime import date
 from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import check_catalogue
 from toolkit.checks.container import check_container
+from toolkit.checks.expect import check_expect
 from toolkit.checks.listed import check_listed
 from toolkit.checks.memory import check_memory
 from toolkit.checks.overrides import check_overrides
@@ -63,6 +64,7 @@ def require(recipe: Recipe) -> Report:
 def _findings(recipe: Recipe) -> Iterator[Finding]:
     yield from check_container(recipe)
     yield from check_workloads(recipe)
+    yield from check_expect(recipe)
     models, findings = _models(recipe)
     yield from findings
     yield from recipe.engine.rules.check(recipe, models)

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolkit.cli.output import answer, exit_unless, say
+from toolkit.cli.recipe_commands import Json, PlatformName
+
 if TYPE_CHECKING:
-    pass
+    from toolkit.measure.report import BenchReport
 
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)?")
@@ -71,3 +74,113 @@ Prompts = Annotated[
 ]
 Model = Annotated[str | None, typer.Option("--model", help="The model's name at a URL that serves several.")]
 MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="The longest answer, in tokens.")]
+WorkloadNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload",
+        help="A prompt set of the recipe, `structured`, `open-ended`, `study`, a data set such as gsm8k or org/name, "
+        "or captured requests in s3://… May be repeated; default: all of the recipe's.",
+        metavar="NAME",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (prove, bench):
+        app.command()(command)
+
+
+def prove(
+    what: What,
+    baseline: BaselineOf = None,
+    prompts: Prompts = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, help="Requests to send to each arm for each workload; default: as time allows.")
+    ] = None,
+    time: Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")] = "60s",
+    max_tokens: MaxTokens = None,
+    model: Model = None,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """A minute of measuring: is speculation on, lossless, accepted, and does it pay? Exit code 1 if one is not so."""
+    from toolkit import api
+
+    report = api.bench(
+        what,
+        baseline=baseline,
+        workloads=[str(path) for path in prompts or ()],
+        concurrency=(1,),
+        requests=requests,
+        seconds=_seconds(time),
+        max_tokens=max_tokens,
+        model=model or "",
+        platform=platform,
+    )
+    _answer(report, as_json)
+
+
+def bench(
+    what: What,
+    baseline: BaselineOf = None,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option("--arm", help="Another arm: a recipe, a name or a URL. May be repeated.", metavar="WHAT"),
+    ] = None,
+    prompts: Prompts = None,
+    workload: WorkloadNames = None,
+    concurrency: Annotated[
+        str, typer.Option(help="Numbers of concurrent requests, separated by commas.", metavar="N,…")
+    ] = "1,4,16",
+    rate: Annotated[
+        str | None, typer.Option(help="Requests per second of open loops, separated by commas.", metavar="R,…")
+    ] = None,
+    max_tokens: MaxTokens = None,
+    precision: Annotated[str, typer.Option(help="Stop when all 95 % intervals are this narrow.", metavar="P")] = "5%",
+    time: Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")] = "5m",
+    html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")
+    ] = None,
+    model: Model = None,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Measure arms against the baseline, by turns, at several loads: speedups with intervals, latencies, cost.
+
+    Ctrl-C ends it early, with what it has.
+    """
+    from toolkit import api
+
+    if html:
+        from toolkit.measure.page import require_packages
+
+        require_packages()
+    report = api.bench(
+        what,
+        baseline=baseline,
+        arms=arm or (),
+        workloads=[*map(str, prompts or ()), *(workload or ())],
+        concurrency=_counts(concurrency),
+        rates=_rates(rate) if rate else (),
+        max_tokens=max_tokens,
+        precision=_share(precision),
+        seconds=_seconds(time),
+        journal=resume,
+        model=model or "",
+        platform=platform,
+    )
+    if html:
+        from toolkit.files import write_whole
+        from toolkit.measure.page import page_html
+
+        write_whole(html, page_html(report))
+        say(f"wrote {html}")
+    _answer(report, as_json)
+
+
+def _answer(report: BenchReport, as_json: bool) -> None:
+    from toolkit.cli.report_text import report_text
+
+    answer(report.to_dict(), as_json, lambda: report_text(report))
+    exit_unless(report.ok)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.apply.progress import default_progress
 from toolkit.cli.output import answer, confirm, exit_unless, say
 from toolkit.cli.recipe_commands import Baseline, Json, PlatformName, plan_text
 from toolkit.cli.table import table
@@ -20,22 +19,19 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from toolkit.api.endpoint import Endpoint
     from toolkit.endpoint.generation import Generation
     from toolkit.endpoint.listing import Deployed
     from toolkit.endpoint.metrics import Metrics
-    from toolkit.measure.prove import Proof
     from toolkit.planning.plan import Plan
 
 Name = Annotated[str, typer.Argument(help="The endpoint's name, or the recipe it was deployed from.")]
-Requests = Annotated[int, typer.Option(min=1, help="How many prompts of each workload to send.")]
 
 
 Minutes = Annotated[int, typer.Option(min=1, max=1440, help="Length of the period, up to now.")]
 
 
 def register(app: typer.Typer) -> None:
-    for command in (deploy, status, invoke, logs, metrics, watch, prove, rollback, destroy):
+    for command in (deploy, status, invoke, logs, metrics, watch, rollback, destroy):
         app.command()(command)
 
 
@@ -50,9 +46,7 @@ def deploy(
     wait: Annotated[bool, typer.Option(help="Wait until the endpoint is in service.")] = True,
     proof: Annotated[
         bool,
-        typer.Option(
-            "--prove/--no-prove", help="After the deployment, run `toolkit prove` with one prompt of each workload."
-        ),
+        typer.Option("--prove/--no-prove", help="After the deployment, run `toolkit prove`: a minute of measuring."),
     ] = True,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply a saved plan without asking.")] = False,
     as_json: Json = False,
@@ -72,11 +66,14 @@ def deploy(
     if not (wait and proof and endpoint.speculative):
         answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {endpoint.status().status}")
         return
-    result = _prove(endpoint, requests=1)
-    answer({**endpoint.to_dict(), "proof": result.to_dict()}, as_json, lambda: _proof_text(result))
-    prompt = next(iter(endpoint.workloads.values()))[0]
+    from toolkit.cli.report_text import report_text
+    from toolkit.measure.headline import headline
+
+    result = endpoint.prove()
+    answer({**endpoint.to_dict(), "proof": result.to_dict()}, as_json, lambda: report_text(result))
+    prompt = endpoint.workloads[0].prompts[0].text
     say(f"Try it: toolkit invoke {endpoint.name} {shlex.quote(prompt)}")
-    exit_unless(result.ok)
+    exit_unless(result.ok or headline(result).answer == "mixed")
 
 
 def status(
@@ -191,15 +188,6 @@ def watch(
     exit_unless(found.ok)
 
 
-def prove(name: Name, requests: Requests = 4, platform: PlatformName = None, as_json: Json = False) -> None:
-    """Test with a few requests: is speculation on, is the output identical to the target's own, is it faster?"""
-    from toolkit import api
-
-    result = _prove(api.connect(name, platform=platform), requests)
-    answer(result.to_dict(), as_json, lambda: _proof_text(result))
-    exit_unless(result.ok)
-
-
 def destroy(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -254,15 +242,3 @@ def _removed_text(name: str, done: Plan) -> str:
 def _metrics_text(found: Metrics) -> str:
     rows = table((f"last {found.minutes} minutes", found.endpoint), list(found.rows()))
     return "\n\n".join([rows, *found.notes])
-
-
-def _prove(endpoint: Endpoint, requests: int) -> Proof:
-    with default_progress().stage(f"prove {endpoint.name}"):
-        return endpoint.prove(requests)
-
-
-def _proof_text(proof: Proof) -> str:
-    from toolkit.measure.prove import TABLE_HEAD, table_row
-
-    claims = [f"{'yes' if v.holds else 'NO '}  {v.claim}: {v.detail}" for v in proof.verdicts]
-    return "\n".join([table(TABLE_HEAD, [table_row(arm) for arm in proof.arms]), "", *claims, *proof.costs])

@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from toolkit.cli import (
+    bench_command,
     catalog_command,
     compile_command,
     convert_command,
@@ -43,6 +44,7 @@ fit_command.register(app)
 compile_command.register(app)
 convert_command.register(app)
 endpoint_commands.register(app)
+bench_command.register(app)
 explain_command.register(app)
 catalog_command.register(app)
 local_commands.register(app)

@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Sequence
 
 from toolkit.cli.table import table, terminal_width
+from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.compare import ARM_COLUMNS, SPEEDUP_COLUMNS, Comparison, arm_rows, speedup_rows
-from toolkit.measure.headline import headline, speedup_of
+from toolkit.measure.headline import comparable, headline, speedup_of
 from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import COLUMNS, LATENCIES, LEGEND, cells, filled, latencies, sign, small_print
 from toolkit.text import inert
@@ -23,6 +24,7 @@ def report_text(report: BenchReport, room: int | None = None) -> str:
         _lines([f"{report.title}: {found.title}", *found.sentences], room),
         _verdicts(report, room),
         *(_figures(report, workload, room) for workload in dict.fromkeys(arm.workload for arm in report.arms)),
+        _lines(break_even_in_words(report.speedups) if comparable(report) else [], room),
         _lines([*small_print(report), "; ".join(LEGEND)], room),
     ]
     return "\n\n".join(filter(None, parts))

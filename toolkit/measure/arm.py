@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from toolkit.endpoint.generation import Acceptance
+
 
 class Chunk(NamedTuple):
     """Bytes of an answer that arrived `seconds` after the request was sent."""
@@ -25,6 +27,9 @@ class Connection(Protocol):
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The whole JSON answer to a completion (`prompt`) or a chat (`messages`). Raises InvocationError."""
+
+    async def acceptance(self) -> Acceptance | None:
+        """The acceptance of all drafts since the engine's start, by its own counters; None if it does not tell."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,26 @@ def break_even(speedups: Sequence[Speedup]) -> list[BreakEven]:
     ]
 
 
+def break_even_in_words(speedups: Sequence[Speedup]) -> list[str]:
+    """A sentence for each arm and workload that was measured at several concurrencies."""
+    measured: dict[tuple[str, str], list[int]] = {}
+    for item in speedups:
+        measured.setdefault(_arm_and_workload(item), []).append(item.concurrency or 0)
+    return [
+        f"{found.arm} on {found.workload} {_in_words(found.concurrency, max(measured[found.arm, found.workload]))}"
+        for found in break_even(speedups)
+        if len(measured[found.arm, found.workload]) > 1
+    ]
+
+
+def _in_words(concurrency: float | None, most: int) -> str:
+    if concurrency is None:
+        return f"does not break even up to {most} concurrent requests, the most that was measured: it is faster."
+    if concurrency == 0:
+        return "is slower at the lowest concurrency already."
+    return f"breaks even at about {concurrency:.0f} concurrent requests."
+
+
 def _arm_and_workload(item: Speedup) -> tuple[str, str]:
     return item.arm, item.workload
 

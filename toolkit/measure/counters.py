@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from typing import Protocol
 
 from toolkit.endpoint.generation import Acceptance
+from toolkit.measure.arm import Connection
 from toolkit.measure.result import RequestResult
 
 
-class CountsDrafts(Protocol):
-    """A connection to an engine that may count its drafts."""
-
-    async def acceptance(self) -> Acceptance | None:
-        """The acceptance of all drafts since the engine's start; None if it does not tell."""
-
-
-async def counted(connection: CountsDrafts, block: Awaitable[list[RequestResult]]) -> list[RequestResult]:
+async def counted(connection: Connection, block: Awaitable[list[RequestResult]]) -> list[RequestResult]:
     """The results of a block of requests, with what the engine's counters grew by meanwhile as their acceptance.
 
     Results that have their own acceptance stay as they are. The counters know no single requests: each result gets a

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from toolkit.measure.pays import verdict_pays
 from toolkit.measure.wording import dollars, load_in_words, ratio
 
 if TYPE_CHECKING:
@@ -62,11 +63,9 @@ def comparable(report: BenchReport) -> bool:
 
 
 def speedup_class(speedup: Speedup, noise: Noise | None) -> SpeedupClass:
-    """Whether speculation pays at one point: its interval is clear of 1, and its ratio of the baseline's own noise."""
-    slowest, fastest = (min(noise.low, 1.0), max(noise.high, 1.0)) if noise else (1.0, 1.0)
-    if speedup.low > 1 and speedup.ratio > fastest:
-        return "pays"
-    return "costs" if speedup.high < 1 and speedup.ratio < slowest else "not shown"
+    """Whether speculation pays at one point."""
+    pays = verdict_pays(speedup, noise)
+    return "not shown" if pays is None else "pays" if pays else "costs"
 
 
 def best_point(report: BenchReport) -> Speedup | None:

@@ -17,11 +17,14 @@ _THROTTLED_SHARE = 0.01
 
 
 class Machine:
-    """Watches the event loop that measures: how late it is, and whether its container is throttled."""
+    """Watches the event loop that measures: how late it is, and whether its container is throttled.
 
-    def __init__(self, cpu_statistics: Path = _CPU_STATISTICS) -> None:
+    `load` is the number of processes that wanted to run in the last minute, as the kernel counts them.
+    """
+
+    def __init__(self, load: float | None = None, cpu_statistics: Path = _CPU_STATISTICS) -> None:
         self._cpu_statistics = cpu_statistics
-        self._load = os.getloadavg()[0]
+        self._load = os.getloadavg()[0] if load is None else load
         self._late: list[float] = []
         self._seconds = 0.0
         self._throttled = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.measure.headline import Answer, headline, speedup_of
+from toolkit.measure.headline import CLAIMS, Answer, headline, speedup_of
 from toolkit.measure.wording import COLUMNS, LATENCIES, cells, filled, latencies, sign, small_print
 from toolkit.text import html, html_list, html_table
 
@@ -33,7 +33,7 @@ def report_html(report: BenchReport) -> str:
 
 def verdicts_html(report: BenchReport) -> str:
     """The verdicts as a table."""
-    rows = [(sign(v.holds), v.claim, v.workload or "", v.detail) for v in report.verdicts]
+    rows = [(sign(v.holds), CLAIMS[v.claim], v.workload or "", v.detail) for v in report.verdicts]
     return html_table(rows, ("", "claim", "workload", "detail"))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
+from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
 from toolkit.measure.notebook import figures_html
 from toolkit.measure.report import BenchReport, Verdict
@@ -62,20 +63,27 @@ th { color: var(--soft); font-weight: 600; } th:nth-child(-n+3), td:nth-child(-n
 """
 
 
-def page_html(report: BenchReport) -> str:
-    """The page. Raises UsageError where the packages that draw the figures are not installed."""
+def require_packages() -> None:
+    """Raise UsageError where the packages that draw the figures are not installed."""
     try:
-        from toolkit.measure.figures import break_even_map, figures
+        import toolkit.measure.figures  # noqa: F401
     except ImportError as error:
         hint = "Install it: pip install 'toolkit[bench]'"
         raise UsageError(f"an HTML report needs the package {error.name}", hint=hint) from error
+
+
+def page_html(report: BenchReport) -> str:
+    """The page. Raises UsageError where the packages that draw the figures are not installed."""
+    require_packages()
+    from toolkit.measure.figures import break_even_map, figures
+
     found = headline(report)
     valid = comparable(report)
-    first = "".join((_verdicts(report.verdicts), _figure(break_even_map(report) if valid else None)))
+    where = _figure(break_even_map(report), break_even_in_words(report.speedups)) if valid else ""
     body = (
         _banner(report, found),
         f'<div class="row">{_tiles(report) if valid else ""}</div>',
-        f'<div class="row">{first}</div>',
+        f'<div class="row">{_verdicts(report.verdicts)}{where}</div>',
         f'<section class="figures">{"".join(map(_figure, figures(report)))}</section>',
         f'<section><h2>All figures</h2><div class="scroll">{figures_html(report)}</div>{_soft(LEGEND)}</section>',
         f"<section><h2>How it was measured</h2>{html_list(small_print(report))}</section>",
@@ -118,11 +126,11 @@ def _verdict(verdict: Verdict) -> str:
     return f'<li class="{css}"><b>{mark} {html(claim)}</b><br>{html(verdict.detail)}</li>'
 
 
-def _figure(figure: Figure | None) -> str:
+def _figure(figure: Figure | None, below: Sequence[str] = ()) -> str:
     if figure is None:
         return ""
     words = f"<h2>{html(figure.title)}</h2><figcaption>{html(figure.caption)}</figcaption>"
-    return f"<figure>{words}{figure.svg}</figure>"
+    return f"<figure>{words}{figure.svg}{''.join(f'<p>{html(sentence)}</p>' for sentence in below)}</figure>"
 
 
 def _soft(lines: Iterable[str]) -> str:

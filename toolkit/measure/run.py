@@ -1,6 +1,7 @@
 """A paired measurement: each block of prompts is asked of all arms, one arm right after the other.
 
-A block is one prompt with one request at a time, and four waves of requests where several run concurrently. The first
+A block is one prompt with one request at a time (four where arms have to settle), and four waves of requests where
+several run concurrently. The first
 arm of a block alternates, so whatever drifts (a clock, a neighbour, the heat) hits all arms alike. Every second block
 is also asked of the baseline once more: the baseline against itself is the noise. The blocks of all workloads and loads
 take turns. Each goes on until the interval of its speedups is narrow enough, and all until the time is up.
@@ -15,13 +16,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count, islice, product
+from itertools import count, islice
 from typing import Protocol
 
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.journal import Journal
-from toolkit.measure.load import closed_loop, open_loop
 from toolkit.measure.machine import Machine
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_needed
@@ -29,10 +29,12 @@ from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Workload
 
 _WARM_UP_TOKENS = 8
+_WARM_UP_PROMPTS = 3
 _WAVES = 4
-_OPEN_LOOP_SECONDS = 10
-# Fewer show no noise between rounds, or between blocks.
-_FEWEST_ROUNDS = 2
+_OPEN_LOOP_SECONDS = 10.0
+_SHARE_OF_TIME = 1 / 20
+FEWEST_ROUNDS = 3
+"""After fewer, an interval may be narrow by chance."""
 _FEWEST_BLOCKS = 3
 # Intervals are computed anew when there is a tenth more to compute them from.
 _LOOK_AFTER = 1.1
@@ -56,7 +58,8 @@ class Design:
     """What to measure, and when to stop.
 
     `requests` are asked of each arm for every workload and load; None: as many as it takes for intervals of
-    ±`precision` (0.05 is 5 %). No block begins after `seconds`.
+    ±`precision` (0.05 is 5 %). No block begins after `seconds`. On a machine that all arms share, an engine that has
+    just answered slows the others down for `settle_seconds`: another arm is asked after that time, with more in a row.
     """
 
     arms: tuple[Arm, ...]
@@ -68,6 +71,7 @@ class Design:
     requests: int | None = None
     max_tokens: int = 256
     seed: int = 0
+    settle_seconds: float = 0.0
 
     @property
     def all_arms(self) -> tuple[Arm, ...]:
@@ -80,13 +84,6 @@ class Send(Protocol):
 
     async def __call__(self, arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
         """One result for each request that was sent. Failures are results; it ends early once `timing.stop` is set."""
-
-
-async def send_requests(arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
-    """Send them over the network: a `Send`. In an open loop a block's requests arrive at the same times at all arms."""
-    if load.open_loop:
-        return await open_loop(arm, asks, load.value, timing, seed=asks[0].prompt + 1_000_003 * asks[0].round)
-    return await closed_loop(arm, asks, math.ceil(load.value), timing)
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ class Measured:
 
 async def run(
     design: Design,
-    send: Send = send_requests,
+    send: Send,
     progress: Callable[[Progress], object] = lambda _: None,
     journal: Journal | None = None,
     clock: Callable[[], float] = time.perf_counter,
@@ -153,6 +150,8 @@ class _Cell:
     workload: Workload
     load: Load
     seed: int
+    in_a_row: int = 1
+    block_seconds: float = _OPEN_LOOP_SECONDS
     answered: frozenset[tuple[int, int]] = frozenset()
     results: list[RequestResult] = field(default_factory=list)
     failed: set[int] = field(default_factory=set)
@@ -176,8 +175,8 @@ class _Cell:
     def block_size(self) -> int:
         """Requests of one block."""
         if self.load.open_loop:
-            return max(_WAVES, math.ceil(self.load.value * _OPEN_LOOP_SECONDS))
-        return 1 if self.load.value == 1 else _WAVES * math.ceil(self.load.value)
+            return max(_WAVES, math.ceil(self.load.value * self.block_seconds))
+        return self.in_a_row if self.load.value == 1 else _WAVES * math.ceil(self.load.value)
 
     def add(self, found: Sequence[RequestResult]) -> None:
         """Take the results of one arm."""
@@ -248,19 +247,27 @@ class _Measurement:
         by_arm = [{(item.prompt, item.round) for item in mine if item.arm == arm.name} for arm in self._design.all_arms]
         answered = frozenset(set.intersection(*by_arm))
         results = [item for item in mine if (item.prompt, item.round) in answered]
-        return _Cell(workload, load, self._design.seed, answered, results, asked=len(answered))
+        in_a_row = _WAVES if self._design.settle_seconds else 1
+        seconds = min(_OPEN_LOOP_SECONDS, self._design.seconds * _SHARE_OF_TIME)
+        return _Cell(workload, load, self._design.seed, in_a_row, seconds, answered, results, asked=len(answered))
 
     @property
     def _asked(self) -> int:
         return sum(cell.asked for cell in self._cells)
 
     async def _warm_up(self) -> None:
-        """A few tokens from each arm, with as many requests at once as there will be. Raises InvocationError."""
+        """A few tokens from each arm, with as many requests at once as there will be. Raises InvocationError.
+
+        Several prompts, because a single one may be too long for the model.
+        """
         most = max((math.ceil(load.value) for load in self._design.loads if not load.open_loop), default=1)
-        for arm, workload in product(self._design.all_arms, self._design.workloads):
-            short = tuple(replace(prompt, max_tokens=_WARM_UP_TOKENS) for prompt in workload.prompts)
-            asks = [Ask(replace(workload, prompts=short), number % len(short)) for number in range(most)]
-            answers = await self._send(arm, asks, Load(most), self._timing)
+        for arm in self._design.all_arms:
+            answers: list[RequestResult] = []
+            for workload in self._design.workloads:
+                short = tuple(replace(prompt, max_tokens=_WARM_UP_TOKENS) for prompt in workload.prompts)
+                number = max(most, _WARM_UP_PROMPTS)
+                asks = [Ask(replace(workload, prompts=short), index % len(short)) for index in range(number)]
+                answers += await self._send(arm, asks, Load(most), self._timing)
             if answers and all(answer.outcome == "failed" for answer in answers):
                 raise InvocationError(f"{arm.name} answers no request: {answers[0].error}")
 
@@ -284,7 +291,7 @@ class _Measurement:
         Not in the first round: the baseline would find its prompt in the cache that it has just filled.
         """
         arms = list(self._design.all_arms)
-        turn = asks[0].round if len(asks) == 1 else cell.blocks
+        turn = asks[0].round if cell.load.value == 1 else cell.blocks
         if self._design.baseline and turn % 2:
             arms.append(replace(self._design.baseline, name=again(self._design.baseline.name)))
         first = cell.blocks % len(arms)
@@ -295,7 +302,7 @@ class _Measurement:
             return cell.asked >= self._design.requests
         if not self._design.baseline:
             return cell.rounds >= 1
-        too_few = cell.rounds < _FEWEST_ROUNDS or (cell.block_size > 1 and cell.blocks < _FEWEST_BLOCKS)
+        too_few = cell.rounds < FEWEST_ROUNDS or (cell.load.value > 1 and cell.blocks < _FEWEST_BLOCKS)
         if too_few or cell.asked < cell.next_look:
             return False
         cell.next_look = cell.asked * _LOOK_AFTER
@@ -313,7 +320,7 @@ class _Measurement:
         if self._design.requests:
             return self._design.requests - cell.asked
         if math.isinf(cell.width):
-            return max(1.0, _FEWEST_ROUNDS * len(cell.workload.prompts) - cell.asked)
+            return max(1.0, FEWEST_ROUNDS * len(cell.workload.prompts) - cell.asked)
         return cell.asked * max(0.0, (cell.width / self._design.precision) ** 2 - 1)
 
     def _too_wide(self, cell: _Cell) -> str:

@@ -64,7 +64,7 @@ class Scorer:
     def __init__(self, connection: Connection, most_tokens: int = MOST_TOKENS) -> None:
         self.connection = connection
         self.most_tokens = most_tokens
-        self._known: dict[tuple[int, ...], tuple[Score, ...]] = {}
+        self._known: dict[tuple[tuple[int, ...], int], tuple[Score, ...]] = {}
         self.error: InvocationError | None = None
         """Why the engine last gave no scores."""
 
@@ -73,9 +73,10 @@ class Scorer:
         tokens = (*prompt, *answer)[: self.most_tokens]
         if not prompt or len(tokens) <= len(prompt):
             return ()
-        if tokens not in self._known:
-            self._known[tokens] = await self._ask(tokens, len(prompt))
-        return self._known[tokens]
+        key = tokens, len(prompt)
+        if key not in self._known:
+            self._known[key] = await self._ask(tokens, len(prompt))
+        return self._known[key]
 
     async def of(self, result: RequestResult) -> tuple[Score, ...]:
         """The scores of a request's answer."""

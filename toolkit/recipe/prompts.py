@@ -57,8 +57,13 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
 
 def parse_prompts(content: bytes, name: str) -> tuple[Prompt, ...]:
     """The prompts in a file's content. The ending of its name says what it is; JSONL if it says nothing."""
-    rows = _READERS.get(PurePath(name).suffix.lower(), _json_lines)
-    return tuple(prompt_of(row, location) for location, row in rows(content, name))
+    prompts, characters = [], 0
+    for location, row in _READERS.get(PurePath(name).suffix.lower(), _json_lines)(content, name):
+        prompts.append(prompt_of(row, location))
+        characters += len(prompts[-1].text)
+        if characters > _LIMITS.size:  # a packed file may be a few kilobytes
+            raise _refusal(location, f"the file holds more than {_LIMITS.size // 1024**2} MiB of text")
+    return tuple(prompts)
 
 
 def prompt_of(row: Any, location: str) -> Prompt:
@@ -160,7 +165,7 @@ def _parquet(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
     try:
         file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))
         known = [column for column in (*_PROMPT_COLUMNS, *_LENGTH_COLUMNS) if column in file.schema_arrow.names]
-        batches = file.iter_batches(batch_size=1000, columns=known or None)
+        batches = file.iter_batches(batch_size=1, columns=known or None)  # a row may be large
         rows = (row for batch in batches for row in batch.to_pylist())
         yield from ((f"{name}, row {number}", row) for number, row in enumerate(rows, 1))
     except (pyarrow.ArrowException, OSError) as error:

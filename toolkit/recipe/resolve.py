@@ -18,6 +18,7 @@ from toolkit.recipe.schema import (
     ComponentSection,
     ContainerSection,
     Evidence,
+    Expect,
     InstanceType,
     KubernetesSection,
     NetworkSection,
@@ -144,6 +145,7 @@ class Recipe:
     workloads: Mapping[str, Path]
     tags: Mapping[str, str]
     evidence: tuple[Evidence, ...]
+    expect: Mapping[str, Expect] = field(default_factory=dict)
     weight_bytes: int | None = None
     container: ContainerSection | None = None
     baseline_of: Speculation | None = field(default=None, repr=False)
@@ -321,6 +323,7 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         workloads={name: _folder(folder, path) for name, path in file.workloads.items()},
         tags=file.tags,
         evidence=tuple(file.evidence),
+        expect=file.expect,
         container=_container(file, folder),
         accept_eula=file.target.accept_eula,
         scaling=file.scaling,

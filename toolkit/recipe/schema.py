@@ -488,6 +488,30 @@ class Evidence(Section):
     source: NonEmptyStr
 
 
+class Slo(Section):
+    """Limits on the latencies of a request, in seconds. A request meets the SLO if it meets all of them."""
+
+    ttft: Annotated[float, Field(gt=0)] | None = Field(None, description="seconds to the first token")
+    tpot: Annotated[float, Field(gt=0)] | None = Field(None, description="seconds per output token after the first")
+    e2e: Annotated[float, Field(gt=0)] | None = Field(None, description="seconds of the whole request")
+    share: Annotated[float, Field(gt=0, lt=1)] = Field(0.9, description="of the requests that must meet it")
+
+    @model_validator(mode="after")
+    def _has_a_limit(self) -> Slo:
+        if not (self.ttft or self.tpot or self.e2e):
+            raise ValueError("an SLO needs a limit: add `ttft`, `tpot` or `e2e`, in seconds")
+        return self
+
+
+class Expect(Section):
+    """What `toolkit prove` and `toolkit bench` must find on a workload: a verdict each."""
+
+    concurrency: PositiveInt = Field(1, description="requests at a time, with which all of this is expected")
+    speedup: Annotated[float, Field(gt=0)] | None = Field(None, description="output tokens/s over the baseline's")
+    acceptance_length: Annotated[float, Field(ge=1)] | None = Field(None, description="tokens per target step")
+    slo: Slo | None = Field(None, description="limits on latencies")
+
+
 class RecipeFile(Section):
     """One recipe file: a target, how to speculate, an engine, a platform."""
 
@@ -516,6 +540,9 @@ class RecipeFile(Section):
         default_factory=list,
         description="instance types, an engine version, or an image (`repository:tag`) to use though the catalogue "
         "does not know them: a warning, not an error",
+    )
+    expect: dict[NonEmptyStr, Expect] = Field(
+        default_factory=dict, description="the least that a measurement must find, by workload"
     )
 
     @field_validator("name")

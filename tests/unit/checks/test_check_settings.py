@@ -121,6 +121,43 @@ def workload_report(root: Path, content: str | None) -> Report:
     return report(root, ("{name: local}", "{name: local}\nworkloads: {mine: ./mine.jsonl}"))
 
 
+def expecting(root: Path, expect: str) -> Report:
+    (root / "mine.jsonl").write_text('{"prompt": "one"}')
+    return report(root, ("{name: local}", f"{{name: local}}\nworkloads: {{mine: ./mine.jsonl}}\nexpect: {expect}"))
+
+
+def test_what_can_be_expected_is_fine(tmp_path: Path) -> None:
+    expect = "{mine: {concurrency: 4, speedup: 1.3, acceptance_length: 2.5, slo: {ttft: 0.5, tpot: 0.02, share: 0.95}}}"
+    assert expecting(tmp_path, expect).findings == ()
+
+
+def test_no_step_yields_more_than_all_drafts_and_one_token(tmp_path: Path) -> None:
+    finding = only(expecting(tmp_path, "{mine: {acceptance_length: 9.5}}"))
+    assert (finding.code, finding.path) == ("expect.impossible", "expect.mine.acceptance_length")
+    assert "at most 8 tokens" in finding.message
+
+
+def test_what_is_expected_must_be_measured(tmp_path: Path) -> None:
+    finding = only(expecting(tmp_path, "{mnie: {speedup: 1.3}}"))
+    assert (finding.code, finding.severity) == ("expect.not-measured", "warning")
+
+
+@pytest.mark.parametrize(
+    ("expect", "path", "message"),
+    [
+        ("{mine: {speedup: 0}}", "expect.mine.speedup", "greater than 0"),
+        ("{mine: {acceptance_length: 0.5}}", "expect.mine.acceptance_length", "greater than or equal to 1"),
+        ("{mine: {slo: {share: 0.9}}}", "expect.mine.slo", "an SLO needs a limit"),
+        ("{mine: {slo: {ttft: 1, share: 95}}}", "expect.mine.slo.share", "less than 1"),
+        ("{mine: {speed: 2}}", "expect.mine.speed", "speed"),
+    ],
+)
+def test_what_cannot_be_expected(tmp_path: Path, expect: str, path: str, message: str) -> None:
+    finding = only(expecting(tmp_path, expect))
+    assert finding.path == path
+    assert message in finding.message
+
+
 def test_prompts_in_any_shape_are_fine(tmp_path: Path) -> None:
     content = '{"prompt": "one"}\n\n{"messages": [{"role": "user", "content": "two"}]}\n'
     assert workload_report(tmp_path, content).findings == ()

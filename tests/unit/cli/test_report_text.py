@@ -31,6 +31,13 @@ load  arm       tok/s  speedup            acceptance  same  $/M
     assert "Measured with hardware: 1 x RTX PRO 6000, vllm: 0.32.0, date: 2026-11-22" in text
 
 
+def test_the_concurrency_at_which_it_breaks_even_is_told() -> None:
+    assert """
+p-eagle on open-ended breaks even at about 4 concurrent requests.
+p-eagle on structured breaks even at about 49 concurrent requests.
+""" in report_text(example(), 120)
+
+
 def test_failed_and_incomplete_requests_are_told() -> None:
     report = example()
     arms = (replace(report.arms[0], failed=3, incomplete=1), *report.arms[1:])

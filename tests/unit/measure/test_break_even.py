@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.measure.break_even import break_even, schedule
+from toolkit.measure.break_even import break_even, break_even_in_words, schedule
 from toolkit.measure.report import Speedup
 
 
@@ -23,6 +23,18 @@ def test_an_arm_may_always_pay_or_never(ratios: tuple[float, float], concurrency
     (found,) = break_even([speedup("K=7", 1, ratios[0]), speedup("K=7", 8, ratios[1])])
 
     assert found.concurrency == concurrency
+
+
+def test_it_is_told_where_several_concurrencies_were_measured() -> None:
+    points = {"a": (2.0, 0.5), "b": (1.5, 1.2), "c": (0.9, 0.8)}
+    found = [
+        speedup(arm, load, ratio) for arm, ratios in points.items() for load, ratio in zip((1, 4), ratios, strict=True)
+    ]
+    assert break_even_in_words([*found, speedup("d", 1, 2.0)]) == [
+        "a on chat breaks even at about 2 concurrent requests.",
+        "b on chat does not break even up to 4 concurrent requests, the most that was measured: it is faster.",
+        "c on chat is slower at the lowest concurrency already.",
+    ]
 
 
 def test_the_schedule_takes_the_best_k_at_each_batch_size() -> None:

@@ -58,8 +58,8 @@ def test_a_fault_is_explained_first() -> None:
         (1.30, 1.20, 1.40, None, "pays"),
         (1.30, 0.95, 1.70, None, "not shown"),
         (0.80, 0.70, 0.90, None, "costs"),
-        (1.04, 1.02, 1.06, Noise(1.0, 0.94, 1.05), "not shown"),
-        (0.95, 0.92, 0.98, Noise(1.0, 0.94, 1.05), "not shown"),
+        (1.04, 1.02, 1.06, Noise(1.03, 0.94, 1.12), "not shown"),
+        (0.95, 0.92, 0.98, Noise(0.97, 0.90, 1.05), "not shown"),
         (1.30, 1.20, 1.40, Noise(1.0, 0.94, 1.05), "pays"),
     ],
 )

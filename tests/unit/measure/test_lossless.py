@@ -16,6 +16,7 @@ from toolkit.measure.arm import Arm
 from toolkit.measure.judge import Judgement, judge
 from toolkit.measure.lossless import Floor, Lossless, binomial_tail, more_frequent, seen_rate
 from toolkit.measure.result import RequestResult
+from toolkit.measure.scoring import Scorer
 
 TARGET = FakeTarget()
 
@@ -322,3 +323,12 @@ def test_false_alarms_are_as_rare_as_the_rule_says(noise: Callable[[random.Rando
         return max(arm, default=0.0) > floor.limit or more_frequent((len(arm), 2400), (len(own), 2400))
 
     assert sum(alarm() for _ in range(100)) <= most
+
+
+def test_one_text_may_be_the_answer_to_two_prompts() -> None:
+    scorer = Scorer(FakeConnection())
+
+    async def both() -> list[int]:
+        return [len(await scorer.scores(prompt, answer)) for prompt, answer in [((1, 2), (3, 4)), ((1, 2, 3), (4,))]]
+
+    assert asyncio.run(both()) == [2, 1]

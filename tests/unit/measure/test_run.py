@@ -1,0 +1,248 @@
+"""A paired run on a clock that only simulated machines move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import answer_events, event_stream
+from simulated_arms import SimulatedMachine, arm, workload
+
+from toolkit.endpoint.generation import Acceptance
+from toolkit.errors import InvocationError, UsageError
+from toolkit.measure.arm import Arm, Chunk
+from toolkit.measure.bench import sender
+from toolkit.measure.journal import Journal
+from toolkit.measure.pays import verdict_pays
+from toolkit.measure.result import RequestResult
+from toolkit.measure.run import Design, Load, Measured, Progress, again, run
+from toolkit.measure.statistics import pairs_of, speedup
+from toolkit.measure.stream_clock import Ask, Timing
+from toolkit.measure.summary import summarise
+
+SPEC, BASE = arm("spec"), arm("base")
+DESIGN = Design((SPEC,), (workload(8),), BASE, seconds=600, precision=0.1)
+
+
+def machine(seed: int = 1, true: float = 1.4, **kind: Any) -> SimulatedMachine:
+    return SimulatedMachine(seed, {"spec": true}, **kind)
+
+
+def measured(simulated: SimulatedMachine, design: Design = DESIGN, journal: Journal | None = None) -> Measured:
+    return asyncio.run(run(design, simulated.send, journal=journal, clock=simulated))
+
+
+def test_a_measurement_goes_on_until_its_interval_is_narrow_enough() -> None:
+    found = measured(machine(2, noise=0.1))
+    interval = speedup(pairs_of(found.results, "spec", "base"))
+    assert interval
+    assert interval.low < 1.4 < interval.high
+    assert 1.02 < interval.high / interval.ratio <= 1.1
+    assert not [note for note in found.notes if "spec" in note or "mine" in note]
+
+
+def test_the_verdict_of_simulated_arms_is_right() -> None:
+    """The road from requests to verdicts: 1.4x pays, 0.7x costs, and 1x hardly ever either."""
+    design = replace(DESIGN, seconds=300)
+
+    def verdicts(true: float, runs: int) -> list[bool | None]:
+        found = [summarise(measured(machine(seed, true), design).results, [SPEC], BASE) for seed in range(runs)]
+        return [verdict_pays(summary.speedups[0], summary.noise) for summary in found]
+
+    assert verdicts(1.4, 20).count(True) >= 18
+    assert verdicts(0.7, 20).count(False) >= 18
+    assert verdicts(1.0, 60).count(None) >= 56
+
+
+def test_the_first_arm_of_a_block_alternates() -> None:
+    simulated = machine()
+    measured(simulated, replace(DESIGN, requests=4))
+    blocks = [name for name, _ in simulated.sent[2:]]  # after the warm-up
+    assert blocks == ["base", "spec", "spec", "base", "base", "spec", "spec", "base"]
+
+
+def test_a_drift_of_the_machine_hits_both_arms() -> None:
+    """It becomes twice as slow within the measurement."""
+    found = measured(machine(noise=0.02, drift=0.01), replace(DESIGN, requests=48))
+    interval = speedup(pairs_of(found.results, "spec", "base"))
+    assert interval
+    assert interval.ratio == pytest.approx(1.4, rel=0.02)
+
+
+def test_the_baseline_is_measured_against_itself_in_every_second_round() -> None:
+    found = measured(machine(), replace(DESIGN, requests=32))
+    assert {item.round for item in found.results if item.arm == again("base")} == {1, 3}
+    noise = summarise(found.results, [SPEC], BASE).noise
+    assert noise
+    assert noise.low < 1 < noise.high
+
+
+def test_requests_are_asked_as_often_as_was_said() -> None:
+    found = measured(machine(), replace(DESIGN, requests=10))
+    assert len([item for item in found.results if item.arm == "spec"]) == 10
+
+
+def test_without_a_baseline_each_prompt_is_asked_once() -> None:
+    found = measured(machine(), replace(DESIGN, baseline=None))
+    assert [item.prompt for item in found.results] == list(range(8))
+
+
+def test_concurrent_requests_are_sent_in_blocks_of_four_waves() -> None:
+    simulated = machine()
+    measured(simulated, replace(DESIGN, loads=(Load(4),), seconds=100))
+    assert {len(prompts) for _, prompts in simulated.sent[2:]} == {16}
+
+
+def test_all_loads_and_workloads_come_forward_together() -> None:
+    design = replace(DESIGN, workloads=(workload(8, "a"), workload(8, "b")), loads=(Load(1), Load(2)), seconds=60)
+    found = measured(machine(), design)
+    asked = [
+        sum((item.arm, item.workload, item.load) == ("spec", name, load) for item in found.results)
+        for name in ("a", "b")
+        for load in (1, 2)
+    ]
+    assert max(asked) - min(asked) <= 8
+
+
+def test_when_the_time_is_up_it_says_what_more_would_show() -> None:
+    notes = measured(machine(), replace(DESIGN, seconds=30, precision=0.01)).notes
+    assert notes[0].startswith("mine with one request at a time: the time was up at ±")
+    assert "more requests of each arm, with other prompts, would make it ±1%" in notes[0]
+
+
+def test_a_prompt_that_fails_is_counted_and_not_asked_again() -> None:
+    found = measured(machine(fails=frozenset({("spec", 3)})), replace(DESIGN, seconds=60))
+    failed = [item for item in found.results if item.outcome == "failed"]
+    assert [(item.arm, item.prompt, item.round) for item in failed] == [("spec", 3, 0)]
+    row = next(row for row in summarise(found.results, [SPEC], BASE).arms if row.arm == "spec")
+    assert row.failed == 1
+
+
+def test_an_endpoint_that_dies_ends_the_measurement() -> None:
+    every = frozenset(("spec", prompt) for prompt in range(1, 8)) | {("base", 0)}  # the warm-up still works
+    found = measured(machine(fails=every))
+    assert len(found.results) == 16
+    assert summarise(found.results, [SPEC], BASE).speedups == ()
+
+
+def test_an_arm_that_answers_nothing_is_an_error() -> None:
+    with pytest.raises(InvocationError, match="spec answers no request: the prompt is longer than"):
+        measured(machine(fails=frozenset(("spec", prompt) for prompt in range(3))))
+
+
+def test_progress_says_how_long_it_still_takes() -> None:
+    simulated, seen = machine(noise=0.1), list[Progress]()
+    asyncio.run(run(DESIGN, simulated.send, seen.append, clock=simulated))
+    assert seen[0].remaining > seen[-1].remaining == 0
+    assert str(seen[0]).startswith("mine with one request at a time: 1 requests, about")
+
+
+class Interrupting:
+    """Ctrl-C during the n-th block: the requests that run are cut, as the load generator does it."""
+
+    def __init__(self, simulated: SimulatedMachine, block: int) -> None:
+        self._simulated, self._left = simulated, block
+
+    async def __call__(self, arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
+        self._left -= 1
+        found = await self._simulated.send(arm, asks, load, timing)
+        if self._left:
+            return found
+        (task,) = [task for task in asyncio.all_tasks() if task.get_coro().__name__ == "run_it"]  # type: ignore[union-attr]
+        task.cancel()
+        assert timing.stop
+        await timing.stop.wait()
+        return [replace(item, outcome="incomplete") for item in found]
+
+
+def interrupted(simulated: SimulatedMachine, journal: Journal | None = None) -> Measured:
+    async def run_it() -> Measured:
+        return await run(DESIGN, Interrupting(simulated, 12), journal=journal, clock=simulated)
+
+    return asyncio.run(run_it())
+
+
+def test_ctrl_c_keeps_what_was_measured() -> None:
+    found = interrupted(machine())
+    assert not found.complete
+    assert [item.outcome for item in found.results] == ["successful"] * 9 + ["incomplete"]
+    assert found.notes[0].startswith("the measurement was interrupted")
+
+
+def test_an_interrupted_measurement_is_continued(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    before = interrupted(machine(), Journal(file, {"arms": 2}))
+    assert file.stat().st_mode & 0o077 == 0
+    file.write_bytes(file.read_bytes() + b'{"arm": "spe')  # as a full disk leaves it
+    found = measured(machine(2), replace(DESIGN, requests=16), Journal(file, {"arms": 2}))
+    answers = [item for item in found.results if item.outcome == "successful" and item.arm != again("base")]
+    assert answers[:8] == list(before.results[:8])
+    assert sorted((item.arm, item.prompt, item.round) for item in answers) == sorted(
+        (name, prompt, turn) for name in ("base", "spec") for prompt in range(8) for turn in range(2)
+    )
+
+
+def test_results_of_another_measurement_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    interrupted(machine(), Journal(file, {"max_tokens": 256}))
+    with pytest.raises(UsageError, match="another setting"):
+        measured(machine(), DESIGN, Journal(file, {"max_tokens": 64}))
+
+
+def test_a_file_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    found = measured(machine(noise=0.1), DESIGN, Journal(tmp_path / "missing" / "results.jsonl", {}))
+    assert found.complete
+    assert "results were not saved" in found.notes[-1]
+
+
+class Streaming:
+    """A connection that answers at once, and from the n-th request on never comes to an end."""
+
+    def __init__(self, endless_from: int = 1000) -> None:
+        self._left = endless_from
+        self.hangs = asyncio.Event()
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+        whole = event_stream(answer_events([7, 8]))
+        self._left -= 1
+        yield Chunk(0.01, whole[:-20])
+        if self._left < 0:
+            self.hangs.set()
+            await asyncio.Event().wait()
+        yield Chunk(0.02, whole[-20:])
+
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    async def acceptance(self) -> Acceptance | None:
+        return None
+
+
+def test_it_measures_what_is_really_sent() -> None:
+    arms = Arm("spec", Streaming()), Arm("base", Streaming())
+    design = Design(arms[:1], (workload(2),), arms[1], (Load(1), Load(2), Load(500, open_loop=True)), requests=4)
+    found = asyncio.run(run(design, sender()))
+    asked = Counter((item.arm, item.load, item.open_loop, item.outcome) for item in found.results)
+    loads = ((1, False), (2, False), (500, True))
+    assert {key: asked[key] for key in asked if key[0] != again("base")} == {
+        (name, *load, "successful"): 4 for name in ("spec", "base") for load in loads
+    }
+
+
+def test_ctrl_c_cuts_requests_that_hang() -> None:
+    connection = Streaming(endless_from=3 + 2)  # three are the warm-up
+
+    async def run_it() -> Measured:
+        measuring = asyncio.ensure_future(run(Design((Arm("spec", connection),), (workload(8),)), sender()))
+        await connection.hangs.wait()
+        measuring.cancel()
+        return await measuring
+
+    found = asyncio.run(run_it())
+    assert [item.outcome for item in found.results] == ["successful", "successful", "incomplete"]
+    assert not found.complete

@@ -1,0 +1,256 @@
+"""Intervals cover the truth as often as they say, for few prompts as well as for many."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from simulated_arms import result
+
+from toolkit.endpoint.generation import Acceptance
+from toolkit.measure.pays import verdict_pays
+from toolkit.measure.report import Noise
+from toolkit.measure.run import FEWEST_ROUNDS
+from toolkit.measure.statistics import (
+    Interval,
+    Pair,
+    acceptance_length,
+    busy_seconds,
+    half_width,
+    pairs_of,
+    percentiles,
+    requests_needed,
+    share,
+    speedup,
+    student,
+)
+
+RUNS = 1000
+NOISE = 0.3
+
+Noisy = Callable[[random.Random], float]
+
+
+def lognormal(rng: random.Random) -> float:
+    """A factor around 1 that is now and then far above."""
+    return rng.lognormvariate(-(NOISE**2) / 2, NOISE)
+
+
+def uniform(rng: random.Random) -> float:
+    """A factor from 0.7 to 1.3."""
+    return rng.uniform(1 - NOISE, 1 + NOISE)
+
+
+def rounds(
+    rng: random.Random, prompts: int, true: float, by_prompt: float = 0.0, noisy: Noisy = lognormal
+) -> Iterator[list[Pair]]:
+    """Rounds over the same prompts: answers of different length, an arm that is `true` times as fast on average."""
+    kinds = [(rng.randint(40, 160), rng.lognormvariate(-(by_prompt**2) / 2, by_prompt)) for _ in range(prompts)]
+    while True:
+        yield [
+            Pair(prompt, tokens, tokens / true * slower * noisy(rng), tokens, tokens * noisy(rng))
+            for prompt, (tokens, slower) in enumerate(kinds)
+        ]
+
+
+def some_rounds(rng: random.Random, prompts: int, number: int, true: float, **kind: float) -> list[Pair]:
+    found = rounds(rng, prompts, true, **kind)
+    return [pair for _ in range(number) for pair in next(found)]
+
+
+def covered(intervals: Iterator[Interval | None], true: float) -> float:
+    """The share of intervals that have the truth in them."""
+    found = [item for item in intervals if item]
+    assert len(found) == RUNS
+    return sum(item.low <= true <= item.high for item in found) / RUNS
+
+
+@pytest.mark.parametrize(
+    ("prompts", "number", "by_prompt"), [(4, 2, 0.0), (4, 4, 0.15), (8, 1, 0.15), (16, 2, 0.1), (32, 1, 0.2)]
+)
+@pytest.mark.parametrize("noisy", [lognormal, uniform])
+def test_95_percent_intervals_cover_the_true_speedup_in_95_percent_of_runs(
+    prompts: int, number: int, by_prompt: float, noisy: Noisy
+) -> None:
+    def runs() -> Iterator[Interval | None]:
+        for seed in range(RUNS):
+            found = rounds(random.Random(seed), prompts, 1.4, by_prompt, noisy)
+            yield speedup([pair for _ in range(number) for pair in next(found)])
+
+    assert 0.93 <= covered(runs(), 1.4) <= 0.97
+
+
+def test_what_disturbs_all_concurrent_requests_of_a_block_widens_the_interval() -> None:
+    def run(seed: int) -> list[Pair]:
+        rng = random.Random(seed)
+        return [
+            Pair(prompt, 100, 100 / 1.4 * arm * lognormal(rng), 100, 100 * baseline * lognormal(rng), (turn, half))
+            for turn in range(4)
+            for half in range(2)
+            for arm, baseline in [(rng.lognormvariate(0, 0.2), rng.lognormvariate(0, 0.2))]
+            for prompt in range(half, 16, 2)
+        ]
+
+    assert 0.93 <= covered((speedup(run(seed)) for seed in range(RUNS)), 1.4) <= 0.97
+
+
+@pytest.mark.parametrize(("prompts", "precision"), [(4, 0.6), (8, 0.35), (16, 0.2)])
+def test_stopping_once_the_interval_is_narrow_does_not_spoil_it(prompts: int, precision: float) -> None:
+    def run(seed: int) -> Interval | None:
+        pairs: list[Pair] = []
+        for found in islice(rounds(random.Random(seed), prompts, 1.4, 0.1), 12):
+            pairs += found
+            if len(pairs) >= FEWEST_ROUNDS * prompts and half_width(pairs) <= precision:
+                break
+        return speedup(pairs)
+
+    assert 0.93 <= covered((run(seed) for seed in range(RUNS)), 1.4) <= 0.97
+
+
+@pytest.mark.parametrize(("prompts", "number"), [(4, 2), (8, 2), (16, 2), (32, 1)])
+def test_the_baseline_hardly_ever_pays_against_itself(prompts: int, number: int) -> None:
+    """In a measurement with nothing to find, an arm pays in at most 2.5 % of the runs, and costs as rarely."""
+    found = []
+    for seed in range(RUNS):
+        rng = random.Random(seed)
+        pairs = some_rounds(rng, prompts, number, 1.0)
+        itself = [
+            Pair(
+                pair.cluster,
+                pair.baseline_tokens,
+                pair.baseline_tokens * lognormal(rng),
+                pair.baseline_tokens,
+                pair.baseline_seconds,
+            )
+            for pair in pairs[-prompts:]
+        ]
+        noise = speedup(itself)
+        assert noise
+        found.append(verdict_pays(speedup(pairs), Noise(noise.ratio, noise.low, noise.high)))
+    assert found.count(True) <= 0.025 * RUNS
+    assert found.count(False) <= 0.025 * RUNS
+
+
+def test_an_arm_that_is_as_good_as_it_says_pays() -> None:
+    pairs = [some_rounds(random.Random(seed), 16, 3, 1.4) for seed in range(200)]
+    assert sum(verdict_pays(speedup(run), None) is True for run in pairs) >= 190
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "itself", "pays"),
+    [
+        (1.2, 1.6, None, True),
+        (0.9, 1.6, None, None),
+        (0.7, 0.9, None, False),
+        (1.005, 1.009, None, None),
+        (1.05, 1.1, 1.07, None),
+        (1.2, 1.6, 0.9, True),
+        (0.9, 0.95, 0.93, None),
+    ],
+)
+def test_an_arm_pays_if_it_beats_the_baseline_by_more_than_the_baseline_beats_itself(
+    low: float, high: float, itself: float | None, pays: bool | None
+) -> None:
+    noise = Noise(itself, itself - 0.1, itself + 0.1) if itself else None
+    assert verdict_pays(Interval((low + high) / 2, low, high), noise) is pays
+
+
+def test_the_ratio_is_that_of_the_throughputs() -> None:
+    found = speedup([Pair("a", 100, 1, 100, 2), Pair("b", 300, 3, 300, 6)])
+    assert found == Interval(pytest.approx(2), pytest.approx(2), pytest.approx(2))
+
+
+def test_a_single_pair_shows_no_noise() -> None:
+    assert speedup([Pair("a", 100, 1, 100, 2)]) is None
+    assert half_width([]) == math.inf
+    assert requests_needed([Pair("a", 100, 1, 100, 2)], 0.05) is None
+
+
+def test_rounds_over_one_prompt_are_intervals_for_this_prompt() -> None:
+    found = speedup([Pair("a", 100, seconds, 100, 2) for seconds in (0.9, 1.0, 1.1)])
+    assert found
+    assert 1.5 < found.low < 2 < found.high < 2.6
+
+
+def test_two_prompts_asked_often_are_still_two_prompts() -> None:
+    """Student's t with one degree of freedom is 12.7: more rounds do not tell of other prompts."""
+    pairs = [Pair(prompt, 100, seconds, 100, 2) for prompt, seconds in (("a", 1.0), ("b", 1.2)) for _ in range(50)]
+    found = speedup(pairs)
+    assert found
+    assert found.high / found.ratio == pytest.approx(math.exp(12.706 * abs(math.log(1.2)) / 2), rel=0.1)
+
+
+def test_the_requests_that_are_still_needed_do_narrow_the_interval() -> None:
+    rng = random.Random(5)
+    pairs = some_rounds(rng, 400, 1, 1.4)
+    more = requests_needed(pairs, 0.03)
+    assert more
+    others = [replace(pair, cluster=("other", pair.cluster)) for pair in some_rounds(rng, more, 1, 1.4)]
+    assert half_width(pairs + others) == pytest.approx(0.03, rel=0.15)
+
+
+def test_nothing_more_is_needed_for_an_interval_that_is_narrow_enough() -> None:
+    assert requests_needed(some_rounds(random.Random(5), 40, 3, 1.4), 0.5) == 0
+
+
+def test_an_interval_takes_a_moment_only() -> None:
+    pairs = some_rounds(random.Random(1), 200, 10, 1.4)
+    began = time.perf_counter()
+    speedup(pairs)
+    assert time.perf_counter() - began < 0.3
+
+
+def test_acceptance_has_an_interval_over_prompts() -> None:
+    answers = [
+        result(prompt=number, acceptance=Acceptance((10, 10, steps))) for number, steps in enumerate((18, 20, 22))
+    ]
+    found = acceptance_length(answers)
+    assert found
+    assert found.ratio == pytest.approx(1 + (30 + 2 * 60) / 120)
+    assert found.low < found.ratio < found.high
+
+
+def test_percentiles_are_numpys() -> None:
+    numpy = pytest.importorskip("numpy")
+    values = [random.Random(1).random() for _ in range(37)]
+    found = percentiles(values)
+    assert found
+    assert (found.p50, found.p90, found.p99) == pytest.approx(tuple(numpy.percentile(values, (50, 90, 99))))
+
+
+def test_percentiles_of_nothing_are_unknown() -> None:
+    assert percentiles([]) is None
+
+
+def test_a_share_of_all_requests_is_not_certain() -> None:
+    found = share(10, 10)
+    assert (found.ratio, found.high) == (1, pytest.approx(1))
+    assert found.low == pytest.approx(0.722, abs=0.001)
+
+
+def test_concurrent_requests_keep_the_machine_busy_once() -> None:
+    answers = [result(started=started, seconds=2) for started in (0, 1, 10)]
+    assert busy_seconds(answers) == pytest.approx(3 + 2)
+
+
+def test_an_answer_without_its_counterpart_is_not_compared() -> None:
+    answers = [
+        result(arm="spec", prompt=0, seconds=1),
+        result(arm="base", prompt=0, seconds=2),
+        result(arm="spec", prompt=1, seconds=1),
+        result(arm="base", prompt=1, seconds=9, outcome="failed"),
+    ]
+    assert [(pair.arm_seconds, pair.baseline_seconds) for pair in pairs_of(answers, "spec", "base")] == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"), [(1, 12.7062), (1.5, 6.0167), (3, 3.1824), (10.5, 2.2138), (29.9, 2.0426), (60, 2.0003)]
+)
+def test_students_quantiles_are_those_of_the_tables(freedom: float, quantile: float) -> None:
+    """From scipy.stats.t.ppf(0.975, freedom)."""
+    assert student(freedom) == pytest.approx(quantile, abs=1e-4)

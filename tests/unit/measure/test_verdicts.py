@@ -1,0 +1,183 @@
+"""Each claim: when it holds, when it does not, and when the measurement does not show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from simulated_arms import arm, result
+
+from toolkit.endpoint.generation import Acceptance, Arrival
+from toolkit.measure.arm import Arm
+from toolkit.measure.report import Verdict
+from toolkit.measure.result import RequestResult
+from toolkit.measure.summary import summarise
+from toolkit.measure.verdicts import Expected, slos, verdicts
+from toolkit.recipe.schema import Expect, Slo
+
+SPEC, BASE = arm("spec"), replace(arm("base"), speculative=False)
+ACCEPTED = Acceptance((10, 10, 20))  # 2.25 tokens per step
+PAYS = (0.5, 0.52, 0.48, 0.51)
+COSTS = (2.0, 2.1, 1.9, 2.0)
+ALIKE = (1.0, 1.01, 0.99, 1.0)
+NOISY = (0.5, 1.6, 0.9, 0.7)
+
+
+def answers(
+    name: str, seconds: Sequence[float], acceptance: Acceptance | None = None, workload: str = "mine", load: float = 1
+) -> list[RequestResult]:
+    return [
+        result(
+            arm=name,
+            workload=workload,
+            prompt=prompt,
+            load=load,
+            started=prompt * 10.0,
+            seconds=each,
+            arrivals=(Arrival(each / 10, 1), Arrival(each, 99)),
+            acceptance=acceptance,
+        )
+        for prompt, each in enumerate(seconds)
+    ]
+
+
+def measured(spec: Sequence[float] = PAYS, acceptance: Acceptance | None = ACCEPTED) -> list[RequestResult]:
+    return answers("spec", spec, acceptance) + answers("base", (1.0,) * len(spec))
+
+
+def judged(
+    results: Sequence[RequestResult],
+    claim: str,
+    arms: Sequence[Arm] = (SPEC,),
+    baseline: Arm | None = BASE,
+    expected: Expected | None = None,
+) -> list[Verdict]:
+    found = verdicts(results, summarise(results, arms, baseline), arms, baseline, expected)
+    return [verdict for verdict in found if verdict.claim == claim]
+
+
+def only(found: Sequence[Verdict]) -> Verdict:
+    (verdict,) = found
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("seconds", "holds", "word"),
+    [(PAYS, True, "pays"), (COSTS, False, "costs"), (ALIKE, False, "gains nothing"), (NOISY, None, "not shown")],
+)
+def test_an_arm_pays_costs_or_it_is_not_shown(seconds: Sequence[float], holds: bool | None, word: str) -> None:
+    found = only(judged(measured(seconds), "pays"))
+    assert (found.holds, found.workload) == (holds, "mine")
+    assert f"spec {word}:" in found.detail
+
+
+def test_a_verdict_that_is_not_shown_says_what_would_show_it() -> None:
+    assert "more requests of each arm" in only(judged(measured(NOISY), "pays")).detail
+
+
+def test_an_arm_at_half_the_speed_never_holds() -> None:
+    """A ratio of 0.45 passed the proof before intervals were judged."""
+    results = measured([1 / 0.45] * 4)
+    assert only(judged(results, "pays")).holds is False
+
+
+def test_it_is_enough_to_pay_at_one_load() -> None:
+    at_16 = answers("spec", COSTS, ACCEPTED, load=16) + answers("base", (1.0,) * 4, load=16)
+    found = only(judged(measured() + at_16, "pays"))
+    assert found.holds is True
+    assert "spec costs: 0.50x" in found.detail
+
+
+def test_each_workload_is_judged() -> None:
+    other = answers("spec", COSTS, ACCEPTED, "other") + answers("base", (1.0,) * 4, workload="other")
+    assert [(found.workload, found.holds) for found in judged(measured() + other, "pays")] == [
+        ("mine", True),
+        ("other", False),
+    ]
+
+
+def test_a_baseline_that_drafts_is_none() -> None:
+    results = answers("spec", PAYS, ACCEPTED) + answers("base", ALIKE, ACCEPTED)
+    found = only(judged(results, "baseline"))
+    assert found.holds is False
+    assert "base speculates itself" in found.detail
+
+
+def test_a_baseline_drafts_nothing() -> None:
+    assert only(judged(measured(), "baseline")).holds is True
+    silent = replace(BASE, reports_drafts=False)
+    assert only(judged(measured(), "baseline", baseline=silent)).holds is None
+    assert judged(measured(), "baseline", baseline=None) == []
+
+
+@pytest.mark.parametrize(("acceptance", "on"), [(ACCEPTED, True), (Acceptance(()), True), (None, False)])
+def test_speculation_is_on_if_the_engine_counts_drafts(acceptance: Acceptance | None, on: bool) -> None:
+    assert only(judged(measured(acceptance=acceptance), "on")).holds is on
+
+
+@pytest.mark.parametrize(("seconds", "on"), [(PAYS, True), (COSTS, False), (ALIKE, False), (NOISY, None)])
+def test_an_engine_that_counts_no_drafts_is_judged_by_its_speed(seconds: Sequence[float], on: bool | None) -> None:
+    silent = replace(SPEC, reports_drafts=False)
+    assert only(judged(measured(seconds, None), "on", [silent])).holds is on
+    assert judged(measured(seconds, None), "accepted", [silent]) == []
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "holds"), [(ACCEPTED, True), (Acceptance((999, 1)), False), (Acceptance((0,)), False)]
+)
+def test_drafts_are_accepted_or_not(acceptance: Acceptance, holds: bool) -> None:
+    assert only(judged(measured(acceptance=acceptance), "accepted")).holds is holds
+
+
+def test_one_of_several_arms_that_does_not_draft_is_named() -> None:
+    off = arm("off")
+    found = only(judged(measured() + answers("off", ALIKE), "on", [SPEC, off]))
+    assert found.holds is False
+    assert "off: the engine reports no draft tokens" in found.detail
+
+
+def with_lengths(*steps: int) -> list[RequestResult]:
+    """Answers whose acceptance length differs by prompt."""
+    lengths = [Acceptance((10, 10, count)) for count in steps]
+    spec = [replace(item, acceptance=lengths[item.prompt]) for item in answers("spec", PAYS)]
+    return spec + answers("base", (1.0,) * 4)
+
+
+@pytest.mark.parametrize(("published", "holds"), [(2.2, True), (2.3, True), (1.5, True), (2.9, False)])
+def test_acceptance_is_held_against_the_evidence_by_its_interval(published: float, holds: bool) -> None:
+    found = only(judged(with_lengths(18, 20, 22, 20), "expected", expected=Expected(published={"mine": published})))
+    assert found.holds is holds
+
+
+def test_prompts_that_differ_a_lot_are_no_evidence_against_a_published_length() -> None:
+    found = only(judged(with_lengths(0, 5, 40, 80), "expected", expected=Expected(published={"mine": 2.9})))
+    assert found.holds is True
+
+
+@pytest.mark.parametrize(
+    ("expect", "holds"),
+    [
+        (Expect(speedup=1.5), True),
+        (Expect(speedup=2.0), None),
+        (Expect(speedup=3.0), False),
+        (Expect(acceptance_length=2.0), True),
+        (Expect(acceptance_length=2.5), False),
+        (Expect(slo=Slo(e2e=0.4, share=0.9)), False),
+        (Expect(slo=Slo(e2e=0.6, share=0.3)), True),
+        (Expect(slo=Slo(e2e=0.6, share=0.9)), None),
+        (Expect(slo=Slo(ttft=0.06, tpot=0.01, share=0.3)), True),
+        (Expect(slo=Slo(ttft=0.01, tpot=0.01, share=0.9)), False),
+        (Expect(speedup=1.5, concurrency=4), None),
+    ],
+)
+def test_what_a_recipe_expects_becomes_a_verdict(expect: Expect, holds: bool | None) -> None:
+    found = only(judged(measured(), "expected", expected=Expected({"mine": expect})))
+    assert (found.holds, found.workload) == (holds, "mine")
+
+
+def test_goodput_counts_the_requests_within_the_slo() -> None:
+    limits = slos({"mine": Expect(slo=Slo(e2e=0.505))})
+    rows = {row.arm: row.goodput for row in summarise(measured(), [SPEC], BASE, limits).arms}
+    assert rows["base"] == 0
+    assert rows["spec"] == pytest.approx(2 / sum(PAYS))

@@ -1,0 +1,197 @@
+"""Measure endpoints and servers: `prove` in a minute, `bench` the full picture."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from toolkit.api.context import RecipeLike
+from toolkit.api.endpoint import Endpoint
+from toolkit.api.handles import connect
+from toolkit.apply.progress import Progress, default_progress
+from toolkit.errors import UsageError
+from toolkit.measure.arm import Arm
+from toolkit.measure.bench import measure
+from toolkit.measure.connection import connect_endpoint, connect_url
+from toolkit.measure.journal import Journal
+from toolkit.measure.read_workloads import read_workloads
+from toolkit.measure.report import BenchReport
+from toolkit.measure.run import Design, Load
+from toolkit.measure.verdicts import Expected
+from toolkit.measure.workload import GENERAL, Workload
+
+Subject = RecipeLike | Endpoint
+"""A recipe, an endpoint's name or handle, or the URL of a server such as `http://127.0.0.1:9000/v1`."""
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+"""The environment variable with the key of servers that want one."""
+
+_MAX_TOKENS = 256
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class _Server:
+    """An OpenAI-like server that no platform of ours knows. An empty `model` is its only one."""
+
+    url: str
+    model: str
+
+    @property
+    def address(self) -> str:
+        return self.url
+
+
+def bench(
+    what: Subject,
+    *,
+    baseline: Subject | None = None,
+    arms: Sequence[Subject] = (),
+    workloads: Sequence[str] = (),
+    concurrency: Sequence[int] = (1, 4, 16),
+    rates: Sequence[float] = (),
+    requests: int | None = None,
+    max_tokens: int | None = None,
+    precision: float = 0.05,
+    seconds: float = 300.0,
+    model: str = "",
+    platform: str | None = None,
+    journal: Path | None = None,
+    progress: Progress | None = None,
+) -> BenchReport:
+    """Measure `what` and further `arms` against the baseline, by turns, at each concurrency and request rate.
+
+    Without `baseline` it is the endpoint's twin, if that exists. `workloads` are names of the recipe's prompt sets, or
+    what `read_workloads` takes: files, data sets, known names; by default all of the recipe's. It goes on until every
+    95 % interval is within `precision`, or `seconds` are over. With a `journal` an interrupted measurement carries on
+    where it stopped. Ctrl-C ends it early, with what it has. Raises UsageError, EndpointNotFound or InvocationError.
+    """
+    progress = progress or default_progress()
+    first = _subject(what, model, platform)
+    compared = _subject(baseline, model, platform) if baseline else _twin(first)
+    others = [_subject(arm, model, platform) for arm in arms]
+    asked = _workloads(first, workloads)
+    loads = (*(Load(count) for count in concurrency), *(Load(rate, open_loop=True) for rate in rates))
+
+    async def measured() -> BenchReport:
+        async with AsyncExitStack() as stack:
+            reference = await stack.enter_async_context(_arm(compared, "baseline")) if compared else None
+            names = _names([first, *others])
+            opened = [await stack.enter_async_context(_arm(one, name)) for name, one in names.items()]
+            design = Design(
+                arms=tuple(opened),
+                workloads=asked,
+                baseline=reference,
+                loads=loads,
+                precision=precision,
+                seconds=seconds,
+                requests=requests,
+                max_tokens=max_tokens or _MAX_TOKENS,
+                settle_seconds=first.platform.pause_between_arms if isinstance(first, Endpoint) else 0.0,
+            )
+            saved = Journal(journal, _setting(design, [first, *others, compared])) if journal else None
+            return await measure(design, _title(first, compared), expected, partial(_show, progress), saved)
+
+    expected = first.expected if isinstance(first, Endpoint) else Expected()
+    with progress.stage(f"measure {first.address}"):
+        return run_to_end(measured())
+
+
+def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """`asyncio.run`, also in a notebook, whose own event loop is running. Ctrl-C cancels the work."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[_T]]] = Future()
+
+    async def main() -> _T:
+        task = asyncio.ensure_future(work)
+        begun.set_result((asyncio.get_running_loop(), task))
+        return await task
+
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(asyncio.run, main())
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            loop, task = begun.result()
+            loop.call_soon_threadsafe(task.cancel)
+            return result.result()
+
+
+def _subject(what: Subject, model: str, platform: str | None) -> Endpoint | _Server:
+    if isinstance(what, Endpoint):
+        return what
+    if str(what).startswith(("http://", "https://")):
+        return _Server(str(what), model)
+    return connect(what, platform=platform)
+
+
+def _twin(subject: Endpoint | _Server) -> Endpoint | None:
+    """The endpoint's baseline, as an endpoint of its own."""
+    if isinstance(subject, _Server) or subject.baseline is None:
+        return None
+    name, _, component = subject.baseline.partition("/")
+    return replace(subject, name=name, component=component or None, baseline=None, speculative=False)
+
+
+@asynccontextmanager
+async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
+    if isinstance(subject, _Server):
+        key = KEY_VARIABLE if KEY_VARIABLE in os.environ else None
+        async with connect_url(subject.url, subject.model, key) as connection:
+            yield Arm(name, connection, name != "baseline")
+        return
+    async with connect_endpoint(subject.platform, subject.address) as connection:
+        yield Arm(
+            name,
+            connection,
+            subject.speculative and name != "baseline",
+            price_per_hour=subject.price_per_hour,
+            reports_drafts=subject.reports_drafts,
+        )
+
+
+def _names(subjects: Sequence[Endpoint | _Server]) -> dict[str, Endpoint | _Server]:
+    """A name for each arm: `speculative` if there is one, else their addresses. Raises UsageError for a double one."""
+    if len(subjects) == 1:
+        return {"speculative": subjects[0]}
+    named = {subject.address: subject for subject in subjects}
+    if len(named) < len(subjects):
+        raise UsageError("the same endpoint is given twice", hint="Remove one of them: every arm is another one.")
+    return named
+
+
+def _workloads(subject: Endpoint | _Server, names: Sequence[str]) -> tuple[Workload, ...]:
+    """The workloads of these names, the subject's own first; all of its own without a name."""
+    own = subject.workloads if isinstance(subject, Endpoint) else (GENERAL,)
+    known = {workload.name: (workload,) for workload in own}
+    objects = subject.platform.read_objects if isinstance(subject, Endpoint) else None
+    found = [workload for name in names for workload in known.get(name) or read_workloads(name, objects)]
+    return tuple(found) or own
+
+
+def _setting(design: Design, subjects: Sequence[Endpoint | _Server | None]) -> dict[str, Any]:
+    """All that decides what is measured."""
+    return {
+        "arms": [subject.address for subject in subjects if subject],
+        "workloads": [asdict(workload) for workload in design.workloads],
+        "loads": [asdict(load) for load in design.loads],
+        "max_tokens": design.max_tokens,
+    }
+
+
+def _title(subject: Endpoint | _Server, baseline: Endpoint | _Server | None) -> str:
+    return f"{subject.address} against {baseline.address}" if baseline else subject.address
+
+
+def _show(progress: Progress, state: object) -> None:
+    progress.update(str(state))

@@ -1,0 +1,98 @@
+"""A whole measurement: run it, judge what came of it, and report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from toolkit.measure.arm import Arm, Connection
+from toolkit.measure.counters import counted
+from toolkit.measure.journal import Journal
+from toolkit.measure.judge import judge
+from toolkit.measure.load import closed_loop, open_loop
+from toolkit.measure.lossless import paired
+from toolkit.measure.report import ArmReport, BenchReport, Verdict
+from toolkit.measure.result import RequestResult, successful
+from toolkit.measure.run import Design, Load, Progress, Send, again, run
+from toolkit.measure.stream_clock import Ask, Timing
+from toolkit.measure.summary import summarise
+from toolkit.measure.verdicts import Expected, slos, verdicts
+
+_MOST_PROMPTS = 1_000_000
+
+
+async def measure(
+    design: Design,
+    title: str,
+    expected: Expected | None = None,
+    progress: Callable[[Progress], object] = lambda _: None,
+    journal: Journal | None = None,
+) -> BenchReport:
+    """Run a measurement, judge its results by what a recipe expects, and report.
+
+    Raises InvocationError.
+    """
+    measured = await run(design, sender(design.settle_seconds), progress, journal)
+    results = measured.results
+    limits = slos(expected.expect) if expected else {}
+    summary = summarise(results, design.arms, design.baseline, limits)
+    speed = verdicts(results, summary, design.arms, design.baseline, expected)
+    baseline = design.baseline.name if design.baseline else ""
+    return BenchReport(
+        title,
+        verdicts=(*speed, *(await _lossless(design, results) if measured.complete else ())),
+        arms=tuple(replace(row, identical=identical_share(results, row, baseline)) for row in summary.arms),
+        speedups=summary.speedups,
+        noise=summary.noise,
+        notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
+    )
+
+
+def sender(settle_seconds: float = 0.0) -> Send:
+    """Sends requests to arms; before another engine is asked than last, it waits until that has settled."""
+    last: list[Connection] = []
+    tells_itself: list[Connection] = []
+
+    async def send(arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
+        if last and last[0] is not arm.connection:
+            await asyncio.sleep(settle_seconds)
+        last[:] = [arm.connection]
+        if load.open_loop:  # all arms are asked at the same moments, and each block at others
+            moments = asks[0].round * _MOST_PROMPTS + asks[0].prompt
+            block = open_loop(arm, asks, load.value, timing, seed=moments)
+        else:
+            block = closed_loop(arm, asks, round(load.value), timing)
+        if not arm.speculative or arm.connection in tells_itself:
+            return await block
+        results = await counted(arm.connection, block)
+        if any(item.acceptance for item in results):
+            tells_itself.append(arm.connection)
+        return results
+
+    return send
+
+
+async def _lossless(design: Design, results: Sequence[RequestResult]) -> tuple[Verdict, ...]:
+    if design.baseline is None:
+        return ()
+    judgements = await judge(design.baseline, design.arms, results, again(design.baseline.name))
+    return tuple(verdict for judgement in judgements for verdict in judgement.verdicts)
+
+
+def identical_share(results: Sequence[RequestResult], row: ArmReport, baseline: str) -> float | None:
+    """The share of an arm's answers at one point that equal the baseline's; None for the baseline itself."""
+    at = [item for item in results if item.workload == row.workload and item.load in (row.concurrency, row.rate)]
+    answers = [item for item in successful(at) if item.arm == row.arm]
+    pairs = paired(answers, [item for item in at if item.arm == baseline]) if row.arm != baseline else []
+    same = sum((ours.token_ids, ours.text) == (theirs.token_ids, theirs.text) for ours, theirs in pairs)
+    return same / len(pairs) if pairs else None
+
+
+def _cut(results: Sequence[RequestResult]) -> list[str]:
+    """A note if reasoning used up the answers: their texts are empty then."""
+    answers = successful(list(results))
+    cut = [item for item in answers if item.finish_reason == "length" and item.reasoning_tokens >= item.output_tokens]
+    if not cut:
+        return []
+    return [f"{len(cut)} of {len(answers)} answers were cut while the model was still reasoning; see --max-tokens"]

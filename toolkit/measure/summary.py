@@ -1,0 +1,152 @@
+"""From results to the figures of a report: one row for each arm, workload and load, and the speedups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+
+from toolkit.endpoint.generation import Acceptance
+from toolkit.measure.arm import Arm
+from toolkit.measure.report import ArmReport, Noise, Speedup
+from toolkit.measure.result import RequestResult, successful
+from toolkit.measure.run import again
+from toolkit.measure.statistics import Interval, busy_seconds, pairs_of, percentiles, speedup
+
+_SECONDS_PER_HOUR = 3600
+
+
+@dataclass(frozen=True)
+class Slo:
+    """Limits of a request's latencies, in seconds; None: no limit."""
+
+    ttft: float | None = None
+    tpot: float | None = None
+    e2e: float | None = None
+
+    def is_met(self, result: RequestResult) -> bool:
+        """Whether a successful answer came within all limits."""
+        times = ((result.ttft, self.ttft), (result.tpot, self.tpot), (result.seconds, self.e2e))
+        return all(limit is None or time is None or time <= limit for time, limit in times)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where an arm was measured: a workload under a load."""
+
+    workload: str
+    load: float
+    open_loop: bool = False
+
+    @property
+    def concurrency(self) -> int | None:
+        """The number of concurrent requests; None in an open loop."""
+        return None if self.open_loop else round(self.load)
+
+    @property
+    def rate(self) -> float | None:
+        """Requests per second of an open loop."""
+        return self.load if self.open_loop else None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The figures of a report."""
+
+    arms: tuple[ArmReport, ...]
+    speedups: tuple[Speedup, ...] = ()
+    noise: Noise | None = None
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results by where they were measured, in the order of the measurement."""
+
+    by_point: Mapping[Point, Sequence[RequestResult]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, results: Iterable[RequestResult]) -> Results:
+        """Group results."""
+        found: dict[Point, list[RequestResult]] = {}
+        for item in results:
+            found.setdefault(Point(item.workload, item.load, item.open_loop), []).append(item)
+        return cls(found)
+
+
+def summarise(
+    results: Iterable[RequestResult],
+    arms: Sequence[Arm],
+    baseline: Arm | None = None,
+    slos: Mapping[str, Slo] | None = None,
+) -> Summary:
+    """The figures of all arms. `slos` are limits by workload; goodput is known where there is one.
+
+    A point without at least two pairs of answers has no speedup.
+    """
+    everything = list(results)
+    points = Results.of(everything).by_point
+    limits = slos or {}
+    rows = tuple(
+        row(point, arm, [item for item in found if item.arm == arm.name], limits.get(point.workload))
+        for point, found in points.items()
+        for arm in (*filter(None, [baseline]), *arms)
+    )
+    if baseline is None:
+        return Summary(rows)
+    speedups = tuple(
+        Speedup(point.workload, point.concurrency, arm.name, ratio.ratio, ratio.low, ratio.high, point.rate)
+        for point, found in points.items()
+        for arm in arms
+        if (ratio := speedup(pairs_of(found, arm.name, baseline.name)))
+    )
+    return Summary(rows, speedups, _noise(points.values(), baseline.name))
+
+
+def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | None = None) -> ArmReport:
+    """The figures of one arm at one point. Latencies and throughput are those of successful requests."""
+    answers = successful(results)
+    seconds = busy_seconds(answers)
+    tokens = sum(item.output_tokens for item in answers)
+    reasoning = sum(item.reasoning_tokens for item in answers)
+    throughput = tokens / seconds if tokens and seconds else None
+    acceptance = acceptance_of(answers)
+    return ArmReport(
+        arm=arm.name,
+        workload=point.workload,
+        concurrency=point.concurrency,
+        requests=len(results),
+        failed=sum(item.outcome == "failed" for item in results),
+        incomplete=sum(item.outcome == "incomplete" for item in results),
+        ttft=percentiles(item.ttft for item in answers if item.ttft is not None),
+        itl=percentiles(gap for item in answers for gap in item.gaps),
+        tpot=percentiles(item.tpot for item in answers if item.tpot is not None),
+        e2e=percentiles(item.seconds for item in answers),
+        output_tokens_per_second=throughput,
+        rate=point.rate,
+        reasoning_share=reasoning / tokens if reasoning else None,
+        acceptance_length=acceptance.length if acceptance else None,
+        acceptance_per_position=acceptance.per_position if acceptance else (),
+        goodput=sum(map(slo.is_met, answers)) / seconds if slo and seconds else None,
+        price_per_million_output_tokens=_price(arm.price_per_hour, throughput),
+    )
+
+
+def acceptance_of(results: Iterable[RequestResult]) -> Acceptance | None:
+    """The acceptance of all answers together; None if no draft was verified."""
+    counted = [item.acceptance for item in results if item.acceptance and item.acceptance.steps]
+    return reduce(add, counted) if counted else None
+
+
+def _noise(found: Iterable[Sequence[RequestResult]], baseline: str) -> Noise | None:
+    """The baseline against itself, over all points."""
+    pairs = [pair for results in found for pair in pairs_of(results, again(baseline), baseline)]
+    ratio: Interval | None = speedup(pairs)
+    return Noise(ratio.ratio, ratio.low, ratio.high) if ratio else None
+
+
+def _price(price_per_hour: float | None, tokens_per_second: float | None) -> float | None:
+    """US dollars per million output tokens; None if either is unknown, or the arm is free."""
+    if not price_per_hour or not tokens_per_second:
+        return None
+    return price_per_hour / _SECONDS_PER_HOUR / tokens_per_second * 1e6

@@ -1,0 +1,235 @@
+"""What the results show: is speculation on and accepted, does it pay, and is all as the recipe expects?
+
+A claim holds (True), does not (False), or is not shown (None): the 95 % interval reaches to both sides of its bound.
+The claims `lossless` and `same-target` are those of the modules of that name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from toolkit.measure.arm import Arm
+from toolkit.measure.pays import verdict_pays
+from toolkit.measure.report import ArmReport, Claim, Speedup, Verdict
+from toolkit.measure.result import RequestResult, successful
+from toolkit.measure.statistics import Interval, acceptance_length, pairs_of, requests_needed, share
+from toolkit.measure.summary import Slo, Summary, acceptance_of
+from toolkit.measure.wording import interval, load_in_words
+from toolkit.recipe.schema import Expect
+
+# Below this the drafter only costs time: even random drafts are accepted more often.
+_LEAST_ACCEPTANCE_LENGTH = 1.05
+# A gain that is surely below this is none: the drafter takes memory as well.
+_LEAST_GAIN = 1.05
+_REPORTS_NONE = "the engine reports no draft tokens"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a recipe lets expect, by workload: its `expect`, and the acceptance lengths of its `evidence`."""
+
+    expect: Mapping[str, Expect] = field(default_factory=dict)
+    published: Mapping[str, float] = field(default_factory=dict)
+
+
+def slos(expect: Mapping[str, Expect]) -> dict[str, Slo]:
+    """The limits on latencies by workload."""
+    found = {workload: item.slo for workload, item in expect.items() if item.slo}
+    return {workload: Slo(item.ttft, item.tpot, item.e2e) for workload, item in found.items()}
+
+
+def verdicts(
+    results: Iterable[RequestResult],
+    summary: Summary,
+    arms: Sequence[Arm],
+    baseline: Arm | None = None,
+    expected: Expected | None = None,
+) -> tuple[Verdict, ...]:
+    """All verdicts on speed and acceptance."""
+    answers = successful(list(results))
+    wanted = expected or Expected()
+    speculative = [arm for arm in arms if arm.speculative]
+    found = [_on(arm, answers, summary) for arm in speculative]
+    found += [_accepted(arm, answers) for arm in speculative if arm.reports_drafts]
+    if baseline:
+        found += [_baseline(baseline, answers), *_pays(summary, answers, baseline.name)]
+    for arm in speculative:
+        found += _as_published(arm, answers, wanted.published)
+        found += _as_expected(arm, answers, summary, wanted.expect)
+    return tuple(_merged(found))
+
+
+def _merged(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """One verdict for each claim and workload: that of the worst arm, with the details of all."""
+    groups: dict[tuple[Claim, str | None], list[Verdict]] = {}
+    for item in verdicts:
+        groups.setdefault((item.claim, item.workload), []).append(item)
+    for (claim, workload), items in groups.items():
+        holds = [item.holds for item in items]
+        worst = False if False in holds else None if None in holds else True
+        yield Verdict(claim, worst, "; ".join(item.detail for item in items), workload)
+
+
+def _on(arm: Arm, answers: Sequence[RequestResult], summary: Summary) -> Verdict:
+    mine = [item for item in answers if item.arm == arm.name]
+    if not arm.reports_drafts:
+        return _on_by_speed(arm, summary)
+    if not mine:
+        return Verdict("on", None, f"{arm.name}: no request was answered")
+    if all(item.acceptance is None for item in mine):
+        why = f"{_REPORTS_NONE}: check `speculation` and the engine's log"
+        return Verdict("on", False, f"{arm.name}: {why}")
+    total = acceptance_of(mine)
+    if total is None:
+        return Verdict("on", True, f"{arm.name}: the engine counts draft tokens, and has verified none")
+    steps = sum(item.output_tokens for item in mine) - total.accepted
+    return Verdict("on", True, f"{arm.name}: {total.steps} of {max(steps, total.steps)} target steps verified drafts")
+
+
+def _on_by_speed(arm: Arm, summary: Summary) -> Verdict:
+    """An engine that does not count drafts and is no faster than its baseline drafts nothing that helps."""
+    found = [item for item in summary.speedups if item.arm == arm.name]
+    if not found:
+        return Verdict("on", None, f"{arm.name}: {_REPORTS_NONE}, and there is no baseline to compare its speed with")
+    shown = "; ".join(_at(item) for item in found)
+    detail = f"{arm.name}: {_REPORTS_NONE}; speedup over the baseline: {shown}"
+    if any(verdict_pays(item, summary.noise) for item in found):
+        return Verdict("on", True, detail)
+    return Verdict("on", False if all(item.high < _LEAST_GAIN for item in found) else None, detail)
+
+
+def _accepted(arm: Arm, answers: Sequence[RequestResult]) -> Verdict:
+    by_workload = _by_workload(arm, answers)
+    lengths = {name: found for name, mine in by_workload.items() if (found := _length(mine))}
+    if not lengths:
+        return Verdict("accepted", False if by_workload else None, f"{arm.name}: no draft was verified")
+    shown = ", ".join(f"{name} {_range(length)}" for name, length in lengths.items())
+    detail = f"{arm.name}: tokens per target step: {shown}"
+    if any(length.low >= _LEAST_ACCEPTANCE_LENGTH for length in lengths.values()):
+        return Verdict("accepted", True, detail)
+    high = max(length.high for length in lengths.values())
+    return Verdict("accepted", False if high < _LEAST_ACCEPTANCE_LENGTH else None, detail)
+
+
+def _baseline(baseline: Arm, answers: Sequence[RequestResult]) -> Verdict:
+    mine = [item for item in answers if item.arm == baseline.name]
+    drafted = acceptance_of(mine)
+    if drafted:
+        why = f"{baseline.name} speculates itself: {drafted.steps} of its steps verified drafts"
+        return Verdict("baseline", False, f"{why}. Compare with an endpoint without speculation")
+    if not mine or not baseline.reports_drafts:
+        return Verdict("baseline", None, f"{baseline.name}: {'no answers' if not mine else _REPORTS_NONE}")
+    return Verdict("baseline", True, f"{baseline.name} drafts nothing")
+
+
+def _pays(summary: Summary, answers: Sequence[RequestResult], baseline: str) -> Iterator[Verdict]:
+    """One verdict for each workload: True if an arm pays at any load, False if none gains anything at any."""
+    for workload in dict.fromkeys(row.workload for row in summary.arms):
+        found = [item for item in summary.speedups if item.workload == workload]
+        judged = {item: verdict_pays(item, summary.noise) for item in found}
+        if any(judged.values()):
+            holds: bool | None = True
+        else:
+            holds = False if found and all(item.high < _LEAST_GAIN for item in found) else None
+        details = [f"{item.arm} {_word(item, pays)}: {_at(item)}" for item, pays in judged.items()]
+        if holds is None:
+            details += _further(found, answers, baseline)
+        yield Verdict("pays", holds, "; ".join(details) or "too few pairs of answers to compare", workload)
+
+
+def _word(item: Speedup, pays: bool | None) -> str:
+    if pays is None:
+        return "gains nothing" if item.high < _LEAST_GAIN else "not shown"
+    return "pays" if pays else "costs"
+
+
+def _further(found: Sequence[Speedup], answers: Sequence[RequestResult], baseline: str) -> Iterator[str]:
+    """How many requests would settle the point that is most likely to pay."""
+    best = max(found, key=lambda item: item.ratio, default=None)
+    if best is None:
+        return
+    load = best.rate if best.concurrency is None else best.concurrency
+    mine = [item for item in answers if (item.workload, item.load) == (best.workload, load)]
+    width = abs(math.expm1(abs(math.log(best.ratio))))
+    if width and (more := requests_needed(pairs_of(mine, best.arm, baseline), width)):
+        yield f"about {more} more requests of each arm, with other prompts, would settle it"
+
+
+def _as_published(arm: Arm, answers: Sequence[RequestResult], published: Mapping[str, float]) -> Iterator[Verdict]:
+    """Acceptance against the recipe's evidence.
+
+    The published length comes from other prompts, so it is as uncertain as ours: of the difference of two logarithms
+    with that uncertainty, √2 times our half-width is the 95 % interval.
+    """
+    for workload, mine in _by_workload(arm, answers).items():
+        length = _length(mine)
+        if workload not in published or length is None:
+            continue
+        reach = math.sqrt(2) * math.log(length.high / length.ratio)
+        holds = math.log(published[workload] / length.ratio) <= reach
+        detail = f"{arm.name}: acceptance length {_range(length)}, {published[workload]:.2f} in the recipe's evidence"
+        yield Verdict("expected", holds, detail, workload)
+
+
+def _as_expected(
+    arm: Arm, answers: Sequence[RequestResult], summary: Summary, expect: Mapping[str, Expect]
+) -> Iterator[Verdict]:
+    """The recipe's `expect`: each bound against the interval of what was measured."""
+    for workload, wanted in expect.items():
+        rows = [row for row in summary.arms if _is_there(row, arm, workload, wanted)]
+        if not rows:
+            missing = f"{arm.name}: not measured with {wanted.concurrency} concurrent requests"
+            yield Verdict("expected", None, missing, workload)
+            continue
+        mine = [
+            item
+            for item in answers
+            if (item.arm, item.workload, item.load) == (arm.name, workload, wanted.concurrency) and not item.open_loop
+        ]
+        if wanted.speedup:
+            measured = next((item for item in summary.speedups if _is_there(item, arm, workload, wanted)), None)
+            yield _at_least(arm, workload, "speedup", wanted.speedup, measured)
+        if wanted.acceptance_length:
+            yield _at_least(arm, workload, "acceptance length", wanted.acceptance_length, _length(mine))
+        if wanted.slo and mine:
+            limits = Slo(wanted.slo.ttft, wanted.slo.tpot, wanted.slo.e2e)
+            within = share(sum(map(limits.is_met, mine)), len(mine))
+            yield _at_least(arm, workload, "share of requests within the SLO", wanted.slo.share, within)
+
+
+def _is_there(item: ArmReport | Speedup, arm: Arm, workload: str, wanted: Expect) -> bool:
+    return (item.arm, item.workload, item.concurrency) == (arm.name, workload, wanted.concurrency)
+
+
+def _at_least(arm: Arm, workload: str, name: str, bound: float, measured: Interval | Speedup | None) -> Verdict:
+    if measured is None:
+        return Verdict("expected", None, f"{arm.name}: {name} is not known, at least {bound:g} is expected", workload)
+    detail = f"{arm.name}: {name} {_range(measured)}, at least {bound:g} is expected"
+    holds = True if measured.low >= bound else False if measured.high < bound else None
+    return Verdict("expected", holds, detail, workload)
+
+
+def _by_workload(arm: Arm, answers: Sequence[RequestResult]) -> dict[str, list[RequestResult]]:
+    found: dict[str, list[RequestResult]] = {}
+    for item in answers:
+        if item.arm == arm.name:
+            found.setdefault(item.workload, []).append(item)
+    return found
+
+
+def _length(answers: Sequence[RequestResult]) -> Interval | None:
+    """The acceptance length with its interval; a single answer's as it is."""
+    total = acceptance_of(answers)
+    if total is None:
+        return None
+    return acceptance_length(answers) or Interval(total.length, total.length, total.length)
+
+
+def _range(item: Interval | Speedup) -> str:
+    return f"{item.ratio:.2f} ({item.low:.2f}-{item.high:.2f})"
+
+
+def _at(item: Speedup) -> str:
+    return f"{interval(item)} with {load_in_words(item)}"
