@@ -167,6 +167,9 @@ class PlatformTraits(Protocol):
     has_settings_by_type: bool
     """Whether an instance type may have settings of its own."""
 
+    isolates_containers: bool
+    """Whether `network.isolation` has an effect: containers without a network."""
+
     builds_images: bool
     """Whether it can run an image that is built for the recipe; else images run as they are."""
 
