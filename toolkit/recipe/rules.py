@@ -31,6 +31,17 @@ class EngineDefaults:
 
 
 @dataclass(frozen=True)
+class Download:
+    """A file that an engine downloads when it starts, unless the folder that `variable` names has it."""
+
+    name: str
+    url: str
+    size: int
+    sha256: str
+    variable: str
+
+
+@dataclass(frozen=True)
 class MetricNames:
     """What an engine calls its metrics on its Prometheus page. Histograms without `_bucket`."""
 
@@ -112,6 +123,10 @@ class EngineRules(Protocol):
 
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         """Environment besides `engine.env`; `flags` are the texts of all flags."""
+
+    def downloads(self, recipe: Recipe) -> Sequence[Download]:
+        """Files that it would download when it starts, and cannot in the recipe's network."""
+        return ()
 
     def cache_variables(self, folder: str) -> dict[str, str]:
         """Environment that keeps in `folder` what the engine finds out when it first starts."""
