@@ -98,8 +98,11 @@ def tune_text(report: TuneReport, room: int | None = None) -> str:
 
     room = terminal_width() if room is None else room
     rows = [row.cells(report.winner) for row in report.rows]
-    below = [textwrap.fill(line, min(room, _LONGEST_LINE), subsequent_indent="  ") for line in report.lines()]
-    return "\n\n".join([f"{report.title}: {report.answer}", table(*filled(COLUMNS, rows), room), "\n".join(below)])
+    head, *below = [
+        textwrap.fill(line, min(room, _LONGEST_LINE), subsequent_indent="  ")
+        for line in (f"{report.title}: {report.answer}", *report.lines())
+    ]
+    return "\n\n".join([head, table(*filled(COLUMNS, rows), room), "\n".join(below)])
 
 
 def _ks(text: str) -> tuple[int, ...]:

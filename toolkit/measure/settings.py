@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import ValidationError
+
+from toolkit.catalog import methods
 from toolkit.errors import UsageError
 from toolkit.measure.break_even import BatchSizes
 from toolkit.recipe.load import load_file
@@ -50,12 +54,12 @@ def with_schedule(recipe: Recipe, schedule: Sequence[BatchSizes]) -> Setting:
 
 def with_method(recipe: Recipe, method: str) -> Setting:
     """The recipe with a method that needs no drafter, at the method's own K. Raises UsageError for another method."""
-    loaded = load_file(recipe.path)
-    try:
+    loaded, section = load_file(recipe.path), None
+    with suppress(ValidationError):
         section = SpeculationSection(method=method)
-    except ValueError as error:
+    if section is None or method == methods.BASELINE:
         hint = "Methods without a drafter can be tried by name; give others as a recipe, with --arm."
-        raise UsageError(f"method `{method}` cannot be tried by its name alone", hint=hint) from error
+        raise UsageError(f"method `{method}` cannot be tried by its name alone", hint=hint)
     file = loaded.file.model_copy(update={"speculation": section})
     other = resolve(replace(loaded, file=file)).with_platform(recipe.platform.name)
     return _other(recipe, other, method, method)
