@@ -16,6 +16,7 @@ from toolkit.apply.progress import Silent
 from toolkit.home import home
 from toolkit.measure.report import BenchReport
 from toolkit.platforms.local import daemon
+from toolkit.recipe.resolve import Recipe
 
 KS = tuple(range(1, 11))
 SECONDS = 60.0
@@ -23,7 +24,7 @@ WITHIN = 1.05
 
 
 @pytest.fixture
-def recipe() -> Iterator[toolkit.api.RecipeLike]:
+def recipe() -> Iterator[Recipe]:
     """The pair, with its baseline in service from beginning to end."""
     found = toolkit.load("tiny/p-eagle")
     toolkit.deploy(found.baseline(), progress=Silent())
@@ -43,9 +44,7 @@ class Remembering:
 
 
 @pytest.mark.timeout(5400)
-def test_its_k_is_the_best_of_all_or_close_to_it(
-    recipe: toolkit.api.RecipeLike, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_its_k_is_the_best_of_all_or_close_to_it(recipe: Recipe, capsys: pytest.CaptureFixture[str]) -> None:
     measure = Remembering()
     report = toolkit.tune(recipe, k=KS, seconds=SECONDS, measure=measure, progress=Silent())
     runs = len(measure.reports)

@@ -221,6 +221,26 @@ def test_settings_that_a_check_refuses_are_left_out(recipe: Path) -> None:
     assert SESSION.box.holds == {}
 
 
+def test_a_setting_that_is_given_twice_is_refused(recipe: Path) -> None:
+    with pytest.raises(UsageError, match="spinner K=2 is given twice"):
+        tune(recipe, arms=[recipe, recipe], measure=Bench(), progress=Silent())
+
+
+def test_another_recipe_is_compared_but_never_written(recipe: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(RECIPE.replace("spinner", "other"))
+
+    def fast(endpoint: Endpoint, **asked: Any) -> BenchReport:
+        law = Bench() if "-k" in endpoint.name else lambda *_, **__: report_at(4, {"chat": 0.95})
+        return law(endpoint, **asked)
+
+    report = tune(recipe, k=[1], arms=[other], write=True, measure=fast, progress=Silent())
+
+    assert report.winner == "other K=2"
+    assert "another method or drafter, which is for you to decide" in report.notes[0]
+    assert recipe.read_text() == RECIPE
+
+
 def test_an_engine_without_counts_has_at_most_three_k(recipe: Path) -> None:
     registry.register_engine("toy", "toys:ENGINE")
 

@@ -7,6 +7,8 @@ import os
 import platform
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -64,7 +66,8 @@ class Trials:
             self._progress.say(f"{setting.name}: measured before")
             return read_report(path)
         self._progress.say(f"{setting.name}: deploy, measure, remove")
-        report = self._measured(setting)
+        measured = self._measured(setting)
+        report = replace(measured, setting={**measured.setting, **circumstances(setting.recipe)})
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(report.to_dict()))
         return report
@@ -104,7 +107,7 @@ class Trials:
         return {
             **self._asked,
             "toolkit": __version__,
-            "hardware": hardware(recipe),
+            "hardware": _hardware(recipe),
             "recipe": {key: value for key, value in recipe.to_dict().items() if key != "description"},
             "schedule": recipe.speculation.schedule if recipe.speculation else (),
             "models": [
@@ -116,8 +119,17 @@ class Trials:
         }
 
 
-def hardware(recipe: Recipe) -> str:
-    """What the recipe runs on, for its evidence."""
+def circumstances(recipe: Recipe) -> dict[str, str]:
+    """What a measurement was made with, and the day: for the recipe's evidence."""
+    return {
+        "hardware": _hardware(recipe),
+        "engine": f"{recipe.engine.name} {recipe.engine.version}",
+        "toolkit": __version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _hardware(recipe: Recipe) -> str:
     if recipe.platform.rules.has_instance_types:
         return " or ".join(recipe.platform.instance_types)
     return f"{os.cpu_count()} CPU cores ({platform.machine()})"

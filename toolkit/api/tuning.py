@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from toolkit.api.context import RecipeLike
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.measuring import bench
-from toolkit.api.trials import Trials, hardware
+from toolkit.api.trials import Trials
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import check
 from toolkit.errors import RecipeError, UsageError
@@ -26,7 +25,6 @@ from toolkit.platforms import rules_of
 from toolkit.recipe.edit import with_evidence, with_speculation
 from toolkit.recipe.load import catalogue_dir
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.version import __version__
 
 ALL_K = tuple(range(1, 11))
 # As many are all measured; more need the engine's counts of drafts to predict from.
@@ -159,12 +157,7 @@ class _Tuning:
             speculation=best.keys if best else {},
             measured=len(self.candidates),
             schedule_pays=self._schedule_pays,
-            setting={
-                "hardware": hardware(self.recipe),
-                "engine": f"{self.recipe.engine.name} {self.recipe.engine.version}",
-                "toolkit": __version__,
-                "date": datetime.now(UTC).date().isoformat(),
-            },
+            setting=(best or self.candidates[0]).report.setting,
         )
 
 
@@ -182,6 +175,9 @@ def _settings(
         *(with_method(recipe, method) for method in methods),
         *(from_recipe(recipe, arm, number) for number, arm in enumerate(arms)),
     ]
+    names = [one.name for one in others]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"{twice} is given twice", hint="Remove one of them, or give the recipes different names.")
     refused = {one.name: errors for one in (*own.values(), *others) if (errors := check(one.recipe).errors)}
     left = {k: one for k, one in own.items() if one.name not in refused}
     usable = [one for one in others if one.name not in refused]
@@ -226,7 +222,7 @@ def _write(report: TuneReport, recipe: Recipe, candidates: Sequence[Candidate]) 
         text, {"num_speculative_tokens": best.k, "num_speculative_tokens_per_batch_size": by_batch}
     )
     known = {item.model_dump_json() for item in recipe.evidence}
-    found = evidence(best, dict(report.setting), f"toolkit tune {__version__}")
+    found = evidence(best, "toolkit tune")
     new = [item for item in found if item.model_dump_json() not in known]
     write_whole(Path(recipe.path), with_evidence(changed, new) if new else changed)
     return replace(report, written=str(recipe.path))

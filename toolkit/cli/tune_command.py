@@ -78,7 +78,7 @@ def tune(
         recipe,
         k=ks,
         arms=arm or (),
-        methods=methods.split(",") if methods else (),
+        methods=[name.strip() for name in methods.split(",")] if methods else (),
         concurrency=loads,
         slo=limits,
         goal=goal,

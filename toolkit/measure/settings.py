@@ -14,7 +14,7 @@ from toolkit.errors import UsageError
 from toolkit.measure.break_even import BatchSizes
 from toolkit.recipe.load import load_file
 from toolkit.recipe.resolve import Recipe, Speculation, resolve
-from toolkit.recipe.schema import SpeculationSection
+from toolkit.recipe.schema import RolloutSection, SpeculationSection
 
 # As long as the name of the longest recipe's baseline.
 _LONGEST_NAME = 53
@@ -79,7 +79,7 @@ def from_recipe(recipe: Recipe, other: Recipe, number: int) -> Setting:
 
 def _other(recipe: Recipe, other: Recipe, name: str, label: str) -> Setting:
     assert other.speculation, "a setting speculates"
-    named = replace(other, name=_name(recipe, label), workloads=recipe.workloads)
+    named = replace(other, name=_name(recipe, label), workloads=recipe.workloads, rollout=_all_requests(other))
     return Setting(f"{name} K={other.speculation.num_speculative_tokens}", named)
 
 
@@ -94,9 +94,15 @@ def _variant(recipe: Recipe, label: str, k: int, schedule: tuple[BatchSizes, ...
         name=_name(recipe, label),
         speculation=replace(recipe.speculation, num_speculative_tokens=k, schedule=schedule),
         platform=replace(recipe.platform, overrides=overrides),
+        rollout=_all_requests(recipe),
         # JumpStart's K is only for recipes that name none.
         lines={"speculation.num_speculative_tokens": line, **recipe.lines},
     )
+
+
+def _all_requests(recipe: Recipe) -> RolloutSection:
+    """Without a variant that answers some of the requests without speculation."""
+    return recipe.rollout.model_copy(update={"speculative_percent": 100, "shadow": False})
 
 
 def _name(recipe: Recipe, label: str) -> str:

@@ -142,8 +142,9 @@ def _rows(candidate: Candidate, aim: Aim) -> Iterator[TuneRow]:
         )
 
 
-def evidence(candidate: Candidate, setting: Mapping[str, str], source: str) -> list[Evidence]:
-    """What was measured of a candidate, for a recipe's `evidence`."""
+def evidence(candidate: Candidate, command: str) -> list[Evidence]:
+    """What a command has measured of a candidate, for a recipe's `evidence`."""
+    setting = candidate.report.setting
     return [
         Evidence(
             workload=workload,
@@ -156,7 +157,7 @@ def evidence(candidate: Candidate, setting: Mapping[str, str], source: str) -> l
             hardware=setting["hardware"],
             engine=setting["engine"],
             date=setting["date"],
-            source=f"{source}: {interval(speedup)}",
+            source=f"{command} {setting['toolkit']}: {interval(speedup)}",
         )
         for (workload, concurrency), speedup in candidate.speedups.items()
     ]

@@ -84,3 +84,10 @@ def test_names_are_no_longer_than_a_baselines(recipe: Recipe) -> None:
 
     assert max(map(len, names)) <= len(longest.baseline().name)
     assert len(set(names)) == 2
+
+
+def test_all_requests_of_a_setting_are_speculated_on(tmp_path: Path) -> None:
+    path = write_pair(tmp_path)
+    path.write_text(path.read_text() + "rollout: {speculative_percent: 50}\n")
+
+    assert with_k(load(path), 3).recipe.rollout.speculative_percent == 100

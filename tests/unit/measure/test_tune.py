@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from reports import verdict
 from tuned_arms import report_at
@@ -159,10 +161,11 @@ def test_the_report_is_shown_as_text_json_and_html() -> None:
 
 
 def test_figures_become_evidence() -> None:
-    setting = {"hardware": "2 CPU cores", "engine": "vllm 0.32.0", "date": "2026-11-22"}
+    setting = {"hardware": "2 CPU cores", "engine": "vllm 0.32.0", "toolkit": "0.1.0", "date": "2026-11-22"}
 
-    found = evidence(at_k(4), setting, "toolkit tune 0.1.0")
+    found = evidence(at_k(4, replace(report_at(4), setting=setting)), "toolkit tune")
 
     assert [item.workload for item in found] == ["structured", "open-ended"]
     assert (found[0].num_speculative_tokens, found[0].concurrency, found[0].hardware) == (4, 1, "2 CPU cores")
+    assert found[0].source == "toolkit tune 0.1.0: 2.16x (2.11-2.20)"
     assert found[0].speedup == round(report_at(4).speedups[0].ratio, 2)
