@@ -19,8 +19,19 @@ from toolkit.measure.find_k import find_k
 from toolkit.measure.report import BenchReport
 from toolkit.measure.settings import Setting, from_recipe, with_k, with_method, with_schedule
 from toolkit.measure.summary import Slo
-from toolkit.measure.tune import Aim, Candidate, Goal, Point, choose, measured, point_name, schedule_pays, scheduled
-from toolkit.measure.tune_report import TuneReport, evidence, tune_rows
+from toolkit.measure.tune import (
+    Aim,
+    Candidate,
+    Goal,
+    Point,
+    choose,
+    measured,
+    perhaps_as_good,
+    point_name,
+    schedule_pays,
+    scheduled,
+)
+from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
 from toolkit.platforms import rules_of
 from toolkit.recipe.edit import with_evidence, with_speculation
 from toolkit.recipe.load import catalogue_dir
@@ -80,7 +91,7 @@ def tune(
             tuning.add(setting)
         if len(concurrency) > 1:
             tuning.try_schedule()
-    report = replace(tuning.result(), notes=(*tuning.notes, *notes))
+    report = replace(tuning.result(), notes=(*notes, *tuning.notes))
     return _write(report, loaded, tuning.candidates) if write and report.ok else report
 
 
@@ -149,6 +160,11 @@ class _Tuning:
         """The best of all candidates."""
         usable = [one for one in self.candidates if not one.schedule or self._schedule_pays]
         best = choose(usable, self.aim)
+        if best and (others := perhaps_as_good(best, usable)):
+            self.notes.append(
+                f"Perhaps as good, by their intervals: {', '.join(others)}. More --time tells them apart."
+            )
+        self.notes += measurement_notes(self.candidates)
         return TuneReport(
             title=f"{self.recipe.name}: {len(self.candidates)} settings against the baseline",
             goal=self.aim.goal,

@@ -119,6 +119,20 @@ def choose(candidates: Sequence[Candidate], aim: Aim) -> Candidate | None:
     return best if shown and score > _score(_baseline(candidates, aim), aim, speeds) else None
 
 
+def perhaps_as_good(best: Candidate, candidates: Sequence[Candidate]) -> list[str]:
+    """Names of other candidates whose 95 % intervals overlap with those of the best at every point."""
+    return [
+        one.name
+        for one in candidates
+        if one is not best
+        and not one.faults
+        and all(
+            point in one.speedups and one.speedups[point].low <= mine.high and mine.low <= one.speedups[point].high
+            for point, mine in best.speedups.items()
+        )
+    ]
+
+
 def scheduled(candidates: Sequence[Candidate], most_requests: int) -> tuple[BatchSizes, ...]:
     """The K by batch size that follows from several K at several concurrencies; empty if one K suits them all."""
     speedups = [replace(item, arm=one.name) for one in candidates for item in one.report.speedups]

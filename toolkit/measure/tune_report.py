@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -115,15 +116,28 @@ class TuneReport:
 def tune_rows(
     candidates: Sequence[Candidate], aim: Aim, predictions: Mapping[str, Mapping[Point, float]]
 ) -> tuple[TuneRow, ...]:
-    """All candidates, then the settings of `predictions` that were not measured."""
+    """All candidates, and the K of `predictions` that were not measured: first by K, then what is no K."""
     measured = {candidate.name for candidate in candidates}
-    only_predicted = [
+    rows = [row for candidate in candidates for row in _rows(candidate, aim)]
+    rows += [
         TuneRow(name, workload, concurrency, predicted)
         for name, points in predictions.items()
         if name not in measured
         for (workload, concurrency), predicted in points.items()
     ]
-    return (*(row for candidate in candidates for row in _rows(candidate, aim)), *only_predicted)
+    return tuple(sorted(rows, key=_by_k))
+
+
+def measurement_notes(candidates: Sequence[Candidate]) -> list[str]:
+    """How far the baseline strayed from itself, and what was noticed during the measurements."""
+    noise = [f"{one.name} {interval(one.report.noise)}" for one in candidates if one.report.noise]
+    strayed = [f"Noise, the baseline against itself: {'; '.join(noise)}"] if noise else []
+    return [*strayed, *dict.fromkeys(note for one in candidates for note in one.report.notes)]
+
+
+def _by_k(row: TuneRow) -> float:
+    k = row.setting.removeprefix("K=")
+    return int(k) if k.isdecimal() else math.inf
 
 
 def _rows(candidate: Candidate, aim: Aim) -> Iterator[TuneRow]:

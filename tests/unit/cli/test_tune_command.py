@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from pairs import write_hub_pair, write_pair
-from tuned_reports import tuned
+from tuned_arms import tuned
 
 from toolkit.cli.main import run
 from toolkit.cli.tune_command import tune_text

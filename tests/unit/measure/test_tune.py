@@ -11,8 +11,8 @@ from tuned_arms import report_at
 from toolkit.errors import PlatformError
 from toolkit.measure.report import BenchReport, Claim
 from toolkit.measure.summary import Slo
-from toolkit.measure.tune import Aim, Candidate, choose, measured, schedule_pays, scheduled
-from toolkit.measure.tune_report import TuneReport, evidence, tune_rows
+from toolkit.measure.tune import Aim, Candidate, choose, measured, perhaps_as_good, schedule_pays, scheduled
+from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
 
 
 def at_k(k: int, report: BenchReport | None = None) -> Candidate:
@@ -80,6 +80,21 @@ def test_a_dearer_instance_must_be_faster_by_as_much() -> None:
     assert choose([costly], Aim("cost")) is None
 
 
+def test_settings_whose_intervals_overlap_everywhere_may_be_as_good() -> None:
+    candidates = [at_k(k, report_at(k, {"chat": 0.8})) for k in (1, 3, 4)]
+
+    assert perhaps_as_good(candidates[2], candidates) == ["K=3"]  # 1.74x and 1.77x, each with 2 % to both sides
+
+
+def test_notes_on_the_machine_are_told_once_and_the_noise_for_each() -> None:
+    busy = [at_k(k, replace(report_at(k), notes=("the machine was busy",))) for k in (1, 3)]
+
+    noise, *notes = measurement_notes(busy)
+
+    assert noise == "Noise, the baseline against itself: K=1 1.00x (0.98-1.02); K=3 1.00x (0.98-1.02)"
+    assert notes == ["the machine was busy"]
+
+
 def test_speeds_are_in_units_of_the_baselines() -> None:
     found = measured(report_at(4), 4)["structured, 1 at a time"]
 
@@ -144,6 +159,7 @@ def report() -> TuneReport:
 def test_predictions_stand_beside_what_was_measured() -> None:
     rows = {(row.setting, row.workload): row for row in report().rows}
 
+    assert list(dict.fromkeys(row.setting for row in report().rows)) == ["K=2", "K=3", "K=4"]
     assert rows["K=2", "structured"].predicted == 1.55
     assert rows["K=2", "structured"].ratio == pytest.approx(report_at(2).speedups[0].ratio)
     assert rows["K=4", "structured"].predicted is None  # the others are predicted from it
