@@ -148,27 +148,38 @@ def test_what_is_kept_counts_only_for_the_same_content(recipe: Path) -> None:
     assert len(bench.served) == 9
 
 
-def test_a_baseline_of_a_killed_run_is_removed_by_the_next(recipe: Path) -> None:
-    bench = Bench()
+class Killed(BaseException):
+    """Ends the process: nothing can be removed."""
 
-    class Killed(BaseException):
-        """Ends the process: nothing can be removed."""
 
-    def killed(endpoint: Endpoint, **_: Any) -> BenchReport:
-        SESSION.box.execute = refuse  # type: ignore[method-assign]
-        raise Killed
+def killed(*_: Any, **__: Any) -> Any:
+    SESSION.box.execute = killed  # type: ignore[method-assign]
+    raise Killed
 
-    def refuse(*_: Any) -> None:
-        raise Killed
 
+def test_what_a_killed_run_deployed_is_removed_by_the_next_whatever_that_measures(recipe: Path) -> None:
     with pytest.raises(Killed):
         tune(recipe, measure=killed, progress=Silent())
     del SESSION.box.execute
     assert tops() == {"spinner-baseline", "spinner-tune-k10"}
 
-    tune(recipe, measure=bench, progress=Silent())
+    tune(recipe, k=[3], measure=Bench(), progress=Silent())
 
     assert SESSION.box.holds == {}
+
+
+def test_two_processes_do_not_tune_the_same_recipe(recipe: Path) -> None:
+    def meanwhile(endpoint: Endpoint, **asked: Any) -> BenchReport:
+        with pytest.raises(UsageError, match="spinner is being tuned by another process"):
+            tune(recipe, measure=Bench(), progress=Silent())
+        return Bench()(endpoint, **asked)
+
+    assert tune(recipe, k=[3], measure=meanwhile, progress=Silent())
+
+
+def test_nothing_to_measure_is_an_error(recipe: Path) -> None:
+    with pytest.raises(UsageError, match="nothing to measure"):
+        tune(recipe, k=[], measure=Bench(), progress=Silent())
 
 
 def test_the_winner_is_written_with_its_evidence_and_comments_stay(recipe: Path) -> None:
@@ -256,5 +267,5 @@ def test_reports_are_kept_as_json_beside_the_records(recipe: Path, monkeypatch: 
 
     tune(recipe, k=[3], measure=Bench(), progress=Silent())
 
-    (kept,) = (recipe.parent / "home" / "tuning" / "spinner").iterdir()
+    (kept,) = (recipe.parent / "home" / "tuning" / "spinner").glob("*.json")
     assert json.loads(kept.read_text())["title"] == "K=3"

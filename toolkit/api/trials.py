@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
@@ -21,6 +22,7 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.api.handles import connect
 from toolkit.api.removal import destroy
 from toolkit.apply.progress import Progress
+from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.home import home
 from toolkit.measure.report import BenchReport
@@ -39,8 +41,8 @@ class Trials:
     """The settings of a recipe that are measured. Leaving it as a context removes the baseline that it deployed.
 
     Each setting's report is kept below the toolkit's home, and used again while all that it depends on is the same; so
-    the same call carries on where one was interrupted. `asked` is all that decides what is measured. A baseline that
-    was in service before is used, and stays.
+    the same call carries on where one was interrupted. What a process that was killed has deployed is removed first.
+    `asked` is all that decides what is measured. A baseline that was in service before is used, and stays.
     """
 
     def __init__(self, recipe: Recipe, measure: Measure, asked: dict[str, Any], progress: Progress) -> None:
@@ -49,9 +51,22 @@ class Trials:
         self._asked = asked
         self._progress = progress
         self._folder = home() / "tuning" / recipe.name
+        self._deployed = self._folder / "deployed"
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        self._deployed.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            lock = stack.enter_context((self._folder / "lock").open("w"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                hint = "Wait until it has ended."
+                raise UsageError(f"{self._recipe.name} is being tuned by another process", hint=hint) from error
+            for name in sorted(path.name for path in self._deployed.iterdir()):
+                self._progress.say(f"{name} was left by a process that was killed: it is removed")
+                self._remove(replace(self._recipe, name=name))
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
@@ -75,7 +90,7 @@ class Trials:
     def _measured(self, setting: Setting) -> BenchReport:
         baseline = self._baseline
         try:
-            report = self._measure(deploy(setting.recipe, progress=self._progress), baseline)
+            report = self._measure(self._deploy(setting.recipe), baseline)
         finally:
             self._remove(setting.recipe)
         if not report.complete:
@@ -84,21 +99,20 @@ class Trials:
 
     @cached_property
     def _baseline(self) -> Endpoint:
-        twin, deployed_here = self._recipe.baseline(), self._folder / "baseline-deployed"
+        twin = self._recipe.baseline()
         found = find_platform(twin.name, twin, None, None)
-        if found and exists(found, twin.name) and not deployed_here.exists():
+        if found and exists(found, twin.name):
             return connect(twin).wait(progress=self._progress)
-        deployed_here.parent.mkdir(parents=True, exist_ok=True)
-        deployed_here.touch()  # if this process is killed, the next one knows whose it is
-        self._stack.callback(self._remove_baseline, twin, deployed_here)
-        return deploy(twin, progress=self._progress)
+        self._stack.callback(self._remove, twin)
+        return self._deploy(twin)
 
-    def _remove_baseline(self, twin: Recipe, deployed_here: Path) -> None:
-        self._remove(twin)
-        deployed_here.unlink(missing_ok=True)
+    def _deploy(self, recipe: Recipe) -> Endpoint:
+        (self._deployed / recipe.name).touch()
+        return deploy(recipe, progress=self._progress)
 
     def _remove(self, recipe: Recipe) -> None:
         destroy(recipe, platform=recipe.platform.name, progress=self._progress)
+        (self._deployed / recipe.name).unlink(missing_ok=True)
 
     def _content(self, recipe: Recipe) -> dict[str, Any]:
         """All that a measurement depends on."""

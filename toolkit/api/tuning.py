@@ -60,9 +60,9 @@ def tune(
 ) -> TuneReport:
     """Measure a recipe at some of the K, and other `methods` and recipes (`arms`), against its baseline; which is best?
 
-    At most a third of the K are measured, up to `seconds` each: two predict the others, and the best of those is
-    measured. Each setting is deployed under a name of its own, and removed again; so is the baseline, unless it was in
-    service before. What was measured is kept, so a repeated call carries on. With several `concurrency` a K by batch
+    A third of the K are measured, or three of few, up to `seconds` each: two predict the others, and the best of those
+    is measured. Each setting is deployed under a name of its own, and removed again; so is the baseline, unless it was
+    in service before. What was measured is kept, so a repeated call carries on. With several `concurrency` a K by batch
     size is measured too, if one follows. Only settings that meet the `slo` count. `write` changes the recipe's file.
     Raises UsageError, RecipeError, PlatformError.
     """
@@ -197,6 +197,8 @@ def _settings(
     refused = {one.name: errors for one in (*own.values(), *others) if (errors := check(one.recipe).errors)}
     left = {k: one for k, one in own.items() if one.name not in refused}
     usable = [one for one in others if one.name not in refused]
+    if not refused and not usable and not left:
+        raise UsageError("there is nothing to measure", hint="Give at least one K, method or recipe.")
     if not (left or usable):
         raise RecipeError(str(recipe.path), next(iter(refused.values())))
     return left, usable, [f"{name} cannot be used: {_reasons(errors)}" for name, errors in refused.items()]
