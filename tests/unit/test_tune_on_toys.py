@@ -203,6 +203,8 @@ def test_a_k_by_batch_size_is_measured_and_written_where_it_beats_all(recipe: Pa
     speculation = load(recipe).speculation
     assert speculation
     assert speculation.schedule == ((1, 2, 3), (3, 128, 1))
+    assert "num_speculative_tokens_per_batch_size: [[1, 2, 3], [3, 128, 1]]" in report.notes
+    assert "K=6 on chat breaks even at about 5 concurrent requests." in report.notes
     assert any("beats K=3 and the baseline" in note for note in report.notes)
 
 
@@ -269,3 +271,7 @@ def test_reports_are_kept_as_json_beside_the_records(recipe: Path, monkeypatch: 
 
     (kept,) = (recipe.parent / "home" / "tuning" / "spinner").glob("*.json")
     assert json.loads(kept.read_text())["title"] == "K=3"
+    kept.write_text(kept.read_text()[:100])
+    bench = Bench()
+    tune(recipe, k=[3], measure=bench, progress=Silent())
+    assert len(bench.served) == 1  # a damaged one is measured again

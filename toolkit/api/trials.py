@@ -77,15 +77,24 @@ class Trials:
     def report(self, setting: Setting) -> BenchReport:
         """What was measured of a setting, now or before. Raises KeyboardInterrupt if the user ended the measurement."""
         path = self._folder / f"{digest(self._content(setting.recipe))}.json"
-        if path.is_file():
+        if (kept := self._kept(path)) is not None:
             self._progress.say(f"{setting.name}: measured before")
-            return read_report(path)
+            return kept
         self._progress.say(f"{setting.name}: deploy, measure, remove")
         measured = self._measured(setting)
         report = replace(measured, setting={**measured.setting, **circumstances(setting.recipe)})
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(report.to_dict()))
         return report
+
+    def _kept(self, path: Path) -> BenchReport | None:
+        if not path.is_file():
+            return None
+        try:
+            return read_report(path)
+        except UsageError as error:
+            self._progress.say(f"{error.message}: it is measured again")
+            return None
 
     def _measured(self, setting: Setting) -> BenchReport:
         baseline = self._baseline

@@ -15,6 +15,7 @@ from toolkit.checks.run import check
 from toolkit.errors import RecipeError, UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
+from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.find_k import find_k
 from toolkit.measure.report import BenchReport
 from toolkit.measure.settings import Setting, from_recipe, with_k, with_method, with_schedule
@@ -144,12 +145,14 @@ class _Tuning:
     def try_schedule(self) -> None:
         """Measure the K by batch size that follows from the K that were measured, if there is one."""
         own = [one for one in self.candidates if one.name.startswith("K=")]
+        self.notes += break_even_in_words([replace(item, arm=one.name) for one in own for item in one.report.speedups])
         found = scheduled([one for one in own if not one.faults], self.recipe.engine.max_num_seqs)
         fixed = choose(own, Aim())
         if not found or not fixed:
             self.notes.append("One K, or none, is the best at all concurrencies: no K by batch size follows.")
             return
         setting = with_schedule(self.recipe, found)
+        self.notes.append(f"num_speculative_tokens_per_batch_size: {[list(entry) for entry in found]}")
         if errors := check(setting.recipe).errors:
             self.notes.append(f"{setting.name} cannot be used: {_reasons(errors)}")
             return
