@@ -168,6 +168,7 @@ class _Tuning:
                 f"Perhaps as good, by their intervals: {', '.join(others)}. More --time tells them apart."
             )
         self.notes += measurement_notes(self.candidates)
+        kept = (best or self.candidates[0]).report.setting
         return TuneReport(
             title=f"{self.recipe.name}: {len(self.candidates)} settings against the baseline",
             goal=self.aim.goal,
@@ -176,7 +177,7 @@ class _Tuning:
             speculation=best.keys if best else {},
             measured=len(self.candidates),
             schedule_pays=self._schedule_pays,
-            setting=(best or self.candidates[0]).report.setting,
+            setting={key: kept[key] for key in ("hardware", "engine", "toolkit", "date")},
         )
 
 
