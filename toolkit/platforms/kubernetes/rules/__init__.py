@@ -117,12 +117,12 @@ class KubernetesRules:
         """Not known: nodes are EC2's, and shared."""
         return None
 
-    def price_now(self, observed: Observed) -> float | None:
+    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
         """Not known: nodes are billed whether pods run on them or not."""
         return None
 
     def price_text(self, recipe: Recipe) -> str:
-        return notes.PRICE
+        return notes.price_text(recipe)
 
     def require(self, desired: Sequence[Resource], observed: Observed) -> None:
         """Nothing: the server-side dry run has found what stands in the way."""

@@ -192,8 +192,8 @@ class AwsRules:
     def price_per_hour(self, recipe: Recipe) -> float | None:
         return price.price_per_hour(recipe) if self.capabilities.instance_types else self._one_price
 
-    def price_now(self, observed: Observed) -> float | None:
-        return price.price_now(observed) if self.capabilities.instance_types else self._one_price
+    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
+        return price.price_now(observed, region) if self.capabilities.instance_types else self._one_price
 
     def price_text(self, recipe: Recipe) -> str:
         return price.price_text(recipe) if self.capabilities.instance_types else f"{self._one_price:.2f} $/h"
