@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from toolkit.api import recipes as recipes
     from toolkit.api import render as render
     from toolkit.api import rollback as rollback
+    from toolkit.api import tune as tune
     from toolkit.api import watch as watch
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "recipes",
     "render",
     "rollback",
+    "tune",
     "watch",
 ]
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from toolkit.api.measuring import bench as bench
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
+    from toolkit.api.tuning import tune as tune
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
     from toolkit.checks.run import check as check
@@ -66,6 +67,7 @@ _MODULES = {
     "rollback": "toolkit.api.deployment",
     "scan": "toolkit.api.images",
     "template": "toolkit.api.export",
+    "tune": "toolkit.api.tuning",
     "watch": "toolkit.api.handles",
 }
 __all__ = sorted(_MODULES)

@@ -20,7 +20,7 @@ _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)?")
 _PERCENT = 100
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     """Seconds of a duration such as `90`, `90s`, `2m` or `1h`."""
     found = _DURATION.fullmatch(text.strip())
     if not found or not float(found["number"]):
@@ -40,7 +40,7 @@ def _share(text: str) -> float:
     return share
 
 
-def _counts(text: str) -> tuple[int, ...]:
+def counts_of(text: str) -> tuple[int, ...]:
     """Numbers of concurrent requests, separated by commas."""
     try:
         found = tuple(int(part) for part in text.split(","))
@@ -113,7 +113,7 @@ def prove(
         workloads=[str(path) for path in prompts or ()],
         concurrency=(1,),
         requests=requests,
-        seconds=_seconds(time),
+        seconds=seconds_of(time),
         max_tokens=max_tokens,
         model=model or "",
         platform=platform,
@@ -174,11 +174,11 @@ def bench(
         baseline=baseline,
         arms=arm or (),
         workloads=[*map(str, prompts or ()), *(workload or ())],
-        concurrency=_counts(concurrency),
+        concurrency=counts_of(concurrency),
         rates=_rates(rate) if rate else (),
         max_tokens=max_tokens,
         precision=_share(precision),
-        seconds=_seconds(time),
+        seconds=seconds_of(time),
         journal=resume,
         model=model or "",
         platform=platform,

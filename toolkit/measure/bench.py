@@ -46,6 +46,7 @@ async def measure(
         speedups=summary.speedups,
         noise=summary.noise,
         notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
+        complete=measured.complete,
     )
 
 

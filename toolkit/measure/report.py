@@ -85,7 +85,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The result of a measurement. Truthy if no verdict fails."""
+    """The result of a measurement. Truthy if no verdict fails. `complete` is False if it was interrupted."""
 
     title: str
     verdicts: tuple[Verdict, ...]
@@ -94,6 +94,7 @@ class BenchReport:
     noise: Noise | None = None
     notes: tuple[str, ...] = ()
     setting: dict[str, Any] = field(default_factory=dict)
+    complete: bool = True
 
     @property
     def ok(self) -> bool:
