@@ -99,6 +99,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
         component or None,
         rules_of(recipe.platform.name).price_per_hour(recipe) if recipe else None,
         recipe is None or recipe.engine.rules.reports_drafts(recipe),
+        recipe.speculation.synthetic_acceptance_length if recipe and recipe.speculation else None,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,14 +52,14 @@ def _counts(text: str) -> tuple[int, ...]:
     return found
 
 
-def _rates(text: str) -> tuple[float, ...]:
-    """Requests per second, separated by commas."""
+def _numbers(text: str) -> tuple[float, ...]:
+    """Rates or acceptance lengths, separated by commas."""
     try:
         found = tuple(float(part) for part in text.split(","))
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a list of numbers: write 0.5,2") from error
-    if not min(found) > 0:
-        raise typer.BadParameter(f"{text!r}: a rate is above 0")
+    if not (min(found) > 0 and max(found) < math.inf):
+        raise typer.BadParameter(f"{text!r}: numbers above 0 are expected")
     return found
 
 
@@ -142,6 +144,18 @@ def bench(
     resume: Annotated[
         Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")
     ] = None,
+    what_if_acceptance: Annotated[
+        str | None,
+        typer.Option(
+            help="How fast would a drafter with these acceptance lengths be, and where does it break even? Where the "
+            "engine can accept drafts by chance (vLLM from 0.20 on GPUs), <name>-what-if is deployed, measured and "
+            "removed; else it follows from the steps per second of what serves now.",
+            metavar="L,…",
+        ),
+    ] = None,
+    dummy_weights: Annotated[
+        bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, before there are any.")
+    ] = False,
     model: Model = None,
     platform: PlatformName = None,
     as_json: Json = False,
@@ -152,24 +166,39 @@ def bench(
     """
     from toolkit import api
 
+    if what_if_acceptance and arm:
+        raise typer.BadParameter("--what-if-acceptance is about one recipe or endpoint: leave out --arm")
+    if dummy_weights and not what_if_acceptance:
+        raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
     if html:
         from toolkit.measure.page import require_packages
 
         require_packages()
-    report = api.bench(
-        what,
-        baseline=baseline,
+    measure = partial(
+        api.bench,
         arms=arm or (),
         workloads=[*map(str, prompts or ()), *(workload or ())],
         concurrency=_counts(concurrency),
-        rates=_rates(rate) if rate else (),
+        rates=_numbers(rate) if rate else (),
         max_tokens=max_tokens,
         precision=_share(precision),
-        seconds=_seconds(time),
         journal=resume,
         model=model or "",
         platform=platform,
     )
+    if what_if_acceptance is None:
+        report = measure(what, baseline=baseline, seconds=_seconds(time))
+    else:
+        lengths, limit = _numbers(what_if_acceptance), _seconds(time)
+        report = api.what_if(
+            what,
+            lengths,
+            baseline=baseline,
+            seconds=limit,
+            dummy_weights=dummy_weights,
+            platform=platform,
+            measure=measure,
+        )
     if html:
         from toolkit.files import write_whole
         from toolkit.measure.page import page_html

@@ -18,6 +18,7 @@ from toolkit.measure.run import Design, Load, Progress, Send, again, run
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.summary import summarise
 from toolkit.measure.verdicts import Expected, slos, verdicts
+from toolkit.measure.what_if import other_acceptance, synthetic_verdicts
 
 _MOST_PROMPTS = 1_000_000
 
@@ -28,24 +29,30 @@ async def measure(
     expected: Expected | None = None,
     progress: Callable[[Progress], object] = lambda _: None,
     journal: Journal | None = None,
+    what_if: Sequence[float] = (),
 ) -> BenchReport:
     """Run a measurement, judge its results by what a recipe expects, and report.
 
-    Raises InvocationError.
+    `what_if` are acceptance lengths: the report then says how fast the arms would be at each. Raises InvocationError.
     """
     measured = await run(design, sender(design.settle_seconds), progress, journal)
     results = measured.results
     limits = slos(expected.expect) if expected else {}
     summary = summarise(results, design.arms, design.baseline, limits)
-    speed = verdicts(results, summary, design.arms, design.baseline, expected)
-    baseline = design.baseline.name if design.baseline else ""
+    real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
+    speed = verdicts(results, summary, real, design.baseline, expected)
+    baseline, comparable = design.baseline.name if design.baseline else "", {arm.name for arm in real}
     return BenchReport(
         title,
         verdicts=(*speed, *await _lossless(design, results)),
-        arms=tuple(replace(row, identical=identical_share(results, row, baseline)) for row in summary.arms),
+        arms=tuple(
+            replace(row, identical=identical_share(results, row, baseline)) if row.arm in comparable else row
+            for row in summary.arms
+        ),
         speedups=summary.speedups,
         noise=summary.noise,
         notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
+        what_if=other_acceptance(results, design.arms, baseline, what_if) if what_if else None,
     )
 
 
@@ -76,8 +83,12 @@ def sender(settle_seconds: float = 0.0) -> Send:
 async def _lossless(design: Design, results: Sequence[RequestResult]) -> tuple[Verdict, ...]:
     if design.baseline is None:
         return ()
-    judgements = await judge(design.baseline, design.arms, results, again(design.baseline.name))
-    return tuple(verdict for judgement in judgements for verdict in judgement.verdicts)
+    real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
+    judgements = await judge(design.baseline, real, results, again(design.baseline.name)) if real else ()
+    return (
+        *(verdict for judgement in judgements for verdict in judgement.verdicts),
+        *(verdict for arm in design.arms if arm not in real for verdict in synthetic_verdicts(arm)),
+    )
 
 
 def identical_share(results: Sequence[RequestResult], row: ArmReport, baseline: str) -> float | None:
