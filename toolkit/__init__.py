@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from toolkit.api import render as render
     from toolkit.api import rollback as rollback
     from toolkit.api import watch as watch
+    from toolkit.api import what_if as what_if
 
 __all__ = [
     "bench",
@@ -51,6 +52,7 @@ __all__ = [
     "render",
     "rollback",
     "watch",
+    "what_if",
 ]
 
 

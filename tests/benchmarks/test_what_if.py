@@ -25,26 +25,24 @@ from toolkit.platforms.local import daemon
 METHODS = ("p-eagle", "eagle3", "draft-model", "ngram")
 LOADS = (1, 4)
 SECONDS = 60
-# A fifth of what two intervals of a shared machine do to each other, and of what other texts do to a step.
-TOLERANCE = 0.2
+# Of the comparisons, so many must be within the 95 % interval of their quotient: the machine is shared.
+SHARE = 0.75
 
 
 @pytest.mark.timeout(3600)
 def test_other_acceptance_is_as_fast_as_predicted(capsys: pytest.CaptureFixture[str]) -> None:
-    errors: dict[str, list[float]] = {}
+    strays: list[float] = []
     with capsys.disabled():
-        print("\nmethod       load  steps/s of  acceptance of        predicted  measured")
+        print("\nmethod       load  steps/s of  acceptance of        predicted          measured           stray")
         for method in METHODS:
-            for line, error in _compared(method):
-                print(line)
-                errors.setdefault(method, []).append(error)
-        for method, found in errors.items():
-            print(f"{method}: {', '.join(f'{error:+.0%}' for error in found)}")
-    heads = [abs(error) for method, found in errors.items() for error in found if method != "ngram"]
-    assert sorted(heads)[len(heads) // 2] < TOLERANCE
+            for line, stray in _compared(method):
+                print(f"{line}  {stray:+.1f}")
+                strays.append(stray)
+    assert sum(abs(stray) <= 1 for stray in strays) >= SHARE * len(strays)
 
 
 def _compared(method: str) -> list[tuple[str, float]]:
+    """A line for each load and direction, and how far off the prediction is: ±1 are the ends of the 95 % interval."""
     endpoint = toolkit.deploy(f"tiny/{method}", baseline=True, progress=Silent())
     try:
         results = asyncio.run(_measured(endpoint))
@@ -64,8 +62,9 @@ def _compared(method: str) -> list[tuple[str, float]]:
             assert guess
             assert truth
             shown = [f"{item.ratio:.2f} ({item.low:.2f}-{item.high:.2f})" for item in (guess, truth)]
-            line = f"{method:12} {load:4}  {source:10}  {other:10} = {length:.2f}  {shown[0]:18}  {shown[1]}"
-            lines.append((line, math.expm1(math.log(guess.ratio / truth.ratio))))
+            line = f"{method:12} {load:4}  {source:10}  {other:10} = {length:.2f}  {shown[0]:17}  {shown[1]:17}"
+            reach = math.hypot(math.log(guess.high / guess.ratio), math.log(truth.high / truth.ratio))
+            lines.append((line, math.log(guess.ratio / truth.ratio) / reach))
     return lines
 
 
