@@ -148,8 +148,8 @@ def bench(
         str | None,
         typer.Option(
             help="How fast would a drafter with these acceptance lengths be, and where does it break even? Where the "
-            "engine can accept drafts by chance (vLLM from 0.20 on GPUs), <name>-what-if is deployed, measured and "
-            "removed; else it follows from the steps per second of what serves now.",
+            "engine can accept drafts by chance, <name>-what-if is deployed, measured and removed; else it follows "
+            "from the steps per second of what serves now.",
             metavar="L,…",
         ),
     ] = None,
@@ -166,8 +166,10 @@ def bench(
     """
     from toolkit import api
 
-    if what_if_acceptance and arm:
-        raise typer.BadParameter("--what-if-acceptance is about one recipe or endpoint: leave out --arm")
+    if what_if_acceptance and (arm or resume):
+        raise typer.BadParameter(
+            "--what-if-acceptance measures one recipe or endpoint anew: leave out --arm and --resume"
+        )
     if dummy_weights and not what_if_acceptance:
         raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
     if html:
