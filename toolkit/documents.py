@@ -137,13 +137,11 @@ def parse(model: type[T], content: bytes | str, limits: Limits = LIMITS) -> T:
 
 def parse_quickly(model: type[T], content: bytes, limits: Limits = LIMITS) -> T:
     """`parse` for small documents that come by the thousand, at a fifth of the time; the last of equal keys applies."""
-    from pydantic import ValidationError
-
     _check_size(len(content), limits)
     try:
         found: T = _adapter(cast(Any, model)).validate_json(content)
-    except ValidationError as error:
-        raise Unfit(_first_problem(error)) from error
+    except ValueError as error:
+        raise Unfit(_first_problem(cast("ValidationError", error))) from error
     return found
 
 

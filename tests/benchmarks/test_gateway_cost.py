@@ -48,7 +48,7 @@ def test_through_the_gateway_and_directly(
     listening = re.search(r"--uds (\S+)", next(endpoint.logs()))
     assert listening
     access = endpoint.platform.openai_access(endpoint.name)
-    prompts = list(endpoint.workloads["structured"])
+    prompts = [prompt.text for prompt in endpoint.workloads[0].prompts]
     with (
         httpx.Client(timeout=120, transport=httpx.HTTPTransport(uds=listening[1])) as direct,
         httpx.Client(timeout=120) as client,

@@ -6,16 +6,13 @@ Prints; asserts with room for a busy machine, since both processes share it with
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
-from multiprocessing.connection import Connection as Pipe
 
 import pytest
-from streaming_server import DONE, Answer, Served, event, streaming
+from streaming_process import process_of
+from streaming_server import DONE, Answer, Served, event
 
 from toolkit.measure.arm import Arm
 from toolkit.measure.connection import connect_url
@@ -30,9 +27,9 @@ MOST_CPU_AT_64, MOST_ADDED_MS = 0.08, 5.0
 
 @pytest.mark.parametrize("streams", [64, 256])
 def test_streams_of_50_tokens_per_second(streams: int, capsys: pytest.CaptureFixture[str]) -> None:
-    with server() as (url, sent):
+    with process_of(answer) as (url, sent):
         cpu, wall, results = asyncio.run(measured(url, streams))
-        sends = sent()
+        sends = [times for times in sent() if len(times) >= TOKENS]
     assert {result.outcome for result in results} == {"successful"}
     measured_ms = [gap * 1000 for result in results for gap in result.gaps]
     sent_ms = [(later - earlier) * 1000 for times in sends for earlier, later in pairwise(times[:TOKENS])]
@@ -71,28 +68,6 @@ def chunk(index: int) -> dict[str, object]:
     head = {"id": "chatcmpl-0123456789abcdef", "object": "chat.completion.chunk", "created": 1763810000, "model": "m"}
     choice = {"index": 0, "delta": {"content": " word"}, "logprobs": None, "finish_reason": None, "token_ids": [index]}
     return {**head, "choices": [choice]}
-
-
-@contextmanager
-def server() -> Iterator[tuple[str, object]]:
-    """Its URL, and what tells when it sent the parts of the long answers."""
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,))
-    process.start()
-
-    def sent() -> list[list[float]]:
-        ours.send(None)
-        return [times for times in ours.recv() if len(times) >= TOKENS]
-
-    yield ours.recv(), sent
-    process.join()
-
-
-def serve(pipe: Pipe) -> None:
-    with streaming(answer) as running:
-        pipe.send(running.url)
-        pipe.recv()
-        pipe.send([request.sent for request in running.served])
 
 
 def quantile(values: list[float], share: float) -> float:

@@ -35,7 +35,6 @@ from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding, Report
 from toolkit.measure.compare import Comparison, compare
-from toolkit.measure.prove import ArmResult, Proof, Verdict
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
 from toolkit.recipe.resolve import load
@@ -215,13 +214,6 @@ def hostile_report(_: Path) -> Report:
     return Report(HOSTILE, (Finding(HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE, severity),))
 
 
-def hostile_proof(_: Path) -> Proof:
-    arm: Any = HOSTILE
-    return Proof(
-        HOSTILE, HOSTILE, (ArmResult(HOSTILE, arm, 1, 2.0, 0.1, 0.1),), (Verdict(HOSTILE, False, HOSTILE),), 1.0
-    )
-
-
 def hostile_metrics(_: Path) -> Metrics:
     return Metrics(HOSTILE, 60, notes=(HOSTILE,))
 
@@ -248,7 +240,6 @@ PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Report": hostile_report,
     "BenchReport": lambda _: with_text(HOSTILE),
     "Comparison": hostile_comparison,
-    "Proof": hostile_proof,
     "Metrics": hostile_metrics,
     "Catalogue": hostile_catalogue,
     "Endpoint": hostile_endpoint,

@@ -15,7 +15,7 @@ from toolkit.measure.load import closed_loop
 from toolkit.measure.lossless import Lossless
 from toolkit.measure.result import RequestResult
 from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Workload, prompts_of
+from toolkit.measure.workload import Workload
 
 pytestmark = pytest.mark.serving
 
@@ -35,7 +35,7 @@ def test_answers_are_scored_by_the_baselines_server(endpoint: Endpoint) -> None:
 async def _judged(endpoint: Endpoint) -> tuple[Judgement, Judgement]:
     """The judgement, and that on the same answers with one wrong token."""
     assert endpoint.baseline
-    workload = Workload("tiny", prompts_of(*(text for texts in endpoint.workloads.values() for text in texts)))
+    workload = Workload("tiny", tuple(prompt for asked in endpoint.workloads for prompt in asked.prompts))
     async with (
         connect_endpoint(endpoint.platform, endpoint.name) as ours,
         connect_endpoint(endpoint.platform, endpoint.baseline) as theirs,

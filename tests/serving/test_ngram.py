@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -75,15 +76,13 @@ def test_ngram_is_on_lossless_and_accepted(endpoint: Endpoint) -> None:
     finally:
         deployed.destroy()
 
-    assert proof.ok, proof
-    assert [verdict.claim for verdict in proof.verdicts] == [
-        "speculation is on",
-        "drafts are accepted",
-        "the output is the target's own",
-    ]
-    assert " of " in proof.verdicts[0].detail  # many a step has nothing to verify
+    holds = {verdict.claim: verdict.holds for verdict in proof.verdicts}
+    assert [holds[claim] for claim in ("on", "accepted", "baseline", "lossless", "same-target")] == [True] * 5, proof
+    on = next(verdict for verdict in proof.verdicts if verdict.claim == "on")
+    steps, of_all = map(int, re.findall(r"(\d+) of (\d+) target steps", on.detail)[0])
+    assert steps < of_all  # many a step has nothing to verify
     for arm in (arm for arm in proof.arms if arm.arm == "speculative"):
-        assert arm.identical == 3
+        assert arm.identical == 1
         assert arm.acceptance_length
         assert arm.acceptance_length > 1.05
 

@@ -40,4 +40,4 @@ def test_a_draft_model_for_trainium_is_planned_and_rehearsed(home: Path, monkeyp
     assert "it is the newest that supports draft-model on trn2" in output(notebook, "toolkit.plan(")
     assert "Supported: `eagle3`" in output(notebook, "p_eagle =")
     assert "devicegroup8_id" in output(notebook, "pprint(claim")
-    assert "✔ the output is the target" in output(notebook, "prove(")
+    assert "Its answers are the target model" in output(notebook, "prove(")

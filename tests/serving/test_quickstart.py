@@ -21,5 +21,5 @@ pytestmark = [
 def test_the_quickstart_runs_to_its_end(endpoint: Endpoint) -> None:
     notebook = run("01_quickstart")
 
-    assert "✔ the output is the target" in output(notebook, "prove(")
+    assert "Its answers are the target model" in output(notebook, "prove(")
     assert "tiny-p-eagle" not in [found.name for found in toolkit.endpoints(platform="local")]

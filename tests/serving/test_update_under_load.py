@@ -44,7 +44,7 @@ class Callers:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = _asked_once(endpoint)
-        self._prompts = endpoint.workloads["structured"]
+        self._prompts = [prompt.text for prompt in endpoint.workloads[0].prompts]
         self._news = threading.Condition()
         self._enough = threading.Event()
         self._asking: Sequence[Future[None]] = ()

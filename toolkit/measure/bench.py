@@ -9,7 +9,7 @@ from dataclasses import replace
 from toolkit.measure.arm import Arm, Connection
 from toolkit.measure.counters import counted
 from toolkit.measure.journal import Journal
-from toolkit.measure.judge import judge
+from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import closed_loop, open_loop
 from toolkit.measure.lossless import paired
 from toolkit.measure.report import ArmReport, BenchReport, Verdict
@@ -44,7 +44,11 @@ async def measure(
     baseline, comparable = design.baseline.name if design.baseline else "", {arm.name for arm in real}
     return BenchReport(
         title,
-        verdicts=(*speed, *await _lossless(design, results)),
+        verdicts=(
+            *speed,
+            *(await _lossless(design.baseline, real, results) if measured.complete else ()),
+            *(verdict for arm in design.arms if arm not in real for verdict in synthetic_verdicts(arm)),
+        ),
         arms=tuple(
             replace(row, identical=identical_share(results, row, baseline)) if row.arm in comparable else row
             for row in summary.arms
@@ -80,15 +84,11 @@ def sender(settle_seconds: float = 0.0) -> Send:
     return send
 
 
-async def _lossless(design: Design, results: Sequence[RequestResult]) -> tuple[Verdict, ...]:
-    if design.baseline is None:
-        return ()
-    real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
-    judgements = await judge(design.baseline, real, results, again(design.baseline.name)) if real else ()
-    return (
-        *(verdict for judgement in judgements for verdict in judgement.verdicts),
-        *(verdict for arm in design.arms if arm not in real for verdict in synthetic_verdicts(arm)),
-    )
+async def _lossless(baseline: Arm | None, arms: Sequence[Arm], results: Sequence[RequestResult]) -> tuple[Verdict, ...]:
+    if baseline is None:
+        return tuple([verdict for arm in arms for verdict in await judge_alone(arm, results)])
+    judgements = await judge(baseline, arms, results, again(baseline.name)) if arms else ()
+    return tuple(verdict for judgement in judgements for verdict in judgement.verdicts)
 
 
 def identical_share(results: Sequence[RequestResult], row: ArmReport, baseline: str) -> float | None:

@@ -31,7 +31,8 @@ from toolkit.measure.workload import Workload
 _WARM_UP_TOKENS = 8
 _WARM_UP_PROMPTS = 3
 _WAVES = 4
-_OPEN_LOOP_SECONDS = 10
+_OPEN_LOOP_SECONDS = 10.0
+_SHARE_OF_TIME = 1 / 20
 FEWEST_ROUNDS = 3
 """After fewer, an interval may be narrow by chance."""
 _FEWEST_BLOCKS = 3
@@ -150,6 +151,7 @@ class _Cell:
     load: Load
     seed: int
     in_a_row: int = 1
+    block_seconds: float = _OPEN_LOOP_SECONDS
     answered: frozenset[tuple[int, int]] = frozenset()
     results: list[RequestResult] = field(default_factory=list)
     failed: set[int] = field(default_factory=set)
@@ -173,7 +175,7 @@ class _Cell:
     def block_size(self) -> int:
         """Requests of one block."""
         if self.load.open_loop:
-            return max(_WAVES, math.ceil(self.load.value * _OPEN_LOOP_SECONDS))
+            return max(_WAVES, math.ceil(self.load.value * self.block_seconds))
         return self.in_a_row if self.load.value == 1 else _WAVES * math.ceil(self.load.value)
 
     def add(self, found: Sequence[RequestResult]) -> None:
@@ -246,7 +248,8 @@ class _Measurement:
         answered = frozenset(set.intersection(*by_arm))
         results = [item for item in mine if (item.prompt, item.round) in answered]
         in_a_row = _WAVES if self._design.settle_seconds else 1
-        return _Cell(workload, load, self._design.seed, in_a_row, answered, results, asked=len(answered))
+        seconds = min(_OPEN_LOOP_SECONDS, self._design.seconds * _SHARE_OF_TIME)
+        return _Cell(workload, load, self._design.seed, in_a_row, seconds, answered, results, asked=len(answered))
 
     @property
     def _asked(self) -> int:
@@ -324,7 +327,7 @@ class _Measurement:
         """How wide the intervals are, and how many requests would narrow them."""
         pairs, precision = self._pairs(cell), self._design.precision
         width = max(map(half_width, pairs))
-        shown = f"±{width:.0%}" if math.isfinite(width) else "an unknown precision"
+        shown = f"±{width:.0%}" if width <= 1 else "more than ±100%"
         needed = [requests_needed(item, precision) for item in pairs]
         more = f"about {max(filter(None, needed))}" if all(needed) else "many"
         return (

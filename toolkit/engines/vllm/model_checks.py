@@ -12,6 +12,7 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.engines.vllm.facts import facts, kv_group_factor, mask_token_keys, supports_eagle3
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version
+from toolkit.engines.vllm.setting_checks import runs_on_v1
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
@@ -40,25 +41,25 @@ def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
             yield from check_head_version(recipe.engine, models.target, models.drafter)
         if drafting.mask_token:
             yield from _mask_token(recipe.engine, models.drafter)
-        if drafting.format == HEAD_FORMAT:
+        if drafting.format == HEAD_FORMAT or (drafting.kind == "model" and runs_on_v1(recipe)):
             yield from _kv_groups(recipe, models.target, models.drafter)
     yield from _sampling(recipe, models.target)
 
 
 def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     engine, architectures = recipe.engine, target.config.get("architectures")
-    reads_layers = recipe.speculation is not None and recipe.speculation.facts.reads_layers
-    if not reads_layers or not isinstance(architectures, list) or not architectures:
+    if recipe.speculation is None:
         return
-    named = str(architectures[0])
-    if supports_eagle3(engine.version, named) is False:
+    named = str(architectures[0]) if isinstance(architectures, list) and architectures else ""
+    if recipe.speculation.facts.reads_layers and supports_eagle3(engine.version, named) is False:
         message = f"{engine.name} {engine.version} cannot pass the hidden states of a `{named}` to a head"
         hint = "Use a newer engine.version, or `method: draft-model`."
         yield Finding("engine.target-architecture", message, "target.model", hint=hint)
     since = facts().multimodal_parallel_since
     parallel = recipe.drafting is not None and recipe.drafting.fixed.get("parallel_drafting")
-    if parallel and "vision_config" in target.config and lookup.older(engine.version, since):
-        message = f"{engine.name} {engine.version} supports parallel drafting for text-only targets only"
+    text_only = parallel or recipe.speculation.facts.kind == "model"
+    if text_only and "vision_config" in target.config and lookup.older(engine.version, since):
+        message = f"{engine.name} {engine.version} drafts with `{recipe.method}` for text-only targets only"
         yield Finding("engine.multimodal", message, "engine.version", hint=f"Set `version: {since}` or newer.")
 
 
@@ -123,7 +124,9 @@ def _kv_groups(recipe: Recipe, target_facts: ModelFacts, head_facts: ModelFacts)
     except ToolkitError:  # check_memory reports this
         return
     kinds = Counter(target.cached_layers + head.cached_layers)
-    if len(kinds) == 1 or len(head.cached_layers) == 1:
+    one_group = len({(layer.kind, layer.reach) for layer in kinds}) == 1
+    mixed = len({layer.kind for layer in head.cached_layers}) > 1  # check_threads reports this
+    if one_group or mixed or len(head.cached_layers) == 1:
         return
     least, most = min(kinds.values()), max(kinds.values())
     factor = kv_group_factor(recipe.engine.version) or 1.0
@@ -132,7 +135,7 @@ def _kv_groups(recipe: Recipe, target_facts: ModelFacts, head_facts: ModelFacts)
     if spread:
         message = (
             f"the target has layers of {len(kinds)} kinds, in KV groups of {size}; the {kinds[spread[0]]} "
-            f"{spread[0].kind} ones, those of the head included, do not stay together"
+            f"{spread[0].kind} ones, those of the drafter included, do not stay together"
         )
         hint = "Use a newer engine.version, or a head with one layer."
         yield Finding("engine.kv-groups", message, "engine.version", hint=hint)

@@ -10,7 +10,6 @@ from pairs import recipe_with, write_hub_pair
 
 from toolkit.catalog import lookup
 from toolkit.catalog.registry import platform_rules
-from toolkit.measure.prove import dollars_per_million_tokens
 from toolkit.platforms.sagemaker.rules.price import (
     most_per_hour,
     price_of,
@@ -103,7 +102,3 @@ def test_words_say_when_a_price_is_not_sure(recipe: Recipe) -> None:
     assert price_text(recipe_with(recipe, instance_types=("ml.p5e.48xlarge",))).endswith(
         "; rounded: an author's figure)"
     )
-
-
-def test_dollars_per_million_tokens() -> None:
-    assert dollars_per_million_tokens(3.6, 1000) == pytest.approx(1.0)

@@ -1,0 +1,210 @@
+"""Our clocks beside those of `vllm bench serve` and guidellm: the same endpoint and prompts, one after the other.
+
+The endpoints: one that sends by a schedule, and a real vLLM with the tiny pair. The clients are not among our
+dependencies: OTHER_CLIENTS names the `bin` of an environment with vllm, pandas and guidellm. Prints a table of medians.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import httpx
+import pytest
+from streaming_process import process_of
+from streaming_server import DONE, Answer, Served, document, event
+
+from toolkit.measure.arm import Arm
+from toolkit.measure.connection import connect_url
+from toolkit.measure.load import closed_loop
+from toolkit.measure.stream_clock import Ask, Timing
+from toolkit.measure.workload import Prompt, Workload
+
+TINY = Path(__file__).parents[2] / "recipes" / "tiny"
+TARGET = TINY / "models" / "target"
+PROMPTS = [json.loads(line)["prompt"] for line in (TINY / "prompts" / "structured.jsonl").read_text().splitlines()]
+REQUESTS, CONCURRENCY, TOKENS = 24, 2, 96
+MOST_DIFFERENCE = 0.05
+Figures = Mapping[str, float]
+# The command `vllm` asks for a distribution of that name, which the build for CPUs is not.
+BENCH = """
+from argparse import ArgumentParser
+from vllm.benchmarks.serve import add_cli_args, main
+parser = ArgumentParser()
+add_cli_args(parser)
+main(parser.parse_args())
+"""
+
+
+@pytest.mark.serving
+@pytest.mark.timeout(900)
+@pytest.mark.skipif("OTHER_CLIENTS" not in os.environ, reason="OTHER_CLIENTS is not set")
+@pytest.mark.parametrize("kind", ["scheduled", "vllm"])
+def test_medians_agree(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with scheduled() if kind == "scheduled" else vllm(tmp_path) as url:
+        clients = {
+            "ours": ours(url),
+            "vllm bench serve": vllm_bench(url, tmp_path),
+            "guidellm": guidellm(url, tmp_path),
+            "ours, again": ours(url),
+        }
+    with capsys.disabled():
+        print(f"\n{kind}: {REQUESTS} requests, {CONCURRENCY} at a time; medians in ms, tokens/s")
+        for name, figures in clients.items():
+            print(f"  {name:17}", *(f"{figure} {value:7.2f}  " for figure, value in figures.items()))
+    if kind == "scheduled":  # a real engine shares this machine's noise, which the table shows in the last line
+        for figures in clients.values():
+            assert figures == pytest.approx({name: clients["ours"][name] for name in figures}, rel=MOST_DIFFERENCE)
+
+
+def ours(url: str) -> Figures:
+    async def run() -> Figures:
+        messages = [({"role": "user", "content": prompt},) for prompt in PROMPTS]
+        workload = Workload("structured", tuple(map(Prompt, messages)), fixed_length=True)
+        async with connect_url(url) as connection:
+            began = time.perf_counter()
+            asks = [Ask(workload, index % len(PROMPTS)) for index in range(REQUESTS)]
+            timing = Timing(began, max_tokens=TOKENS)
+            results = await closed_loop(Arm("a", connection), asks, CONCURRENCY, timing)
+        assert {result.outcome for result in results} == {"successful"}
+        return {
+            "TTFT": median(result.ttft or 0 for result in results) * 1000,
+            "ITL": median(gap for result in results for gap in result.gaps) * 1000,
+            "TPOT": median(result.tpot or 0 for result in results) * 1000,
+            "tokens/s": sum(result.output_tokens for result in results)
+            / max(result.started + result.seconds for result in results),
+        }
+
+    return asyncio.run(run())
+
+
+def vllm_bench(url: str, folder: Path) -> Figures:
+    asked = [json.dumps({"prompt": PROMPTS[index % len(PROMPTS)]}) for index in range(REQUESTS)]
+    (folder / "prompts.jsonl").write_text("\n".join(asked))
+    options = {
+        "backend": "openai-chat",
+        "base-url": url.removesuffix("/v1"),
+        "endpoint": "/v1/chat/completions",
+        "model": "tiny",
+        "tokenizer": TARGET,
+        "dataset-name": "custom",
+        "dataset-path": folder / "prompts.jsonl",
+        "custom-output-len": TOKENS,
+        "num-prompts": REQUESTS,
+        "max-concurrency": CONCURRENCY,
+        "temperature": 0,
+        "percentile-metrics": "ttft,tpot,itl",
+        "result-dir": folder,
+        "result-filename": "bench.json",
+    }
+    flags = ["--ignore-eos", "--disable-shuffle", "--disable-tqdm", "--save-result"]
+    _run(
+        [
+            _program("python"),
+            "-c",
+            BENCH,
+            *flags,
+            *(str(x) for key, value in options.items() for x in (f"--{key}", value)),
+        ]
+    )
+    found = json.loads((folder / "bench.json").read_text())
+    assert found["completed"] == REQUESTS
+    times = {name.upper(): found[f"median_{name}_ms"] for name in ("ttft", "itl", "tpot")}
+    return {**times, "tokens/s": found["output_throughput"]}
+
+
+def guidellm(url: str, folder: Path) -> Figures:
+    (folder / "guide.jsonl").write_text(
+        "\n".join(json.dumps({"prompt": prompt, "output_tokens_count": TOKENS}) for prompt in PROMPTS)
+    )
+    options = {
+        "backend": f"kind=openai_http,target={url.removesuffix('/v1')},model=tiny",
+        "profile": f"kind=concurrent,streams={CONCURRENCY}",
+        "constraint": f"kind=max_requests,count={REQUESTS}",
+        "tokenizer": f"kind=huggingface_auto,model={TARGET}",
+        "data": f"kind=json_file,path={folder / 'guide.jsonl'}",
+        "output": f"kind=json,path={folder / 'benchmarks.json'}",
+    }
+    flags = ["--disable-console", "--disable-progress"]
+    _run([_program("guidellm"), "run", *flags, *(x for key, value in options.items() for x in (f"--{key}", value))])
+    metrics = json.loads((folder / "benchmarks.json").read_text())["benchmarks"][0]["metrics"]
+    # Its ITL is the mean per token after the first, which others call TPOT; its TPOT counts the first token, too.
+    names = {"TTFT": "time_to_first_token_ms", "TPOT": "inter_token_latency_ms"}
+    times = {figure: metrics[name]["successful"]["median"] for figure, name in names.items()}
+    return {**times, "tokens/s": metrics["output_tokens_per_second"]["successful"]["mean"]}
+
+
+def _program(name: str) -> Path:
+    return Path(os.environ["OTHER_CLIENTS"]) / name
+
+
+def _run(command: list[object]) -> None:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+@contextmanager
+def scheduled() -> Iterator[str]:
+    with process_of(by_schedule) as (url, _):
+        yield url
+
+
+def by_schedule(request: Served) -> Answer:
+    """First tokens after 60 ms, then 2 more every 25 ms."""
+    if request.path == "/v1/models":
+        return document({"object": "list", "data": [{"id": "tiny", "object": "model"}]})
+    pieces = [(0.06, 2), *[(0.025, 2)] * (TOKENS // 2 - 1)]
+    chunks = [
+        event(pause, {"choices": [{"index": 0, "delta": {"content": "word " * size}, "token_ids": [1] * size}]})
+        for pause, size in pieces
+    ]
+    usage = {"prompt_tokens": 9, "completion_tokens": TOKENS, "total_tokens": TOKENS + 9}
+    ends = [{"choices": [], "usage": usage}]
+    final = {"choices": [{"index": 0, "delta": {"content": "word "}, "finish_reason": "length"}]}
+    return Answer([*chunks[:-1], event(0.025, final), event(0.0, *ends), DONE])
+
+
+@contextmanager
+def vllm(folder: Path) -> Iterator[str]:
+    """A server of the tiny target with its P-EAGLE head."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    head = {
+        "method": "eagle3",
+        "model": str(TINY / "models" / "p-eagle"),
+        "num_speculative_tokens": 7,
+        "parallel_drafting": True,
+    }
+    settings = f"--port {port} --host 127.0.0.1 --served-model-name tiny --max-model-len 1024 --max-num-seqs 16"
+    quick = "--dtype float32 --enforce-eager --kv-cache-memory-bytes 268435456"
+    program = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", TARGET]
+    command = [*program, *settings.split(), *quick.split(), "--speculative-config", json.dumps(head)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    with (folder / "vllm.log").open("w") as log:
+        process = subprocess.Popen([str(part) for part in command], env=environment, stdout=log, stderr=log)
+    try:
+        _wait(f"http://127.0.0.1:{port}/health", process)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
+    while process.poll() is None:
+        try:
+            if httpx.get(url, trust_env=False).is_success:
+                return
+        except httpx.TransportError:
+            time.sleep(0.5)
+    pytest.fail("vLLM ended at its start")
