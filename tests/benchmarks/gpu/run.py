@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -315,7 +315,9 @@ def main() -> None:
         if not settings.synthetic:
             del parts["sampler"]
         kind = "REHEARSAL on a CPU: no figure below means anything" if args.rehearse else "Measured"
-        text = f"{kind}. {hardware()}; vLLM {version('vllm')}, toolkit {version('toolkit')}; {date.today()}\n"
+        engine, *_ = packages_distributions()["vllm"]  # `vllm`, or a build of another name
+        versions = f"{engine} {version(engine)}, toolkit {version('toolkit')}"
+        text = f"{kind}. {hardware()}; {versions}; {date.today()}\n"
         print(text, flush=True)
         for name, part in parts.items():
             if args.only in (None, name):
