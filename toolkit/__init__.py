@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from toolkit.api import rollback as rollback
     from toolkit.api import tune as tune
     from toolkit.api import watch as watch
+    from toolkit.api import what_if as what_if
 
 __all__ = [
     "bench",
@@ -53,6 +54,7 @@ __all__ = [
     "rollback",
     "tune",
     "watch",
+    "what_if",
 ]
 
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolkit.api.acceptance import what_if as what_if
     from toolkit.api.catalogue import Catalogue as Catalogue
     from toolkit.api.catalogue import recipes as recipes
     from toolkit.api.compilation import compile as compile
@@ -69,6 +70,7 @@ _MODULES = {
     "template": "toolkit.api.export",
     "tune": "toolkit.api.tuning",
     "watch": "toolkit.api.handles",
+    "what_if": "toolkit.api.acceptance",
 }
 __all__ = sorted(_MODULES)
 
