@@ -88,11 +88,15 @@ def answers(
 
 @dataclass
 class FakeConnection:
-    """Answers completions as vLLM does, and remembers the bodies. `scores` False: an engine without them."""
+    """Answers completions as vLLM does, and remembers the bodies.
+
+    `scores` False is an engine without them. Other `kernels` round otherwise when they prefill.
+    """
 
     target: FakeTarget = field(default_factory=FakeTarget)
     scores: bool = True
     decoding_scores: bool = True
+    kernels: str = "prefill"
     longest: int = 4096
     asked: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -113,7 +117,7 @@ class FakeConnection:
         return {"model": "served", "choices": [choice]}
 
     def _scored(self, tokens: Sequence[int], place: int, most: int) -> dict[str, dict[str, Any]]:
-        found = self.target.logprobs(tokens[:place], "prefill")
+        found = self.target.logprobs(tokens[:place], self.kernels)
         best = sorted(range(VOCABULARY), key=lambda token: -found[token])
         named = {tokens[place], *best[:most]}
         return {

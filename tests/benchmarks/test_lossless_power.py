@@ -35,7 +35,9 @@ def test_right_arms_pass_and_one_wrong_token_in_200_is_caught(
 
     def shown(name: str, found: Sequence[dict[str, Any]]) -> tuple[str, str]:
         with capsys.disabled():
-            print(f"{name:24} lossless {_share(found, 0)}, same target {_share(found, 1)}; {_figures(found)}")
+            print(
+                f"{name:24} lossless {_share(found, 0)}, same target {_share(found, 1)}; {_figures(found)}", flush=True
+            )
         return _share(found, 0), _share(found, 1)
 
     recipes = [toolkit.load(name) for name in RECIPES]

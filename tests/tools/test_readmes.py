@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.recipe.load import catalogue_dir
-from tools import causes_readme, codes_readme, recipes_readme
+from tools import causes_readme, codes_readme, recipes_readme, threads_page
 
 
 def test_the_table_of_recipes_is_the_generated_one() -> None:
@@ -17,6 +17,10 @@ def test_the_table_of_codes_is_the_generated_one() -> None:
 
 def test_the_table_of_causes_is_the_generated_one() -> None:
     assert causes_readme.FILE.read_text(encoding="utf-8") == causes_readme.readme(), "python -m tools.causes_readme"
+
+
+def test_the_page_of_known_threads_is_the_generated_one() -> None:
+    assert threads_page.FILE.read_text(encoding="utf-8") == threads_page.page(), "python -m tools.threads_page"
 
 
 def test_a_row_of_the_table() -> None:

@@ -20,8 +20,8 @@ from toolkit.platforms.rules import Platform
 def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress | None = None) -> Plan:
     """Remove an endpoint, its baseline and all that was made for them; returns the plan that was applied.
 
-    Its actions are empty when there was nothing. `left` of the plan says what stays on purpose. Raises ApplyError, and
-    EndpointNotFound for a bare name where not every platform could be asked.
+    Its actions are empty when there was nothing. `not_removed` of the plan says what stays on purpose. Raises
+    ApplyError, and EndpointNotFound for a bare name where not every platform could be asked.
     """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)

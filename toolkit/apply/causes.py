@@ -4,7 +4,8 @@ An engine's files are listed in its rules, a platform's in the registry; engines
 may have these keys:
 
 * `reasons`, `log`: known causes, found in the platform's failure reason or in lines of a container. The first entry
-  that matches wins; entries are sorted by `rank`, across files. `{name}` in a hint is replaced from `texts`.
+  that matches wins; entries are sorted by `rank`, across files. `{name}` in a hint is replaced from `texts`. `.*` in
+  a pattern stands for a part of a line, not for any length: the time for a line must not grow with its square.
 * `starts`, `answers`: the first line of a server's start, and the line that it writes when it begins to serve.
 * `listens`: host and port that it listens on. `prefix`: the logger's prefix of a line. `noise`: lines that look like
   errors but are harmless. `echo`: errors that only repeat another one. `unknown_death`: codes whose cause is the last
@@ -27,6 +28,7 @@ from toolkit.catalog import registry
 from toolkit.engines import CAUSES
 
 _NOTHING = re.compile(r"(?!)")
+_ANY, _NEAR = ".*", ".{0,300}"
 
 
 @dataclass(frozen=True)
@@ -138,5 +140,5 @@ def _all(files: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
 
 def _any(texts: Iterable[str]) -> re.Pattern[str]:
     """A pattern that matches any of the texts."""
-    found = "|".join(f"(?:{text})" for text in texts)
+    found = "|".join(f"(?:{text})" for text in texts).replace(_ANY, _NEAR)
     return re.compile(found) if found else _NOTHING

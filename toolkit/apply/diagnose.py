@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from toolkit.apply.causes import HealthCheck, Known, Words, words
+from toolkit.apply.log_lines import bounded
 from toolkit.apply.stages import ANSWERING, stage_of
 from toolkit.errors import Cause
 
@@ -31,20 +32,21 @@ def diagnose(lines: Sequence[str], failure_reason: str = "", platform: str | Non
     `failure_reason` is the platform's reason for a failed endpoint, or the error message of a refused request. A vague
     reason (a rank above 0) yields to what the log shows.
     """
-    known, reason = words(platform), failure_reason.splitlines()
+    known, lines, reason = words(platform), bounded(lines), bounded(failure_reason.splitlines())
     refused = _find(known.reasons, reason, known)
     named = _cause(refused, known, fatal=refused.known.certain > 0) if refused else None
     if refused and refused.known.rank <= 0:
         return named
     if cause := _in_log(lines, known) or _in_log(reason, known) or named:
         return cause
-    check = next((check for check in known.health_checks if check.failed.search(failure_reason)), None)
-    return _unhealthy(lines, failure_reason, known, check) if check else None
+    said = "\n".join(reason)
+    check = next((check for check in known.health_checks if check.failed.search(said)), None)
+    return _unhealthy(lines, said, known, check) if check else None
 
 
 def diagnose_text(lines: Sequence[str], platform: str | None = None) -> Cause | None:
     """The cause that lines of any origin show: a container's, or the platform's own among them."""
-    known = words(platform)
+    known, lines = words(platform), bounded(lines)
     said = _find(known.reasons, lines, known)
     return _in_log(lines, known) or (_cause(said, known, fatal=said.known.certain > 0) if said else None)
 
@@ -52,7 +54,7 @@ def diagnose_text(lines: Sequence[str], platform: str | None = None) -> Cause | 
 def likeliest(lines: Sequence[str]) -> tuple[str, ...]:
     """Lines that may tell why, where no cause is known: exceptions first, then whatever sounds like a failure."""
     known = words()
-    shown = [line for line in reversed(lines) if not known.noise.search(line) and not known.echo.search(line)]
+    shown = [line for line in reversed(bounded(lines)) if not known.noise.search(line) and not known.echo.search(line)]
     errors = [_message(line, known) for line in shown if _is_error(line, known)]
     others = [text for line in shown if _SOUNDS_BAD.search(text := _without_prefix(line, known))]
     return tuple(dict.fromkeys([*errors[:_MOST_EVIDENCE], *others]))[:_MOST_EVIDENCE]
@@ -70,7 +72,7 @@ def _in_log(lines: Sequence[str], known: Words) -> Cause | None:
 
 def last_error(lines: Sequence[str]) -> str:
     """The last line that looks like an error and not like the echo of another one; may be empty."""
-    known = words()
+    known, lines = words(), bounded(lines)
     at = _last_error_at(lines, known)
     return "" if at is None else _message(lines[at], known)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
-_MOST_LINES = 50_000
-_LONGEST_LINE = 2_000
+_MOST_LINES, _MOST_CHARACTERS = 50_000, 4_000_000
+LONGEST_LINE = 2_000
+"""Characters of a line that are read: patterns are tried at each of them."""
 _MOST_PREFIXES = 6
 # Colours, also as CloudWatch's agent writes them, and its end of line.
 _NOISE = re.compile(r"(?:\x1b|#033)\[[0-9;?]*[ -/]*[@-~]|#015\"?$")
@@ -37,12 +40,19 @@ _ORDINARY = ("debug", "info", "warn", "warning")
 def log_lines(text: str) -> list[str]:
     """The newest lines of a log, an answer of `aws` or `kubectl` as JSON, or lines of JSON, as they were written."""
     texts = list(_said(_json(text))) or [text]
-    raw = [line for part in texts for line in part.splitlines()][-_MOST_LINES:]
-    return [line for wrapped in raw for line in _unwrapped(wrapped)]
+    raw = bounded([line for part in texts for line in part.splitlines()])
+    return bounded([line for wrapped in raw for line in _unwrapped(wrapped)])
+
+
+def bounded(lines: Sequence[str]) -> list[str]:
+    """The newest of the lines, each cut: whoever writes a log must not decide how long it takes to read it."""
+    newest = [line[:LONGEST_LINE] for line in lines[-_MOST_LINES:]]
+    sizes = list(accumulate(len(line) for line in reversed(newest)))
+    return newest[len(newest) - bisect_right(sizes, _MOST_CHARACTERS) :]
 
 
 def _unwrapped(raw: str) -> Iterator[str]:
-    line = _NOISE.sub("", raw[:_LONGEST_LINE]).rstrip()
+    line = _NOISE.sub("", raw).rstrip()
     for _ in range(_MOST_PREFIXES):
         found = _PREFIX.match(line)
         if not found:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from toolkit.apply.causes import Words, words
+from toolkit.apply.log_lines import LONGEST_LINE
 
 PROVISIONING = "waiting for an instance, weights and image"
 """The stage before the container's first line. SageMaker does not say which of the three it is; Kubernetes does."""
@@ -50,6 +51,7 @@ class Start:
 
     def read(self, line: str, now: float) -> str:
         """Process the next line, written at `now`. Returns a sentence when a stage has ended, else an empty string."""
+        line = line[:LONGEST_LINE]
         for pattern, what in self.words.counts:
             if found := pattern.search(line):
                 self.count = f"{found[1]} {what}".strip()

@@ -9,13 +9,17 @@ from typing import Any
 from toolkit.catalog import lookup, methods
 from toolkit.catalog.lookup import Head
 from toolkit.findings import Finding, Severity
+from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
 
 _DRAFTER = "speculation.model"
 _K = "speculation.num_speculative_tokens"
 _LENGTH = "engine.max_model_len"
-_FAMILIES = ("eagle", "eagle3", "dflash", "draft-model")
+_FAMILIES = ("eagle", "eagle3", "dflash", "dspark", "draft-model")
+# Heads have one to five layers. A whole model has more, and none of the keys that only heads have.
+_MOST_HEAD_LAYERS = 8
+_HEAD_KEYS = {"draft_vocab_size", "eagle_config", "dflash_config", "target_hidden_size", "speculators_config"}
 # The same model in another precision has the same hidden states, up to rounding.
 _PRECISION = re.compile(
     r"-(fp8|fp8-(block|dynamic|kv)|nvfp4|mxfp4|awq(-int4)?|gptq(-int[48])?|int[48]|w4a16|w8a8|w8a16"
@@ -46,6 +50,21 @@ def _method(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterato
         message = f"this drafter is made for method `{made_for}`, not `{recipe.method}`"
         hint = f"Set `method: {made_for}`, or use another drafter."
         yield Finding("pair.method", message, "speculation.method", hint=hint)
+    elif not made_for and models and models.drafter and _is_head(recipe.method) and _whole(models.drafter):
+        layers = models.drafter.text_config["num_hidden_layers"]
+        message = f"this drafter is a whole language model ({layers} layers), not a head for `{recipe.method}`"
+        hint = "Set `method: draft-model`, or use a head that was trained for this target."
+        yield Finding("pair.method", message, "speculation.method", hint=hint)
+
+
+def _is_head(method: str) -> bool:
+    return methods.method(method).kind == "head"
+
+
+def _whole(drafter: ModelFacts) -> bool:
+    layers = drafter.text_config.get("num_hidden_layers")
+    keys = {*drafter.config, *drafter.text_config}
+    return isinstance(layers, int) and layers > _MOST_HEAD_LAYERS and not keys & _HEAD_KEYS
 
 
 def _family(method: str) -> str:
@@ -55,17 +74,20 @@ def _family(method: str) -> str:
 
 def _written_kind(config: Mapping[str, Any]) -> str:
     """The method that a drafter's config.json names; empty if it names none."""
-    speculators = {"peagle": "p-eagle", "eagle3": "eagle3", "eagle": "eagle", "dflash": "dflash"}
+    speculators = {"peagle": "p-eagle", "eagle3": "eagle3", "eagle": "eagle", "dflash": "dflash", "dspark": "dspark"}
     if named := speculators.get(str(config.get("speculators_model_type"))):
         return named
     for architecture in map(str, config.get("architectures") or ()):
         if "DFlash" in architecture:
             return "dflash"
+        if "DSpark" in architecture:
+            return "dspark"
         if "Eagle3" in architecture:
             return "eagle3"
         if architecture.startswith("Eagle"):
             return "eagle"
-    return "eagle" if config.get("model_type") == "eagle" else ""
+    model_types = {"eagle": "eagle", "gemma4_assistant": "gemma4_mtp", "gemma4_unified_assistant": "gemma4_mtp"}
+    return model_types.get(str(config.get("model_type")), "")
 
 
 def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterator[Finding]:

@@ -83,25 +83,27 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
 def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
     """Facts of the recipe's models (None if one of them is unknown), and findings on the models and the lock."""
     findings = []
-    locked = None
+    locked, without = None, "there is no lock file"
     try:
-        locked = read_lock(lock_path(recipe))
+        if locked := read_lock(lock_path(recipe)):
+            without = "the lock file says nothing of it"
     except ToolkitError as error:
+        without = "the lock file cannot be read"
         findings.append(Finding("lock.unreadable", error.message, "target.model", hint=_relock(recipe)))
-    target, more = _model(recipe, "target.model", recipe.target, locked.target if locked else None)
+    target, more = _model(recipe, "target.model", recipe.target, locked.target if locked else None, without)
     findings += more
     if recipe.drafter is None:
         return (Lock(target) if target else None), findings
     in_lock = locked.drafter if locked else None
-    drafter, more = _model(recipe, "speculation.model", recipe.drafter, in_lock)
+    drafter, more = _model(recipe, "speculation.model", recipe.drafter, in_lock, without)
     findings += more
     return (Lock(target, drafter) if target and drafter else None), findings
 
 
 def _model(
-    recipe: Recipe, key: str, source: ModelSource, locked: ModelFacts | None
+    recipe: Recipe, key: str, source: ModelSource, locked: ModelFacts | None, without: str
 ) -> tuple[ModelFacts | None, list[Finding]]:
-    """Facts of one model: read from its folder, or for any other source from the lock."""
+    """Facts of one model: read from its folder, or for any other source from the lock. `without` says why not."""
     if source.folder:
         try:
             facts = read_folder(source.folder)
@@ -113,7 +115,7 @@ def _model(
         found = Finding("lock.stale", message, key, hint=_relock(recipe), severity="warning")
         return facts, [found] if stale else []
     if locked is None:
-        message = f"there is no lock file, so nothing is known about {source}: the pair was not checked"
+        message = f"{without}, so nothing is known about {source}: the pair was not checked"
         return None, [Finding("lock.missing", message, key, hint=_relock(recipe))]
     if not pins(locked, source):
         of = f"{locked.model}@{locked.revision}" if locked.revision else locked.model

@@ -9,7 +9,7 @@ from dataclasses import replace
 from toolkit.measure.arm import Arm, Connection
 from toolkit.measure.counters import counted
 from toolkit.measure.journal import Journal
-from toolkit.measure.judge import judge
+from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import closed_loop, open_loop
 from toolkit.measure.lossless import paired
 from toolkit.measure.report import ArmReport, BenchReport, Verdict
@@ -75,7 +75,7 @@ def sender(settle_seconds: float = 0.0) -> Send:
 
 async def _lossless(design: Design, results: Sequence[RequestResult]) -> tuple[Verdict, ...]:
     if design.baseline is None:
-        return ()
+        return tuple([verdict for arm in design.arms for verdict in await judge_alone(arm, results)])
     judgements = await judge(design.baseline, design.arms, results, again(design.baseline.name))
     return tuple(verdict for judgement in judgements for verdict in judgement.verdicts)
 

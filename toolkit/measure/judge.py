@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
@@ -68,6 +68,30 @@ async def judge(
         found = [compare_identity(arm.name, answers(arm.name), reference, second, reason) for arm in arms]
         return tuple(Judgement(one.arm, one, None) for one in found)
     return tuple([await _judge(arm, baseline, scorer, floor, answers(arm.name), reference) for arm in arms])
+
+
+async def judge_alone(
+    arm: Arm, results: Sequence[RequestResult], most_tokens: int = MOST_TOKENS
+) -> tuple[Verdict, Verdict]:
+    """Without a baseline, the arm's own target scores its answers. Whether it is the right target is not shown.
+
+    Wrong tokens that the arm accepts are found; its noise is that from decoding to prefill alone.
+    """
+    target = Verdict("same-target", None, f"{arm.name}: only a baseline shows whether it serves the right target")
+    answers = [result for result in results if result.arm == arm.name]
+    if arm.options.get("temperature"):
+        return Verdict("lossless", None, f"{arm.name}: sampled answers are judged with a baseline only"), target
+    scorer = Scorer(arm.connection, most_tokens)
+    try:
+        floor = replace(await measure_floor(scorer, answers), largest_gap=0.0)
+    except InvocationError as error:
+        return Verdict("lossless", None, f"{arm.name}: its answers cannot be scored: {error.message}"), target
+    found = await compare(arm.name, scorer, floor, answers, ())
+    shown = f"{found.beyond} of {found.tokens} tokens lie more than {floor.limit:.3g} nats below its own target's first"
+    detail = f"{arm.name}: {shown} choice, twice the rounding noise"
+    if found.worst:
+        detail += f": {found.worst.shown}, {found.worst.gap:.3g} nats below its {found.worst.first}"
+    return Verdict("lossless", found.holds, detail), target
 
 
 async def _judge(

@@ -98,6 +98,11 @@ class Place:
     first: str
     gap: float
 
+    @property
+    def shown(self) -> str:
+        """Where it is, and which token stands there."""
+        return f"{self.workload}, prompt {self.prompt + 1}, token {self.position} is {self.token}"
+
 
 @dataclass(frozen=True)
 class Lossless:
@@ -302,7 +307,7 @@ def _sentences(found: Lossless) -> Iterator[str]:
     noise = f"{floor.limit:.3g} nats, twice the baseline's rounding noise"
     if found.worst:
         yield (
-            f"{found.beyond} of {found.tokens} tokens are not the target's: {_shown(found.worst)}, "
+            f"{found.beyond} of {found.tokens} tokens are not the target's: {found.worst.shown}, "
             f"{found.worst.gap:.3g} nats below its {found.worst.first}; rounding explains {noise}"
         )
     elif found.too_many:
@@ -319,10 +324,6 @@ def _sentences(found: Lossless) -> Iterator[str]:
     yield f"{found.identical} of {found.pairs} answers are the baseline's token for token"
     if found.difference:
         first = found.difference
-        yield f"The first difference: {_shown(first)} instead of {first.first}, {first.gap:.3g} nats apart"
+        yield f"The first difference: {first.shown} instead of {first.first}, {first.gap:.3g} nats apart"
     if found.unscored:
         yield f"{found.unscored} answers were not scored: they are empty, or their prompts are too long"
-
-
-def _shown(place: Place) -> str:
-    return f"{place.workload}, prompt {place.prompt + 1}, token {place.position} is {place.token}"

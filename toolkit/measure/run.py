@@ -327,7 +327,7 @@ class _Measurement:
         """How wide the intervals are, and how many requests would narrow them."""
         pairs, precision = self._pairs(cell), self._design.precision
         width = max(map(half_width, pairs))
-        shown = f"±{width:.0%}" if math.isfinite(width) else "an unknown precision"
+        shown = f"±{width:.0%}" if width <= 1 else "more than ±100%"
         needed = [requests_needed(item, precision) for item in pairs]
         more = f"about {max(filter(None, needed))}" if all(needed) else "many"
         return (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.catalog import methods, registry
 from toolkit.catalog.methods import EngineMethod, Method
 from toolkit.recipe import unlisted
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
 from toolkit.recipe.rules import EngineRules, PlatformTraits
 from toolkit.recipe.schema import (
@@ -20,7 +21,6 @@ from toolkit.recipe.schema import (
     Evidence,
     Expect,
     InstanceType,
-    KubernetesSection,
     NetworkSection,
     ObservabilitySection,
     PrefixRoutingSection,
@@ -97,7 +97,8 @@ class PlatformSettings:
     """Where a recipe runs, and how. Time-outs are in seconds; `lock.pinned` fills in those that are None.
 
     `overrides` has the settings of those instance types that need their own. `region` None is the session's, `role`
-    None is looked for, `component` None is a plain endpoint. `kubernetes` is there where the platform is.
+    None is looked for, `component` None is a plain endpoint. `kubernetes` is there where the platform is. With
+    `one_data_source` target, drafter and settings are folders of one S3 prefix, for CloudFormation.
     """
 
     name: str
@@ -117,6 +118,7 @@ class PlatformSettings:
     prefix_routing: PrefixRoutingSection | None = None
     capacity_reservation: str | None = None
     kms_key: str | None = None
+    one_data_source: bool = False
 
     @property
     def rules(self) -> PlatformTraits:
@@ -129,7 +131,8 @@ class PlatformSettings:
 class Recipe:
     """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
 
-    `lock.pinned` fills in revisions, the size of the weights and `image_digests`, which are by address with tag.
+    `lock.pinned` fills in revisions, the size of the weights, the target's model type and `image_digests`, which are
+    by address with tag.
     `container` None is AWS's image. `baseline_of` is what a baseline leaves out: some engines need their flags to be
     alike. What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and
     kept.
@@ -147,6 +150,7 @@ class Recipe:
     evidence: tuple[Evidence, ...]
     expect: Mapping[str, Expect] = field(default_factory=dict)
     weight_bytes: int | None = None
+    target_type: str = ""
     container: ContainerSection | None = None
     baseline_of: Speculation | None = field(default=None, repr=False)
     accept_eula: bool = False

@@ -233,7 +233,7 @@ def test_what_is_wrong_is_found_alone(
          {"target": {"config": HYBRID["config"] | {"model_type": "gpt_oss"}}, "drafter": config(num_hidden_layers=4)}),
         ([version("0.27.0"), ("16384", "8960")], {}),
         ([version("0.24.0"), ("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {}),
-        ([EAGLE3, version("0.28.0"), args("disable-log-stats: true")], {}),
+        ([EAGLE3, version("0.24.0"), args("disable-log-stats: true")], {}),
         ([("tokens: 7", "tokens: 10"), ("org/drafter", "amazon/GPT-OSS-20B-P-EAGLE"),
           ("org/target", "openai/gpt-oss-20b")],
          {"target": {"model": "openai/gpt-oss-20b"}, "drafter": {"model": "amazon/GPT-OSS-20B-P-EAGLE"}}),
@@ -278,6 +278,20 @@ def test_without_a_lock_the_pair_cannot_be_checked(tmp_path: Path) -> None:
     assert found[0].hint == f"Run: toolkit lock {recipe}"
 
 
+@pytest.mark.parametrize(
+    ("lock", "words"),
+    [("{", "the lock file cannot be read, so"), ("without the drafter", "the lock file says nothing of it, so")],
+)
+def test_a_lock_that_does_not_help_is_not_called_missing(tmp_path: Path, lock: str, words: str) -> None:
+    path = write_hub_pair(tmp_path)
+    written = path.with_suffix(".lock.json")
+    half = json.dumps({**json.loads(written.read_text()), "drafter": None})
+    written.write_text(lock if lock == "{" else half)
+    missing = [finding.message for finding in check(path).findings if finding.code == "lock.missing"]
+    assert missing
+    assert all(message.startswith(words) for message in missing)
+
+
 def test_a_baseline_needs_its_target_only(tmp_path: Path) -> None:
     text = HUB_RECIPE.replace("method: p-eagle\n  model: org/drafter\n  num_speculative_tokens: 7", "method: none")
     recipe = write_hub_pair(tmp_path)
@@ -304,9 +318,8 @@ def test_a_memory_finding_names_the_cheapest_types_that_fit(tmp_path: Path) -> N
 
 def test_every_code_has_a_case() -> None:
     tests = Path(__file__).parents[2]
-    tested = "".join(
-        path.read_text() for folder in ("unit", "security") for path in (tests / folder).rglob("test_*.py")
-    )
+    files = [path for folder in ("unit", "security") for path in (tests / folder).rglob("test_*.py")]
+    tested = "".join(path.read_text() for path in [*files, Path(__file__).with_name("known_threads.json")])
     named = json.loads((Path(check.__code__.co_filename).parent / "codes.json").read_text())
     short = {name: name.split(".")[1] for name in named}
     assert [name for name in named if name not in tested and f'"{short[name]}"' not in tested] == []

@@ -13,7 +13,7 @@ import pytest
 from fake_targets import VOCABULARY, FakeConnection, FakeTarget, Pick, answers
 
 from toolkit.measure.arm import Arm
-from toolkit.measure.judge import Judgement, judge
+from toolkit.measure.judge import Judgement, judge, judge_alone
 from toolkit.measure.lossless import Floor, Lossless, binomial_tail, more_frequent, seen_rate
 from toolkit.measure.result import RequestResult
 from toolkit.measure.scoring import Scorer
@@ -129,6 +129,17 @@ def test_another_target() -> None:
     other = FakeTarget("another")
     found = judged(answers("p-eagle", greedy(other)), target=other)
     assert [verdict.holds for verdict in found.verdicts] == [False, False]
+
+
+def test_the_same_target_on_another_gpu() -> None:
+    """Its kernels round otherwise, as far as prefill and decoding do."""
+    served, elsewhere = FakeConnection(), FakeConnection(kernels="prefill on another GPU")
+    arms = Arm("baseline", served), Arm("p-eagle", elsewhere)
+    results = [*answers("baseline", greedy()), *answers("p-eagle", greedy())]
+    (found,) = asyncio.run(judge(arms[0], arms[1:], results))
+    assert found.target
+    assert found.target.mean_change > 0
+    assert [verdict.holds for verdict in found.verdicts] == [True, True]
 
 
 def test_another_quantization_shows_in_the_scores() -> None:
@@ -332,3 +343,20 @@ def test_one_text_may_be_the_answer_to_two_prompts() -> None:
         return [len(await scorer.scores(prompt, answer)) for prompt, answer in [((1, 2), (3, 4)), ((1, 2, 3), (4,))]]
 
     assert asyncio.run(both()) == [2, 1]
+
+
+@pytest.mark.parametrize(("pick", "holds"), [(greedy(), True), (one_wrong(50, 1), False)])
+def test_without_a_baseline_the_arms_own_target_judges_its_answers(pick: Pick, holds: bool) -> None:
+    arm = Arm("p-eagle", FakeConnection())
+
+    found, target = asyncio.run(judge_alone(arm, answers("p-eagle", pick)))
+
+    assert (found.holds, target.holds) == (holds, None), found
+
+
+def test_without_a_baseline_and_scores_nothing_is_shown() -> None:
+    arm = Arm("p-eagle", FakeConnection(scores=False))
+
+    found, _ = asyncio.run(judge_alone(arm, answers("p-eagle", greedy())))
+
+    assert found.holds is None

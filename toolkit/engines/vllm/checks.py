@@ -9,6 +9,7 @@ from toolkit.catalog import lookup
 from toolkit.engines.flag_checks import check_flags
 from toolkit.engines.vllm.facts import flag_known, flags, subtracts_draft_slots
 from toolkit.engines.vllm.risk_checks import check_risks
+from toolkit.engines.vllm.setting_checks import check_settings
 from toolkit.engines.vllm.speculation import draft_slots
 from toolkit.engines.vllm.speculation_checks import check_speculation
 from toolkit.engines.vllm.value_checks import check_values
@@ -27,6 +28,7 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
     yield from check_values(recipe)
     yield from check_risks(recipe)
     yield from check_speculation(recipe)
+    yield from check_settings(recipe)
     if recipe.engine.max_num_batched_tokens is None:
         return
     if subtracts_draft_slots(recipe.engine.version):

@@ -18,6 +18,8 @@ HEAD_FORMAT = "eagle3"
 """The name of this head format in methods.json."""
 
 _DRAFTER = "speculation.model"
+# amazon/GPT-OSS-20B-P-EAGLE does; of its siblings no file was read.
+_STORE_FULL_MAPS = "amazon/"
 _DEFAULT_AUX_LAYERS = 3
 _AUX_LAYERS = "auxiliary layers x hidden size of the target"
 
@@ -133,9 +135,16 @@ def _vocabulary(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
 
 def _full_map(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     drafted, refused_from = _drafted(head), facts().full_vocabulary_map_until
-    if head.tensors is None or "d2t" not in head.tensors or lookup.older(engine.version, refused_from):
+    if lookup.older(engine.version, refused_from) or not drafted == head.vocab_size == target.vocab_size:
         return
-    if drafted == head.vocab_size == target.vocab_size:
+    if head.tensors is None and head.model.startswith(_STORE_FULL_MAPS):
+        message = (
+            f"a head of this publisher drafts from all {drafted} tokens and stores a `d2t`, which {engine.name} "
+            f"{engine.version} refuses; the lock does not know whether this one does"
+        )
+        hint = f"Set a `version` before {refused_from}, or read the head's files: toolkit lock RECIPE"
+        yield Finding("pair.d2t", message, _DRAFTER, hint=hint, severity="warning")
+    if head.tensors is not None and "d2t" in head.tensors:
         message = f"the head drafts from all {drafted} tokens, and {engine.name} {engine.version} then refuses a `d2t`"
         hint = _convert(head, f"Set a `version` before {refused_from}, remove `d2t` from the head")
         yield Finding("pair.d2t", message, _DRAFTER, hint=hint)

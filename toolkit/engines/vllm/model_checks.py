@@ -12,6 +12,8 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.engines.vllm.facts import facts, kv_group_factor, mask_token_keys, supports_eagle3
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version
+from toolkit.engines.vllm.setting_checks import runs_on_v1
+from toolkit.engines.vllm.vocabulary import check_vocabulary
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
@@ -21,14 +23,12 @@ from toolkit.sizing.shape import shape_of
 
 _DRAFTER = "speculation.model"
 _GENERATION = "engine.args.override-generation-config"
-# What openai-harmony reads instead of downloading it, and the variable with its folder (openai/harmony#95).
-_VOCABULARY, _VOCABULARY_FOLDER = "o200k_base.tiktoken", "TIKTOKEN_ENCODINGS_BASE"
 
 
 def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on target and drafter."""
     yield from _target_architecture(recipe, models.target)
-    yield from _vocabulary(recipe, models.target)
+    yield from check_vocabulary(recipe, models.target)
     if recipe.speculation is None:
         return
     drafting = recipe.speculation.facts
@@ -40,44 +40,26 @@ def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
             yield from check_head_version(recipe.engine, models.target, models.drafter)
         if drafting.mask_token:
             yield from _mask_token(recipe.engine, models.drafter)
-        if drafting.format == HEAD_FORMAT:
+        if drafting.format == HEAD_FORMAT or (drafting.kind == "model" and runs_on_v1(recipe)):
             yield from _kv_groups(recipe, models.target, models.drafter)
     yield from _sampling(recipe, models.target)
 
 
 def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     engine, architectures = recipe.engine, target.config.get("architectures")
-    reads_layers = recipe.speculation is not None and recipe.speculation.facts.reads_layers
-    if not reads_layers or not isinstance(architectures, list) or not architectures:
+    if recipe.speculation is None:
         return
-    named = str(architectures[0])
-    if supports_eagle3(engine.version, named) is False:
+    named = str(architectures[0]) if isinstance(architectures, list) and architectures else ""
+    if recipe.speculation.facts.reads_layers and supports_eagle3(engine.version, named) is False:
         message = f"{engine.name} {engine.version} cannot pass the hidden states of a `{named}` to a head"
         hint = "Use a newer engine.version, or `method: draft-model`."
         yield Finding("engine.target-architecture", message, "target.model", hint=hint)
     since = facts().multimodal_parallel_since
     parallel = recipe.drafting is not None and recipe.drafting.fixed.get("parallel_drafting")
-    if parallel and "vision_config" in target.config and lookup.older(engine.version, since):
-        message = f"{engine.name} {engine.version} supports parallel drafting for text-only targets only"
+    text_only = parallel or recipe.speculation.facts.kind == "model"
+    if text_only and "vision_config" in target.config and lookup.older(engine.version, since):
+        message = f"{engine.name} {engine.version} drafts with `{recipe.method}` for text-only targets only"
         yield Finding("engine.multimodal", message, "engine.version", hint=f"Set `version: {since}` or newer.")
-
-
-def _vocabulary(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    """gpt-oss's chat format needs a vocabulary that is in no model repository."""
-    since = facts().harmony_download_until
-    is_older = lookup.older(recipe.engine.version, since) and recipe.target.kind != "jumpstart"
-    has_file = _VOCABULARY_FOLDER in recipe.engine.env
-    if target.config.get("model_type") != "gpt_oss" or not (recipe.network.isolation and is_older) or has_file:
-        return
-    message = (
-        f"{recipe.engine.name} {recipe.engine.version} downloads the vocabulary of gpt-oss's chat format when it "
-        "starts, which an isolated container cannot"
-    )
-    hint = (
-        f"Set `engine.version` to {since} or newer; or put {_VOCABULARY} beside the weights of a target in a folder or "
-        f"in S3, and write `engine: {{env: {{{_VOCABULARY_FOLDER}: /opt/ml/model}}}}`."
-    )
-    yield Finding("engine.vocabulary", message, "network.isolation", hint=hint)
 
 
 def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:
@@ -123,7 +105,9 @@ def _kv_groups(recipe: Recipe, target_facts: ModelFacts, head_facts: ModelFacts)
     except ToolkitError:  # check_memory reports this
         return
     kinds = Counter(target.cached_layers + head.cached_layers)
-    if len(kinds) == 1 or len(head.cached_layers) == 1:
+    one_group = len({(layer.kind, layer.reach) for layer in kinds}) == 1
+    mixed = len({layer.kind for layer in head.cached_layers}) > 1  # check_threads reports this
+    if one_group or mixed or len(head.cached_layers) == 1:
         return
     least, most = min(kinds.values()), max(kinds.values())
     factor = kv_group_factor(recipe.engine.version) or 1.0
@@ -132,7 +116,7 @@ def _kv_groups(recipe: Recipe, target_facts: ModelFacts, head_facts: ModelFacts)
     if spread:
         message = (
             f"the target has layers of {len(kinds)} kinds, in KV groups of {size}; the {kinds[spread[0]]} "
-            f"{spread[0].kind} ones, those of the head included, do not stay together"
+            f"{spread[0].kind} ones, those of the drafter included, do not stay together"
         )
         hint = "Use a newer engine.version, or a head with one layer."
         yield Finding("engine.kv-groups", message, "engine.version", hint=hint)

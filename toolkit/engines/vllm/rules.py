@@ -17,11 +17,12 @@ from toolkit.engines.vllm.head import check_listed_positions
 from toolkit.engines.vllm.model_checks import check_models
 from toolkit.engines.vllm.settings import settings_of
 from toolkit.engines.vllm.thread_checks import check_threads
+from toolkit.engines.vllm.vocabulary import downloads
 from toolkit.engines.vllm.workspace import workspace
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Engine, Recipe
-from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
+from toolkit.recipe.rules import Download, EngineDefaults, EngineRules, MetricNames
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing import weights
 from toolkit.sizing.fit import Fit, Pair, fit_by_size
@@ -97,6 +98,13 @@ class Vllm(EngineRules):
 
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         return vllm_variables(recipe, flags)
+
+    def downloads(self, recipe: Recipe) -> Sequence[Download]:
+        return downloads(recipe)
+
+    def disk_bytes(self, recipe: Recipe, *, compiles: bool) -> int:
+        """The weights, where the container downloads them."""
+        return (recipe.weight_bytes or 0) if recipe.platform.weights == "hub" else 0
 
     def cache_variables(self, folder: str) -> dict[str, str]:
         """vLLM's inspection of a model class takes 8 s without its cache."""

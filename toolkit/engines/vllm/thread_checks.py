@@ -1,4 +1,4 @@
-"""What public issues of vLLM report to fail or to be slow, and settings or files show before a deployment."""
+"""What public issues of vLLM report to fail or to be slow, and the files of the models show before a deployment."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
+from toolkit.engines.vllm.setting_checks import RUNNER_VARIABLE, fewer_accepted, runs_on_v1
 from toolkit.errors import ToolkitError
-from toolkit.findings import Finding
+from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
@@ -16,23 +17,28 @@ from toolkit.sizing.shape import shape_of
 
 _DRAFTER, _LENGTH = "speculation.model", "engine.max_model_len"
 _BACKEND, _BACKEND_VARIABLE = "attention-backend", "VLLM_ATTENTION_BACKEND"
-_CAPTURE = "max-cudagraph-capture-size"
-# vLLM pull request 57964: the default runner since then has no limit for the positions of a DFlash drafter.
-_V2_RUNNER_SINCE, _RUNNER_VARIABLE = "0.29.0", "VLLM_USE_V2_MODEL_RUNNER"
-_BLACKWELL = 10.0
+_ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
+# Pages of layers without attention are padded to those of a drafter there: v1/core/kv_cache_utils.py.
+_PADDED_PAGES_SINCE = "0.32.0"
+# 0.26.0 refuses fewer draft tokens than a DSpark block has, 0.32.0 does not: config/speculative.py.
+_WHOLE_BLOCKS_SINCE, _WHOLE_BLOCKS_UNTIL = "0.26.0", "0.32.0"
+_HOPPER, _BLACKWELL = 9.0, 10.0
 
 
 def check_threads(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Findings on drafter, attention backend, CUDA graphs and prefix caching."""
+    """Findings on drafter, attention backend, KV cache and prefix caching."""
     yield from _sinks(recipe, models.target)
     if recipe.speculation is None:
         return
-    yield from _runner(recipe)
-    yield from _capture(recipe)
+    yield from _stored_scales(recipe, models.target)
     yield from _prefix_cache(recipe, models.target)
+    yield from _whole_blocks(recipe, models.drafter or models.target)
+    if runs_on_v1(recipe) and not runs_on_v1(recipe, dense=_is_dense(models.target)):
+        yield from fewer_accepted(recipe)  # otherwise check_settings tells
     if models.drafter:
         yield from _positions(recipe, models)
         yield from _one_kind_of_layers(recipe, models.drafter)
+        yield from _pages(recipe, models.target)
 
 
 def _positions(recipe: Recipe, models: Lock) -> Iterator[Finding]:
@@ -45,10 +51,9 @@ def _positions(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         return
     if positions >= length:
         return
-    on_v1 = lookup.older(recipe.engine.version, _V2_RUNNER_SINCE) or recipe.engine.env.get(_RUNNER_VARIABLE) == "0"
-    if recipe.method == "dflash" and not on_v1:
+    if recipe.method == "dflash" and not runs_on_v1(recipe, dense=_is_dense(models.target)):
         message = f"the drafter has {positions} positions, and a longer request ends the engine (vLLM issue 57941)"
-        hint = f'Set `max_model_len: {positions}` or less, or `{_RUNNER_VARIABLE}: "0"` in engine.env.'
+        hint = f'Set `max_model_len: {positions}` or less, or `{RUNNER_VARIABLE}: "0"` in engine.env.'
         yield Finding("pair.positions", message, _LENGTH, hint=hint)
     else:
         message = f"the drafter has {positions} positions: beyond them, requests run without speculation"
@@ -56,19 +61,78 @@ def _positions(recipe: Recipe, models: Lock) -> Iterator[Finding]:
 
 
 def _one_kind_of_layers(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
-    """vLLM asserts that "all drafting layers should belong to the same kv cache group" (issue 33133)."""
+    """The V1 runner asserts that "all drafting layers should belong to the same kv cache group" (issue 33133)."""
     assert recipe.speculation
-    try:
-        kinds = {(layer.kind, layer.reach) for layer in shape_of(drafter).cached_layers}
-    except ToolkitError:  # check_memory reports this
-        return
+    kinds = _kinds(drafter)
     if recipe.speculation.facts.kind == "model" and len(kinds) > 1:
-        names = " and ".join(sorted({kind for kind, _ in kinds}))
+        names = " and ".join(sorted(kinds))
+        message = f"the draft model has {names} layers, and {recipe.engine.name} drafts with layers of one kind"
+        hint = "Use a draft model with one kind of attention, or a head (vLLM issues 33133, 49112)."
+        severity: Severity = "error" if runs_on_v1(recipe) else "warning"
+        yield Finding("engine.kv-groups", message, _DRAFTER, hint=hint, severity=severity)
+
+
+def _kinds(model: ModelFacts) -> set[str]:
+    """The kinds of a model's layers; empty if its config does not tell."""
+    if not _all_attention(model.text_config):
+        return {str(kind).replace("_", " ") for kind in model.text_config.get("layer_types") or ()}
+    try:
+        return {f"{layer.kind} attention" for layer in shape_of(model).cached_layers}
+    except ToolkitError:  # check_memory reports this
+        return set()
+
+
+def _all_attention(config: Mapping[str, Any]) -> bool:
+    """Whether every layer has attention: no convolution, no linear attention and no other state."""
+    kinds = config.get("layer_types")
+    return not isinstance(kinds, list) or _ATTENTION.issuperset(map(str, kinds))
+
+
+def _is_dense(target: ModelFacts) -> bool:
+    """Whether every layer has attention and one MLP; of a model that cannot be read, nothing is assumed."""
+    try:
+        return _all_attention(target.text_config) and not shape_of(target).experts
+    except ToolkitError:  # check_memory reports this
+        return False
+
+
+def _pages(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """Such a target's state has a page size of its own, and a drafter's KV cache another (issues 46480, 43626)."""
+    assert recipe.speculation
+    has_cache = recipe.method == "dflash" or recipe.speculation.facts.kind == "model"
+    old = lookup.older(recipe.engine.version, _PADDED_PAGES_SINCE)
+    if has_cache and old and not _all_attention(target.text_config):
+        message = "with this target, which has layers without attention, such drafters failed at the start on some GPUs"
+        hint = f"Set `version: {_PADDED_PAGES_SINCE}` or newer, or use `method: mtp` (vLLM issues 46480, 43626)."
+        yield Finding("engine.kv-groups", message, "engine.version", hint=hint, severity="warning")
+
+
+def _whole_blocks(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
+    """DSpark's guard of vLLM 0.26 (issue 50012)."""
+    assert recipe.speculation
+    block, tokens = drafter.text_config.get("dspark_block_size"), recipe.speculation.num_speculative_tokens
+    version = recipe.engine.version
+    guarded = lookup.older(version, _WHOLE_BLOCKS_UNTIL) and not lookup.older(version, _WHOLE_BLOCKS_SINCE)
+    if recipe.method == "dspark" and isinstance(block, int) and tokens < block and guarded:
         message = (
-            f"the draft model has layers with {names} attention, and {recipe.engine.name} drafts with one kind only"
+            f"K={tokens} is less than the drafter's block of {block}, and {recipe.engine.name} 0.26.0 refuses that"
         )
-        hint = "Use a draft model with one kind of attention, or a head (vLLM issue 33133)."
-        yield Finding("engine.kv-groups", message, _DRAFTER, hint=hint)
+        hint = f"Set it to {block}, or `version: {_WHOLE_BLOCKS_UNTIL}` or newer (vLLM issue 50012)."
+        yield Finding("pair.block", message, "speculation.num_speculative_tokens", hint=hint, severity="warning")
+
+
+def _stored_scales(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """A checkpoint with scales for an FP8 KV cache turns that on, also where kernels lack it (issue 44879)."""
+    quantization = target.config.get("quantization_config")
+    scales = isinstance(quantization, Mapping) and quantization.get("kv_cache_scheme")
+    found = [recipe.platform.rules.instance(name) for name in recipe.platform.instance_types]
+    older = [one.name for one in found if one and 0 < float(one.compute_capability or 0) < _HOPPER]
+    if scales and older and "kv-cache-dtype" not in recipe.engine.args:
+        message = (
+            f"the target stores scales for a KV cache in FP8; on {older[0]} speculation was reported to crash with it"
+        )
+        hint = "Set `kv-cache-dtype: bfloat16` in engine.args (vLLM issue 44879)."
+        yield Finding("engine.kv-scales", message, "target.model", hint=hint, severity="warning")
 
 
 def _sinks(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
@@ -83,31 +147,6 @@ def _sinks(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         message = f"on {older[0]}, FlashInfer does not support the attention sinks of this target"
         path = f"engine.args.{_BACKEND}" if by_flag else f"engine.env.{_BACKEND_VARIABLE}"
         yield Finding("engine.attention-backend", message, path, hint="Remove it: the engine chooses one that does.")
-
-
-def _runner(recipe: Recipe) -> Iterator[Finding]:
-    """EAGLE-3 heads accepted fewer drafts on the V2 runner (issue 40551, open)."""
-    if recipe.method != "eagle3" or not recipe.platform.rules.has_instance_types:
-        return
-    written = recipe.engine.env.get(_RUNNER_VARIABLE)
-    if written == "1" or (written is None and not lookup.older(recipe.engine.version, _V2_RUNNER_SINCE)):
-        message = "EAGLE-3 heads were reported to accept fewer drafts on the V2 model runner (vLLM issue 40551)"
-        hint = f'Compare with `{_RUNNER_VARIABLE}: "0"` in engine.env: toolkit bench.'
-        yield Finding("quality.runner", message, "engine.version", hint=hint, severity="warning" if written else "info")
-
-
-def _capture(recipe: Recipe) -> Iterator[Finding]:
-    assert recipe.speculation
-    written = recipe.engine.args.get(_CAPTURE)
-    per_request = recipe.speculation.num_speculative_tokens + 1
-    needed = recipe.engine.max_num_seqs * per_request
-    if isinstance(written, int) and not isinstance(written, bool) and 0 < written < needed:
-        message = (
-            f"CUDA graphs for {written} tokens cover {written // per_request} requests of {per_request} tokens a step; "
-            f"larger batches, up to {recipe.engine.max_num_seqs}, run without and are slower"
-        )
-        hint = f"Set it to {needed}, or lower engine.max_num_seqs."
-        yield Finding("engine.capture-size", message, f"engine.args.{_CAPTURE}", hint=hint, severity="warning")
 
 
 def _prefix_cache(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:

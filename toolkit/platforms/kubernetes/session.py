@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from toolkit.errors import AmbiguousEndpoint, PlatformError, UsageError
 from toolkit.home import user_home
 from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.schema import KubernetesSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform

@@ -160,6 +160,12 @@ class AwsRules:
 
         return compilation.job_notes(recipe)
 
+    def for_template(self, recipe: Recipe, account: Account) -> Recipe:
+        """The recipe with its files arranged so that a CloudFormation template can have them."""
+        from toolkit.platforms.sagemaker.rules.model_data import with_one_data_source
+
+        return with_one_data_source(recipe, account)
+
     def template(self, resources: Sequence[Resource]) -> dict[str, Any]:
         """The resources as a CloudFormation template. Raises UsageError."""
         from toolkit.platforms.sagemaker.rules import cloudformation
