@@ -308,10 +308,13 @@ def main() -> None:
     parser.add_argument("--loads", default="1,16,64", help="concurrent requests, separated by commas")
     parser.add_argument("--seconds", type=float, default=120, help="of measuring, for each arm; default: 120")
     parser.add_argument("--only", choices=["proof", "drafters", "k-by-k", "sampler"], help="one of the parts")
+    parser.add_argument("--logs", type=Path, help="keep the engines' logs in this folder")
     parser.add_argument("--out", type=Path, help="write the tables to this file, too")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="toolkit-gpu-") as folder:
-        settings = (rehearsal if args.rehearse else gpu)(args, Path(folder))
+        logs = args.logs or Path(folder)
+        logs.mkdir(parents=True, exist_ok=True)
+        settings = (rehearsal if args.rehearse else gpu)(args, logs)
         parts = {"proof": proof, "drafters": drafters, "k-by-k": k_by_k, "sampler": sampler}
         if not settings.synthetic:
             del parts["sampler"]
