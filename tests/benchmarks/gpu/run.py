@@ -35,6 +35,7 @@ from typing import Any
 
 from vllm_server import Engine, NotStarted, hardware, serving, write_model
 
+from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure, sender
 from toolkit.measure.read_workloads import read_workloads
@@ -122,8 +123,8 @@ async def proof(settings: Settings) -> list[str]:
         pair = (baseline, replace(baseline, speculation={**head, "num_speculative_tokens": 7}))
         try:
             report = await _proved(settings, pair, f"proof-{invariant}")
-        except NotStarted as error:
-            rows.append(f"| {invariant} | not started | | {error} |")
+        except (NotStarted, InvocationError) as error:
+            rows.append(f"| {invariant} | does not run | | {error} |")
             continue
         verdict = next(item for item in report.verdicts if item.claim == "lossless")
         same = [row.identical for row in report.arms if row.identical is not None]
@@ -230,8 +231,8 @@ async def drafters(settings: Settings) -> list[str]:
                 head: await tried(settings, shape, head, K[head], getattr(known[0], head.replace("-", "_")))
                 for head in K
             }
-        except NotStarted as error:
-            rows.append(f"| {shape} | not started: {error} | | | | | |")
+        except (NotStarted, InvocationError) as error:
+            rows.append(f"| {shape} | does not run: {error} | | | | | |")
             continue
         for item in known:
             rows += (_compared(shape, item, load, heads) for load in settings.loads)
@@ -272,8 +273,8 @@ async def sampler(settings: Settings) -> list[str]:
     shape = settings.shapes[-1]
     try:
         low, high = [await tried(settings, shape, "p-eagle", K["p-eagle"], length) for length in SAMPLER]
-    except NotStarted as error:
-        return [*rows, f"| {shape} | not started: {error} | | | | |"]
+    except (NotStarted, InvocationError) as error:
+        return [*rows, f"| {shape} | does not run: {error} | | | | |"]
     for source, of, other, length in ((low, SAMPLER[0], high, SAMPLER[1]), (high, SAMPLER[1], low, SAMPLER[0])):
         for load in settings.loads:
             computed, measured = source.speedup(length, load), other.measured(load)
@@ -289,8 +290,8 @@ async def k_by_k(settings: Settings) -> list[str]:
         length = 1 + sum(CURVE[:k])
         try:
             found = await tried(settings, shape, "p-eagle", k, length)
-        except NotStarted as error:
-            rows.append(f"| {shape} | {k} | not started: {error} | | |")
+        except (NotStarted, InvocationError) as error:
+            rows.append(f"| {shape} | {k} | does not run: {error} | | |")
             continue
         for load in settings.loads:
             rows.append(f"| {shape} | {k} | {length:.2f} | {load} | {_shown(found.speedup(length, load))} |")
@@ -307,10 +308,13 @@ def main() -> None:
     parser.add_argument("--loads", default="1,16,64", help="concurrent requests, separated by commas")
     parser.add_argument("--seconds", type=float, default=120, help="of measuring, for each arm; default: 120")
     parser.add_argument("--only", choices=["proof", "drafters", "k-by-k", "sampler"], help="one of the parts")
+    parser.add_argument("--logs", type=Path, help="keep the engines' logs in this folder")
     parser.add_argument("--out", type=Path, help="write the tables to this file, too")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="toolkit-gpu-") as folder:
-        settings = (rehearsal if args.rehearse else gpu)(args, Path(folder))
+        logs = args.logs or Path(folder)
+        logs.mkdir(parents=True, exist_ok=True)
+        settings = (rehearsal if args.rehearse else gpu)(args, logs)
         parts = {"proof": proof, "drafters": drafters, "k-by-k": k_by_k, "sampler": sampler}
         if not settings.synthetic:
             del parts["sampler"]
