@@ -109,6 +109,7 @@ class ToyRules:
     has_instance_types = False
     has_settings_by_type = False
     builds_images = False
+    isolates_containers = False
     starts_image_entrypoint = False
     longest_variable = None
     gated_models = "ask at home"
@@ -170,7 +171,7 @@ class ToyRules:
     def price_per_hour(self, recipe: Recipe) -> float | None:
         return 0.25
 
-    def price_now(self, observed: Observed) -> float | None:
+    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
         return 0.0
 
     def wait_seconds(self, plan: Plan) -> float:

@@ -22,7 +22,7 @@ from toolkit.recipe.resolve import Recipe, load
 
 CREATE = HUB_RECIPE.replace("name: sagemaker,", "name: sagemaker, role: create,")
 NOWHERE = Path("/nowhere")
-IMAGE = "763104351884.dkr.ecr.us-west-2.amazonaws.com/vllm:server-sagemaker-cuda-v2.5"
+IMAGE = "763104351884.dkr.ecr.us-west-2.amazonaws.com/vllm:server-sagemaker-cuda-v2.6"
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolkit.api.acceptance import what_if as what_if
     from toolkit.api.catalogue import Catalogue as Catalogue
     from toolkit.api.catalogue import recipes as recipes
     from toolkit.api.compilation import compile as compile
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from toolkit.api.endpoint import Endpoint as Endpoint
     from toolkit.api.export import render as render
     from toolkit.api.export import template as template
+    from toolkit.api.facts import CatalogStatus as CatalogStatus
+    from toolkit.api.facts import CatalogUpdate as CatalogUpdate
+    from toolkit.api.facts import catalog_status as catalog_status
+    from toolkit.api.facts import catalog_update as catalog_update
     from toolkit.api.handles import connect as connect
     from toolkit.api.handles import endpoints as endpoints
     from toolkit.api.handles import watch as watch
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from toolkit.api.measuring import bench as bench
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
+    from toolkit.api.tuning import tune as tune
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
     from toolkit.checks.run import check as check
@@ -34,6 +40,8 @@ if TYPE_CHECKING:
     from toolkit.recipe.resolve import load as load
 
 _MODULES = {
+    "CatalogStatus": "toolkit.api.facts",
+    "CatalogUpdate": "toolkit.api.facts",
     "Catalogue": "toolkit.api.catalogue",
     "DeploymentPlan": "toolkit.api.deployment",
     "Endpoint": "toolkit.api.endpoint",
@@ -42,6 +50,8 @@ _MODULES = {
     "Report": "toolkit.findings",
     "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
+    "catalog_status": "toolkit.api.facts",
+    "catalog_update": "toolkit.api.facts",
     "check": "toolkit.checks.run",
     "compile": "toolkit.api.compilation",
     "compile_plan": "toolkit.api.compilation",
@@ -58,7 +68,9 @@ _MODULES = {
     "rollback": "toolkit.api.deployment",
     "scan": "toolkit.api.images",
     "template": "toolkit.api.export",
+    "tune": "toolkit.api.tuning",
     "watch": "toolkit.api.handles",
+    "what_if": "toolkit.api.acceptance",
 }
 __all__ = sorted(_MODULES)
 

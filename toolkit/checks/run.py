@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from datetime import date
 
+from toolkit.catalog.age import current_day
+from toolkit.checks.catalogue import check_catalogue
 from toolkit.checks.container import check_container
 from toolkit.checks.expect import check_expect
 from toolkit.checks.listed import check_listed
@@ -30,17 +33,22 @@ from toolkit.recipe.source import ModelSource
 
 
 def check(
-    recipe: str | os.PathLike[str] | Recipe, *, account: Callable[[Recipe], Iterable[Finding]] | None = None
+    recipe: str | os.PathLike[str] | Recipe,
+    *,
+    account: Callable[[Recipe], Iterable[Finding]] | None = None,
+    today: date | None = None,
 ) -> Report:
     """All findings on a recipe, including errors in the file. Raises RecipeNotFound if it cannot be read.
 
-    `account` returns findings on the account that the recipe is deployed to; its exceptions are not caught.
+    `account` returns findings on the account that the recipe is deployed to; its exceptions are not caught. `today`
+    tells old facts from recent ones.
     """
     try:
         complete = load(recipe)
     except RecipeError as error:
         return Report(error.recipe, error.findings)
-    found = [*_findings(complete), *(account(complete) if account else ())]
+    found = [*_findings(complete), *check_catalogue(complete, today or current_day())]
+    found += account(complete) if account else ()
     findings = [_with_line(finding, complete) for finding in found]
     return Report(str(complete.path), tuple(sorted(findings, key=lambda finding: finding.line or 0)))
 

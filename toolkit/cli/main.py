@@ -19,6 +19,7 @@ import typer
 
 from toolkit.cli import (
     bench_command,
+    catalog_command,
     compile_command,
     convert_command,
     endpoint_commands,
@@ -27,6 +28,7 @@ from toolkit.cli import (
     local_commands,
     recipe_commands,
     render_command,
+    tune_command,
 )
 from toolkit.cli.output import error_document, explain, say
 from toolkit.errors import PlatformError, RecipeError, RecipeNotFound, ToolkitError, UnreadableModel, UsageError
@@ -44,7 +46,9 @@ compile_command.register(app)
 convert_command.register(app)
 endpoint_commands.register(app)
 bench_command.register(app)
+tune_command.register(app)
 explain_command.register(app)
+catalog_command.register(app)
 local_commands.register(app)
 render_command.register(app)
 

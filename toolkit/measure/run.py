@@ -357,7 +357,8 @@ class _Measurement:
         width = max(map(half_width, pairs))
         shown = f"±{width:.0%}" if width <= 1 else "more than ±100%"
         needed = [requests_needed(item, precision) for item in pairs]
-        more = f"about {max(filter(None, needed))}" if all(needed) else "many"
+        known = [number for number in needed if number is not None]
+        more = f"about {max(known)}" if len(known) == len(needed) else "many"
         return (
             f"the time was up at {shown}; {more} more requests of each arm, with other prompts, would make it "
             f"±{precision:.0%}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import methods, registry
 from toolkit.catalog.methods import EngineMethod, Method
+from toolkit.recipe import unlisted
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
 from toolkit.recipe.rules import EngineRules, PlatformTraits
@@ -43,7 +44,9 @@ class Speculation:
 
     `drafter` is None where the target itself, or no model at all, makes them. `schedule` has a K by requests in a step,
     as (from, to, K), for those where another one is better; `tensor_parallel` is the drafter's, None for the target's.
-    `settings` are further keys of the engine's own configuration.
+    `settings` are further keys of the engine's own configuration. With `synthetic_acceptance_length` the engine accepts
+    drafts by chance, that many tokens a step on average: answers are garbage at the speed of such a drafter. No recipe
+    file can say that, only a measurement.
     """
 
     method: str
@@ -52,6 +55,7 @@ class Speculation:
     schedule: tuple[tuple[int, int, int], ...] = ()
     tensor_parallel: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    synthetic_acceptance_length: float | None = None
 
     @property
     def facts(self) -> Method:
@@ -158,6 +162,7 @@ class Recipe:
     network: NetworkSection = field(default_factory=NetworkSection.model_construct)
     observability: ObservabilitySection = field(default_factory=ObservabilitySection.model_construct)
     image_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
+    unlisted: tuple[str, ...] = ()
     lines: Lines = field(repr=False, default_factory=dict)
 
     @property
@@ -197,9 +202,12 @@ class Recipe:
 
     @cached_property
     def image(self) -> Image | None:
-        """The catalogue's image of its engine on its platform, or of what its container is built on."""
-        images = self.platform.rules.images(self)
-        return next((image for image in images if image.version == self.engine.version), None)
+        """The image of its engine on its platform, or of what its container is built on; one under `unlisted` first."""
+        known = [image for image in self.platform.rules.images(self) if image.version == self.engine.version]
+        listed = unlisted.image(self.unlisted, self.engine.version, self.platform.rules.images(self))
+        if listed and (not known or any(map(unlisted.is_image, self.unlisted))):
+            return listed
+        return next(iter(known), None)
 
     @cached_property
     def flags(self) -> Mapping[str, Any]:
@@ -287,6 +295,7 @@ class Recipe:
             "network": self.network.model_dump(),
             "observability": self.observability.model_dump(),
             "workloads": {name: str(path) for name, path in self.workloads.items()},
+            **({"unlisted": list(self.unlisted)} if self.unlisted else {}),
         }
 
     def __repr__(self) -> str:
@@ -328,6 +337,7 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         rollout=file.rollout,
         network=file.network,
         observability=file.observability,
+        unlisted=tuple(file.unlisted),
         lines={_with_dashes(path): line for path, line in loaded.lines.items()},
     )
 

@@ -506,6 +506,11 @@ class RecipeFile(Section):
     )
     tags: dict[NonEmptyStr, StrictStr] = Field(default_factory=dict, description="tags on everything that is made")
     evidence: list[Evidence] = Field(default_factory=list)
+    unlisted: list[NonEmptyStr] = Field(
+        default_factory=list,
+        description="instance types, an engine version, or an image (`repository:tag`) to use though the catalogue "
+        "does not know them: a warning, not an error",
+    )
     expect: dict[NonEmptyStr, Expect] = Field(
         default_factory=dict, description="the least that a measurement must find, by workload"
     )

@@ -222,9 +222,9 @@ def test_bench_measures_each_load_and_writes_the_page(
     [
         ("--concurrency", "1,x", "'1,x' is not a list of whole numbers"),
         ("--concurrency", "0", "concurrency is at least 1"),
-        ("--rate", "-1", "a rate is above 0"),
-        ("--rate", "inf", "a rate is above 0"),
-        ("--rate", "1,nan", "a rate is above 0"),
+        ("--rate", "-1", "numbers above 0 are expected"),
+        ("--rate", "inf", "numbers above 0 are expected"),
+        ("--rate", "1,nan", "numbers above 0 are expected"),
         ("--concurrency", "99999999999", "at most 4096"),
         ("--time", "9" * 400, "is not a duration"),
         ("--time", "soon", "'soon' is not a duration"),

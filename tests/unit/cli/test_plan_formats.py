@@ -90,17 +90,3 @@ def test_two_formats_at_once(here: str, capsys: Captured) -> None:
 def test_an_error_is_json_too_where_json_was_asked_for(capsys: Captured) -> None:
     assert run(["plan", "no/such", "--format", "json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"] == "RecipeNotFound"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--catalog", "--prices"], "give a recipe, --catalog or --prices"),
-        ([], "give a recipe, --catalog or --prices"),
-        (["tiny/p-eagle", "--prices"], "give a recipe, --catalog or --prices"),
-        (["tiny/p-eagle", "--region", "eu-west-1"], "--region needs --prices or --catalog"),
-    ],
-)
-def test_lock_takes_one_thing_at_a_time(arguments: list[str], message: str, capsys: Captured) -> None:
-    assert run(["lock", *arguments]) == 2
-    assert message in capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import methods, registry
-from toolkit.catalog.lookup import Instance
+from toolkit.catalog.lookup import Instance, older
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.cpu import cpu_variables
 from toolkit.engines.vllm.facts import facts
@@ -46,6 +46,10 @@ METRICS = MetricNames(
 )
 
 
+# CUDA 13.0 release notes: compute capability below 7.5 (Maxwell, Pascal, Volta) is no longer supported.
+_OLDEST_GPU = 7.5
+
+
 class Vllm(EngineRules):
     """vLLM, and the base of other engines that are built on it."""
 
@@ -72,8 +76,9 @@ class Vllm(EngineRules):
         return True
 
     def runs_on(self, instance: Instance) -> bool:
-        """AWS's images and vLLM's own are for NVIDIA GPUs."""
-        return bool(instance.compute_capability)
+        """AWS's images and vLLM's own are for NVIDIA GPUs beside x86 CPUs; CUDA 13 knows none older than Turing."""
+        new_enough = bool(instance.compute_capability) and float(instance.compute_capability) >= _OLDEST_GPU
+        return new_enough and instance.architecture == "x86_64"
 
     def accelerators(self, recipe: Recipe, instance: Instance | None) -> int:
         return ranks(recipe.engine.args)
@@ -111,6 +116,15 @@ class Vllm(EngineRules):
     def reports_drafts(self, recipe: Recipe) -> bool:
         return True
 
+    def accepts_synthetically(self, recipe: Recipe) -> bool:
+        """On GPUs only: "Synthetic acceptance not supported with CPU sampling" (vLLM 0.32.0)."""
+        if not recipe.platform.rules.has_instance_types or older(
+            recipe.engine.version, facts().synthetic_acceptance_since
+        ):
+            return False
+        instances = [recipe.platform.rules.instance(name) for name in recipe.platform.instance_types]
+        return bool(instances) and all(instance and self.runs_on(instance) for instance in instances)
+
     def draft_line(self, k: int) -> str:
         """Fields are counted from the end of the line, because its beginning varies.
 
@@ -134,7 +148,7 @@ class Vllm(EngineRules):
             return replace(empty, reason=f"{instance.accelerator} needs another engine: {needed}")
         has_types = recipe is None or recipe.platform.rules.has_instance_types
         if has_types and not self.runs_on(instance):
-            return replace(empty, reason=f"images of {self.name} need NVIDIA GPUs")
+            return replace(empty, reason=f"images of {self.name} need NVIDIA GPUs of Turing or newer and x86 CPUs")
         return fit_by_size(pair, instance, empty, _workspace_bytes)
 
     def notes(self, recipe: Recipe) -> Iterator[str]:

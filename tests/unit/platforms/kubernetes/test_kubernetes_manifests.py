@@ -297,10 +297,12 @@ def test_the_notes_say_what_the_cluster_needs_and_what_comes_first(trn2: Recipe)
         assert words in told
 
 
-def test_no_list_says_what_a_cluster_costs(gpu: Recipe) -> None:
+def test_a_node_has_a_price_and_its_pods_have_none(gpu: Recipe) -> None:
     assert RULES.price_per_hour(gpu) is None
     assert RULES.price_now(Observed()) is None
-    assert list(RULES.notes(gpu, Account("", "")))[-1].startswith("Price: ? $/h: the catalogue has SageMaker's prices")
+    assert list(RULES.notes(gpu, Account("", "")))[-1] == "Price: ? $/h: the catalogue has no EC2 price of g7e.2xlarge"
+    on_another = RULES.price_text(recipe_with(gpu, instance_types=("g6e.4xlarge",)))
+    assert on_another.startswith("? $/h: the cluster's nodes are paid for, not its pods; a g6e.4xlarge is 3.00 (EC2, ")
 
 
 def test_another_role_wants_other_pods(trn2: Recipe) -> None:

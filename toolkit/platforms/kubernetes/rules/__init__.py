@@ -40,6 +40,7 @@ class KubernetesRules:
     has_instance_types = True
     has_settings_by_type = False
     builds_images = False
+    isolates_containers = False
     starts_image_entrypoint = False
     longest_variable: int | None = None
     gated_models = "set platform.hub_token_secret to a Secret of the cluster"
@@ -117,12 +118,12 @@ class KubernetesRules:
         """Not known: nodes are EC2's, and shared."""
         return None
 
-    def price_now(self, observed: Observed) -> float | None:
+    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
         """Not known: nodes are billed whether pods run on them or not."""
         return None
 
     def price_text(self, recipe: Recipe) -> str:
-        return notes.PRICE
+        return notes.price_text(recipe)
 
     def require(self, desired: Sequence[Resource], observed: Observed) -> None:
         """Nothing: the server-side dry run has found what stands in the way."""

@@ -51,7 +51,7 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
-    rules = recipe.engine.rules
+    rules, known = recipe.engine.rules, list(map(hardware.instance, recipe.platform.instance_types))
     for index, name in enumerate(recipe.platform.instance_types):
         path, instance = f"{_TYPES}.{index}", hardware.instance(name)
         if name in recipe.platform.overrides:
@@ -63,11 +63,12 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             yield Finding(
                 "kubernetes.instance-type", message, path, hint=f"Write {name.removeprefix(SAGEMAKER_PREFIX)}."
             )
-        elif instance is None:
+        elif instance is None and not (name in recipe.unlisted and any(known)):
             message = f"{name} is not a known instance type"
-            hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`."
+            hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`. If it is newer than the catalogue, write "
+            hint += f"`unlisted: [{name}]`, beside a known type that pods are sized for."
             yield Finding("kubernetes.instance-type", message, path, hint=hint)
-        elif not (rules.explains_hardware or rules.runs_on(instance) or _own_image(recipe)):
+        elif instance and not (rules.explains_hardware or rules.runs_on(instance) or _own_image(recipe)):
             yield _no_gpu(recipe, instance, path)
 
 
@@ -87,8 +88,10 @@ def _own_image(recipe: Recipe) -> bool:
 
 
 def _no_gpu(recipe: Recipe, instance: lookup.Instance, path: str) -> Finding:
-    on = instance.accelerator or "CPUs"
-    message = f"{recipe.engine.name}'s image needs NVIDIA GPUs, but {instance.name} has {on}"
+    message = (
+        f"{recipe.engine.name}'s image needs NVIDIA GPUs of Turing or newer and x86 CPUs, but {instance.name} has "
+        f"{instance.processors}"
+    )
     other = registry.engine_for(instance)
     hint = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
     return Finding("kubernetes.accelerator", message, path, hint=f"{hint} a type with GPUs.")

@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image
-from toolkit.platforms.kubernetes.rules.devices import accelerators, claims_chips, disk_gib, on_trainium
+from toolkit.platforms.kubernetes.rules.devices import accelerators, claims_chips, disk_gib, instances, on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.platforms.kubernetes.rules.storage import NODE_FOLDER, BucketFolder, bucket_folders, claim_folders
 from toolkit.recipe.resolve import Recipe
-
-PRICE = "? $/h: the catalogue has SageMaker's prices, but a cluster's nodes have EC2's prices"
 
 
 def notes(recipe: Recipe, account: Account) -> Iterator[str]:
@@ -32,7 +30,19 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
             f"Pods start with compiled code only. First: toolkit render {recipe.path} --out DIR && {APPLY} -k "
             "DIR/compile, and wait until its Job has ended, as that command says"
         )
-    yield f"Price: {PRICE}"
+    yield f"Price: {price_text(recipe)}"
+
+
+def price_text(recipe: Recipe) -> str:
+    """What a node costs. What the pods cost is not known: nodes are billed whether pods run on them or not."""
+    first = instances(recipe)[0] if instances(recipe) else None
+    price = first.price() if first else None
+    if first is None or price is None:
+        return f"? $/h: the catalogue has no EC2 price of {recipe.platform.instance_types[0]}"
+    source = f"EC2, on demand in {price.region}, {price.date}"
+    return (
+        f"? $/h: the cluster's nodes are paid for, not its pods; a {first.name} is {price.usd_per_hour:.2f} ({source})"
+    )
 
 
 def _needs(recipe: Recipe) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from itertools import chain
 from typing import Any, NamedTuple
 
-from toolkit.engines.arguments import DRAFTER_DIR, fetched_by_container
+from toolkit.engines.arguments import CHANNELS_DIR, DRAFTER_CHANNEL, MODEL_DIR, fetched_by_container
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.names import ARTIFACTS_PREFIX, content_name
 from toolkit.planning.resources import Resource
@@ -29,8 +29,8 @@ HUB_CACHE = f"{CACHE}/huggingface"
 NODE_FOLDER = "/var/lib/toolkit/huggingface"
 """The folder of a node that its pods share with `weights_cache: node`."""
 
-_TARGET_DIR = "/opt/ml/model"
-OUR_FOLDERS = (PROGRAMS, CACHE, ARTIFACTS, *TEMPORARY.values(), "/dev/shm", _TARGET_DIR, DRAFTER_DIR)  # noqa: S108
+_DRAFTER_DIR = f"{CHANNELS_DIR}/{DRAFTER_CHANNEL}"
+OUR_FOLDERS = (PROGRAMS, CACHE, ARTIFACTS, *TEMPORARY.values(), "/dev/shm", MODEL_DIR, _DRAFTER_DIR)  # noqa: S108
 OUR_VOLUMES = ("programs", "cache", "artifacts", *TEMPORARY, "shared-memory", "hub", "model", "drafter")
 """Where the engine's container has mounts of the toolkit's, and the names of its pod's volumes."""
 
@@ -41,7 +41,7 @@ WEIGHTS_ANNOTATION = "toolkit/weights"
 
 _DIGEST_CHARACTERS = 12
 _CAPACITY = {"storage": "1Gi"}  # which has to be given, and is ignored
-_ROLES = {"target.model": ("model", _TARGET_DIR), "speculation.model": ("drafter", DRAFTER_DIR)}
+_ROLES = {"target.model": ("model", MODEL_DIR), "speculation.model": ("drafter", _DRAFTER_DIR)}
 
 
 class Mount(NamedTuple):

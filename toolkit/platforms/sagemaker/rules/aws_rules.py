@@ -39,6 +39,7 @@ class AwsRules:
     capabilities: Capabilities
     has_settings_by_type = True
     builds_images = True
+    isolates_containers = True
     gated_models = "set `weights: s3`: the toolkit stages it with your own hub token"
     compile_command = "toolkit compile RECIPE"
     check: Callable[[Recipe, Lock | None], Iterator[Finding]]
@@ -192,8 +193,8 @@ class AwsRules:
     def price_per_hour(self, recipe: Recipe) -> float | None:
         return price.price_per_hour(recipe) if self.capabilities.instance_types else self._one_price
 
-    def price_now(self, observed: Observed) -> float | None:
-        return price.price_now(observed) if self.capabilities.instance_types else self._one_price
+    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
+        return price.price_now(observed, region) if self.capabilities.instance_types else self._one_price
 
     def price_text(self, recipe: Recipe) -> str:
         return price.price_text(recipe) if self.capabilities.instance_types else f"{self._one_price:.2f} $/h"
