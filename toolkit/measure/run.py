@@ -356,6 +356,8 @@ class _Measurement:
         pairs, precision = self._pairs(cell), self._design.precision
         width = max(map(half_width, pairs))
         shown = f"±{width:.0%}" if width <= 1 else "more than ±100%"
+        if width <= precision:
+            return f"the time was up at {shown}, with too few rounds or blocks to rely on it"
         needed = [requests_needed(item, precision) for item in pairs]
         known = [number for number in needed if number is not None]
         more = f"about {max(known)}" if len(known) == len(needed) else "many"

@@ -195,6 +195,23 @@ def test_a_url_that_is_none(capsys: pytest.CaptureFixture[str], url: str) -> Non
     assert "not the URL of a server" in capsys.readouterr().err
 
 
+def test_a_baseline_that_tells_its_drafts_by_counters_alone(capsys: pytest.CaptureFixture[str], prompts: Path) -> None:
+    asked: list[Served] = []
+
+    def counting(request: Served) -> Answer:
+        if request.path == "/metrics":
+            lines = ("num_drafts_total", 'num_accepted_tokens_per_pos_total{position="0"}')
+            page = "".join(f"vllm:spec_decode_{line} {6 * len(asked)}\n" for line in lines)
+            return Answer((Part(0.0, page.encode()),))
+        asked.extend([request] if "/chat/" in request.path else [])
+        return model(0.010, pieces=6)(request)
+
+    with served(speculative(), counting) as arguments:
+        code, found, holds = proved(capsys, prompts, arguments)
+    assert (code, holds["baseline"]) == (1, False)
+    assert next(row for row in found["arms"] if row["arm"] == "baseline")["acceptance_length"] == 2
+
+
 def test_the_same_server_twice_is_not_said_to_pay(capsys: pytest.CaptureFixture[str], prompts: Path) -> None:
     with served(baseline()) as arguments:
         _, _, holds = proved(capsys, prompts, arguments)
