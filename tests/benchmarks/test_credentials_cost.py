@@ -1,4 +1,7 @@
-"""What checking credentials adds to a request of the local platform: the same requests in turn, with and without."""
+"""What checking credentials adds to a request of the local platform: the same requests in turn, with and without.
+
+Prints, asserts nothing about time.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 ROUNDS = 400
-MOST_MS = 0.3
 BODY = b'{"messages": [{"role": "user", "content": "' + b"x" * 2000 + b'"}]}'
 
 
@@ -140,7 +142,6 @@ def compare(what: str, checked: str, free: str, headers: Headers) -> None:
                 took[url].append(seconds)
     with_ms, without_ms = (statistics.median(took[url]) * 1000 for url in (checked, free))
     print(f"\n{what}: {with_ms:.3f} ms with, {without_ms:.3f} ms without: {with_ms - without_ms:+.3f} ms")
-    assert with_ms - without_ms <= MOST_MS
 
 
 def ask(url: str, headers: dict[str, str]) -> float:

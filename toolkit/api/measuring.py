@@ -85,10 +85,11 @@ def bench(
         hint = "Deploy it with --baseline, or name one with --baseline."
         raise UsageError(f"{first.address} has no baseline to compare with", hint=hint)
     others = [_subject(arm, model, platform) for arm in arms]
+    _check_different([first, *others, *([compared] if compared else [])])
     asked = _workloads(first, workloads)
     if fixed_length:
         asked = tuple(replace(workload, fixed_length=True) for workload in asked)
-    loads = (*(Load(count) for count in concurrency), *(Load(rate, open_loop=True) for rate in rates))
+    loads = tuple(dict.fromkeys([*map(Load, concurrency), *(Load(rate, open_loop=True) for rate in rates)]))
 
     async def measured() -> BenchReport:
         async with AsyncExitStack() as stack:
@@ -143,7 +144,7 @@ def _subject(what: Subject, model: str, platform: str | None) -> Endpoint | _Ser
     if isinstance(what, Endpoint):
         return what
     if str(what).startswith(("http://", "https://")):
-        return _Server(str(what), model)
+        return _Server(str(what).rstrip("/"), model)
     return connect(what, platform=platform)
 
 
@@ -159,7 +160,7 @@ def _twin(subject: Endpoint | _Server) -> Endpoint | None:
 @asynccontextmanager
 async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
     if isinstance(subject, _Server):
-        key = KEY_VARIABLE if KEY_VARIABLE in os.environ else None
+        key = KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
         async with connect_url(subject.url, subject.model, key) as connection:
             yield Arm(name, connection, name != "baseline")
         return
@@ -175,14 +176,18 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
 
 
 def _names(subjects: Sequence[Endpoint | _Server]) -> dict[str, Endpoint | _Server]:
-    """A name for each arm: `speculative` if there is one, else their addresses. Raises UsageError for a double one."""
+    """A name for each arm: `speculative` if there is one, else their addresses."""
     if len(subjects) == 1:
         chosen = subjects[0].synthetic_acceptance_length if isinstance(subjects[0], Endpoint) else None
         return {f"synthetic {chosen:g}" if chosen else "speculative": subjects[0]}
-    named = {subject.address: subject for subject in subjects}
-    if len(named) < len(subjects):
-        raise UsageError("the same endpoint is given twice", hint="Remove one of them: every arm is another one.")
-    return named
+    return {subject.address: subject for subject in subjects}
+
+
+def _check_different(subjects: Sequence[Endpoint | _Server]) -> None:
+    """Raise UsageError if two arms, or an arm and the baseline, are the same."""
+    addresses = [subject.address for subject in subjects]
+    if twice := next((address for address in addresses if addresses.count(address) > 1), None):
+        raise UsageError(f"{twice} is given twice", hint="Remove it once: arms and baseline are different endpoints.")
 
 
 def _workloads(subject: Endpoint | _Server, names: Sequence[str]) -> tuple[Workload, ...]:
@@ -190,14 +195,17 @@ def _workloads(subject: Endpoint | _Server, names: Sequence[str]) -> tuple[Workl
     own = subject.workloads if isinstance(subject, Endpoint) else (GENERAL,)
     known = {workload.name: (workload,) for workload in own}
     objects = subject.platform.read_objects if isinstance(subject, Endpoint) else None
-    found = [workload for name in names for workload in known.get(name) or read_workloads(name, objects)]
+    found = [work for name in dict.fromkeys(names) for work in known.get(name) or read_workloads(name, objects)]
+    every = [workload.name for workload in found]
+    if twice := next((name for name in every if every.count(name) > 1), None):
+        raise UsageError(f"two workloads are called {twice}", hint="Rename one of the files: reports name workloads.")
     return tuple(found) or own
 
 
 def _setting(design: Design, subjects: Sequence[Endpoint | _Server | None]) -> dict[str, Any]:
     """All that decides what is measured."""
     return {
-        "arms": [subject.address for subject in subjects if subject],
+        "arms": [(one.address, one.model if isinstance(one, _Server) else "") for one in subjects if one],
         "workloads": [asdict(workload) for workload in design.workloads],
         "loads": [asdict(load) for load in design.loads],
         "max_tokens": design.max_tokens,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from functools import partial
 from pathlib import Path
@@ -20,14 +19,18 @@ if TYPE_CHECKING:
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)?")
 _PERCENT = 100
+_MOST_CONCURRENT = 4096
+_LARGEST_NUMBER = 1000
+_LONGEST_SECONDS = 7 * 24 * 3600
 
 
 def seconds_of(text: str) -> float:
     """Seconds of a duration such as `90`, `90s`, `2m` or `1h`."""
     found = _DURATION.fullmatch(text.strip())
-    if not found or not float(found["number"]):
-        raise typer.BadParameter(f"{text!r} is not a duration: write 90s, 2m or 1h")
-    return float(found["number"]) * _SECONDS[found["unit"] or "s"]
+    seconds = float(found["number"]) * _SECONDS[found["unit"] or "s"] if found else 0.0
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise typer.BadParameter(f"{text!r} is not a duration of up to a week: write 90s, 2m or 1h")
+    return seconds
 
 
 def _share(text: str) -> float:
@@ -48,8 +51,8 @@ def counts_of(text: str) -> tuple[int, ...]:
         found = tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a list of whole numbers: write 1,4,16") from error
-    if min(found) < 1:
-        raise typer.BadParameter(f"{text!r}: concurrency is at least 1")
+    if not 1 <= min(found) <= max(found) <= _MOST_CONCURRENT:
+        raise typer.BadParameter(f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}")
     return found
 
 
@@ -59,8 +62,8 @@ def _numbers(text: str) -> tuple[float, ...]:
         found = tuple(float(part) for part in text.split(","))
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a list of numbers: write 0.5,2") from error
-    if not (min(found) > 0 and max(found) < math.inf):
-        raise typer.BadParameter(f"{text!r}: numbers above 0 are expected")
+    if not all(0 < number <= _LARGEST_NUMBER for number in found):
+        raise typer.BadParameter(f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}")
     return found
 
 
@@ -76,7 +79,10 @@ Prompts = Annotated[
     typer.Option("--prompts", help="A file of prompts: .jsonl, .csv or .parquet. May be repeated."),
 ]
 Model = Annotated[str | None, typer.Option("--model", help="The model's name at a URL that serves several.")]
-MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="The longest answer, in tokens.")]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option("--max-tokens", min=1, help="The longest answer, in tokens, to prompts without a limit of their own."),
+]
 WorkloadNames = Annotated[
     list[str] | None,
     typer.Option(

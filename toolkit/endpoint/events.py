@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Interval
 
 from toolkit import documents
 from toolkit.errors import InvocationError
+
+Count = Annotated[int, Interval(ge=0, le=10**9)]
+"""A number of tokens or steps; more are a mistake, or meant to overflow."""
 
 # Far beyond what a model writes into its context, with the token ids and log probabilities that may come along.
 _MOST_BYTES = 1024**3
@@ -44,15 +49,15 @@ class Choice:
 class TokenDetails:
     """How many of the completion tokens are reasoning."""
 
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Count | None = None
 
 
 @dataclass(frozen=True)
 class Usage:
     """Tokens so far."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int | None = None
+    prompt_tokens: Count = 0
+    completion_tokens: Count | None = None
     completion_tokens_details: TokenDetails | None = None
 
 
@@ -60,7 +65,7 @@ class Usage:
 class Drafts:
     """`acceptance_histogram[j]` counts the target steps that accepted exactly j draft tokens."""
 
-    acceptance_histogram: tuple[int, ...]
+    acceptance_histogram: tuple[Count, ...]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from toolkit.errors import PlatformError
 from toolkit.measure.arm import Arm, Connection
 from toolkit.measure.counters import counted
 from toolkit.measure.journal import Journal
@@ -14,7 +15,7 @@ from toolkit.measure.load import closed_loop, open_loop
 from toolkit.measure.lossless import paired
 from toolkit.measure.report import ArmReport, BenchReport, Verdict
 from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.run import Design, Load, Progress, Send, again, run
+from toolkit.measure.run import Design, Load, Measured, Progress, Send, again, run
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.summary import summarise
 from toolkit.measure.verdicts import Expected, slos, verdicts
@@ -42,11 +43,12 @@ async def measure(
     real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
     speed = verdicts(results, summary, real, design.baseline, expected)
     baseline, comparable = design.baseline.name if design.baseline else "", {arm.name for arm in real}
+    judged, complete = await _judged(design, real, measured)
     return BenchReport(
         title,
         verdicts=(
             *speed,
-            *(await _lossless(design.baseline, real, results) if measured.complete else ()),
+            *judged,
             *(verdict for arm in design.arms if arm not in real for verdict in synthetic_verdicts(arm)),
         ),
         arms=tuple(
@@ -56,7 +58,7 @@ async def measure(
         speedups=summary.speedups,
         noise=summary.noise,
         notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
-        complete=measured.complete,
+        complete=complete,
         what_if=other_acceptance(results, design.arms, baseline, what_if) if what_if else None,
     )
 
@@ -64,7 +66,7 @@ async def measure(
 def sender(settle_seconds: float = 0.0) -> Send:
     """Sends requests to arms; before another engine is asked than last, it waits until that has settled."""
     last: list[Connection] = []
-    tells_itself: list[Connection] = []
+    without_counters: list[Connection] = []
 
     async def send(arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
         if last and last[0] is not arm.connection:
@@ -75,14 +77,23 @@ def sender(settle_seconds: float = 0.0) -> Send:
             block = open_loop(arm, asks, load.value, timing, seed=moments)
         else:
             block = closed_loop(arm, asks, round(load.value), timing)
-        if not arm.speculative or arm.connection in tells_itself:
-            return await block
-        results = await counted(arm.connection, block)
-        if any(item.acceptance for item in results):
-            tells_itself.append(arm.connection)
-        return results
+        return await counted(arm.connection, block, without_counters)
 
     return send
+
+
+async def _judged(design: Design, arms: Sequence[Arm], measured: Measured) -> tuple[tuple[Verdict, ...], bool]:
+    """The claims about the answers; not shown if Ctrl-C or the endpoint's end came before. And whether none did."""
+    why = "the measurement was interrupted before the answers were judged"
+    try:
+        if measured.complete:
+            return await _lossless(design.baseline, arms, measured.results), True
+    except asyncio.CancelledError:
+        if task := asyncio.current_task():
+            task.uncancel()
+    except PlatformError as error:
+        why = error.message
+    return (Verdict("lossless", None, why), Verdict("same-target", None, why)), False
 
 
 async def _lossless(baseline: Arm | None, arms: Sequence[Arm], results: Sequence[RequestResult]) -> tuple[Verdict, ...]:
@@ -94,7 +105,8 @@ async def _lossless(baseline: Arm | None, arms: Sequence[Arm], results: Sequence
 
 def identical_share(results: Sequence[RequestResult], row: ArmReport, baseline: str) -> float | None:
     """The share of an arm's answers at one point that equal the baseline's; None for the baseline itself."""
-    at = [item for item in results if item.workload == row.workload and item.load in (row.concurrency, row.rate)]
+    point = row.workload, row.concurrency or row.rate, row.concurrency is None
+    at = [item for item in results if (item.workload, item.load, item.open_loop) == point]
     answers = [item for item in successful(at) if item.arm == row.arm]
     pairs = paired(answers, [item for item in at if item.arm == baseline]) if row.arm != baseline else []
     same = sum((ours.token_ids, ours.text) == (theirs.token_ids, theirs.text) for ours, theirs in pairs)

@@ -95,13 +95,22 @@ async def connect_url(url: str, model: str = "", key_variable: str | None = None
     `key_variable` names the environment variable that holds the API key. Without `model`, the server's only model is
     asked. Raises UsageError or InvocationError.
     """
-    key, parts = _key(key_variable), urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+    key = _key(key_variable)
+    if not _names_a_server(url):
         hint = "Write it like http://127.0.0.1:9000/v1. An API key is read from an environment variable."
-        raise UsageError(f"not the URL of a server: {parts.scheme}://{parts.netloc.rpartition('@')[2]}", hint=hint)
+        raise UsageError(f"not the URL of a server: {url.rpartition('@')[2]}", hint=hint)
     access = OpenAIAccess(url.rstrip("/"), lambda: key)
     async with _connection(access.base_url, access) as connection:
         yield replace(connection, model=model or await _only_model(connection))
+
+
+def _names_a_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _, host = parts.port, (parts.hostname or "").encode("idna")
+    except ValueError:  # no such port, half an IPv6 address, or a host that cannot be looked up
+        return False
+    return parts.scheme in ("http", "https") and bool(host) and "@" not in parts.netloc
 
 
 @asynccontextmanager

@@ -11,18 +11,28 @@ from toolkit.measure.arm import Connection
 from toolkit.measure.result import RequestResult
 
 
-async def counted(connection: Connection, block: Awaitable[list[RequestResult]]) -> list[RequestResult]:
+async def counted(
+    connection: Connection, block: Awaitable[list[RequestResult]], needless: list[Connection]
+) -> list[RequestResult]:
     """The results of a block of requests, with what the engine's counters grew by meanwhile as their acceptance.
 
-    Results that have their own acceptance stay as they are. The counters know no single requests: each result gets a
-    share of the growth by its output tokens, so only sums over whole blocks are exact, and other traffic counts too.
+    Results that have their own acceptance stay as they are. Connections where that is so, and those without counters,
+    join `needless`, and are not asked again: a page of counters costs the engine time. The counters know no single
+    requests: each result gets a share of the growth by its output tokens, so only sums over whole blocks are exact,
+    and other traffic counts too.
     """
+    if connection in needless:
+        return await block
     before = await connection.acceptance()
     results = await block
     if before is None or any(result.acceptance for result in results):
+        needless.append(connection)
         return results
     after = await connection.acceptance()
-    return results if after is None else _shared(after - before, results)
+    growth = after - before if after else None
+    if growth is None or min(growth.histogram, default=0) < 0:  # the engine was started anew
+        return results
+    return _shared(growth, results)
 
 
 def _shared(acceptance: Acceptance, results: Sequence[RequestResult]) -> list[RequestResult]:

@@ -33,18 +33,21 @@ class Journal:
         """What was measured before. A last line that was cut short is removed. Raises UsageError."""
         try:
             content = documents.read_file(self.path, _LIMITS)
-            whole = content.rfind(b"\n") + 1
-            if whole < len(content):
-                os.truncate(self.path, whole)
-            head, *lines = content[:whole].splitlines() or [b"{}"]
-            if lines and documents.decode(head) != self._head:
+            if not content:
+                return []
+            head, *lines = content.split(b"\n")
+            if documents.parse(dict[str, str], head) != self._head:
                 hint = "Repeat the command that began it, or write to another file."
                 raise UsageError(f"{self.path} holds the results of a measurement with another setting", hint=hint)
-            return [documents.parse(RequestResult, line) for line in lines]
+            cut = lines.pop() if lines else head
+            found = [documents.parse(RequestResult, line) for line in lines]
+            if cut:
+                os.truncate(self.path, len(content) - len(cut))
+            return found
         except FileNotFoundError:
             return []
         except (OSError, documents.Unfit) as error:
-            hint = "Remove the file to measure from the start."
+            hint = "Write to another file to measure from the start."
             raise UsageError(f"{self.path} cannot be continued: {error}", hint=hint) from error
 
     def add(self, results: Sequence[RequestResult]) -> None:

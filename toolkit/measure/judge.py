@@ -11,7 +11,7 @@ from toolkit.measure.identity import Identity, compare_identity
 from toolkit.measure.lossless import Floor, Lossless, compare, measure_floor
 from toolkit.measure.report import Verdict
 from toolkit.measure.result import RequestResult
-from toolkit.measure.same_target import SameTarget, same_target
+from toolkit.measure.same_target import SameTarget, other_tokens, same_target
 from toolkit.measure.sampled import Sampled, compare_sampled
 from toolkit.measure.scoring import MOST_TOKENS, Scorer
 
@@ -32,17 +32,25 @@ class AskedOtherwise:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is found about one arm; `target` is None where the engine gives no scores."""
+    """What is found about one arm; `target` is None where the engine gives no scores.
+
+    `other_tokens` says how it counts the tokens of the same texts otherwise than the baseline; empty if it does not.
+    """
 
     arm: str
     lossless: Lossless | Sampled | Identity | AskedOtherwise
     target: SameTarget | None
+    other_tokens: str = ""
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """The claims `lossless` and `same-target` about the arm."""
-        unknown = Verdict("same-target", None, f"{self.arm}: the engine gives no scores of tokens to compare")
-        return self.lossless.verdict, self.target.verdict if self.target else unknown
+        target = Verdict("same-target", None, f"{self.arm}: the engine gives no scores of tokens to compare")
+        if self.other_tokens:
+            target = Verdict("same-target", False, f"{self.arm}: {self.other_tokens}")
+        elif self.target:
+            target = self.target.verdict
+        return self.lossless.verdict, target
 
 
 async def judge(
@@ -66,8 +74,10 @@ async def judge(
     except InvocationError as error:
         second, reason = answers(again), str(error)
         found = [compare_identity(arm.name, answers(arm.name), reference, second, reason) for arm in arms]
-        return tuple(Judgement(one.arm, one, None) for one in found)
-    return tuple([await _judge(arm, baseline, scorer, floor, answers(arm.name), reference) for arm in arms])
+        judged = [Judgement(one.arm, one, None) for one in found]
+    else:
+        judged = [await _judge(arm, baseline, scorer, floor, answers(arm.name), reference) for arm in arms]
+    return tuple(replace(one, other_tokens=other_tokens(answers(one.arm), reference)) for one in judged)
 
 
 async def judge_alone(

@@ -260,8 +260,8 @@ def change(best: Sequence[Choice], score: Score) -> tuple[float, float]:
     return distance, abs(distance - (score.logprob(best[0].token) - score.logprob(best[1].token)))
 
 
-def _request(result: RequestResult) -> tuple[str, int, int, float]:
-    return result.workload, result.prompt, result.round, result.load
+def _request(result: RequestResult) -> tuple[str, int, int, float, bool]:
+    return result.workload, result.prompt, result.round, result.load, result.open_loop
 
 
 def _worst(scored: Iterable[tuple[RequestResult, Sequence[Score]]], limit: float) -> Place | None:

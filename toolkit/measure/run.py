@@ -1,10 +1,10 @@
 """A paired measurement: each block of prompts is asked of all arms, one arm right after the other.
 
 A block is one prompt with one request at a time (four where arms have to settle), and four waves of requests where
-several run concurrently. The first
-arm of a block alternates, so whatever drifts (a clock, a neighbour, the heat) hits all arms alike. Every second block
-is also asked of the baseline once more: the baseline against itself is the noise. The blocks of all workloads and loads
-take turns. Each goes on until the interval of its speedups is narrow enough, and all until the time is up.
+several run concurrently. The first arm of a block alternates, so whatever drifts (a clock, a neighbour, the heat) hits
+all arms alike. Every second block is also asked of the baseline once more: the baseline against itself is the noise.
+The blocks of all workloads and loads take turns. Each goes on until the interval of its speedups is narrow enough, and
+all until the time is up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, islice
@@ -38,6 +39,9 @@ FEWEST_ROUNDS = 3
 _FEWEST_BLOCKS = 3
 # Intervals are computed anew when there is a tenth more to compute them from.
 _LOOK_AFTER = 1.1
+_MOST_NAMED, _LONGEST_ERROR = 10, 200
+_INTERRUPTED = "the measurement was interrupted: these are its results until then"
+_TOO_LATE = "requests that still ran long after the time was up were cut"
 
 
 @dataclass(frozen=True)
@@ -114,27 +118,34 @@ async def run(
     progress: Callable[[Progress], object] = lambda _: None,
     journal: Journal | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    patience: float = 600.0,
 ) -> Measured:
     """Warm up, and measure until the intervals are narrow enough or the time is up.
 
     Cancel the task (Ctrl-C does) to stop: it then returns what it has. With a journal all results are saved as they
-    come, and those that it already holds are not measured again. Raises InvocationError if an arm answers no warm-up.
+    come, and those that it already holds are not measured again. Requests that still run `patience` seconds after the
+    time was up are cut: a server may send without an end. Raises InvocationError if an arm answers no warm-up.
     """
     saved = journal.results() if journal else []
     elapsed = max((item.started + item.seconds for item in saved), default=0.0)
     stop, machine = asyncio.Event(), Machine()
     measurement = _Measurement(design, send, saved, journal, Timing(clock() - elapsed, design.max_tokens, stop, clock))
+    interrupted = False
+    late = asyncio.get_running_loop().call_later(design.seconds + patience, stop.set)
     async with machine.watched():
         work = asyncio.ensure_future(measurement.run(progress))
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
+            interrupted = True
             stop.set()
             if task := asyncio.current_task():
                 task.uncancel()
             await work
-    interrupted = ["the measurement was interrupted: these are its results until then"] if stop.is_set() else []
-    notes = (*interrupted, *measurement.notes(), *machine.notes(), *(journal.notes if journal else ()))
+        finally:
+            late.cancel()
+    ended = [_INTERRUPTED] if interrupted else [_TOO_LATE] if stop.is_set() else []
+    notes = (*ended, *measurement.notes(), *machine.notes(), *(journal.notes if journal else ()))
     return Measured(tuple(measurement.results), notes, not interrupted)
 
 
@@ -143,9 +154,24 @@ def again(baseline: str) -> str:
     return f"{baseline} (again)"
 
 
+def _failures(results: Iterable[RequestResult]) -> Iterator[str]:
+    """The prompts that failed, as numbers from 1, by arm, workload and error."""
+    prompts: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+    for item in results:
+        if item.outcome == "failed":
+            prompts[item.arm, item.workload, item.error or ""].add(item.prompt + 1)
+    for (arm, workload, error), numbers in prompts.items():
+        shown = ", ".join(map(str, sorted(numbers)[:_MOST_NAMED]))
+        more = f" and {len(numbers) - _MOST_NAMED} more" if len(numbers) > _MOST_NAMED else ""
+        yield f"failed: {workload}, prompt {shown}{more}, {arm}: {error[:_LONGEST_ERROR]}"
+
+
 @dataclass
 class _Cell:
-    """One workload under one load. `blocks` and `asked` count what was asked of each arm."""
+    """One workload under one load. `blocks` and `asked` count what was asked of each arm.
+
+    `turns` counts the blocks by their number of arms, so that in each kind every arm is the first equally often.
+    """
 
     workload: Workload
     load: Load
@@ -155,6 +181,7 @@ class _Cell:
     answered: frozenset[tuple[int, int]] = frozenset()
     results: list[RequestResult] = field(default_factory=list)
     failed: set[int] = field(default_factory=set)
+    turns: dict[int, Iterator[int]] = field(default_factory=lambda: defaultdict(count))
     asked: int = 0
     blocks: int = 0
     next_look: float = 0.0
@@ -228,7 +255,8 @@ class _Measurement:
             progress(Progress(asked, seconds, max(0.0, remaining), str(cell)))
 
     def notes(self) -> Iterator[str]:
-        """Where less was measured than was asked for."""
+        """Where less was measured than was asked for, and which requests failed."""
+        yield from _failures(self.results)
         for cell in self._cells:
             wanted = self._design.requests
             if wanted and cell.asked < wanted:
@@ -272,7 +300,7 @@ class _Measurement:
                 raise InvocationError(f"{arm.name} answers no request: {answers[0].error}")
 
     async def _next_block(self, cell: _Cell) -> None:
-        left = self._design.requests - cell.asked if self._design.requests else cell.block_size
+        left = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size
         asks = list(islice(cell.asks, min(cell.block_size, left)))
         for arm in self._order(cell, asks) if asks else ():
             found = await self._send(arm, asks, cell.load, self._timing)
@@ -294,7 +322,7 @@ class _Measurement:
         turn = asks[0].round if cell.load.value == 1 else cell.blocks
         if self._design.baseline and turn % 2:
             arms.append(replace(self._design.baseline, name=again(self._design.baseline.name)))
-        first = cell.blocks % len(arms)
+        first = next(cell.turns[len(arms)]) % len(arms)
         return arms[first:] + arms[:first]
 
     def _is_settled(self, cell: _Cell) -> bool:
@@ -328,8 +356,11 @@ class _Measurement:
         pairs, precision = self._pairs(cell), self._design.precision
         width = max(map(half_width, pairs))
         shown = f"±{width:.0%}" if width <= 1 else "more than ±100%"
+        if width <= precision:
+            return f"the time was up at {shown}, with too few rounds or blocks to rely on it"
         needed = [requests_needed(item, precision) for item in pairs]
-        more = f"about {max(filter(None, needed))}" if all(needed) else "many"
+        known = [number for number in needed if number is not None]
+        more = f"about {max(known)}" if len(known) == len(needed) else "many"
         return (
             f"the time was up at {shown}; {more} more requests of each arm, with other prompts, would make it "
             f"±{precision:.0%}"

@@ -22,15 +22,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from toolkit.measure.lossless import Floor, change, sample
+from toolkit.measure.lossless import Floor, change, paired, sample
 from toolkit.measure.report import Verdict
-from toolkit.measure.result import RequestResult
+from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.scoring import Scorer
 
 _NOISE = 2.0
 _OF_A_STEP = 1 / 20
 _ANSWERS = 16
 _FEWEST = 100
+_TOLERATED_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,34 @@ class SameTarget:
         if self.holds is False:
             detail += ". Serve the same model, revision, quantization and dtype in both arms"
         return Verdict("same-target", self.holds, f"{self.arm}: {detail}")
+
+
+def other_tokens(answers: Sequence[RequestResult], reference: Sequence[RequestResult]) -> str:
+    """How the arms count the tokens of the same texts, where they differ; empty otherwise. Speeds are in these tokens.
+
+    Prompts differ with the tokenizer or the chat template, answers with the tokenizer, or with usage that is wrong. A
+    template may contain the day, so a few prompts may differ.
+    """
+    pairs = paired(successful(answers), reference)
+    prompts = [(ours, theirs) for ours, theirs in pairs if _prompt(ours) != _prompt(theirs)]
+    if 2 * len(prompts) > len(pairs):
+        ours, theirs = prompts[0]
+        counts = f"{ours.prompt_tokens} tokens, for the baseline {theirs.prompt_tokens}"
+        return f"the same prompts are other tokens for it (the first: {counts}): another chat template or tokenizer"
+    same = [(ours, theirs) for ours, theirs in pairs if _text(ours) == _text(theirs) != ("", "")]
+    our_count, their_count = (sum(result.output_tokens for result in side) for side in zip(*same)) if same else (0, 0)  # noqa: B905
+    if abs(our_count - their_count) > _TOLERATED_SHARE * their_count:
+        return f"it counts {our_count} tokens in answers with the same text, the baseline {their_count}"
+    return ""
+
+
+def _prompt(result: RequestResult) -> tuple[int, ...]:
+    """The prompt's tokens; only how many they are, where the engine does not return them."""
+    return result.prompt_token_ids or (result.prompt_tokens,)
+
+
+def _text(result: RequestResult) -> tuple[str, str]:
+    return result.reasoning, result.text
 
 
 async def same_target(

@@ -104,9 +104,12 @@ def summarise(
 
 
 def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | None = None) -> ArmReport:
-    """The figures of one arm at one point. Latencies and throughput are those of successful requests."""
+    """The figures of one arm at one point. Latencies and throughput are those of successful requests.
+
+    The pauses of an open loop count, too: it cannot yield more than it is asked.
+    """
     answers = successful(results)
-    seconds = busy_seconds(answers)
+    seconds = max(busy_seconds(answers), len(answers) / point.rate if point.rate else 0.0)
     tokens = sum(item.output_tokens for item in answers)
     reasoning = sum(item.reasoning_tokens for item in answers)
     throughput = tokens / seconds if tokens and seconds else None

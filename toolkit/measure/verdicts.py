@@ -23,6 +23,8 @@ from toolkit.recipe.schema import Expect
 _LEAST_ACCEPTANCE_LENGTH = 1.05
 # A gain that is surely below this is none: the drafter takes memory as well.
 _LEAST_GAIN = 1.05
+_TOLERATED_FAILURES = 0.01
+_FAILS_MORE = "more of its requests failed than of the baseline's"
 _REPORTS_NONE = "the engine reports no draft tokens"
 
 
@@ -128,15 +130,25 @@ def _pays(summary: Summary, answers: Sequence[RequestResult], baseline: str) -> 
     """One verdict for each workload: True if an arm pays at any load, False if none gains anything at any."""
     for workload in dict.fromkeys(row.workload for row in summary.arms):
         found = [item for item in summary.speedups if item.workload == workload]
-        judged = {item: verdict_pays(item, summary.noise) for item in found}
+        judged = {item: verdict_pays(item, summary.noise) for item in found if not _fails_more(item, summary, baseline)}
+        failing = [item for item in found if item not in judged]
         if any(judged.values()):
             holds: bool | None = True
         else:
-            holds = False if found and all(item.high < _LEAST_GAIN for item in found) else None
+            holds = False if judged and not failing and all(item.high < _LEAST_GAIN for item in judged) else None
         details = [f"{item.arm} {_word(item, pays)}: {_at(item)}" for item, pays in judged.items()]
+        details += [f"{item.arm} not shown with {load_in_words(item)}: {_FAILS_MORE}" for item in failing]
         if holds is None:
             details += _further(found, answers, baseline)
         yield Verdict("pays", holds, "; ".join(details) or "too few pairs of answers to compare", workload)
+
+
+def _fails_more(item: Speedup, summary: Summary, baseline: str) -> bool:
+    """Whether the arm fails where the baseline answers: what is left may be the easier, and the load is lower."""
+    point = item.workload, item.concurrency, item.rate
+    rows = {row.arm: row for row in summary.arms if (row.workload, row.concurrency, row.rate) == point}
+    ours, theirs = rows[item.arm], rows[baseline]
+    return ours.failed - theirs.failed > _TOLERATED_FAILURES * ours.requests
 
 
 def _word(item: Speedup, pays: bool | None) -> str:
@@ -150,8 +162,8 @@ def _further(found: Sequence[Speedup], answers: Sequence[RequestResult], baselin
     best = max(found, key=lambda item: item.ratio, default=None)
     if best is None:
         return
-    load = best.rate if best.concurrency is None else best.concurrency
-    mine = [item for item in answers if (item.workload, item.load) == (best.workload, load)]
+    point = best.workload, best.concurrency or best.rate, best.concurrency is None
+    mine = [item for item in answers if (item.workload, item.load, item.open_loop) == point]
     width = abs(math.expm1(abs(math.log(best.ratio))))
     if width and (more := requests_needed(pairs_of(mine, best.arm, baseline), width)):
         yield f"about {more} more requests of each arm, with other prompts, would settle it"

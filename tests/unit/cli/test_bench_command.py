@@ -103,6 +103,115 @@ def test_a_lie_is_caught(
     assert (code, found["ok"], holds[lie]) == (1, False, False)
 
 
+def altered(usage: dict[str, Any] | None = None, histogram: Sequence[int] = (0, 6)) -> Answers:
+    """A fast server with other figures in its last event."""
+    *events, last = answer_events(list(TOKENS), histogram)
+    last["usage"] |= usage or {}
+
+    def answers(request: Served) -> Answer:
+        if request.path.endswith("/chat/completions"):
+            return Answer((event(0.002, *events, last), DONE))
+        return speculative()(request)
+
+    return answers
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        pytest.param({"usage": {"completion_tokens": -5}}, id="negative tokens"),
+        pytest.param({"usage": {"completion_tokens": 10**400}}, id="endless tokens"),
+        pytest.param({"histogram": [-5, 3]}, id="negative acceptance"),
+        pytest.param({"histogram": [1, 10**400]}, id="endless acceptance"),
+    ],
+)
+def test_figures_that_cannot_be_are_a_failed_request(
+    capsys: pytest.CaptureFixture[str], prompts: Path, figures: dict[str, Any]
+) -> None:
+    with served(altered(**figures)) as arguments:
+        assert run(["prove", *arguments, "--prompts", str(prompts), "--json"]) == 3
+    assert "which is not a chat completion event" in json.loads(capsys.readouterr().out)["message"]
+
+
+@pytest.mark.parametrize(
+    ("usage", "said"),
+    [
+        ({"completion_tokens": 24}, "it counts 192 tokens in answers with the same text, the baseline 96"),
+        ({"completion_tokens": 12}, None),
+    ],
+)
+def test_tokens_that_are_counted_otherwise(
+    capsys: pytest.CaptureFixture[str], prompts: Path, usage: dict[str, Any], said: str | None
+) -> None:
+    with served(altered(usage)) as arguments:
+        code, found, holds = proved(capsys, prompts, arguments)
+    details = [verdict["detail"] for verdict in found["verdicts"] if verdict["claim"] == "same-target"]
+    assert (code, holds["same-target"]) == ((1, False) if said else (0, None))
+    assert said is None or said in details[0]
+
+
+def test_another_chat_template_is_told(capsys: pytest.CaptureFixture[str], prompts: Path) -> None:
+    def other(request: Served) -> Answer:
+        events = answer_events(list(TOKENS), [0, 6], prompt_token_ids=[1, 2, 3])
+        return Answer((event(0.002, *events), DONE)) if "/chat/" in request.path else speculative()(request)
+
+    with served(other) as arguments:
+        code, found, holds = proved(capsys, prompts, arguments)
+    assert (code, holds["same-target"]) == (1, False)
+    assert "another chat template" in str(found["verdicts"])
+
+
+def test_an_arm_that_fails_where_the_baseline_answers_is_not_said_to_pay(
+    capsys: pytest.CaptureFixture[str], prompts: Path
+) -> None:
+    def picky(request: Served) -> Answer:
+        refused = "/chat/" in request.path and request.body["messages"][0]["content"] == "two"
+        return document({"error": {"message": "slow down"}}, 429) if refused else speculative()(request)
+
+    with served(picky) as arguments:
+        _, found, holds = proved(capsys, prompts, arguments)
+    assert holds["pays"] is None
+    assert any("prompt 2, speculative" in note and "429: slow down" in note for note in found["notes"])
+
+
+def test_an_arm_that_is_its_own_baseline_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prove", "http://127.0.0.1:9/v1", "--baseline", "http://127.0.0.1:9/v1/"]) == 2
+    assert "http://127.0.0.1:9/v1 is given twice" in capsys.readouterr().err
+
+
+def test_two_files_of_one_name_are_refused(capsys: pytest.CaptureFixture[str], prompts: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = prompts.rename(tmp_path / "other" / prompts.name)
+    prompts.write_text(other.read_text())
+    assert run(["prove", "http://127.0.0.1:9/v1", "--prompts", str(prompts), "--prompts", str(other)]) == 2
+    assert "two workloads are called questions" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:99999/v1", "http://127.0.0.1:abc/v1", "http://[::1/v1", "http://a..b/v1"]
+)
+def test_a_url_that_is_none(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    assert run(["prove", url]) == 2
+    assert "not the URL of a server" in capsys.readouterr().err
+
+
+def test_a_baseline_that_tells_its_drafts_by_counters_alone(capsys: pytest.CaptureFixture[str], prompts: Path) -> None:
+    asked: list[Served] = []
+
+    def counting(request: Served) -> Answer:
+        if request.path == "/metrics":
+            lines = ("num_drafts_total", 'num_accepted_tokens_per_pos_total{position="0"}')
+            page = "".join(f"vllm:spec_decode_{line} {6 * len(asked)}\n" for line in lines)
+            return Answer((Part(0.0, page.encode()),))
+        asked.extend([request] if "/chat/" in request.path else [])
+        return model(0.010, pieces=6)(request)
+
+    with served(speculative(), counting) as arguments:
+        code, found, holds = proved(capsys, prompts, arguments)
+    assert (code, holds["baseline"]) == (1, False)
+    assert next(row for row in found["arms"] if row["arm"] == "baseline")["acceptance_length"] == 2
+
+
 def test_the_same_server_twice_is_not_said_to_pay(capsys: pytest.CaptureFixture[str], prompts: Path) -> None:
     with served(baseline()) as arguments:
         _, _, holds = proved(capsys, prompts, arguments)
@@ -130,7 +239,11 @@ def test_bench_measures_each_load_and_writes_the_page(
     [
         ("--concurrency", "1,x", "'1,x' is not a list of whole numbers"),
         ("--concurrency", "0", "concurrency is at least 1"),
-        ("--rate", "-1", "a rate is above 0"),
+        ("--rate", "-1", "numbers above 0 are expected"),
+        ("--rate", "inf", "numbers above 0 are expected"),
+        ("--rate", "1,nan", "numbers above 0 are expected"),
+        ("--concurrency", "99999999999", "at most 4096"),
+        ("--time", "9" * 400, "is not a duration"),
         ("--time", "soon", "'soon' is not a duration"),
         ("--precision", "200%", "is not a precision between 0 and 100 %"),
     ],

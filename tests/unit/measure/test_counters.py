@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from toolkit.endpoint.generation import Acceptance
+from toolkit.measure.arm import Connection
 from toolkit.measure.counters import counted
 from toolkit.measure.result import RequestResult
 
@@ -31,7 +32,7 @@ def after(counters: Counters, *results: RequestResult) -> list[Acceptance | None
     async def block() -> list[RequestResult]:
         return list(results)
 
-    return [item.acceptance for item in asyncio.run(counted(counters, block()))]
+    return [item.acceptance for item in asyncio.run(counted(counters, block(), []))]
 
 
 def test_a_single_request_gets_what_the_counters_grew_by() -> None:
@@ -60,3 +61,20 @@ def test_without_counters_there_is_no_acceptance(pages: tuple[Acceptance | None,
 
 def test_a_block_without_a_token() -> None:
     assert after(Counters(Acceptance((1,)), Acceptance((9,))), result(0)) == [None]
+
+
+def test_an_engine_that_was_started_anew_tells_nothing_of_the_block() -> None:
+    assert after(Counters(Acceptance((100, 50)), Acceptance((1, 2))), result(20)) == [None]
+
+
+def test_an_engine_with_counters_alone_is_asked_at_every_block() -> None:
+    counters = Counters(Acceptance(), Acceptance((1, 1)), Acceptance((1, 1)), Acceptance((3, 5)))
+    needless: list[Connection] = []
+
+    async def block() -> list[RequestResult]:
+        return [result(12)]
+
+    async def blocks() -> list[Acceptance | None]:
+        return [item.acceptance for _ in range(2) for item in await counted(counters, block(), needless)]
+
+    assert asyncio.run(blocks()) == [Acceptance((1, 1)), Acceptance((2, 4))]

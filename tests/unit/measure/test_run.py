@@ -6,17 +6,18 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes import answer_events, event_stream
-from simulated_arms import SimulatedMachine, arm, workload
+from simulated_arms import SimulatedMachine, arm, result, workload
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.errors import InvocationError, UsageError
 from toolkit.measure.arm import Arm, Chunk
-from toolkit.measure.bench import measure, sender
+from toolkit.measure.bench import identical_share, measure, sender
 from toolkit.measure.journal import Journal
 from toolkit.measure.pays import verdict_pays
 from toolkit.measure.report import BenchReport
@@ -24,7 +25,7 @@ from toolkit.measure.result import RequestResult
 from toolkit.measure.run import Design, Load, Measured, Progress, again, run
 from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.summary import summarise
+from toolkit.measure.summary import Slo, summarise
 
 SPEC, BASE = arm("spec"), arm("base")
 DESIGN = Design((SPEC,), (workload(8),), BASE, seconds=600, precision=0.1)
@@ -247,6 +248,58 @@ def test_ctrl_c_cuts_requests_that_hang() -> None:
     found = asyncio.run(run_it())
     assert [item.outcome for item in found.results] == ["successful", "successful", "incomplete"]
     assert not found.complete
+
+
+@pytest.mark.parametrize("content", ['{"my": "report"}', "a line\nand half a line", "\n\n"])
+def test_a_file_that_is_no_journal_is_refused_and_stays_as_it_is(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(content)
+    with pytest.raises(UsageError, match=r"report\.json"):
+        measured(machine(), DESIGN, Journal(file, {}))
+    assert file.read_text() == content
+
+
+def test_a_finished_measurement_is_not_measured_again(tmp_path: Path) -> None:
+    before = measured(machine(), replace(DESIGN, requests=8), Journal(tmp_path / "results.jsonl", {}))
+    after = measured(machine(), replace(DESIGN, requests=4), Journal(tmp_path / "results.jsonl", {}))
+    assert {item.seconds for item in after.results} == {item.seconds for item in before.results}
+
+
+@pytest.mark.parametrize("design", [replace(DESIGN, loads=(Load(4),)), replace(DESIGN, workloads=(workload(1),))])
+def test_every_arm_is_as_often_the_first(design: Design) -> None:
+    """Also among the blocks without the baseline's second requests."""
+    simulated = machine(noise=1.0)
+    measured(simulated, replace(design, precision=0.001, seconds=2000))
+    names = iter([name for name, _ in simulated.sent[2:]])
+    blocks = [list(islice(names, 2 + number % 2)) for number in range(20)]
+    firsts = Counter(block[0] for block in blocks if again("base") not in block)
+    assert firsts == {"base": 5, "spec": 5}
+
+
+def test_failed_requests_are_listed_with_their_error() -> None:
+    found = measured(machine(fails=frozenset({("spec", 3), ("spec", 5)})), replace(DESIGN, requests=6))
+    assert "failed: mine, prompt 4, 6, spec: the prompt is longer than the model's context" in found.notes
+
+
+def test_a_rate_and_a_concurrency_of_the_same_number_are_two_points() -> None:
+    closed, opened = result(load=2, text="a"), result(load=2, text="b", open_loop=True)
+    theirs = [replace(item, arm="base") for item in (closed, opened)]
+    rows = summarise([closed, opened, *theirs], [SPEC], BASE).arms
+    assert [identical_share([closed, opened, *theirs], row, "base") for row in rows if row.arm == "spec"] == [1, 1]
+
+
+def test_an_open_loop_yields_no_more_than_it_is_asked() -> None:
+    """A request of 100 tokens each ten seconds, answered in one."""
+    answers = [result(load=0.1, open_loop=True, started=10.0 * number) for number in range(4)]
+    (row,) = summarise(answers, [SPEC], slos={"mine": Slo(e2e=2)}).arms
+    assert (row.output_tokens_per_second, row.goodput) == (pytest.approx(10), pytest.approx(0.1))
+
+
+def test_a_request_without_an_end_is_cut() -> None:
+    design = Design((Arm("spec", Streaming(endless_from=3 + 2)),), (workload(8),), seconds=0.5)
+    found = asyncio.run(run(design, sender(), patience=0))
+    assert [item.outcome for item in found.results] == ["successful", "successful", "incomplete"]
+    assert found.notes[0].startswith("requests that still ran")
 
 
 def test_the_report_of_an_interrupted_measurement_is_not_complete() -> None:
