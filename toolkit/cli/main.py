@@ -29,7 +29,15 @@ from toolkit.cli import (
     render_command,
 )
 from toolkit.cli.output import error_document, explain, say
-from toolkit.errors import PlatformError, RecipeError, RecipeNotFound, ToolkitError, UnreadableModel, UsageError
+from toolkit.errors import (
+    PlatformError,
+    RecipeError,
+    RecipeNotFound,
+    ToolkitError,
+    UnreadableModel,
+    UnreadableRecipe,
+    UsageError,
+)
 from toolkit.text import inert_stream
 
 app = typer.Typer(
@@ -69,6 +77,7 @@ def _options(
 EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
     (RecipeError, 1),
     (RecipeNotFound, 2),
+    (UnreadableRecipe, 2),
     (UsageError, 2),
     (PlatformError, 3),
     (UnreadableModel, 2),

@@ -57,7 +57,7 @@ def test_half_a_pair_is_an_error_with_its_line(tmp_path: Path, capsys: pytest.Ca
     assert run(["check", str(path)]) == 2
     assert capsys.readouterr() == ("", f"error: {message}\n  {hint}\n")
     assert run(["check", str(path), "--json"]) == 2
-    assert json.loads(capsys.readouterr().out) == {"error": "RecipeNotFound", "message": message, "hint": hint}
+    assert json.loads(capsys.readouterr().out) == {"error": "UnreadableRecipe", "message": message, "hint": hint}
 
 
 def test_the_plan_shows_the_character(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

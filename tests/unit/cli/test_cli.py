@@ -105,7 +105,7 @@ def test_no_recipe_to_read(toolkit: Toolkit, tmp_path: Path, command: str, conte
     assert ended.err.startswith(f"error: {path}")
     ended = toolkit(command, path, "--json")
     assert ended.code == 2
-    assert ended.document["error"] == "RecipeNotFound"
+    assert ended.document["error"] == ("RecipeNotFound" if content is None else "UnreadableRecipe")
 
 
 @pytest.mark.parametrize("command", ["plan", "deploy"])
