@@ -47,6 +47,10 @@ class ToolkitError(Exception):
     def __str__(self) -> str:
         return inert(f"{self.message}\n  {self.hint}" if self.hint else self.message)
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message and the hint, without the lines of code in between."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class RecipeError(ToolkitError):
     """The recipe has errors; `findings` holds all of them, each with line, key and edit."""

@@ -49,6 +49,10 @@ class KubernetesSession:
         """The platform of that context and namespace. Raises UsageError or PlatformError."""
         return kubernetes_platform(scope)
 
+    def glance(self, scope: str | None = None) -> KubernetesPlatform:
+        """The same: it answers or refuses at once."""
+        return self.running(scope)
+
     def scope_of(self, endpoint: str) -> str | None:
         """The only namespace of the current context with such an endpoint; None where there is none.
 
