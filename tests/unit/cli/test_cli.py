@@ -119,7 +119,7 @@ def test_a_bad_recipe_goes_no_further(toolkit: Toolkit, bad: Path, command: str)
 
 def test_plan(toolkit: Toolkit, good: Path) -> None:
     ended = toolkit("plan", good)
-    assert (ended.code, ended.err) == (0, "")
+    assert (ended.code, ended.err) == (0, f"Next: toolkit deploy {good}\n")
     assert ended.out.splitlines()[0].split() == ["verb", "kind", "name", "reason"]
     assert ended.out.endswith("10 changes on local, 0.00 $/h while running\n")
 
@@ -220,12 +220,12 @@ def test_destroy_asks_nobody_where_there_is_no_terminal(toolkit: Toolkit, monkey
     ("typed", "code"), [("y\n", 0), ("Yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1), ("yippie\n", 1), (None, 130)]
 )
 def test_destroy_asks_on_a_terminal(
-    toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch, typed: str | None, code: int
+    toolkit: Toolkit, good: Path, monkeypatch: pytest.MonkeyPatch, typed: str | None, code: int
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
-    ended = toolkit("destroy", "tiny", "--platform", "local", "--json")
+    ended = toolkit("destroy", good, "--json")
     assert ended.code == code
-    assert ended.err.startswith("Remove tiny and everything created for it? [y/N] ")
+    assert ended.err.startswith(f"Remove {good} and everything created for it? [y/N] ")
     assert bool(ended.out) == (code != 1), "the question is not part of the answer"
 
 
