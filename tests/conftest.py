@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ def _no_account_and_a_home_of_its_own(
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path_factory.mktemp("toolkit-home")))
+    # The catalogue's facts grow old; of these tests they are to be as old as on that day.
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(int(datetime(2026, 11, 22, tzinfo=UTC).timestamp())))
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ class MemoryPlatform:
         if kind == "RolePolicy":
             return (name.partition("/")[2],)
         if kind == "Role":
-            return (name.removeprefix("toolkit-"),)
+            return (name.removeprefix("toolkit-").removesuffix(f"-{ACCOUNT.region}"),)
         tags = {tag["Key"]: tag["Value"] for tag in self.resources[kind, name]["Tags"]}
         return (tags[ENDPOINT_TAG],)
 

@@ -170,7 +170,7 @@ class ToyRules:
     def price_per_hour(self, recipe: Recipe) -> float | None:
         return 0.25
 
-    def price_now(self, observed: Observed) -> float | None:
+    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
         return 0.0
 
     def wait_seconds(self, plan: Plan) -> float:

@@ -9,7 +9,7 @@
        v
      apply     build image, stage weights, create or update, wait  writes    Record, a line per action
        v
-     prove     a few requests: speculation on, lossless, faster    invokes   Proof
+     prove     a minute of measuring: on, lossless, does it pay?   invokes   BenchReport
        v
      endpoint  handle: chat, stream, openai(), logs                reads
 

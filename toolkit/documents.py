@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -154,6 +155,14 @@ def fit(model: type[T], value: Any) -> T:
     except ValidationError as error:
         raise Unfit(_first_problem(error)) from error
     return found
+
+
+def is_day(text: str) -> bool:
+    """Whether the text is a day as `2026-11-22`."""
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 class Members(dict[str, Any]):

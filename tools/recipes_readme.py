@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from toolkit.catalog import lookup
 from toolkit.recipe.load import catalogue, catalogue_dir
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import Evidence
@@ -19,8 +18,9 @@ Each recipe is a pair of models with settings that fit its first instance type; 
 of the target (acceptance length), and the speedup over no speculation where somebody measured it. It holds for the
 hardware and engine under `evidence` in the recipe, which may be others than the recipe's own.
 
-"$/h" is one instance on demand, with the date of that price: "~" where its source is not sure, "?" where the catalogue
-has none. Facts of the models stand in the `.lock.json` beside each recipe: curated from what was published, until
+"$/h" is one instance on demand, hosting on SageMaker or EC2 for a cluster, with the date of that price: "~" where its
+source is not sure, "?" where the catalogue has none; `toolkit catalog update` reads AWS's price list. Facts of the
+models stand in the `.lock.json` beside each recipe: curated from what was published, until
 `toolkit lock RECIPE` reads the models themselves.
 
 A recipe may say what a measurement must find at least, by workload. `toolkit prove` and `toolkit bench` then give a
@@ -37,6 +37,14 @@ expect:
 
 Recipes for AWS Trainium were never run on it by us: [trainium.md](trainium.md) says why each is as it is, what is
 unproven, and how to try it.
+
+A recipe may use what the catalogue does not know yet: an instance type, an image of AWS, an engine version. That is an
+error, since most often it is a typing error. Name it, and it is a warning that says what was not checked:
+
+```yaml
+unlisted: [ml.p9.48xlarge, 0.99.0]                  # a type; a version, whose image is named like the newest one
+unlisted: ["vllm:server-sagemaker-cuda-v9.9"]       # or an image, `[registry/]repository:tag`
+```
 
 This file is made by `python -m tools.recipes_readme`.
 """
@@ -78,11 +86,12 @@ def _hardware(recipe: Recipe) -> tuple[str, str]:
     if recipe.platform.name == "local":
         return "this machine", "0"
     name = recipe.platform.instance_types[0]
-    found = lookup.instance(name)
-    if found is None or found.price is None:
+    found = recipe.platform.rules.instance(name)
+    price = found.price() if found else None
+    if price is None:
         return name, "?"
-    unsure = "" if found.price.quality.startswith("good") else "~"
-    return name, f"{unsure}{found.price.usd_per_hour:.2f} ({found.price.date})"
+    unsure = "" if price.quality.startswith("good") else "~"
+    return name, f"{unsure}{price.usd_per_hour:.2f} ({price.date})"
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Measures endpoints from inside their cluster: the same prompts and settings for each arm, one JSON line per both.
 
-The settings are those of the study on Trainium (AWS ML blog, 2026-04-15; aws-neuron-eks-samples, qwen-llmperf-pod):
-eight kinds of prompts of about 64 tokens, 600 output tokens, 8 requests per prompt, 4 at a time, temperature 0,
-medians. The prompts are our own. The time between tokens is from the first one on, and by tokens, as with speculation a
-chunk holds several. One arm is measured at a time, so that they do not share the host's CPUs meanwhile.
+Prompts and settings are those of the study on Trainium (AWS ML blog, 2026-04-15; aws-neuron-eks-samples,
+qwen-llmperf-pod): its eight texts, repeated below llmperf's instruction up to about 64 tokens, 600 output tokens, 8
+requests per prompt, 4 at a time, temperature 0, medians. Otherwise than there, llmperf's random order of lines is left
+out, the time between tokens is from the first one on, and by tokens, as with speculation a chunk holds several; and one
+arm is measured at a time, so that they do not share the host's CPUs meanwhile.
 
 A line is in CloudWatch's embedded metric format: where the cluster's log collector passes lines on to CloudWatch Logs
-as they are, CloudWatch makes metrics of them, in the study's namespace and dimensions. Not tried there. Standard
-library only.
+as they are, CloudWatch makes metrics of them, in a namespace of the toolkit's and with the study's dimensions. Not
+tried there. Standard library only.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import cycle
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-NAMESPACE = "Qwen/LLMPerf"
+NAMESPACE = "toolkit/benchmark"
 DIMENSIONS = ["Variant", "TestCase"]
 UNITS = {
     "TTFT": "Seconds",
@@ -50,18 +52,23 @@ LONGEST_PAGE = 64 * 1024**2
 MOST_TOKENS = 10**9
 _SHOWN = 500
 
-# About 64 tokens with the instruction: 0.75 words are one. `usage` in the answer says how many it were.
-PROMPT_WORDS = 40
-INSTRUCTION = "Go on with this text in the same manner and do not stop:"
+# About 64 tokens with the instruction, at 0.75 words each. `usage` in the answer says how many it were.
+PROMPT_WORDS = 32
+INSTRUCTION = (
+    f"Randomly stream lines from the following text with {OUTPUT_TOKENS} output tokens. Don't generate eos tokens:"
+)
 PROMPTS = {
-    "counting": "one two three four five six seven eight nine ten",
-    "verse": "The river bends below the silent hill, and night birds call where all the mills stand still,",
-    "letter": "b",
-    "greeting": "good morning everyone",
-    "sentence": "a grey dog slept under the table.",
-    "json": 'Answer with one JSON object that has the keys "id", "name" and "price", nothing else.',
-    "python": "Write the outline of a Python class with an initializer and two methods.",
-    "list": "Write the even numbers from two to forty, one on a line.",
+    "counting": "counting numbers from 1",
+    "shakespeare": (
+        "Shall I compare thee to a summer's day?\nThou art more lovely and more temperate:\n"
+        "Rough winds do shake the darling buds of May,\nAnd summer's lease hath all too short a date:"
+    ),
+    "a": "a",
+    "hello-world": "hello world",
+    "cat": "the cat sat on the mat.",
+    "json": "Output valid JSON with fixed keys",
+    "python": "Write a simple Python function skeleton",
+    "list": "List numbers from one to twenty",
 }
 
 COUNTERS = {
@@ -128,9 +135,15 @@ def run(arms: Sequence[Arm], start_seconds: float = START_SECONDS) -> int:
 
 
 def prompt(text: str) -> str:
-    """The text over and over, up to the length that all prompts have."""
-    words = text.split()
-    return f"{INSTRUCTION} {' '.join((words * (PROMPT_WORDS // len(words) + 1))[:PROMPT_WORDS])}"
+    """The text's lines over and over, up to the number of words that all prompts have."""
+    lines, left = [], PROMPT_WORDS
+    for line in cycle(text.splitlines()):
+        words = line.split()[:left]
+        lines.append(" ".join(words))
+        left -= len(words)
+        if not left:
+            break
+    return "\n".join([f"{INSTRUCTION}\n", *lines])
 
 
 def served_model(arm: Arm, start_seconds: float) -> str:

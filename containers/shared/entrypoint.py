@@ -151,6 +151,7 @@ def find_model(env: Mapping[str, str], model_dir: Path) -> str:
         "no model to serve. Do one of these:\n"
         f"  set {MODEL} to a Hugging Face id or a folder\n"
         f"  give the SageMaker model its data (ModelDataSource): {model_dir} is empty or missing\n"
+        "  on Kubernetes, put the model where `toolkit plan RECIPE` says: its folder in the bucket or claim is empty\n"
         "  set HF_MODEL_ID to a Hugging Face id"
     )
 

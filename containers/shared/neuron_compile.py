@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -37,6 +36,7 @@ from neuron_entrypoint import (
     local_cache,
     prepare,
     recorded,
+    remove_files,
 )
 from serve_middleware import FAILED
 
@@ -125,8 +125,8 @@ def _make_room(engine: Engine, folder: Path) -> None:
     """Without what an earlier run left half made; the cache is kept, as its entries are whole or not there."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / RECORD).unlink(missing_ok=True)
-    if not engine.local and (folder / engine.folder).exists():
-        shutil.rmtree(folder / engine.folder)
+    if not engine.local:
+        remove_files(folder / engine.folder)
 
 
 def _compiling(engine: Engine, started: Launch, place: Path) -> Launch:

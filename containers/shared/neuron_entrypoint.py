@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -20,10 +21,14 @@ from typing import Any
 from entrypoint import Launch, ServeError, become_vllm, exit_code, launch, log, shown_command
 
 DRIVER = "TOOLKIT_NEURON_DRIVER"
+DRIVER_BELOW = "TOOLKIT_NEURON_DRIVER_BELOW"
+AMI = "TOOLKIT_NEURON_AMI"
 ARTIFACTS = "TOOLKIT_ARTIFACTS"
 KEY = "TOOLKIT_ARTIFACTS_KEY"
 PARTS = "TOOLKIT_ARTIFACTS_PARTS"
 RECORD = "artifacts.json"
+COMPILED = "TOOLKIT_COMPILED"
+MARK = "TOOLKIT_MARK_WHEN_HEALTHY"
 LONGEST_RECORD = 1024**2
 LONGEST_SHOWN = 500
 COMPILE = (
@@ -99,7 +104,8 @@ def prepare(engine: Engine, places: Places) -> Launch:
     driver, devices = _driver(places.driver), len(list(places.devices.glob("neuron[0-9]*")))
     host = f"driver {driver or 'unknown'}, {devices} devices"
     log(f"{_versions(engine, places)}, {host}, for {shown_command(started.options)}")
-    _check(driver, devices, os.environ.get(DRIVER, ""))
+    _check_devices(devices)
+    _check_driver(driver, os.environ)
     if any(places.efa.glob("*")):
         return started
     # Without it the runtime does not start where the host has no EFA (awsdocs-neuron, quickstart of the DLC).
@@ -168,7 +174,7 @@ def _runtime(packages: Path) -> str:
     return found[1] if found else ""
 
 
-def _check(driver: str, devices: int, lowest: str) -> None:
+def _check_devices(devices: int) -> None:
     if not devices:
         raise ServeError(
             "no Neuron device here (/dev/neuron0 and so on). Do one of these:\n"
@@ -176,8 +182,13 @@ def _check(driver: str, devices: int, lowest: str) -> None:
             "  Kubernetes: request aws.amazon.com/neuron, or claim devices of neuron.aws.com\n"
             "  docker: --device=/dev/neuron0"
         )
+
+
+def _check_driver(driver: str, env: Mapping[str, str]) -> None:
+    """A runtime has an oldest driver, and a driver an oldest runtime. Both are the recipe's engine version's."""
+    lowest, below, ami = env.get(DRIVER), env.get(DRIVER_BELOW), env.get(AMI)
     if not driver:
-        log("warning: the host does not say the version of its Neuron driver; whether it is new enough is unknown")
+        log("warning: the host does not say the version of its Neuron driver; whether it fits the runtime is unknown")
     elif lowest and _numbers(driver) < _numbers(lowest):
         raise ServeError(
             f"the host's Neuron driver is {driver}, and this image's runtime needs {lowest} or newer (the driver is"
@@ -185,6 +196,14 @@ def _check(driver: str, devices: int, lowest: str) -> None:
             "  SageMaker: its documented Neuron host image, al2-ami-sagemaker-inference-neuron-2, has driver 2.19;\n"
             "    deploy to Kubernetes (EKS, HyperPod), or take an engine version with an older Neuron SDK\n"
             f"  EKS, EC2: take a host image (AMI) with aws-neuronx-dkms {lowest} or newer"
+        )
+    elif below and _numbers(driver) >= _numbers(below):
+        raise ServeError(
+            f"the host's Neuron driver is {driver}, and this image's runtime works with drivers older than {below} (the"
+            " driver is the host's, no image can bring it). Do one of these:\n"
+            f"  EKS: take release {ami or 'of an older driver'} of the AMI for Neuron\n"
+            f"  EC2: take a host image (AMI) with aws-neuronx-dkms older than {below}\n"
+            "  SageMaker: take an engine version with a newer Neuron SDK, or deploy to Kubernetes (EKS, HyperPod)"
         )
 
 
@@ -195,8 +214,7 @@ def _numbers(version: str) -> list[int]:
 def _compiled(engine: Engine, env: Mapping[str, str]) -> dict[str, str]:
     """What makes the engine take what was compiled, and nothing else."""
     if not env.get(ARTIFACTS) and not env.get(KEY):
-        log(f"warning: {ARTIFACTS} is not set; the engine compiles while it starts, which takes minutes to hours")
-        return {}
+        return _compiling_at_start(engine, env)
     folder = Path(env.get(ARTIFACTS, ""))
     record, place = recorded(folder), folder / engine.folder
     if not record:
@@ -213,6 +231,35 @@ def _compiled(engine: Engine, env: Mapping[str, str]) -> dict[str, str]:
         except OSError as error:
             raise ServeError(f"{source} cannot be copied to {place} (VLLM_CACHE_ROOT, TMPDIR): {error}") from error
     return {engine.variable: str(place), **engine.never_compile}
+
+
+def _compiling_at_start(engine: Engine, env: Mapping[str, str]) -> dict[str, str]:
+    """A folder for what the engine compiles, so that a container that is started again in its pod need not compile.
+
+    What an earlier start has not finished is removed: the mark is made after a first generation (serve_middleware.py).
+    Engines with `local` keep whole entries in a cache, which needs no mark.
+    """
+    folder = env.get(COMPILED)
+    if engine.local or not folder or engine.variable in env:
+        log(f"warning: {ARTIFACTS} is not set; the engine compiles while it starts, which takes minutes to hours")
+        return {}
+    mark = Path(f"{folder}.complete")
+    if mark.exists():
+        log(f"the engine takes what it compiled into {folder} at an earlier start")
+    else:
+        log(f"warning: the engine compiles into {folder} while it starts, which takes minutes to hours")
+        remove_files(Path(folder))
+    return {engine.variable: folder, MARK: str(mark)}
+
+
+def remove_files(folder: Path) -> None:
+    """Mountpoint for S3 does not let folders of the bucket be removed; such a folder is gone with its last file."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            with suppress(OSError):
+                path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
 
 
 def json_object(env: Mapping[str, str], name: str) -> dict[str, Any]:

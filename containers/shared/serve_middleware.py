@@ -13,7 +13,9 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 Scope = MutableMapping[str, Any]
@@ -31,6 +33,9 @@ REQUEST = {"prompt": "One, two, three,", "max_tokens": 32, "temperature": 0, "ig
 STEP_SECONDS = float(os.environ.get("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS") or 300)
 METRIC = "vllm:"
 LAST = "http.response.body"  # unless it says that there are more
+
+# A file that says that the engine was healthy once (neuron_entrypoint.py).
+MARK = os.environ.get("TOOLKIT_MARK_WHEN_HEALTHY")
 
 # SageMaker kills a container 30 s after its SIGTERM; the rest is for vLLM to end its processes.
 DRAIN_SECONDS = 25
@@ -67,14 +72,21 @@ class GenerationHealth:
         status, body = await _ask(self._app, ping, "POST", COMPLETIONS, REQUEST)
         seconds = time.monotonic() - started
         if status == HTTPStatus.OK and (tokens := _tokens(body)):
-            self._reason = ""
+            self._works()
             _log(f"the first generation worked ({tokens} tokens in {seconds:.2f} s): /ping is vLLM's from here on")
         elif 400 <= status < 500:  # a model that generates nothing, or not from such a request: no sign of a fault
-            self._reason = ""
+            self._works()
             _log(f"no first generation ({COMPLETIONS} is {status}: {_shown(body)}): /ping is vLLM's from here on")
         else:
             self._reason = f"{FAILED} ({COMPLETIONS} is {status}: {_shown(body)})"
             _log(f"{self._reason}: /ping stays 503")
+
+    def _works(self) -> None:
+        """The engine is healthy: what it compiled is complete, which the next start of this container may want."""
+        self._reason = ""
+        if MARK:
+            with suppress(OSError):  # without it the next start compiles again
+                Path(MARK).touch()
 
 
 class ProgressHealth:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from toolkit.platforms.local import configs
+from component_rules import specification_problems
+
+from toolkit.platforms.local import configs, guardrails
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec, ModelHost, Placement, Request, Variant
@@ -148,6 +150,8 @@ class Components:
         with self._lock:
             component = self._settled(request)
             self._examine("UpdateInferenceComponent", request)
+            if problem := next(guardrails.problems(request.get("DeploymentConfig", {}), component.spec.copies), None):
+                raise ServiceError(problem)
             asked = {**component.spec.asked, **request}
             copies = request.get("RuntimeConfig", {}).get("CopyCount", component.spec.copies)
             spec = replace(component.spec, asked=asked, copies=copies)
@@ -225,6 +229,8 @@ class Components:
         """Raise ServiceError when a specification contradicts itself, or names what does not exist."""
         if "Specification" in request and "Specifications" in request:
             raise ServiceError("Give Specification or Specifications, not both.")
+        if problem := next(specification_problems(request), None):
+            raise ServiceError(problem)
         for specification in _specifications(request):
             if _base_name(specification):
                 if "ComputeResourceRequirements" in specification:

@@ -22,7 +22,7 @@ from toolkit.recipe.resolve import Recipe, load
 
 CREATE = HUB_RECIPE.replace("name: sagemaker,", "name: sagemaker, role: create,")
 NOWHERE = Path("/nowhere")
-IMAGE = "763104351884.dkr.ecr.us-west-2.amazonaws.com/vllm:server-sagemaker-cuda-v2.5"
+IMAGE = "763104351884.dkr.ecr.us-west-2.amazonaws.com/vllm:server-sagemaker-cuda-v2.6"
 
 
 @pytest.fixture
@@ -169,8 +169,8 @@ def test_permissions_that_are_missing(standin: StandIn, clients: Clients, recipe
     assert f"arn:aws:sagemaker:us-west-2:{ACCOUNT}:endpoint/hub" in endpoint.resources
     assert f"arn:aws:sagemaker:us-west-2:{ACCOUNT}:endpoint-config/hub-*" in endpoint.resources
     assert role.resources == (
-        f"arn:aws:iam::{ACCOUNT}:role/toolkit-hub",
-        f"arn:aws:iam::{ACCOUNT}:role/toolkit-hub-baseline",
+        f"arn:aws:iam::{ACCOUNT}:role/toolkit-hub-us-west-2",
+        f"arn:aws:iam::{ACCOUNT}:role/toolkit-hub-baseline-us-west-2",
     )
 
 

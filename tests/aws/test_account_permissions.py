@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 from aws_kinds import desired
 from pairs import HUB_RECIPE, write_pair, write_recipe
-from standin import ACCOUNT, Call, StandIn
-from standin_account import iam_action
+from rights import action_of, not_allowed
+from standin import ACCOUNT, StandIn
 
 from toolkit.apply.executor import complete, make, remove
 from toolkit.apply.progress import Silent
@@ -31,8 +30,6 @@ COMPONENT = CREATE.replace("role: create", "inference_component: {}, role: creat
     "scaling: {min_instances: 0, max_instances: 3}\n"
 )
 HERE = Account(ACCOUNT, "us-west-2")
-# Nobody needs a right to it, or can do without.
-WITHOUT_A_RIGHT = {"sts:GetCallerIdentity", "ecr:BatchGetImage", "ecr:DescribeRepositories"}
 # What AWS checks without a call of ours, and what an update, a long upload, or other commands call.
 WITHOUT_A_CALL = {
     "application-autoscaling:TagResource",
@@ -51,20 +48,6 @@ WITHOUT_A_CALL = {
     "sagemaker:InvokeEndpointWithResponseStream",
     "sagemaker:UpdateEndpoint",
     "sagemaker:UpdateEndpointWeightsAndCapacities",
-}
-# Where a request says what it is about.
-NAMED = {
-    ("sagemaker", "EndpointName"): "arn:aws:sagemaker:us-west-2:{account}:endpoint/{name}",
-    ("sagemaker", "EndpointConfigName"): "arn:aws:sagemaker:us-west-2:{account}:endpoint-config/{name}",
-    ("sagemaker", "ModelName"): "arn:aws:sagemaker:us-west-2:{account}:model/{name}",
-    ("sagemaker", "InferenceComponentName"): "arn:aws:sagemaker:us-west-2:{account}:inference-component/{name}",
-    ("sagemaker", "ResourceArn"): "{name}",
-    ("iam", "RoleName"): "arn:aws:iam::{account}:role/{name}",
-    ("logs", "logGroupName"): "arn:aws:logs:us-west-2:{account}:log-group:{name}",
-    ("logs", "resourceArn"): "{name}",
-    ("cloudwatch", "AlarmName"): "arn:aws:cloudwatch:us-west-2:{account}:alarm:{name}",
-    ("cloudwatch", "ResourceARN"): "{name}",
-    ("cloudwatch", "DashboardName"): "arn:aws:cloudwatch::{account}:dashboard/{name}",
 }
 
 
@@ -97,39 +80,13 @@ def live(standin: StandIn, recipe: Recipe, root: Path) -> None:
         remove(removed, platform, record, progress)
 
 
-def action_of(call: Call) -> str:
-    return iam_action(call.service, call.operation)
-
-
-def resources_of(call: Call) -> list[str]:
-    """ARNs of what the request names; `*` when it names nothing."""
-    if call.service == "s3":
-        bucket, deleted = call.request["Bucket"], call.request.get("Delete", {}).get("Objects", [])
-        keys = [call.request["Key"]] if "Key" in call.request else [item["Key"] for item in deleted]
-        return [f"arn:aws:s3:::{bucket}/{key}" for key in keys] or [f"arn:aws:s3:::{bucket}"]
-    found = []
-    for key, value in call.request.items():
-        if pattern := NAMED.get((call.service, key.removesuffix("s"))):
-            names = value if isinstance(value, list) else [value]
-            found += [pattern.format(account=ACCOUNT, name=name) for name in names]
-    return found or ["*"]
-
-
 @pytest.mark.parametrize(
     "text", [CREATE, SCALED, UNWATCHED, COMPONENT], ids=["plain", "scaled", "unwatched", "component"]
 )
 def test_every_call_is_allowed_on_what_it_names(standin: StandIn, tmp_path: Path, text: str) -> None:
     recipe = recipe_of(tmp_path, text)
     live(standin, recipe, tmp_path)
-    allowed = [(action, arn) for item in permissions(recipe, HERE) for action in item.actions for arn in item.resources]
-    refused = {
-        (action_of(call), arn)
-        for call in standin.calls
-        for arn in resources_of(call)
-        if action_of(call) not in WITHOUT_A_RIGHT
-        and not any(action == action_of(call) and fnmatchcase(arn, pattern) for action, pattern in allowed)
-    }
-    assert refused == set(), "not in permissions.py"
+    assert not_allowed(standin, recipe) == set()
 
 
 def test_nothing_is_asked_for_in_vain(standin: StandIn, tmp_path: Path) -> None:

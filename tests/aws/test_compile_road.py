@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from loopback_registry import running
 from pairs import write_pair, write_recipe
+from rights import not_allowed
 from small_images import push_base
 from standin import StandIn
 from standin_training import JobScript
@@ -22,6 +23,7 @@ from toolkit import api
 from toolkit.apply.progress import PlainProgress, Silent
 from toolkit.errors import NotCompiled, RecipeError, TrainingJobFailed, UsageError
 from toolkit.images.registry import Registry
+from toolkit.recipe.resolve import load
 
 TOOLKIT = Path(sys.executable).with_name("toolkit")
 BUCKET = "toolkit-123456789012-us-west-2"
@@ -96,6 +98,13 @@ def test_what_was_compiled_is_mounted(recipe: Path, standin: StandIn) -> None:
     assert container["Environment"]["TOOLKIT_ARTIFACTS"] == "/opt/ml/additional-model-data-sources/compiled"
     assert container["Environment"]["TOOLKIT_ARTIFACTS_KEY"] == request["Environment"]["TOOLKIT_ARTIFACTS_KEY"]
     assert api.plan(recipe).changes == []
+
+
+def test_compiling_deploying_and_destroying_take_the_rights_that_are_listed(recipe: Path, standin: StandIn) -> None:
+    api.compile(recipe, progress=Silent())
+    api.deploy(recipe, progress=Silent())
+    api.destroy(recipe, progress=Silent())
+    assert not_allowed(standin, load(recipe)) == set()
 
 
 def test_nothing_is_made_where_nothing_was_compiled(recipe: Path, standin: StandIn) -> None:
@@ -252,11 +261,11 @@ def test_the_job_may_write_and_the_endpoint_may_not(recipe: Path, standin: Stand
     iam: Any = standin.session().client("iam")
     documents = {
         name: json.dumps(iam.get_role_policy(RoleName=name, PolicyName="sd")["PolicyDocument"])
-        for name in ("toolkit-sd", "toolkit-sd-compile")
+        for name in ("toolkit-sd-us-west-2", "toolkit-sd-compile-us-west-2")
     }
     assert {name: "s3:PutObject" in text for name, text in documents.items()} == {
-        "toolkit-sd": False,
-        "toolkit-sd-compile": True,
+        "toolkit-sd-us-west-2": False,
+        "toolkit-sd-compile-us-west-2": True,
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from loopback_registry import running
 from pairs import HUB_RECIPE, write_hub_pair
+from rights import not_allowed
 from small_images import push_base, push_index
 from standin import StandIn
 
@@ -25,6 +26,7 @@ from toolkit.images.registry import Registry
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.images import layer_bytes
 from toolkit.platforms.sagemaker.repository import remove_staged
+from toolkit.recipe.resolve import load
 
 KEPT = ["ecr repository toolkit/hub", "logs group /aws/sagemaker/Endpoints/hub"]
 
@@ -69,6 +71,12 @@ def test_one_command_builds_and_deploys(recipe: Path, standin: StandIn, host: st
         built = find_image(registry, parse(f"{host}/{repository}:{tag}"))
     assert built.config["config"]["Entrypoint"] == ["/opt/toolkit/serve"]
     assert api.plan(recipe).changes == []
+
+
+def test_building_deploying_and_destroying_take_the_rights_that_are_listed(recipe: Path, standin: StandIn) -> None:
+    api.deploy(recipe, progress=Silent())
+    api.destroy(recipe, progress=Silent())
+    assert not_allowed(standin, load(recipe)) == set()
 
 
 def test_the_plan_pins_the_base_wherever_it_is(recipe: Path, host: str) -> None:

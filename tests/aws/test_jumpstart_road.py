@@ -14,7 +14,7 @@ from standin import StandIn
 from toolkit import api
 from toolkit.apply.progress import Silent
 from toolkit.checks.run import check
-from toolkit.errors import UsageError
+from toolkit.errors import RecipeError, UsageError
 from toolkit.platforms import jumpstart_entries
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
@@ -75,6 +75,12 @@ def test_the_plan_shows_what_jumpstart_serves(recipe: Path) -> None:
     assert notes[0] == (
         f"JumpStart {GPT_OSS} 3.38.0 lmi-optimized on ml.g7e.2xlarge: {VLLM.rpartition('/')[2]}, p-eagle K=3"
     )
+
+
+def test_a_stack_that_could_not_start_is_no_answer(recipe: Path) -> None:
+    """CloudFormation has no second model data source, and JumpStart's target is not copied beside its drafter."""
+    with pytest.raises(RecipeError, match="the container does not find its drafter and stops"):
+        api.template(recipe)
 
 
 CHOSEN = ("role: create, instance_types: [ml.g7e.2xlarge]", "role: create")

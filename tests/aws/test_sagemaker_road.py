@@ -11,16 +11,20 @@ from typing import Any
 
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair
-from standin import PING, StandIn
+from standin import ACCOUNT, PING, StandIn
 
 from toolkit import api
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointFailed, PlatformError, StalePlanError, UsageError
+from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.recipe.resolve import load
 
 TOOLKIT = Path(sys.executable).with_name("toolkit")
 PULLED = HUB_RECIPE.replace("platform: {", "platform: {role: create, weights: hub, ").replace(
     "ml.g6.xlarge", "ml.g6.xlarge, ml.g6.2xlarge"
 )
+HERE = Account(ACCOUNT, "us-west-2")
 LOG_GROUP = "logs group /aws/sagemaker/Endpoints/hub"
 
 
@@ -171,6 +175,49 @@ def test_an_inference_component_comes_and_goes(recipe: Path, standin: StandIn) -
     assert api.plan(one_type).changes == []
     api.destroy(one_type, progress=Silent())
     assert [item for item in standin.leftovers() if not item.startswith("logs group")] == []
+
+
+def test_what_was_staged_for_a_template_goes_with_its_endpoint(recipe: Path, standin: StandIn) -> None:
+    api.deploy(recipe, progress=Silent())
+    s3: Any = standin.session().client("s3")
+    (bucket,) = [item["Name"] for item in s3.list_buckets()["Buckets"]]
+    made = RULES.template(RULES.desired([RULES.for_template(load(changed(recipe, "weights: hub, ", "")), HERE)], HERE))
+    (model,) = [item for item in made["Resources"].values() if item["Type"] == "AWS::SageMaker::Model"]
+    prefix = model["Properties"]["PrimaryContainer"]["ModelDataSource"]["S3DataSource"]["S3Uri"].split("/", 3)[3]
+    (mark,) = [step["command"] for step in made["Metadata"]["toolkit:stageFirst"] if "mark of use" in step["what"]]
+    for key in (f"{prefix}target/config.json", f"{prefix}drafter/config.json", mark.split("--key ")[1]):
+        s3.put_object(Bucket=bucket, Key=key, Body=b"{}")
+    api.destroy(recipe, progress=Silent())
+    assert standin.leftovers() == [LOG_GROUP]
+
+
+def test_an_endpoint_in_another_region_keeps_its_role(recipe: Path, standin: StandIn) -> None:
+    changed(recipe, "role: create", "role: create, region: eu-west-1")
+    api.deploy(recipe, progress=Silent())
+    changed(recipe, "eu-west-1", "us-west-2")
+    api.deploy(recipe, progress=Silent())
+    api.destroy(recipe, progress=Silent())
+    iam: Any = standin.session().client("iam")
+    assert [role["RoleName"] for role in iam.list_roles()["Roles"] if "toolkit" in role["RoleName"]] == [
+        "toolkit-hub-eu-west-1"
+    ]
+
+
+def test_a_component_on_several_types_is_updated_in_steps(recipe: Path, standin: StandIn) -> None:
+    changed(recipe, "role: create", "inference_component: {}, role: create")
+    changed(recipe, "ml.g6.2xlarge", "{type: ml.g6.2xlarge, num_speculative_tokens: 3}")
+    recipe.write_text(
+        recipe.read_text() + "scaling: {min_instances: 2, max_instances: 2}\nrollout: {update: rolling}\n"
+    )
+    api.deploy(recipe, progress=Silent())
+    assert api.plan(recipe).changes == []
+    changed(recipe, "num_speculative_tokens: 3", "num_speculative_tokens: 2")
+    api.deploy(recipe, progress=Silent())
+    sagemaker: Any = standin.session().client("sagemaker")
+    found = sagemaker.describe_inference_component(InferenceComponentName="hub")
+    assert found["LastDeploymentConfig"]["RollingUpdatePolicy"]["MaximumBatchSize"]["Value"] == 10
+    assert [item["InstanceType"] for item in found["Specifications"]] == ["ml.g6.xlarge", "ml.g6.2xlarge"]
+    assert api.plan(recipe).changes == []
 
 
 @pytest.mark.parametrize("name", ["hub", "shared"])

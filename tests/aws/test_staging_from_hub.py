@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,7 +116,7 @@ def test_a_file_that_ends_early_is_said_and_leaves_nothing_half(
     weights.write_bytes(bytes(size - 10))
     with pytest.raises(PlatformError, match=f"model.safetensors ends after {size - 10} of {size} bytes"):
         stage_weights(clients, REQUEST, Silent(), lambda source: files)
-    assert set(objects(clients)) <= {f"{PREFIX}config.json"}
+    assert f"{PREFIX}model.safetensors" not in objects(clients)
     assert not [item for item in standin.leftovers() if item.startswith("s3 upload")]
 
 
@@ -175,3 +177,37 @@ def test_the_mark_of_a_longer_name_is_not_ours(standin: StandIn, clients: Client
     look = Look(clients, account, [wanted], ["hub"], lambda request: False, lambda image: None)
     (weights,) = [item for item in observe(look, RULES.kinds).existing if item.kind == "Weights"]
     assert weights.state["Complete"] is False
+
+
+# ---- a file that an engine would download ----
+
+
+def request_of(url: str, content: bytes) -> dict[str, Any]:
+    file = {"path": "vocabulary", "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return {"Bucket": BUCKET, "Prefix": PREFIX, "Url": url, "Files": [file]}
+
+
+def stage_file(clients: Clients, url: str, content: bytes) -> None:
+    def nowhere(source: ModelSource) -> HubFiles:
+        raise AssertionError(f"{source} is not a model")
+
+    stage_weights(clients, request_of(url, content), Silent(), nowhere)
+
+
+def test_a_file_that_the_engine_would_download_is_staged(clients: Clients, server: Hub) -> None:
+    stage_file(clients, f"{server.url}/org/target/resolve/{COMMIT}/config.json", b"{}")
+    assert objects(clients) == {f"{PREFIX}vocabulary": b"{}"}
+
+
+def test_another_content_than_the_one_that_the_engine_wants_is_not_kept(clients: Clients, server: Hub) -> None:
+    with pytest.raises(PlatformError, match="vocabulary changed after it was planned, or on its way"):
+        stage_file(clients, f"{server.url}/org/target/resolve/{COMMIT}/config.json", b"[]")
+    assert objects(clients) == {}
+
+
+@pytest.mark.parametrize("path", ["/org/missing/resolve/main/config.json", ""])
+def test_a_file_that_cannot_be_downloaded_is_said_with_its_address(clients: Clients, server: Hub, path: str) -> None:
+    url = f"{server.url}{path}" if path else "http://127.0.0.1:9/"  # the second one is a machine without a network
+    with pytest.raises(PlatformError, match=f"vocabulary, .* cannot be downloaded from {re.escape(url)}") as raised:
+        stage_file(clients, url, b"{}")
+    assert "Deploy from a machine that reaches that address" in raised.value.hint

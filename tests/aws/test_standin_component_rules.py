@@ -65,6 +65,42 @@ def test_specifications_that_are_refused(user: User, specification: dict[str, An
         )
 
 
+NEEDS: Any = {"ComputeResourceRequirements": {"MinMemoryRequiredInMb": 1024}, "Container": {"Image": IMAGE}}
+SMALL, LARGE = ({"InstanceType": f"ml.g6.{size}", **NEEDS} for size in ("xlarge", "2xlarge"))
+
+
+@pytest.mark.parametrize(
+    ("specified", "words"),
+    [
+        ({"Specification": SMALL}, "InstanceType is not accepted"),
+        ({"Specifications": [SMALL]}, "at least two entries"),
+        ({"Specifications": [SMALL, SMALL]}, "one entry for each InstanceType"),
+        ({"Specifications": [SMALL, NEEDS]}, "one entry for each InstanceType"),
+        ({"Specification": NEEDS, "Specifications": [SMALL, LARGE]}, "not both"),
+    ],
+)
+def test_specifications_by_instance_type_that_are_refused(user: User, specified: dict[str, Any], words: str) -> None:
+    """CloudFormation's schema of AWS::SageMaker::InferenceComponent; wording unverified."""
+    user.deploy_for_components("shared")
+    with refused(words):
+        user.sagemaker.create_inference_component(
+            InferenceComponentName="llm", EndpointName="shared", VariantName="only", **specified
+        )
+
+
+@pytest.mark.parametrize(("kind", "value"), [("CAPACITY_PERCENT", 60), ("CAPACITY_PERCENT", 4), ("COPY_COUNT", 1)])
+def test_a_step_of_a_rolling_update_is_at_most_half_of_the_copies(user: User, kind: Any, value: int) -> None:
+    """API reference of InferenceComponentRollingUpdatePolicy; wording unverified."""
+    user.deploy_for_components("shared")
+    user.create_component("llm", "shared")
+    user.component_statuses("llm", 1)
+    policy: Any = {"MaximumBatchSize": {"Type": kind, "Value": value}, "WaitIntervalInSeconds": 0}
+    with refused("MaximumBatchSize must be between 5% and 50%"):
+        user.sagemaker.update_inference_component(
+            InferenceComponentName="llm", Specification=NEEDS, DeploymentConfig={"RollingUpdatePolicy": policy}
+        )
+
+
 def test_an_endpoint_with_components_is_not_deleted(user: User) -> None:
     """Developer guide, "Delete endpoints and resources": components first; wording unverified."""
     user.deploy_for_components("shared")

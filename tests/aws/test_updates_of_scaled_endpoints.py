@@ -97,6 +97,24 @@ def test_an_experiment_begins_and_ends_without_guardrails(recipe: Path, standin:
     assert scaled(standin) == BOTH
 
 
+def test_autoscaling_that_a_rollback_registers_again_keeps_the_tags_of_its_user(recipe: Path, standin: StandIn) -> None:
+    scaling: Any = standin.session().client("application-autoscaling")
+
+    def tags() -> dict[str, str]:
+        (target,) = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
+        found: dict[str, str] = scaling.list_tags_for_resource(ResourceARN=target["ScalableTargetARN"])["Tags"]
+        return found
+
+    recipe.write_text(recipe.read_text() + "tags: {team: search}\n")
+    api.destroy(recipe, progress=Silent())
+    api.deploy(recipe, progress=Silent())
+    api.deploy(edited(recipe, "ml.g6.xlarge", "ml.g6e.xlarge"), progress=Silent())
+    before = tags()
+    api.rollback(recipe, progress=Silent())
+    assert tags() == before
+    assert before["team"] == "search"
+
+
 def test_a_rollback_of_an_experiment_scales_what_is_left(recipe: Path, standin: StandIn) -> None:
     recipe.write_text(recipe.read_text() + "rollout: {speculative_percent: 50}\n")
     api.deploy(recipe, progress=Silent())

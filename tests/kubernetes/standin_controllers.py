@@ -12,6 +12,7 @@ from typing import Any
 from standin_kubelet import HEALTHY, Step
 from standin_store import Document, Key, Store, now
 
+HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 CONTROLLER = "kube-controller-manager"
 
@@ -54,7 +55,26 @@ class Controllers:
             self._kubelet(key, go_on=kubelet)
         for key in [key for key in self.store.objects if key.plural == "deployments"]:
             self._report(key)
+            self._forget(key)
         self._collect()
+
+    def undo(self, key: Key) -> None:
+        """As `kubectl rollout undo` does: the pods of the version before, with its annotations."""
+        deployment = json.loads(json.dumps(self.store.objects[key]))
+        previous = self.store.objects[sorted(self._sets(key), key=self._revision)[-2]]
+        template = json.loads(json.dumps(previous["spec"]["template"]))
+        template["metadata"]["labels"].pop(HASH)
+        deployment["spec"]["template"] = template
+        deployment["metadata"]["annotations"] = {**previous["metadata"]["annotations"]}
+        self.store.write(key, deployment, "kubectl-rollout", must="update")
+
+    def _forget(self, key: Key) -> None:
+        """Of versions without pods only the newest are kept: revisionHistoryLimit."""
+        old = sorted((item for item in self._sets(key) if not self._pods(item)), key=self._revision)
+        newest = max(self._sets(key), key=self._revision, default=None)
+        old = [item for item in old if item != newest]
+        for item in old[: max(0, len(old) - self.store.objects[key]["spec"]["revisionHistoryLimit"])]:
+            self.store.remove(item)
 
     def _deployment(self, key: Key) -> None:
         deployment = self.store.objects[key]
@@ -66,12 +86,18 @@ class Controllers:
         if new not in self.store.objects:
             revision = max((self._revision(item) for item in self._sets(key)), default=0) + 1
             metadata = {"labels": template["metadata"]["labels"], "annotations": {REVISION: str(revision)}}
-            self._make(new, deployment, {"metadata": metadata, "spec": {}})
+            self._make(new, deployment, {"metadata": metadata, "spec": {"template": _hashed(template, digest)}})
             self._scripts[new.name] = self.script
         newest = max(self._revision(item) for item in self._sets(key))
         if self._revision(new) < newest:  # the version of before is the newest again: deployment/sync.go
             self.store.annotate(new, REVISION, str(newest + 1))
         self.store.annotate(key, REVISION, str(self._revision(new)))
+        for name, value in deployment["metadata"]["annotations"].items():  # deployment/util: the newest gets them
+            self.store.annotate(new, name, value)
+        self._scale(key, new, wanted, template)
+
+    def _scale(self, key: Key, new: Key, wanted: int, template: Document) -> None:
+        """As many pods of the newest as are wanted; the others go once it serves."""
         mine = self._pods(new)
         if not self._scripts[new.name].refused:
             for _ in range(wanted - len(mine)):
@@ -94,9 +120,28 @@ class Controllers:
             return
         if not go_on or pod.done == len(pod.script.steps):
             return
+        if missing := self._missing(key):
+            self.say(key, Step({"phase": "Pending"}, events=[("FailedMount", f"{missing} not found")]))
+            return
         step = pod.script.steps[pod.done]
         pod.done += 1
         self.say(key, step)
+
+    def _missing(self, pod: Key) -> str:
+        """The first object that the pod cannot start without, and that does not exist."""
+        spec = self.store.objects[pod]["spec"]
+        volumes = spec.get("volumes", [])
+        names = [
+            *(("configmaps", item["configMap"]["name"]) for item in volumes if "configMap" in item),
+            *(
+                ("persistentvolumeclaims", item["persistentVolumeClaim"]["claimName"])
+                for item in volumes
+                if "persistentVolumeClaim" in item
+            ),
+            *(("resourceclaimtemplates", item["resourceClaimTemplateName"]) for item in spec.get("resourceClaims", [])),
+        ]
+        needed = (Key(plural, pod.namespace, name) for plural, name in names)
+        return next((f"{key.plural}/{key.name}" for key in needed if key not in self.store.objects), "")
 
     def say(self, key: Key, step: Step) -> None:
         """As the kubelet says it of a pod."""
@@ -194,3 +239,9 @@ class Controllers:
         """It has ended, and is no more."""
         self.store.remove(pod)
         self.pods.pop(pod, None)
+
+
+def _hashed(template: Document, digest: str) -> Document:
+    """The controller tells the pods of its ReplicaSets apart by a label."""
+    metadata = template["metadata"]
+    return {**template, "metadata": {**metadata, "labels": {**metadata["labels"], HASH: digest}}}

@@ -35,7 +35,7 @@ APIS = {
         Api("v1", "Event"), Api("v1", "Secret"), Api("resource.k8s.io/v1", "ResourceClaimTemplate"),
         Api("apps/v1", "Deployment"), Api("apps/v1", "ReplicaSet"), Api("autoscaling/v2", "HorizontalPodAutoscaler"),
         Api("batch/v1", "Job"), Api("keda.sh/v1alpha1", "ScaledObject"), Api("coordination.k8s.io/v1", "Lease"),
-        Api("networking.k8s.io/v1", "NetworkPolicy"),
+        Api("networking.k8s.io/v1", "NetworkPolicy"), Api("policy/v1", "PodDisruptionBudget"),
     )
 }  # fmt: skip
 

@@ -94,12 +94,6 @@ def test_a_plan_without_a_cluster_is_not_applied(tmp_path: Path, monkeypatch: py
         api.plan("qwen3-32b/draft-model-trn2-eks").apply()
 
 
-def test_there_is_no_rollback(platform: KubernetesPlatform, tmp_path: Path) -> None:
-    apply(platform, endpoint(), tmp_path)
-    with pytest.raises(UsageError, match="the toolkit does not keep older recipes"):
-        api.rollback(NAME, platform="kubernetes")
-
-
 def test_a_rollback_of_what_is_nowhere_is_told(kubeconfig: Path) -> None:
     with pytest.raises(EndpointNotFound, match=f"there is no endpoint {NAME}"):
         api.rollback(NAME, platform="kubernetes")

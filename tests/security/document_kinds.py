@@ -8,6 +8,7 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +36,8 @@ import neuron_entrypoint  # noqa: E402
 from jumpstart_entries import gated, gpt_oss  # noqa: E402
 from reports import example  # noqa: E402
 
-from toolkit.catalog.refresh import refresh_heads, refresh_prices  # noqa: E402
+from toolkit.catalog import lookup, updates  # noqa: E402
+from toolkit.catalog.refresh import refresh  # noqa: E402
 from toolkit.checks.run import check  # noqa: E402
 from toolkit.cli.report_text import comparison_text, report_text  # noqa: E402
 from toolkit.endpoint.generation import Stream  # noqa: E402
@@ -195,14 +197,19 @@ def _hub(content: bytes, _folder: Path) -> object:
     return files.revision, files.sizes(), files.digests()
 
 
-def _refresh(content: bytes, folder: Path) -> object:
+def _refresh(content: bytes, _folder: Path) -> object:
+    """Every source gives the same answer."""
     client = _client(lambda _: httpx.Response(200, content=content))
-    data = Path(refresh_heads.__code__.co_filename).parent
-    for name in ("heads.json", "instances.json"):
-        entries = json.loads((data / name).read_text())
-        key = name.partition(".")[0]
-        (folder / name).write_text(json.dumps({**entries, key: entries[key][:2]}))
-    return refresh_heads(client, folder), refresh_prices(client, folder)
+    return refresh(client, updates.NOTHING, ["us-east-1"], date(2026, 11, 22), ec2=True)
+
+
+def _update_file(content: bytes, _folder: Path) -> object:
+    updates.path().parent.mkdir(parents=True, exist_ok=True)
+    updates.path().write_bytes(content)
+    try:
+        return lookup.instances(), lookup.heads(), lookup.images("sagemaker", "vllm")
+    finally:
+        updates.path().unlink()
 
 
 _LAYER = {"mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip", "digest": DIGEST, "size": 5}
@@ -487,6 +494,16 @@ _PRICES = {
     "products": {"A": {"attributes": {"usagetype": "USE2-Host:ml.g6.xlarge"}}},
     "terms": {"OnDemand": {"A": {"A.B": {"priceDimensions": {"C": {"unit": "Hrs", "pricePerUnit": {"USD": "1.1"}}}}}}},
 }
+_PRICE = {"usd_per_hour": 1.0, "region": "r", "date": "2026-01-01", "source": "s", "quality": "good"}
+_UPDATE = {
+    "read": {"prices in r": "2026-01-01"},
+    "prices": {"r": {"ml.g6.xlarge": _PRICE}},
+    "heads": {"amazon/GPT-OSS-20B-P-EAGLE": {"revision": COMMIT}},
+    "images": [
+        {"platform": "sagemaker", "engine": "vllm", "version": "0.99.0", "repository": "v", "tag": "t", "note": ""}
+    ],
+    "types": ["ml.p7.48xlarge"],
+}
 _PAGE = (
     b'# TYPE a counter\na_total{x="1"} 5.0\n# TYPE h histogram\nh_bucket{le="1.0"} 1\n'
     b'h_bucket{le="+Inf"} 2\nh_count 2\nh_sum 1.5\n'
@@ -521,6 +538,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
         ),
         "prompts in Parquet": Kind(_parquet(), _prompts("a.parquet"), "a.parquet", 2),
         "report": Kind(_json(example().to_dict()), _report, "report.json", 2),
+        "catalogue update": Kind(_json(_UPDATE), _update_file, "update.json", 2),
         "docker config": Kind(_json({"auths": {"r.example": {"auth": "dTpw"}}}), _docker_config, "config.json", 2),
         "compiled record": Kind(_json({"key": "k", "parts": {"target": "a"}}), _container_record),
         "container's variable": Kind(_json({"target": "a"}), _container_parts),
@@ -528,6 +546,8 @@ def kinds(folder: Path) -> dict[str, Kind]:
     services = {
         "hub": Kind(_json({"sha": COMMIT, "siblings": _SIBLINGS}), _hub, "org/model"),
         "prices and heads": Kind(_json(_PRICES), _refresh),
+        "list of files": Kind(_json([{"name": "0.99.0-gpu-sagemaker.yml", "id": "a/b"}]), _refresh),
+        "package index": Kind(_json({"versions": ["0.99.0"]}), _refresh),
         "OCI manifest": Kind(_json(_manifest(_CONFIG)), _oci_manifest, "r.example"),
         "OCI index": Kind(
             _json(

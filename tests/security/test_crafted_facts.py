@@ -6,10 +6,12 @@ import io
 import json
 import time
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from aws_in_memory import aws_in_memory
 from hostile import obeyed
@@ -17,6 +19,8 @@ from pairs import RECIPE, write_hub_pair, write_pair
 
 from toolkit import api
 from toolkit.apply.progress import Silent
+from toolkit.catalog.refresh import refresh
+from toolkit.catalog.updates import NOTHING
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, RecipeError, UsageError
 from toolkit.home import home
@@ -199,3 +203,33 @@ def _lease(text: str) -> BucketLease:
     )
     clients: Any = SimpleNamespace(s3=s3, account_id="123456789012")
     return BucketLease(clients, "toolkit-123456789012-us-west-2", "tiny")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'version: "0.99.0"\ntags: ["x@sha256:0123"]',
+        'version: "0.99.0"\ntags: ["../../other:latest"]',
+        'version: "0.99.0"\ntags: ["a b"]',
+        'version: "0.99.0; rm"\ntags: ["x"]',
+        "version: !!python/object/apply:os.system [exit]\ntags: [x]",
+        "&a [*a, *a]",
+        "- " * 30_000,
+    ],
+    ids=["digest", "path", "space", "version", "object", "alias", "deep"],
+)
+def test_data_on_an_image_names_a_tag_and_nothing_else(text: str) -> None:
+    """What `toolkit catalog update` reads from AWS's repository becomes part of an image's address."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        listing = "/contents/" in request.url.path
+        return (
+            httpx.Response(200, json=[{"name": "0.99.0-gpu-sagemaker.yml"}])
+            if listing
+            else httpx.Response(200, text=text)
+        )
+
+    client = httpx.Client(transport=httpx.MockTransport(answer))
+    found = refresh(client, NOTHING, (), date(2026, 11, 22))
+    assert found.update.images == ()
+    assert "images of AWS" in [line.partition(": ")[0] for line in found.failed]

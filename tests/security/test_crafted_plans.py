@@ -106,7 +106,7 @@ CRAFTED: dict[str, tuple[Callable[[Document], None], str]] = {
         a_role_for_another_account,
         'request.AssumeRolePolicyDocument.Statement.0.Principal.Service: saved nothing / derived "sagemaker.',
     ),
-    "policy": (a_policy_for_everything, "RolePolicy toolkit-tiny/tiny, request.PolicyDocument.Statement"),
+    "policy": (a_policy_for_everything, "RolePolicy toolkit-tiny-us-west-2/tiny, request.PolicyDocument.Statement"),
     "image": (another_image, 'request.PrimaryContainer.Image: saved "999999999999.dkr.ecr'),
     "variable": (another_variable, 'LD_PRELOAD: saved "/opt/ml/model/x.so" / derived nothing'),
     "empties a bucket": (

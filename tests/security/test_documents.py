@@ -38,8 +38,9 @@ MOST_BYTES = 200 * 1024**2
 NAMES = (
     "recipe", "lock", "lock in a check", "plan", "record", "config.json", "tokenizer.json", "safetensors",
     "safetensors index", "prompts", "prompts in CSV", "prompts in JSON", "prompts in Parquet", "report",
-    "docker config", "compiled record", "container's variable", "hub",
-    "prices and heads", "OCI manifest", "OCI index", "OCI config", "OCI error", "OCI token", "engine's stream",
+    "catalogue update", "docker config", "compiled record", "container's variable", "hub", "prices and heads",
+    "list of files", "package index", "OCI manifest", "OCI index", "OCI config", "OCI error", "OCI token",
+    "engine's stream",
     "engine's error", "engine's metrics", "benchmark's stream", "SageMaker endpoint", "SageMaker refusal",
     "CloudWatch alarms", "CloudWatch log", "S3 listing", "IAM role", "S3 lease", "JumpStart answer", "JumpStart entry",
     "JumpStart gated entry", "SageMaker invocation", "Kubernetes deployment", "Kubernetes list", "Kubernetes objects",

@@ -15,9 +15,10 @@ from pairs import recipe_with
 
 from toolkit.platforms.kubernetes.rules.devices import on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import parts
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ContainerSection, KubernetesSection
+from toolkit.recipe.schema import ContainerSection
 
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
 from process_kubelet import READ_ONLY_ROOT

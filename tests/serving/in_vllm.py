@@ -42,12 +42,15 @@ LOADED_AHEAD = (
 _running: list[LLM] = []  # they end with the process: shutting them down takes longer than starting them
 
 
-def flag_values() -> dict[str, Any]:
-    """The catalogue's document on the values of flags, as this vLLM has it."""
+def catalogue() -> dict[str, str]:
+    """The catalogue's files on this engine, as this vLLM makes them."""
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from tools.vllm_values import installed
+    from tools.catalogue.__main__ import DOCUMENTS
+    from tools.catalogue.documents import documents_in
+    from tools.catalogue.generators import GENERATORS
 
-    return installed()
+    of_engines = {name: generate for name, generate in GENERATORS.items() if name.startswith("engines/")}
+    return {name: generate(documents_in(DOCUMENTS)) for name, generate in of_engines.items()}
 
 
 def sizes(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,7 +124,7 @@ def parse_names(command_lines: Sequence[Sequence[str]], names: Sequence[str]) ->
 
 
 JOBS: Mapping[str, Callable[..., Any]] = {
-    job.__name__: job for job in (sizes, growth, answer, parse, parse_names, flag_values, judged)
+    job.__name__: job for job in (sizes, growth, answer, parse, parse_names, catalogue, judged)
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from forked_vllm import ForkedVllm
 
-from tools.vllm_values import FILE
+from toolkit.catalog.lookup import FOLDER
 
 pytestmark = pytest.mark.serving
 
@@ -86,11 +86,11 @@ def test_vllm_reads_the_environment_as_it_was_meant(tmp_path: Path, vllm: Forked
     }
 
 
-def test_the_catalogue_knows_what_each_flag_takes(vllm: ForkedVllm) -> None:
-    """Else run: python -m tools.vllm_values."""
-    read = vllm.run("flag_values")
+def test_the_installed_vllm_makes_the_catalogue_s_files_byte_for_byte(vllm: ForkedVllm) -> None:
+    """Else run: python -m tools.catalogue."""
+    made = vllm.run("catalogue")
 
-    committed = json.loads(FILE.read_text())
-    assert read == {name: found for name, found in committed.items() if name != "date"}
+    assert {name: (FOLDER / name).read_text() for name in made} == made
+    several = json.loads(made["engines/vllm/values.json"])["several"]
     listed = runpy.run_path(str(ENTRYPOINT))["SEVERAL_VALUES"]
-    assert {flag.removeprefix("--") for flag in listed} == set(read["several"])
+    assert {flag.removeprefix("--") for flag in listed} == set(several)

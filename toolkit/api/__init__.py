@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from toolkit.api.endpoint import Endpoint as Endpoint
     from toolkit.api.export import render as render
     from toolkit.api.export import template as template
+    from toolkit.api.facts import CatalogStatus as CatalogStatus
+    from toolkit.api.facts import CatalogUpdate as CatalogUpdate
+    from toolkit.api.facts import catalog_status as catalog_status
+    from toolkit.api.facts import catalog_update as catalog_update
     from toolkit.api.handles import connect as connect
     from toolkit.api.handles import endpoints as endpoints
     from toolkit.api.handles import watch as watch
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from toolkit.recipe.resolve import load as load
 
 _MODULES = {
+    "CatalogStatus": "toolkit.api.facts",
+    "CatalogUpdate": "toolkit.api.facts",
     "Catalogue": "toolkit.api.catalogue",
     "DeploymentPlan": "toolkit.api.deployment",
     "Endpoint": "toolkit.api.endpoint",
@@ -42,6 +48,8 @@ _MODULES = {
     "Report": "toolkit.findings",
     "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
+    "catalog_status": "toolkit.api.facts",
+    "catalog_update": "toolkit.api.facts",
     "check": "toolkit.checks.run",
     "compile": "toolkit.api.compilation",
     "compile_plan": "toolkit.api.compilation",

@@ -19,6 +19,8 @@ from toolkit.api.context import (
 )
 from toolkit.api.pins import unpinned
 from toolkit.apply.progress import Progress, default_progress
+from toolkit.catalog.age import current_day
+from toolkit.checks.catalogue import old_facts
 from toolkit.checks.run import require
 from toolkit.errors import EndpointNotFound, StalePlanError
 from toolkit.planning.plan import Plan
@@ -173,11 +175,16 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         observed,
         account=deployment.account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
-        price_before=rules.price_now(observed),
-        notes=tuple(rules.notes(recipe, deployment.account)),
+        price_before=rules.price_now(observed, recipe.platform.region),
+        notes=(*rules.notes(recipe, deployment.account), *_age(recipe)),
     )
     found = {item.name: getattr(made, item.name) for item in fields(made)}
     return DeploymentPlan(**{**found, "unpinned": tuple(unpinned(recipe, deployment.account))})
+
+
+def _age(recipe: Recipe) -> list[str]:
+    told = old_facts(recipe, current_day())
+    return [f"Catalogue: {told}. To renew prices, heads and images: toolkit catalog update"] if told else []
 
 
 def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -34,7 +34,7 @@ class Endpoint:
 
     `baseline` is the same endpoint without speculation, as a name or `name/component`, if it exists; `speculative` is
     False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
-    for an engine that does not count its draft tokens.
+    for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Endpoint:
     component: str | None = None
     price_per_hour: float | None = None
     reports_drafts: bool = True
+    served_with: Mapping[str, str] = field(repr=False, default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -159,5 +160,5 @@ def _openai_package() -> ModuleType:
     try:
         import openai
     except ImportError as error:
-        raise UsageError("the openai package is not installed", hint="pip install 'toolkit[openai]'") from error
+        raise UsageError("the openai package is not installed", hint="Run: pip install 'toolkit[openai]'") from error
     return openai

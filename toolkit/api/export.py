@@ -30,7 +30,8 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
         raise UsageError(message, hint=hint)
     require(loaded)
     complete, account = complete_recipe(loaded, open_for_plan(loaded))
-    made = SAGEMAKER.template(rules.desired(arms_of(complete, baseline), account))
+    arranged = SAGEMAKER.for_template(complete, account)
+    made = SAGEMAKER.template(rules.desired(arms_of(arranged, baseline), account))
     if failures := SAGEMAKER.template_failures(made):
         hint = "A stack of this template would not start."
         found = [Finding("cloudformation.fails", text, "platform.weights", hint=hint) for text in failures]

@@ -74,6 +74,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
     expected = Expected(recipe.expect, _published_acceptance(recipe)) if recipe else Expected()
     workloads = [Workload(name, read_prompts(path)) for name, path in recipe.workloads.items()] if recipe else []
     speculative = recipe is None or recipe.speculation is not None
+    price = rules_of(recipe.platform.name).price_per_hour(recipe) if recipe else None
     return Endpoint(
         endpoint,
         platform,
@@ -83,9 +84,18 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
         tuple(workloads) or (GENERAL,),
         expected,
         component or None,
-        rules_of(recipe.platform.name).price_per_hour(recipe) if recipe else None,
+        price,
         recipe is None or recipe.engine.rules.reports_drafts(recipe),
+        _served_with(recipe, has_instances=price != 0) if recipe else {},
     )
+
+
+def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:
+    """What a report says of the engine, the speculation and the hardware."""
+    found = {"engine": f"{recipe.engine.name} {recipe.engine.version}"}
+    if recipe.speculation:
+        found["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}"
+    return found | ({"instance types": ", ".join(recipe.platform.instance_types)} if has_instances else {})
 
 
 def _published_acceptance(recipe: Recipe) -> dict[str, float]:

@@ -72,4 +72,5 @@ def _listed(session: PlatformSession, all_regions: bool) -> Listing:
         platforms = [session.glance(scope) for scope in scopes]
         return Listing(tuple(item for opened in platforms if opened for item in opened.endpoints()))
     except ToolkitError as error:
-        return Listing(not_listed=(error.message,), errors=() if session.may_be_absent else (error,))
+        said = f"{error.message}. {error.hint}" if error.hint else error.message
+        return Listing(not_listed=(said,), errors=() if session.may_be_absent else (error,))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -101,7 +102,9 @@ def bench(
 
     expected = first.expected if isinstance(first, Endpoint) else Expected()
     with progress.stage(f"measure {first.address}"):
-        return run_to_end(measured())
+        report = run_to_end(measured())
+    served_with = first.served_with if isinstance(first, Endpoint) else {}
+    return replace(report, setting={**served_with, "date": date.today().isoformat()})
 
 
 def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:

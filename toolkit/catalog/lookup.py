@@ -1,167 +1,43 @@
-"""Look up dated facts in the JSON files beside this module. Each function finds one fact.
-
-What no source states is `None`, `""` or empty, never a guess.
-"""
+"""Look up dated facts in the JSON files beside this module, and in what the user has read since."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import fields, replace
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from toolkit.catalog.entries import Acceptance as Acceptance
+from toolkit.catalog.entries import Head as Head
+from toolkit.catalog.entries import Image as Image
+from toolkit.catalog.entries import Instance as Instance
+from toolkit.catalog.entries import PlatformFacts as PlatformFacts
+from toolkit.catalog.entries import Price as Price
+from toolkit.catalog.updates import Update, held
+
 FOLDER = Path(__file__).parent
 """The folder of the JSON files."""
 
-
-@dataclass(frozen=True)
-class Image:
-    """A container image that serves one engine version on one platform.
-
-    Fields:
-        version: of the engine; it may be a pre-release (`0.22.1rc0`).
-        registry: AWS account of the ECR registry (us-east-1 and most regions), or the host of a public one.
-        cuda, driver, python: `13.0`, the lowest NVIDIA driver branch it states (`580`), `3.12`.
-        standards_version: pinned version of the package model-hosting-container-standards.
-        entrypoint: `python` and `bash-loop` turn SM_VLLM_* variables into flags; `own` works in another way.
-        supervisor_quoting: `broken` if the supervisor removes the quotes of JSON flags, else `fixed` or `unknown`.
-        ami: SageMaker's InferenceAmiVersion that its CUDA needs.
-    """
-
-    platform: str
-    engine: str
-    version: str
-    repository: str
-    tag: str
-    note: str
-    registry: str = ""
-    cuda: str = ""
-    driver: str = ""
-    python: str = ""
-    standards_version: str = ""
-    entrypoint: str = ""
-    supervisor_quoting: str = "unknown"
-    ami: str = ""
-    size_gb: float | None = None
-    date: str = ""
-    source: str = ""
+# The key of the whole file; entries have theirs further in. Reading all of them as JSON takes 15 ms.
+_DATE = re.compile(r'^ {1,2}"date": "(\d{4}-\d\d-\d\d)"', re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Price:
-    """US dollars per hour of one instance, on demand. `quality` says how far to trust it."""
-
-    usd_per_hour: float
-    region: str
-    date: str
-    source: str
-    quality: str
-
-
-@dataclass(frozen=True)
-class Instance:
-    """A SageMaker instance type.
-
-    Fields:
-        accelerator: `""` for a CPU type.
-        memory_per_accelerator_mib: usable MiB as EC2 reports it, below the marketing figure.
-        compute_capability: of an NVIDIA GPU, `8.9`.
-        interconnect: between the accelerators: `nvlink`, `pcie`, `neuronlink`; `""` where there is at most one.
-        neuron_cores, neuron_cores_logical: physical ones, and as the default LNC groups them.
-        hostable: whether an endpoint can run on it at all.
-        regions: where AWS prices it for hosting; empty where that is not known.
-    """
-
-    name: str
-    accelerator: str
-    accelerator_count: int
-    memory_per_accelerator_mib: int
-    compute_capability: str
-    interconnect: str
-    vcpus: int
-    host_memory_gib: float
-    local_nvme_gb: int
-    neuron_cores: int
-    neuron_cores_logical: int
-    hostable: bool
-    regions: tuple[str, ...]
-    price: Price | None
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """A published acceptance length: tokens per target step, bonus token included."""
-
-    workload: str
-    k: int
-    acceptance_length: float
-    hardware: str
-    engine: str
-    date: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Head:
-    """A public drafter on the Hugging Face hub. `card_*` is what its card, or the post that presents it, recommends.
-
-    Fields:
-        method: the recipe's `speculation.method`.
-        target: Hugging Face id.
-        layers, trained_depth: decoder layers; draft tokens that it was trained to predict in one pass.
-        card_flags: flags of the engine without leading dashes; `card_env`: environment variables.
-        min_engine: first vLLM version that serves it, where one is known.
-        context: `short` or `long` if the card says which of two sibling heads this is.
-        recommended_max_context, min_context: tokens, for the same reason.
-        positions: `max_position_embeddings` of its config.json, where a source states it.
-        revision, last_modified: of the repository, from the last refresh.
-    """
-
-    repo: str
-    method: str
-    target: str
-    layers: int | None
-    trained_depth: int | None
-    card_k: int | None
-    card_flags: Mapping[str, Any]
-    card_env: Mapping[str, str]
-    min_engine: str
-    acceptance: tuple[Acceptance, ...]
-    context: str
-    recommended_max_context: int | None
-    min_context: int | None
-    license: str
-    gated: bool | None
-    published: str
-    revision: str
-    last_modified: str
-    note: str
-    source: str
-    positions: int | None = None
-
-
-@dataclass(frozen=True)
-class PlatformFacts:
-    """US dollars per instance and hour, and the seconds that an endpoint usually takes to come up.
-
-    `scale_to_zero_refused` are regions where somebody saw AWS refuse it, each with where that is told.
-    """
-
-    price_per_hour: float
-    endpoint_seconds: int
-    source: str
-    scale_to_zero_refused: Mapping[str, str] = field(default_factory=dict)
+def images(platform: str, engine_name: str) -> tuple[Image, ...]:
+    """Images that serve `engine_name` on `platform`, newest engine version first, the preferred one of each first."""
+    return _images(platform, engine_name, held())
 
 
 @cache
-def images(platform: str, engine_name: str) -> tuple[Image, ...]:
-    """Images that serve `engine_name` on `platform`, newest engine version first, the preferred one of each first."""
+def _images(platform: str, engine_name: str, update: Update) -> tuple[Image, ...]:
     own = (_read(f"engines/{path.name}") for path in sorted((FOLDER / "engines").glob("*.json")))
     listed = [*_read("images.json")["images"], *(fields for facts in own for fields in facts.get("images", ()))]
     all_images = [Image(**fields) for fields in listed]
+    known = {image.tag for image in all_images}
+    all_images = [*(image for image in update.images if image.tag not in known), *all_images]
     found = [image for image in all_images if (image.platform, image.engine) == (platform, engine_name)]
     return tuple(sorted(found, key=lambda image: version_key(image.version), reverse=True))
 
@@ -185,10 +61,14 @@ def newest_image(region: str, engine_name: str) -> str:
     return next((found.get(engine_name, "") for start, found in newest.items() if region.startswith(start)), "")
 
 
-@cache
 def instances() -> tuple[Instance, ...]:
     """Every instance type in instances.json, by name."""
-    return tuple(_instance(dict(fields)) for fields in _read("instances.json")["instances"])
+    return _instances(held())
+
+
+@cache
+def _instances(update: Update) -> tuple[Instance, ...]:
+    return tuple(_with_prices(_instance(fields), update) for fields in _read("instances.json")["instances"])
 
 
 def instance(name: str) -> Instance | None:
@@ -196,10 +76,15 @@ def instance(name: str) -> Instance | None:
     return next((found for found in instances() if found.name == name), None)
 
 
-@cache
 def heads() -> tuple[Head, ...]:
     """Every public drafter in heads.json, by repository."""
-    return tuple(_head(dict(fields)) for fields in _read("heads.json")["heads"])
+    return _heads(held())
+
+
+@cache
+def _heads(update: Update) -> tuple[Head, ...]:
+    found = (_head(fields) for fields in _read("heads.json")["heads"])
+    return tuple(replace(head, **update.heads.get(head.repo, {})) for head in found)
 
 
 def head(repo: str) -> Head | None:
@@ -215,6 +100,19 @@ def platform(name: str) -> PlatformFacts:
     return PlatformFacts(**{name: facts[name] for name in names if name in facts})
 
 
+@cache
+def dates() -> Mapping[str, date]:
+    """The day on which each file was last held against its sources, by its name."""
+    found = {path: _DATE.search(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.rglob("*.json"))}
+    return {path.relative_to(FOLDER).as_posix(): date.fromisoformat(day[1]) for path, day in found.items() if day}
+
+
+@cache
+def engine_versions() -> tuple[str, ...]:
+    """The versions of the default engine whose flags are known, oldest first."""
+    return tuple(_read("engines/vllm/flags.json")["versions"])
+
+
 def older(version: str, than: str) -> bool:
     """Whether `version` comes before `than`."""
     return version_key(version) < version_key(than)
@@ -228,13 +126,25 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def _instance(fields: dict[str, Any]) -> Instance:
-    price, regions = fields.pop("price"), tuple(fields.pop("regions"))
-    return Instance(**fields, regions=regions, price=Price(**price) if price else None)
+    prices, ec2_prices = (tuple(Price(**price) for price in fields[key]) for key in ("prices", "ec2_prices"))
+    return Instance(**{**fields, "regions": tuple(fields["regions"]), "prices": prices, "ec2_prices": ec2_prices})
+
+
+def _with_prices(instance: Instance, update: Update) -> Instance:
+    """With the prices that the user has read, which come first and take the place of those of their region."""
+    both = (
+        (update.prices, instance.name, instance.prices),
+        (update.ec2_prices, instance.name.removeprefix("ml."), instance.ec2_prices),
+    )
+    merged = []
+    for by_region, name, shipped in both:
+        read = [prices[name] for prices in by_region.values() if name in prices]
+        merged.append((*read, *(price for price in shipped if price.region not in by_region)))
+    return replace(instance, prices=merged[0], ec2_prices=merged[1])
 
 
 def _head(fields: dict[str, Any]) -> Head:
-    acceptance = tuple(Acceptance(**measured) for measured in fields.pop("acceptance"))
-    return Head(**fields, acceptance=acceptance)
+    return Head(**{**fields, "acceptance": tuple(Acceptance(**measured) for measured in fields["acceptance"])})
 
 
 def _read(filename: str) -> dict[str, Any]:

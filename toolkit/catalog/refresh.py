@@ -1,198 +1,255 @@
-"""Update the catalogue from the network: revisions of heads (Hugging Face hub) and prices (AWS's price list).
+"""Read from public documents what is newer than the catalogue: prices, revisions of heads, images, versions, types.
 
-Both are public and need no credentials. Unverified: the real price list was not read for this. Its format is
-taken from public programs that read it and from quoted entries, such as usage type USE2-Host:ml.g6.xlarge,
-1.1267000000 USD, unit Hrs, "$1.1267 per Hosting ml.g6.xlarge hour in US East (Ohio)". Training, Studio, asynchronous
-inference and the rest have usage types of their own, reservations terms of their own.
+No source needs credentials. What cannot be read stays as it was, and is named.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from toolkit import documents
+from toolkit.catalog import lookup, published, registry
+from toolkit.catalog.entries import Image, Price
+from toolkit.catalog.updates import Update
 
-HUB = "https://huggingface.co"
-PRICE_LIST = "https://pricing.us-east-1.amazonaws.com"
 REGION = "us-east-1"
-_HOSTING = re.compile(r"(?:^|-)Host:(ml\..+)$")
-
-
-# AWS's list of one service in one region has tens of MB.
-_PRICES = documents.Limits(size=512 * 1024**2, items=50_000_000, seconds=600.0)
+_IMAGE_FILE = re.compile(r"^(?P<version>[\d.]+)(\+\S+)?-gpu-sagemaker\.yml$")
+# Types with accelerators; the price list has hundreds without.
+_ACCELERATED = re.compile(r"^ml\.(g|p|inf|trn)\d")
+# Who publishes drafters on the hub, and what their names have in common.
+_PUBLISHERS = (("amazon", "p-eagle"), ("RedHatAI", "speculator"), ("z-lab", "DFlash"), ("nvidia", "Eagle3"))
+_RELEASE = re.compile(r"^\d+\.\d+\.\d+$")
+_YAML_LIMITS = documents.Limits(size=64 * 1024)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Repository:
-    """What the hub says of a model's repository, in the hub's names."""
+class Sources:
+    """Addresses of the services that are asked."""
 
-    sha: str | None = None
-    lastModified: str | None = None  # noqa: N815
-    gated: bool | str | None = None
-
-
-@dataclass(frozen=True)
-class _Amount:
-    USD: float = 0.0
+    hub: str = "https://huggingface.co"
+    price_list: str = published.PRICE_LIST
+    image_list: str = "https://api.github.com/repos/aws/deep-learning-containers/contents/docs/src/data"
+    image_data: str = "https://raw.githubusercontent.com/aws/deep-learning-containers/main/docs/src/data"
+    versions: str = "https://pypi.org/simple/vllm/"
 
 
-@dataclass(frozen=True)
-class _Dimension:
-    pricePerUnit: _Amount = _Amount()  # noqa: N815
-    unit: str = ""
+SOURCES = Sources()
 
 
 @dataclass(frozen=True)
-class _Term:
-    priceDimensions: dict[str, _Dimension] = field(default_factory=dict)  # noqa: N815
+class Refreshed:
+    """What an update brought. `failed` are those of its `steps` that read nothing, `unread` single entries of one."""
+
+    update: Update
+    changed: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    steps: int = 0
 
 
 @dataclass(frozen=True)
-class _Terms:
-    OnDemand: dict[str, dict[str, _Term]] = field(default_factory=dict)
+class _Named:
+    """An entry of a list, of which only the name matters: `id` on the hub, `name` in a folder on GitHub."""
+
+    id: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True)
-class _Attributes:
-    usagetype: str = ""
+class _Project:
+    """A package in an index (PEP 691)."""
+
+    versions: tuple[str, ...]
+
+
+class _Failed(Exception):
+    """A source could not be read."""
 
 
 @dataclass(frozen=True)
-class _Product:
-    attributes: _Attributes = _Attributes()
+class _Reader:
+    client: httpx.Client
+    sources: Sources
+    today: date
 
+    def get(self, url: str, model: type[T], headers: Mapping[str, str] | None = None) -> T:
+        """The JSON document at `url`. Raises _Failed with the reason why it could not be read."""
+        try:
+            return documents.parse(model, self.content(url, headers=headers))
+        except documents.Unfit as error:
+            raise _Failed(f"{url}: {error}") from error
 
-@dataclass(frozen=True)
-class _PriceList:
-    """AWS's price list of a service in a region, in AWS's names: what tells of hosting per hour."""
-
-    publicationDate: str = ""  # noqa: N815
-    products: dict[str, _Product] = field(default_factory=dict)
-    terms: _Terms = field(default_factory=_Terms)
+    def content(
+        self, url: str, limits: documents.Limits = documents.LIMITS, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        """The document at `url`. Raises _Failed with the reason why it could not be read."""
+        try:
+            response = documents.request(self.client, "GET", url, limits, headers=dict(headers or {}))
+        except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
+            raise _Failed(f"{url}: {error or type(error).__name__}") from error
+        if not response.is_success:
+            raise _Failed(f"{url} answered {response.status_code} {response.reason_phrase}")
+        return response.content
 
 
 def refresh(
-    client: httpx.Client, folder: Path, *, hub: str = HUB, price_list: str = PRICE_LIST, region: str = REGION
-) -> list[str]:
-    """Update heads.json and instances.json in `folder`. Returns a line for each change and for each failure to read.
-
-    Entries that cannot be read are kept. A file without changes is not written. Raises OSError.
-    """
-    heads = refresh_heads(client, folder, hub=hub)
-    return [*heads, *refresh_prices(client, folder, price_list=price_list, region=region)]
-
-
-def refresh_heads(client: httpx.Client, folder: Path, *, hub: str = HUB) -> list[str]:
-    """Update the revisions in heads.json."""
-    path = folder / "heads.json"
-    data = _read(path)
-    changed: list[str] = []
-    unread: list[str] = []
-    for head in data["heads"]:
-        answer = _get(client, f"{hub}/api/models/{head['repo']}", _Repository)
-        if isinstance(answer, str):
-            unread.append(f"heads.json: {head['repo']}: not read, {answer}")
+    client: httpx.Client,
+    held: Update,
+    regions: Sequence[str],
+    today: date,
+    *,
+    ec2: bool = False,
+    sources: Sources = SOURCES,
+) -> Refreshed:
+    """What the user holds, with all that could be read now. With `ec2` prices of EC2 too, whose list is very large."""
+    steps: dict[str, Callable[[_Reader, Refreshed], Refreshed]] = {
+        **{f"prices in {region}": partial(_hosting_prices, region) for region in regions},
+        **{f"EC2 prices in {region}": partial(_ec2_prices, region) for region in regions if ec2},
+        "heads on the hub": _heads,
+        "new heads on the hub": _new_heads,
+        "images of AWS": _images,
+        "versions of vLLM": _versions,
+    }
+    reader, found = _Reader(client, sources, today), Refreshed(held, steps=len(steps))
+    for name, read in steps.items():
+        try:
+            found = read(reader, found)
+        except _Failed as error:
+            found = replace(found, failed=(*found.failed, f"{name}: {error}"))
         else:
-            changed += [f"heads.json: {head['repo']}: {line}" for line in _update(head, _hub_facts(answer))]
-    _write(path, data, changed)
-    return changed + unread
+            days = {**found.update.read, name: today}
+            found = replace(found, update=replace(found.update, read=days))
+    return found
 
 
-def _hub_facts(answer: _Repository) -> dict[str, Any]:
-    """The hub's facts about a repository; `gated` is false, or how access is granted (`auto`, `manual`)."""
-    facts: dict[str, Any] = {"revision": answer.sha, "last_modified": answer.lastModified}
-    if answer.gated is not None:
-        facts["gated"] = bool(answer.gated)
-    return {name: value for name, value in facts.items() if value is not None}
-
-
-def refresh_prices(
-    client: httpx.Client, folder: Path, *, price_list: str = PRICE_LIST, region: str = REGION
-) -> list[str]:
-    """Update the prices in instances.json: on-demand US dollars per hour of real-time hosting in `region`.
-
-    A type without a price in the region's list keeps its old one. The whole list (one JSON document, perhaps
-    hundreds of MB) is held in memory while it is read.
-    """
-    url = f"{price_list}/offers/v1.0/aws/AmazonSageMaker/current/{region}/index.json"
-    answer = _get(client, url, _PriceList, _PRICES)
-    if isinstance(answer, str):
-        return [f"instances.json: prices not read, {answer}"]
-    prices = dict(_hosting_prices(answer))
-    if not prices:
-        return [f"instances.json: prices not read, {url} lists no hosting price per hour"]
-    source = {"region": region, "date": answer.publicationDate[:10], "source": url, "quality": "good"}
-    data = _read(folder / "instances.json")
-    changed: list[str] = []
-    unread: list[str] = []
-    for instance in data["instances"]:
-        name, old = instance["name"], instance["price"]
-        new = {"usd_per_hour": prices.get(name), **source}
-        if name not in prices:
-            unread += [f"instances.json: {name}: no hosting price in {region}"] if instance["hostable"] else []
-        elif old is None or {**old, "date": new["date"]} != new:  # a later date alone is no change
-            instance["price"] = new
-            changed.append(f"instances.json: {name}: {_shown(old)} -> {_shown(new)}")
-    _write(folder / "instances.json", data, changed)
-    return changed + unread
-
-
-def _hosting_prices(answer: _PriceList) -> Iterator[tuple[str, float]]:
-    """Instance type and US dollars per hour of real-time hosting, from a regional price list of SageMaker."""
-    for sku, product in answer.products.items():
-        hosting = _HOSTING.search(product.attributes.usagetype)
-        terms = answer.terms.OnDemand.get(sku, {}).values() if hosting else ()
-        for dimension in (dimension for term in terms for dimension in term.priceDimensions.values()):
-            usd_per_hour = dimension.pricePerUnit.USD
-            if hosting and dimension.unit == "Hrs" and 0 < usd_per_hour < math.inf:
-                yield hosting[1], usd_per_hour
-
-
-def _shown(price: Mapping[str, Any] | None) -> str:
-    return f"{price['usd_per_hour']} USD ({price['region']}, {price['date']})" if price else "no price"
-
-
-def _update(entry: dict[str, Any], facts: Mapping[str, Any]) -> list[str]:
-    changes = {name: value for name, value in facts.items() if entry[name] != value}
+def _hosting_prices(region: str, reader: _Reader, found: Refreshed) -> Refreshed:
+    """Prices of real-time hosting in a region, and types that are new there."""
+    prices = _prices(reader, "AmazonSageMaker", region)
+    known = {instance.name: instance for instance in lookup.instances()}
+    new = {name for name in prices if name not in known and _ACCELERATED.match(name)}
+    kept = {name: price for name, price in prices.items() if name in known or name in new}
+    update = replace(
+        found.update,
+        prices={**found.update.prices, region: kept},
+        types=tuple(sorted({*found.update.types, *new} - {*known})),
+    )
     lines = [
-        f"{name} {'unknown' if entry[name] in ('', None) else entry[name]} -> {value}"
-        for name, value in changes.items()
+        *(line for name in kept if name in known for line in _price_line(name, kept[name], known[name].price(region))),
+        *(f"new instance type: {name}" for name in update.types if name not in found.update.types),
     ]
-    entry.update(changes)
-    return lines
+    return replace(found, update=update, changed=(*found.changed, *lines))
 
 
-def _get(client: httpx.Client, url: str, model: type[T], limits: documents.Limits = documents.LIMITS) -> T | str:
-    """The document at `url`, or the reason why it could not be read."""
+def _ec2_prices(region: str, reader: _Reader, found: Refreshed) -> Refreshed:
+    """Prices of EC2 instances in a region, which are the nodes of clusters."""
+    prices = _prices(reader, "AmazonEC2", region)
+    known = {instance.name.removeprefix("ml.") for instance in lookup.instances()}
+    kept = {name: price for name, price in prices.items() if name in known}
+    update = replace(found.update, ec2_prices={**found.update.ec2_prices, region: kept})
+    return replace(found, update=update, changed=(*found.changed, f"EC2 prices in {region}: {len(kept)} types"))
+
+
+def _heads(reader: _Reader, found: Refreshed) -> Refreshed:
+    """The revisions of the catalogue's heads."""
+    heads, changed, unread = dict(found.update.heads), [], []
+    for head in lookup.heads():
+        try:
+            answer = reader.get(f"{reader.sources.hub}/api/models/{head.repo}", published.Repository)
+        except _Failed as error:
+            unread.append(f"{head.repo}: {error}")
+            continue
+        heads[head.repo] = facts = published.hub_facts(answer)
+        changed += [f"{head.repo}: {line}" for line in _fact_lines(head, facts)]
+    if len(unread) == len(lookup.heads()):
+        raise _Failed(unread[0].partition(": ")[2])
+    update = replace(found.update, heads=heads)
+    return replace(found, update=update, changed=(*found.changed, *changed), unread=(*found.unread, *unread))
+
+
+def _new_heads(reader: _Reader, found: Refreshed) -> Refreshed:
+    """Drafters on the hub that the catalogue does not have."""
+    listed: set[str] = set()
+    for owner, part in _PUBLISHERS:
+        url = f"{reader.sources.hub}/api/models?author={owner}&search={part}&limit=200"
+        listed |= {one.id for one in reader.get(url, list[_Named]) if one.id}
+    drafters = tuple(sorted(listed - {head.repo for head in lookup.heads()}))
+    new = [f"new head: {repo}" for repo in drafters if repo not in found.update.drafters]
+    return replace(found, update=replace(found.update, drafters=drafters), changed=(*found.changed, *new))
+
+
+def _images(reader: _Reader, found: Refreshed) -> Refreshed:
+    """AWS's images that are newer than the catalogue's."""
+    engine = registry.default_engine()
+    known = lookup.images("sagemaker", engine)
+    tags = {image.tag for image in known}
+    new: list[Image] = []
+    for folder in (engine, f"{engine}-server"):
+        for file in _files_since(reader, folder, known[0].version):
+            content = reader.content(f"{reader.sources.image_data}/{folder}/{file}", _YAML_LIMITS)
+            source = f"github aws/deep-learning-containers docs/src/data/{folder}/{file}"
+            image = _image(content, known[0], reader.today, source)
+            new += [image] if image.tag not in tags else []
+    lines = [f"new image: {image.repository}:{image.tag} (vLLM {image.version})" for image in new]
+    update = replace(found.update, images=(*new, *found.update.images))
+    return replace(found, update=update, changed=(*found.changed, *lines))
+
+
+def _versions(reader: _Reader, found: Refreshed) -> Refreshed:
+    """Releases of vLLM that are newer than those whose flags the catalogue knows."""
+    accept = {"Accept": "application/vnd.pypi.simple.v1+json"}
+    newest = lookup.engine_versions()[-1]
+    listed = reader.get(reader.sources.versions, _Project, accept).versions
+    released = [version for version in listed if _RELEASE.match(version) and lookup.older(newest, version)]
+    versions = tuple(sorted(released, key=lookup.version_key))
+    new = [f"new version of vLLM: {version}" for version in versions if version not in found.update.versions]
+    return replace(found, update=replace(found.update, versions=versions), changed=(*found.changed, *new))
+
+
+def _prices(reader: _Reader, service: str, region: str) -> dict[str, Price]:
+    url = published.price_list_url(service, region, reader.sources.price_list)
     try:
-        response = documents.request(client, "GET", url, limits)
-        if not response.is_success:
-            return f"{url} answered {response.status_code} {response.reason_phrase}"
-        return documents.parse(model, response.content, limits)
-    except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
-        return f"{url}: {error or type(error).__name__}"
+        listed = published.price_list(reader.content(url, published.PRICES), service)
+    except documents.Unfit as error:
+        raise _Failed(f"{url}: {error}") from error
+    return {name: Price(usd, region, listed.date, url, "good") for name, usd in sorted(listed.prices.items())}
 
 
-def _read(path: Path) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return data
+def _files_since(reader: _Reader, folder: str, version: str) -> Iterator[str]:
+    """Names of AWS's files on images of that version of vLLM or a newer one."""
+    for entry in reader.get(f"{reader.sources.image_list}/{folder}", list[_Named]):
+        named = _IMAGE_FILE.match(entry.name)
+        if named and _RELEASE.match(named["version"]) and not lookup.older(named["version"], version):
+            yield entry.name
 
 
-def _write(path: Path, data: dict[str, Any], changed: list[str]) -> None:
-    """Write a catalogue file atomically, if it changed."""
-    if not changed:
-        return
-    data["date"] = datetime.now(UTC).date().isoformat()
-    beside = path.with_suffix(".tmp")
-    beside.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    beside.replace(path)
+def _image(content: bytes, like: Image, today: date, source: str) -> Image:
+    try:
+        facts = published.image_data(YAML(typ="safe").load(content.decode()))
+    except (documents.Unfit, YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise _Failed(f"{source}: {str(error).splitlines()[0]}") from error
+    note = f"its entrypoint and the driver it needs are taken to be those of {like.tag}"
+    made: dict[str, Any] = {**facts, "date": today.isoformat(), "source": source, "note": note}
+    return replace(like, **made)
+
+
+def _price_line(name: str, price: Price, old: Price | None) -> Iterator[str]:
+    if old is None or (old.usd_per_hour, old.region) != (price.usd_per_hour, price.region):
+        was = f"{old.usd_per_hour} USD ({old.region}, {old.date})" if old else "no price"
+        yield f"{name}: {was} -> {price.usd_per_hour} USD ({price.region}, {price.date})"
+
+
+def _fact_lines(head: lookup.Head, facts: dict[str, Any]) -> Iterable[str]:
+    for name, value in facts.items():
+        old = getattr(head, name)
+        if old != value:
+            yield f"{name} {'unknown' if old in ('', None) else old} -> {value}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from toolkit.catalog.lookup import Instance
 
@@ -12,6 +12,9 @@ TRAINING_FAMILIES = ("trn1", "trn1n", "trn2")
 
 DEVICE_GROUPS = (1, 4, 8, 16)
 """Group sizes of connected chips in Neuron's DRA driver (awsdocs-neuron, deploy/eks/dra)."""
+
+DRA_TYPES = ("trn2.48xlarge",)
+"""Instance types for which Neuron's DRA driver is documented (awsdocs-neuron, deploy/eks/dra: prerequisites)."""
 
 LOGICAL_CORES_VARIABLES = ("NEURON_LOGICAL_NC_CONFIG", "NEURON_RT_VIRTUAL_CORE_SIZE")
 """Variables that set the physical cores per logical core (LNC: 1 or 2) on Trainium2 and newer; new and old name."""
@@ -26,6 +29,11 @@ def logical_cores(instance: Instance, env: Mapping[str, str]) -> int:
     """Logical cores of an instance with the engine's environment; tensor parallelism counts them."""
     grouped = next((env[name] for name in LOGICAL_CORES_VARIABLES if name in env), "2")
     return instance.neuron_cores if grouped == "1" else instance.neuron_cores_logical
+
+
+def uses_dra(instance_types: Sequence[str], written: str | None) -> bool:
+    """Whether pods on nodes of these types claim chips from the DRA driver; `written` is what the recipe says."""
+    return written == "dra" or (written is None and all(name in DRA_TYPES for name in instance_types))
 
 
 def chips(instance: Instance, env: Mapping[str, str], cores: int) -> int:

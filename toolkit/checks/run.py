@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from datetime import date
 
+from toolkit.catalog.age import current_day
+from toolkit.checks.catalogue import check_catalogue
 from toolkit.checks.container import check_container
 from toolkit.checks.expect import check_expect
 from toolkit.checks.folders import folder_hint, folder_of_that_name
@@ -31,17 +34,22 @@ from toolkit.recipe.source import ModelSource
 
 
 def check(
-    recipe: str | os.PathLike[str] | Recipe, *, account: Callable[[Recipe], Iterable[Finding]] | None = None
+    recipe: str | os.PathLike[str] | Recipe,
+    *,
+    account: Callable[[Recipe], Iterable[Finding]] | None = None,
+    today: date | None = None,
 ) -> Report:
     """All findings on a recipe, including errors in the file. Raises RecipeNotFound or UnreadableRecipe.
 
-    `account` returns findings on the account that the recipe is deployed to; its exceptions are not caught.
+    `account` returns findings on the account that the recipe is deployed to; its exceptions are not caught. `today`
+    tells old facts from recent ones.
     """
     try:
         complete = load(recipe)
     except RecipeError as error:
         return Report(error.recipe, error.findings)
-    found = [*_findings(complete), *(account(complete) if account else ())]
+    found = [*_findings(complete), *check_catalogue(complete, today or current_day())]
+    found += account(complete) if account else ()
     findings = [_with_line(finding, complete) for finding in found]
     return Report(str(complete.path), tuple(sorted(findings, key=lambda finding: finding.line or 0)))
 
@@ -76,25 +84,27 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
 def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
     """Facts of the recipe's models (None if one of them is unknown), and findings on the models and the lock."""
     findings = []
-    locked = None
+    locked, without = None, "there is no lock file"
     try:
-        locked = read_lock(lock_path(recipe))
+        if locked := read_lock(lock_path(recipe)):
+            without = "the lock file says nothing of it"
     except ToolkitError as error:
+        without = "the lock file cannot be read"
         findings.append(Finding("lock.unreadable", error.message, "target.model", hint=_relock(recipe)))
-    target, more = _model(recipe, "target.model", recipe.target, locked.target if locked else None)
+    target, more = _model(recipe, "target.model", recipe.target, locked.target if locked else None, without)
     findings += more
     if recipe.drafter is None:
         return (Lock(target) if target else None), findings
     in_lock = locked.drafter if locked else None
-    drafter, more = _model(recipe, "speculation.model", recipe.drafter, in_lock)
+    drafter, more = _model(recipe, "speculation.model", recipe.drafter, in_lock, without)
     findings += more
     return (Lock(target, drafter) if target and drafter else None), findings
 
 
 def _model(
-    recipe: Recipe, key: str, source: ModelSource, locked: ModelFacts | None
+    recipe: Recipe, key: str, source: ModelSource, locked: ModelFacts | None, without: str
 ) -> tuple[ModelFacts | None, list[Finding]]:
-    """Facts of one model: read from its folder, or for any other source from the lock."""
+    """Facts of one model: read from its folder, or for any other source from the lock. `without` says why not."""
     if source.folder:
         try:
             facts = read_folder(source.folder)
@@ -110,7 +120,7 @@ def _model(
         hint = f"For the folder, write `model: {folder}`. For the hub's model, run: toolkit lock {recipe.path}"
         return None, [Finding("model.folder-or-hub", message, key, hint=hint)]
     if locked is None:
-        message = f"there is no lock file, so nothing is known about {source}: the pair was not checked"
+        message = f"{without}, so nothing is known about {source}: the pair was not checked"
         return None, [Finding("lock.missing", message, key, hint=_relock(recipe))]
     if not pins(locked, source):
         of = f"{locked.model}@{locked.revision}" if locked.revision else locked.model

@@ -10,6 +10,7 @@ import typer
 
 from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName
+from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
     from toolkit.measure.report import BenchReport
@@ -121,7 +122,10 @@ def prove(
 
 
 def bench(
-    what: What,
+    what: Annotated[
+        str | None,
+        typer.Argument(help="A recipe, an endpoint's name, or a URL; nothing with --compare.", metavar="WHAT"),
+    ] = None,
     baseline: BaselineOf = None,
     arm: Annotated[
         list[str] | None,
@@ -142,6 +146,10 @@ def bench(
     resume: Annotated[
         Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")
     ] = None,
+    compare: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(help="Measure nothing: compare two reports that --json printed.", metavar="BEFORE AFTER"),
+    ] = None,
     model: Model = None,
     platform: PlatformName = None,
     as_json: Json = False,
@@ -152,6 +160,11 @@ def bench(
     """
     from toolkit import api
 
+    if compare:
+        _compare(*compare, as_json)
+        return
+    if what is None:
+        raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint="Or compare: --compare A B")
     if html:
         from toolkit.measure.page import require_packages
 
@@ -186,3 +199,13 @@ def _answer(report: BenchReport, as_json: bool, *then: str) -> None:
     if then and not as_json:
         next_step(*then)
     exit_unless(report.ok)
+
+
+def _compare(before: Path, after: Path, as_json: bool) -> None:
+    from toolkit.cli.report_text import comparison_text
+    from toolkit.measure.compare import compare
+    from toolkit.measure.saved_report import read_report
+
+    found = compare(read_report(before), read_report(after))
+    answer(found.to_dict(), as_json, lambda: comparison_text(found))
+    exit_unless(found.ok)

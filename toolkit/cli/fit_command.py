@@ -69,7 +69,7 @@ def _notes(found: Sequence[Fit]) -> Iterator[str]:
     if unpriced := [one.instance for one in fitting if one.price_per_hour is None]:
         yield (
             f"No price is known for {', '.join(unpriced)}; they come after the others, whatever they cost. "
-            "To read prices: toolkit lock --prices"
+            "To read prices: toolkit catalog update"
         )
     if any(one.uncertainty_gib for one in fitting):
         yield "The KV cache is an estimate; ± is how far it may be off. It is the memory of one copy of the engine."

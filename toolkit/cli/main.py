@@ -19,6 +19,7 @@ import typer
 
 from toolkit.cli import (
     bench_command,
+    catalog_command,
     compile_command,
     convert_command,
     endpoint_commands,
@@ -53,6 +54,7 @@ convert_command.register(app)
 endpoint_commands.register(app)
 bench_command.register(app)
 explain_command.register(app)
+catalog_command.register(app)
 local_commands.register(app)
 render_command.register(app)
 

@@ -35,8 +35,6 @@ PlatformName = Annotated[
     AnyPlatform | None, typer.Option("--platform", help="Use this platform instead of the recipe's.")
 ]
 
-_REFRESH_SECONDS = 120.0
-
 
 def register(app: typer.Typer) -> None:
     for command in (check, plan, build, recipes, lock, schema):
@@ -220,15 +218,7 @@ def recipes(as_json: Json = False) -> None:
 
 
 def lock(
-    recipe: Annotated[str | None, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")] = None,
-    catalog: Annotated[
-        bool, typer.Option("--catalog", help="Update the catalogue: prices, and revisions of public heads.")
-    ] = False,
-    prices: Annotated[
-        bool,
-        typer.Option("--prices", help="Update prices from AWS's public price list. Not tested on the real list yet."),
-    ] = False,
-    region: Annotated[str | None, typer.Option(help="AWS region of the prices.  [default: us-east-1]")] = None,
+    recipe: Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")],
     as_json: Json = False,
 ) -> None:
     """Write the lock file: commits of both models, digests of images, and the facts that checks need.
@@ -238,16 +228,6 @@ def lock(
     from toolkit.api.lock import lock as write
     from toolkit.recipe.resolve import load
 
-    if [recipe is not None, catalog, prices].count(True) != 1:
-        raise UsageError("give a recipe, --catalog or --prices", hint="See: toolkit recipes")
-    if region and recipe is not None:
-        raise UsageError(
-            "--region needs --prices or --catalog", hint="Remove it: a recipe has its own, platform.region."
-        )
-    if recipe is None:
-        changed = _refresh_catalog(region, heads=catalog)
-        answer({"changed": changed}, as_json, lambda: "\n".join(changed) or "nothing changed")
-        return
     locked = write(load(recipe))
     answer(locked.to_dict(), as_json, lambda: _lock_text(locked))
 
@@ -255,21 +235,6 @@ def lock(
 def _lock_text(locked: Locked) -> str:
     pinned = [f"pinned: {what} at {version}" for what, version in locked.pinned.items()]
     return "\n".join([f"wrote {locked.path}", *pinned, *(f"not pinned: {line}" for line in locked.unpinned)])
-
-
-def _refresh_catalog(region: str | None, *, heads: bool) -> list[str]:
-    import httpx
-
-    from toolkit.catalog import lookup, refresh
-
-    say("reading AWS's price list; it is large")
-    with httpx.Client(follow_redirects=True, timeout=_REFRESH_SECONDS) as client:
-        read = refresh.refresh if heads else refresh.refresh_prices
-        try:
-            return read(client, lookup.FOLDER, region=region or refresh.REGION)
-        except OSError as error:
-            hint = "Run it as the user who installed the toolkit, or from a clone of its repository."
-            raise UsageError(f"cannot write the catalogue: {error}", hint=hint) from error
 
 
 def schema() -> None:

@@ -34,6 +34,7 @@ def render(
 ) -> None:
     """Write a recipe as Kubernetes manifests. Needs neither a cluster nor AWS, and starts nothing."""
     from toolkit.api import render as make
+    from toolkit.platforms.kubernetes.rules.jobs import wait_command
     from toolkit.platforms.kubernetes.rules.manifests import APPLY
     from toolkit.platforms.kubernetes.rules.yaml import files, text
 
@@ -49,10 +50,9 @@ def render(
     if as_json:
         answer({"out": out, "files": list(written)}, True, str)
     if "compile" in parts:
-        jobs = " ".join(f"job/{job['metadata']['name']}" for job in parts["compile"])
-        namespace = parts["compile"][0]["metadata"]["namespace"]
         say(f"compile first: {APPLY} -k {out}/compile")
-        say(f"then wait: kubectl wait -n {namespace} --for=condition=complete --timeout=5h {jobs}")
+        for job in parts["compile"]:
+            say(f"then wait: {wait_command(job)}")
     say(f"serve: {APPLY} -k {out}")
     say(f"measure: {APPLY} -k {out}/benchmark")
 

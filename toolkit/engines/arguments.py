@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Download
 from toolkit.recipe.source import ModelSource
 
 # A drafter is an AdditionalModelDataSources channel, which SageMaker mounts here. The name must not contain "eagle":
@@ -16,11 +18,14 @@ DRAFTER_CHANNEL = "drafter"
 CHANNELS_DIR = "/opt/ml/additional-model-data-sources"
 """The folder with an endpoint container's channels."""
 
-DRAFTER_DIR = f"{CHANNELS_DIR}/{DRAFTER_CHANNEL}"
+MODEL_DIR, TARGET_FOLDER = "/opt/ml/model", "target"
+"""The folder of a container's ModelDataSource, and the target's folder in it where it brings all files."""
+
 IMAGE_DRAFTER_DIR = "/opt/toolkit/drafter"
 """The folder of a drafter that is baked into the image."""
 
 CONFIG_CHANNEL = "config"
+FILES_CHANNEL = "files"
 CONFIG_NAME = "engine.json"  # JSON is also YAML, which the engine reads
 
 # botocore 1.44.5, service model of SageMaker: EnvironmentValue.
@@ -38,10 +43,11 @@ def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
     too_long = config_file(recipe, longest)
     flags = {flag: _text(value) for flag, value in recipe.flags.items() if flag not in too_long}
     if too_long:
-        flags["config"] = f"{CHANNELS_DIR}/{CONFIG_CHANNEL}/{CONFIG_NAME}"
+        flags["config"] = f"{channel_dir(recipe, CONFIG_CHANNEL)}/{CONFIG_NAME}"
     variables = {variable(recipe, flag): value for flag, value in flags.items()}
     own = recipe.engine.rules.variables(recipe, flags)
-    return dict(sorted({**recipe.engine.env, **own, **variables}.items()))
+    folders = {item.variable: channel_dir(recipe, FILES_CHANNEL) for item in staged_downloads(recipe)}
+    return dict(sorted({**recipe.engine.env, **own, **folders, **variables}.items()))
 
 
 def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
@@ -78,6 +84,21 @@ def is_in_image(recipe: Recipe) -> bool:
     return builds(recipe) and recipe.container is not None and recipe.container.bake_drafter
 
 
+def staged_downloads(recipe: Recipe) -> Sequence[Download]:
+    """Files that its engine would download, which are staged with the weights."""
+    return recipe.engine.rules.downloads(recipe) if recipe.platform.weights == "s3" else ()
+
+
+def channel_dir(recipe: Recipe, channel: str) -> str:
+    """The folder in which a container finds the files of a channel."""
+    return f"{MODEL_DIR if recipe.platform.one_data_source else CHANNELS_DIR}/{channel}"
+
+
+def target_dir(recipe: Recipe) -> str:
+    """The folder in which a container finds the target, if it does not download it itself."""
+    return f"{MODEL_DIR}/{TARGET_FOLDER}" if recipe.platform.one_data_source else MODEL_DIR
+
+
 def drafter_path(recipe: Recipe) -> str:
     """Where the engine finds the drafter: a folder of the image, a hub id, or a channel; empty without a drafter."""
     drafter = recipe.drafter
@@ -85,7 +106,7 @@ def drafter_path(recipe: Recipe) -> str:
         return ""
     if is_in_image(recipe):
         return IMAGE_DRAFTER_DIR
-    return drafter.written if fetched_by_container(recipe, drafter) else DRAFTER_DIR
+    return drafter.written if fetched_by_container(recipe, drafter) else channel_dir(recipe, DRAFTER_CHANNEL)
 
 
 def _text(value: Any) -> str:

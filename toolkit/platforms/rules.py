@@ -59,7 +59,7 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
     def price_per_hour(self, recipe: Recipe) -> float | None:
         """US dollars per hour of the recipe's endpoint with its initial instances; None if unknown."""
 
-    def price_now(self, observed: Observed) -> float | None:
+    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
         """US dollars per hour of the existing endpoints; None if unknown."""
 
     def price_text(self, recipe: Recipe) -> str:

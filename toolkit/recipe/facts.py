@@ -64,7 +64,7 @@ class ModelFacts:
     not known. `weight_bytes` is the stored size of all weights. `partial` facts are curated from what was published:
     what is missing in them may be there in the model, and `unverified` says which of them nobody has checked.
     `revision` is the commit of the hub that was read, `wanted` the branch, tag or commit that was asked for; empty
-    where unknown.
+    where unknown. `files` are the names of the files of the hub that staging copies, empty where unknown.
     """
 
     model: str
@@ -78,6 +78,7 @@ class ModelFacts:
     partial: bool = False
     unverified: tuple[str, ...] = ()
     wanted: str = ""
+    files: tuple[str, ...] = ()
 
     @property
     def text_config(self) -> Mapping[str, Any]:
@@ -97,7 +98,8 @@ class ModelFacts:
     def to_dict(self) -> dict[str, Any]:
         """The facts as they stand in a lock file."""
         tensors = None if self.tensors is None else {name: str(tensor) for name, tensor in self.tensors.items()}
-        return {**asdict(self), "tensors": tensors}
+        files = {"files": list(self.files)} if self.files else {}
+        return {**{key: value for key, value in asdict(self).items() if key != "files"}, "tensors": tensors, **files}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ModelFacts:
@@ -113,6 +115,7 @@ class ModelFacts:
             "tensors": None if tensors is None else {name: Tensor.parse(text) for name, text in tensors.items()},
             "tokenizer": Tokenizer(**tokenizer) if tokenizer else None,
             "unverified": tuple(data["unverified"]),
+            "files": tuple(data.get("files", ())),
         }
         read = _validator().validate_python(facts)
         if not _COMMIT.fullmatch(read.revision):  # a branch may move, and anybody can open a pull request's

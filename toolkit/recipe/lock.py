@@ -13,7 +13,7 @@ from toolkit import documents
 from toolkit.errors import HubError, UnreadableModel, UsageError
 from toolkit.files import write_whole
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.model_files import ModelFiles, read_folder, read_model
+from toolkit.recipe.model_files import ModelFiles, read_folder, read_model, staged_names
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource, is_commit
 
@@ -119,6 +119,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
         speculation=speculation,
         platform=platform,
         weight_bytes=size,
+        target_type=str(lock.target.config.get("model_type", "")) if lock else "",
     )
 
 
@@ -161,13 +162,16 @@ def _digests(images: Mapping[str, str]) -> dict[str, str]:
 
 
 def _at(source: ModelSource, facts: ModelFacts) -> ModelSource:
-    if source.kind != "hub" or source.commit or not (facts.revision and pins(facts, source)):
+    if source.kind != "hub" or not (facts.revision and pins(facts, source)):
         return source
-    return replace(source, revision=facts.revision)
+    return replace(source, revision=facts.revision, files=facts.files)
 
 
 def _read(written: str, source: ModelSource, open_files: OpenFiles) -> ModelFacts:
     if source.folder:
         return read_folder(source.folder)
-    facts = read_model(open_files(source), written)
-    return replace(facts, wanted=source.revision or "main") if source.kind == "hub" else facts
+    files = open_files(source)
+    facts = read_model(files, written)
+    if source.kind != "hub":
+        return facts
+    return replace(facts, wanted=source.revision or "main", files=staged_names(sorted(files.sizes())))

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,6 +29,8 @@ _HEADER = documents.Limits(_MAX_HEADER_BYTES, items=10_000_000)
 # What one request brings of a safetensors file: most headers are shorter.
 _FIRST_BYTES = 100_000
 _OTHER_WEIGHTS = (".bin", ".pt", ".gguf")
+# The same weights once more, in a format that no engine reads where there are safetensors.
+_OTHER_FORMATS = (*_OTHER_WEIGHTS, ".pth", ".msgpack", ".h5", ".onnx")
 
 
 class ModelFiles(Protocol):
@@ -108,6 +110,13 @@ class WeightsHeader:
     data_start: int
     metadata: Mapping[str, str]
     tensors: Mapping[str, StoredTensor]
+
+
+def staged_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the hub's files that an engine needs: no hidden file, no folder, no second format of the weights."""
+    found = [name for name in names if not name.startswith(".") and "/" not in name]
+    safe = any(name.endswith(".safetensors") for name in found)
+    return tuple(name for name in found if not (safe and name.endswith(_OTHER_FORMATS)))
 
 
 def read_folder(folder: Path) -> ModelFacts:

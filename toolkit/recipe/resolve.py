@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import methods, registry
 from toolkit.catalog.methods import EngineMethod, Method
+from toolkit.recipe import unlisted
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
 from toolkit.recipe.rules import EngineRules, PlatformTraits
 from toolkit.recipe.schema import (
@@ -19,7 +21,6 @@ from toolkit.recipe.schema import (
     Evidence,
     Expect,
     InstanceType,
-    KubernetesSection,
     NetworkSection,
     ObservabilitySection,
     PrefixRoutingSection,
@@ -96,7 +97,8 @@ class PlatformSettings:
     """Where a recipe runs, and how. Time-outs are in seconds; `lock.pinned` fills in those that are None.
 
     `overrides` has the settings of those instance types that need their own. `region` None is the session's, `role`
-    None is looked for, `component` None is a plain endpoint. `kubernetes` is there where the platform is.
+    None is looked for, `component` None is a plain endpoint. `kubernetes` is there where the platform is. With
+    `one_data_source` target, drafter and settings are folders of one S3 prefix, for CloudFormation.
     """
 
     name: str
@@ -116,6 +118,7 @@ class PlatformSettings:
     prefix_routing: PrefixRoutingSection | None = None
     capacity_reservation: str | None = None
     kms_key: str | None = None
+    one_data_source: bool = False
 
     @property
     def rules(self) -> PlatformTraits:
@@ -128,7 +131,8 @@ class PlatformSettings:
 class Recipe:
     """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
 
-    `lock.pinned` fills in revisions, the size of the weights and `image_digests`, which are by address with tag.
+    `lock.pinned` fills in revisions, the size of the weights, the target's model type and `image_digests`, which are
+    by address with tag.
     `container` None is AWS's image. `baseline_of` is what a baseline leaves out: some engines need their flags to be
     alike. What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and
     kept.
@@ -146,6 +150,7 @@ class Recipe:
     evidence: tuple[Evidence, ...]
     expect: Mapping[str, Expect] = field(default_factory=dict)
     weight_bytes: int | None = None
+    target_type: str = ""
     container: ContainerSection | None = None
     baseline_of: Speculation | None = field(default=None, repr=False)
     accept_eula: bool = False
@@ -154,6 +159,7 @@ class Recipe:
     network: NetworkSection = field(default_factory=NetworkSection.model_construct)
     observability: ObservabilitySection = field(default_factory=ObservabilitySection.model_construct)
     image_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
+    unlisted: tuple[str, ...] = ()
     lines: Lines = field(repr=False, default_factory=dict)
 
     @property
@@ -193,9 +199,12 @@ class Recipe:
 
     @cached_property
     def image(self) -> Image | None:
-        """The catalogue's image of its engine on its platform, or of what its container is built on."""
-        images = self.platform.rules.images(self)
-        return next((image for image in images if image.version == self.engine.version), None)
+        """The image of its engine on its platform, or of what its container is built on; one under `unlisted` first."""
+        known = [image for image in self.platform.rules.images(self) if image.version == self.engine.version]
+        listed = unlisted.image(self.unlisted, self.engine.version, self.platform.rules.images(self))
+        if listed and (not known or any(map(unlisted.is_image, self.unlisted))):
+            return listed
+        return next(iter(known), None)
 
     @cached_property
     def flags(self) -> Mapping[str, Any]:
@@ -283,6 +292,7 @@ class Recipe:
             "network": self.network.model_dump(),
             "observability": self.observability.model_dump(),
             "workloads": {name: str(path) for name, path in self.workloads.items()},
+            **({"unlisted": list(self.unlisted)} if self.unlisted else {}),
         }
 
     def __repr__(self) -> str:
@@ -324,6 +334,7 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         rollout=file.rollout,
         network=file.network,
         observability=file.observability,
+        unlisted=tuple(file.unlisted),
         lines={_with_dashes(path): line for path, line in loaded.lines.items()},
     )
 

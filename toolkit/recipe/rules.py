@@ -31,6 +31,17 @@ class EngineDefaults:
 
 
 @dataclass(frozen=True)
+class Download:
+    """A file that an engine downloads when it starts, unless the folder that `variable` names has it."""
+
+    name: str
+    url: str
+    size: int
+    sha256: str
+    variable: str
+
+
+@dataclass(frozen=True)
 class MetricNames:
     """What an engine calls its metrics on its Prometheus page. Histograms without `_bucket`."""
 
@@ -104,11 +115,18 @@ class EngineRules(Protocol):
     def compile_seconds(self, recipe: Recipe) -> int:
         """How long compiling is thought to take; 0 where that is not known."""
 
+    def disk_bytes(self, recipe: Recipe, *, compiles: bool) -> int:
+        """What a container writes to its own disk, which `compiles` beforehand or else serves; 0 where not known."""
+
     def flags(self, recipe: Recipe) -> dict[str, Any]:
         """All flags besides `engine.args`, and those of them that the engine's own change."""
 
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         """Environment besides `engine.env`; `flags` are the texts of all flags."""
+
+    def downloads(self, recipe: Recipe) -> Sequence[Download]:
+        """Files that it would download when it starts, and cannot in the recipe's network."""
+        return ()
 
     def cache_variables(self, folder: str) -> dict[str, str]:
         """Environment that keeps in `folder` what the engine finds out when it first starts."""

@@ -7,9 +7,7 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StrictBool,
     StrictFloat,
@@ -23,9 +21,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from toolkit.catalog import methods, registry
+from toolkit.recipe.cluster_schema import KubernetesSection
+from toolkit.recipe.section import NonEmptyStr, PositiveInt, Section
 
-PositiveInt = Annotated[StrictInt, Field(gt=0)]
-NonEmptyStr = Annotated[StrictStr, StringConstraints(min_length=1)]
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 FlagValue = Scalar | list[Scalar] | dict[str, Any]
 
@@ -88,13 +86,6 @@ def _platform_enum(schema: dict[str, Any]) -> None:
 
 EngineName = Annotated[StrictStr, _known(registry.engines), Field(json_schema_extra=_engine_enum)]
 PlatformName = Annotated[StrictStr, _known(registry.platforms), Field(json_schema_extra=_platform_enum)]
-
-
-class Section(BaseModel):
-    """A mapping of the recipe: unknown keys are errors, so that a typo never passes as a default."""
-
-    # A section's validator is built where one is read on its own; RecipeFile's has them all in it.
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class TargetSection(Section):
@@ -290,27 +281,6 @@ class InstanceType(Section):
     type: NonEmptyStr
     args: dict[EngineFlag, FlagValue] = Field(default_factory=dict, description="flags that differ from engine.args")
     num_speculative_tokens: PositiveInt | None = Field(None, description="K on this type")
-
-
-class KubernetesSection(Section):
-    """The cluster, and what it has for Trainium."""
-
-    context: NonEmptyStr | None = Field(None, description="context of your kubeconfig; default: the current one")
-    namespace: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = Field(
-        "toolkit", description="namespace of all that is made; it is made too, where it is missing"
-    )
-    neuron_devices: Literal["dra", "device-plugin"] = Field(
-        "dra", description="how pods get Trainium chips: Neuron's DRA driver (Kubernetes 1.34), or its device plugin"
-    )
-    service_account_role: (
-        Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::.+:role/.+$")] | None
-    ) = Field(None, description="IAM role that pods assume (IRSA)")
-    artifacts_bucket: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = (
-        Field(None, description="S3 bucket for what is compiled for Trainium, mounted by the S3 CSI driver")
-    )
-    prometheus: Annotated[StrictStr, StringConstraints(pattern=r"^https?://.+$")] | None = Field(
-        None, description="Prometheus that KEDA asks for autoscaling; default: an HPA on the pods' own metric"
-    )
 
 
 class PrefixRoutingSection(Section):
@@ -539,6 +509,11 @@ class RecipeFile(Section):
     )
     tags: dict[NonEmptyStr, StrictStr] = Field(default_factory=dict, description="tags on everything that is made")
     evidence: list[Evidence] = Field(default_factory=list)
+    unlisted: list[NonEmptyStr] = Field(
+        default_factory=list,
+        description="instance types, an engine version, or an image (`repository:tag`) to use though the catalogue "
+        "does not know them: a warning, not an error",
+    )
     expect: dict[NonEmptyStr, Expect] = Field(
         default_factory=dict, description="the least that a measurement must find, by workload"
     )

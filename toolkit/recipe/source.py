@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -15,12 +15,14 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 class ModelSource:
     """A model as a recipe names it. `revision` is a commit, branch or tag of the hub; None takes the one in the lock.
 
-    `written` is a Hugging Face id, `s3://bucket/prefix/`, `jumpstart:<id>`, or an absolute folder.
+    `written` is a Hugging Face id, `s3://bucket/prefix/`, `jumpstart:<id>`, or an absolute folder. `files` names the
+    files that are staged, as far as a lock knows them.
     """
 
     kind: Literal["folder", "hub", "s3", "jumpstart"]
     written: str
     revision: str | None = None
+    files: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def name(self) -> str:

@@ -122,8 +122,9 @@ def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
         )  # the target drafts with layers of its own, configured in `speculation` or in engine.args
     rules: EngineRules = registry.engine_rules(here.engine.name if here else registry.default_engine())
     pair = Pair(models, shape_of(models.target), _drafter_shape(here, models), rules.settings(here, models))
-    price = instance.price.usd_per_hour if instance.price else None
-    empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=price)
+    price = instance.price(here.platform.region if here else None)
+    dollars = price.usd_per_hour if price else None
+    empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=dollars)
     return rules.fit(here, pair, instance, empty)
 
 

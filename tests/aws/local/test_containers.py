@@ -6,10 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from aws_kinds import desired
+from fakes import ACCOUNT
 from local_account import Account
+from pairs import write_hub_pair
 from processes import until
 
 from toolkit.platforms.local.folders import endpoint_folder
+from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.recipe.resolve import load
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,6 +39,26 @@ def test_model_data_lies_where_sagemaker_puts_it(account: Account) -> None:
         "model/parts/1.bin": "target/parts/1.bin",
         "additional-model-data-sources/drafter/config.json": "drafter/config.json",
     }
+
+
+def test_a_templates_container_finds_its_models(account: Account, tmp_path: Path) -> None:
+    """CloudFormation's Model has one data source, which brings target and drafter."""
+    recipe = load(write_hub_pair(tmp_path))
+    (model,) = [item for item in desired([RULES.for_template(recipe, ACCOUNT)], ACCOUNT) if item.kind == "Model"]
+    container = model.request["PrimaryContainer"]
+    bucket, _, prefix = container["ModelDataSource"]["S3DataSource"]["S3Uri"].removeprefix("s3://").partition("/")
+    account.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    for name in ("target", "drafter"):
+        account.s3.put_object(Bucket=bucket, Key=f"{prefix}{name}/config.json", Body=name.encode())
+    account.deploy("stack", container["Environment"], ModelDataSource=container["ModelDataSource"])
+    assert account.invoke("stack", do="files") == {
+        "model/target/config.json": "target",
+        "model/drafter/config.json": "drafter",
+    }
+    variables = account.invoke("stack", do="environment")["variables"]
+    drafter = json.loads(variables["SM_VLLM_SPECULATIVE_CONFIG"])["model"]
+    assert Path(variables["SM_VLLM_MODEL"], "config.json").read_text() == "target"
+    assert Path(drafter, "config.json").read_text() == "drafter"
 
 
 def test_paths_below_opt_ml_are_those_of_this_machine(account: Account, home: Path) -> None:

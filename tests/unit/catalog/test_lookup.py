@@ -59,7 +59,9 @@ def test_a_head_is_found_in_any_case() -> None:
 
 def test_images_come_newest_engine_first_and_the_patched_one_of_two() -> None:
     images = lookup.images("sagemaker", "vllm")
-    assert [image.tag for image in images[:2]] == [
+    assert [image.tag for image in images[:4]] == [
+        "0.31.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
+        "server-sagemaker-cuda-v2.6",
         "server-sagemaker-cuda-v2.5",
         "0.30.0-gpu-py312-cu130-ubuntu24.04-sagemaker",
     ]

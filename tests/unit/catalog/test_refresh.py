@@ -1,34 +1,46 @@
-"""Refreshing the catalogue from a hub and a price list, both on loopback."""
+"""`toolkit catalog update`: public documents on loopback, read into the user's own folder."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
 import threading
 from collections.abc import Iterator
+from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from toolkit.catalog.lookup import FOLDER
-from toolkit.catalog.refresh import refresh, refresh_prices
+from toolkit.api import CatalogUpdate, catalog_status, catalog_update
+from toolkit.catalog import lookup, published, updates
+from toolkit.catalog.refresh import Sources
+from toolkit.errors import PlatformError, UsageError
 
+TODAY = date(2026, 11, 22)
 REPO = "amazon/GPT-OSS-20B-P-EAGLE"
-PRICES = "/offers/v1.0/aws/AmazonSageMaker/current/us-east-1/index.json"
 HUB_ANSWER = {"id": REPO, "sha": "abc123", "lastModified": "2026-05-01T10:00:00.000Z", "gated": "auto"}
+IMAGE = """\
+framework: vLLM
+version: "0.34.0"
+python: py312
+cuda: cu130
+tags:
+  - "0.34.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
+"""
 
 
-def price_list(**usd_per_hour: str) -> dict[str, Any]:
-    """A cut-out of a regional price list: a hosting product for each size of g7e, and what else is priced there."""
-    hosting = {f"USE1-Host:ml.g7e.{size}": price for size, price in usd_per_hour.items()}
+def price_list(prefix: str = "USE1", **usd_per_hour: str) -> dict[str, Any]:
+    """In the form of AWS's price list: hosting of each size of g7e, and what else is priced there. Figures made up."""
+    hosting = {f"{prefix}-Host:ml.g7e.{size}": price for size, price in usd_per_hour.items()}
     others = {
-        "USE1-Train:ml.g7e.2xlarge": "9.99",
-        "USE1-AsyncInf:ml.g7e.2xlarge": "9.98",
-        "USE1-Studio:JupyterLab:ml.g7e.2xlarge": "9.97",
-        "USE1-Host:VolumeUsage.gp3": "0.11",
+        f"{prefix}-Train:ml.g7e.2xlarge": "9.99",
+        f"{prefix}-AsyncInf:ml.g7e.2xlarge": "9.98",
+        f"{prefix}-Studio:JupyterLab:ml.g7e.2xlarge": "9.97",
+        f"{prefix}-Host:VolumeUsage.gp3": "0.11",
+        f"{prefix}-Host:ml.m5.large": "0.115",
+        f"{prefix}-Host:ml.p7.48xlarge": "99.5",
     }
     skus = {f"SKU{number}": item for number, item in enumerate({**others, **hosting}.items())}
     return {
@@ -45,13 +57,12 @@ def price_list(**usd_per_hour: str) -> dict[str, Any]:
 
 
 def product(sku: str, usagetype: str) -> dict[str, Any]:
-    name = usagetype.rpartition(":")[2]
     attributes = {
         "servicecode": "AmazonSageMaker",
         "locationType": "AWS Region",
         "regionCode": "us-east-1",
         "component": "Hosting" if "-Host:" in usagetype else "other",
-        "instanceName": name,
+        "instanceName": usagetype.rpartition(":")[2],
         "usagetype": usagetype,
         "operation": "RunInstance",
     }
@@ -68,11 +79,8 @@ def term(sku: str, price: str) -> dict[str, Any]:
     }
 
 
-IN_YUAN = json.loads(json.dumps(price_list(**{"2xlarge": "30.0"})).replace('"USD"', '"CNY"'))
-
-
-class Answers(ThreadingHTTPServer):
-    """Answers each path with the JSON it was given, every other one with 404."""
+class Site(ThreadingHTTPServer):
+    """Answers each path, without its query, with the text or JSON it was given, every other one with 404."""
 
     daemon_threads = True
 
@@ -81,23 +89,30 @@ class Answers(ThreadingHTTPServer):
         self.answers: dict[str, Any] = {}
         self.url = f"http://127.0.0.1:{self.server_port}"
 
+    def prices(self, region: str, prefix: str = "USE1", **usd_per_hour: str) -> None:
+        self.answers[published.price_list_url("AmazonSageMaker", region, "")] = price_list(prefix, **usd_per_hour)
+
+    @property
+    def sources(self) -> Sources:
+        return Sources(self.url, self.url, f"{self.url}/list", f"{self.url}/data", f"{self.url}/simple/vllm/")
+
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Answers
+    server: Site
 
     def do_GET(self) -> None:
-        answer = self.server.answers.get(self.path)
+        answer = self.server.answers.get(self.path.partition("?")[0])
         self.send_response(404 if answer is None else 200)
         self.end_headers()
-        self.wfile.write(json.dumps(answer).encode())
+        self.wfile.write((answer if isinstance(answer, str) else json.dumps(answer)).encode())
 
     def log_message(self, *_: Any) -> None:
         pass
 
 
 @pytest.fixture
-def site() -> Iterator[Answers]:
-    with Answers() as server:
+def site() -> Iterator[Site]:
+    with Site() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
@@ -105,132 +120,156 @@ def site() -> Iterator[Answers]:
         thread.join()
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A catalogue of one head and the two smallest g7e types."""
-    for name, kind, key, wanted in (
-        ("heads.json", "heads", "repo", {REPO}),
-        ("instances.json", "instances", "name", {"ml.g7e.2xlarge", "ml.g7e.4xlarge"}),
+def update(site: Site, *regions: str, ec2: bool = False) -> CatalogUpdate:
+    return catalog_update(regions, ec2=ec2, today=TODAY, client=httpx.Client(timeout=5), sources=site.sources)
+
+
+def shipped() -> str:
+    """A digest of the files that came with the toolkit."""
+    files = sorted(lookup.FOLDER.rglob("*.json"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+def test_prices_of_two_regions_are_held_and_the_installed_files_stay(site: Site) -> None:
+    before = shipped()
+    site.prices("us-east-1", **{"2xlarge": "4.1"})
+    site.prices("eu-central-1", "EUC1", **{"2xlarge": "5.25"})
+
+    update(site, "us-east-1", "eu-central-1")
+
+    instance = lookup.instance("ml.g7e.2xlarge")
+    assert instance
+    held = {region: price for region in ("us-east-1", "eu-central-1") if (price := instance.price(region))}
+    assert {region: price.usd_per_hour for region, price in held.items()} == {"us-east-1": 4.1, "eu-central-1": 5.25}
+    assert (held["eu-central-1"].date, held["eu-central-1"].quality) == ("2026-11-19", "good")
+    assert held["eu-central-1"].source == f"{site.url}/offers/v1.0/aws/AmazonSageMaker/current/eu-central-1/index.json"
+    assert shipped() == before
+
+
+def test_without_a_region_those_that_are_held_are_read_again(site: Site) -> None:
+    site.prices("eu-central-1", "EUC1", **{"2xlarge": "5.25"})
+    update(site, "eu-central-1")
+    site.prices("eu-central-1", "EUC1", **{"2xlarge": "5.5"})
+    found = update(site)
+    assert "ml.g7e.2xlarge: 5.25 USD (eu-central-1, 2026-11-19) -> 5.5 USD (eu-central-1, 2026-11-19)" in found.changed
+    assert catalog_status(today=TODAY).regions == ("eu-central-1",)
+
+
+def test_only_hosting_per_hour_is_a_price_and_a_type_of_another_list_keeps_its_own(site: Site) -> None:
+    site.prices("us-east-1", **{"2xlarge": "0.0000000000", "4xlarge": "5.0"})
+    before = lookup.instance("ml.g7e.2xlarge")
+    update(site, "us-east-1")
+    instance = lookup.instance("ml.g7e.2xlarge")
+    assert before
+    assert instance
+    assert instance.prices == before.prices
+
+
+def test_ec2_prices_are_those_of_plain_linux(site: Site) -> None:
+    path = published.price_list_url("AmazonEC2", "us-east-1", "")
+    listed = price_list(**{"2xlarge": "1.0"})
+    for sku, usage, operation, usd in (
+        ("A", "BoxUsage:g7e.2xlarge", "RunInstances", "3.36312"),
+        ("B", "BoxUsage:g7e.2xlarge", "RunInstances:0002", "3.7"),
+        ("C", "DedicatedUsage:g7e.2xlarge", "RunInstances", "3.6"),
     ):
-        data = json.loads((FOLDER / name).read_text(encoding="utf-8"))
-        data[kind] = [entry for entry in data[kind] if entry[key] in wanted]
-        (tmp_path / name).write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return tmp_path
+        listed["products"][sku] = {"attributes": {"usagetype": usage, "operation": operation}}
+        listed["terms"]["OnDemand"][sku] = {f"{sku}.X": term(sku, usd)}
+    site.answers[path] = listed
+
+    update(site, "us-east-1", ec2=True)
+
+    instance = lookup.instance("ml.g7e.2xlarge")
+    assert instance
+    assert [(price.usd_per_hour, price.region) for price in instance.ec2_prices] == [(3.36312, "us-east-1")]
 
 
-def run(site: Answers, folder: Path) -> list[str]:
-    with httpx.Client(timeout=5) as client:
-        return refresh(client, folder, hub=site.url, price_list=site.url)
+def test_names_that_the_catalogue_does_not_have_are_shown_as_new(site: Site) -> None:
+    site.prices("us-east-1", **{"2xlarge": "4.1"})
+    site.answers["/simple/vllm/"] = {"name": "vllm", "versions": ["0.30.0", "0.34.0rc1", "0.34.0", "0.33.0"]}
+    site.answers["/api/models"] = [{"id": REPO}, {"id": "amazon/Qwen9-P-EAGLE"}]
+    site.answers["/list/vllm"] = [{"name": "0.34.0-gpu-sagemaker.yml"}, {"name": "0.34.0-gpu-ec2.yml"}, {"name": "x"}]
+    site.answers["/list/vllm-server"] = [{"name": "0.19.1+amzn2023.6ef1efd5-gpu-sagemaker.yml"}]
+    site.answers["/data/vllm/0.34.0-gpu-sagemaker.yml"] = IMAGE
+
+    update(site)
+
+    found = catalog_status(today=TODAY)
+    assert found.types == ("ml.p7.48xlarge",)
+    assert found.versions == ("0.34.0",)
+    assert found.heads == ("amazon/Qwen9-P-EAGLE",)
+    assert found.images == ("vllm:0.34.0-gpu-py312-cu130-ubuntu24.04-sagemaker",)
+    image = lookup.images("sagemaker", "vllm")[0]
+    assert (image.version, image.entrypoint, image.registry) == ("0.34.0", "python", "763104351884")
 
 
-def entry(folder: Path, kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / f"{kind}.json").read_text(encoding="utf-8"))[kind][0]
-    return found
-
-
-def test_revision_date_and_gate_of_a_head_come_from_the_hub(site: Answers, folder: Path) -> None:
+def test_a_head_has_the_commit_that_the_hub_says(site: Site) -> None:
     site.answers[f"/api/models/{REPO}"] = HUB_ANSWER
-    lines = run(site, folder)
-    assert lines[:3] == [
-        f"heads.json: {REPO}: revision unknown -> abc123",
-        f"heads.json: {REPO}: last_modified unknown -> 2026-05-01T10:00:00.000Z",
-        f"heads.json: {REPO}: gated False -> True",
-    ]
-    head = entry(folder, "heads")
-    assert (head["revision"], head["gated"], head["card_k"]) == ("abc123", True, 7)
-
-
-def test_hosting_prices_come_from_the_price_list_and_say_so(site: Answers, folder: Path) -> None:
-    site.answers[PRICES] = price_list(**{"2xlarge": "4.2039000000"})
-    lines = run(site, folder)
-    assert (
-        "instances.json: ml.g7e.2xlarge: 4.2039 USD (us-west-2, 2026-09-01) -> 4.2039 USD (us-east-1, 2026-11-19)"
-        in lines
-    )
-    assert "instances.json: ml.g7e.4xlarge: no hosting price in us-east-1" in lines
-    source = f"{site.url}{PRICES}"
-    expected = {
-        "usd_per_hour": 4.2039,
-        "region": "us-east-1",
-        "date": "2026-11-19",
-        "source": source,
-        "quality": "good",
-    }
-    assert entry(folder, "instances")["price"] == expected
-
-
-def test_a_second_refresh_changes_nothing(site: Answers, folder: Path) -> None:
-    site.answers = {f"/api/models/{REPO}": HUB_ANSWER, PRICES: price_list(**{"2xlarge": "4.2", "4xlarge": "5.0"})}
-    run(site, folder)
-    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert run(site, folder) == []
-    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
-
-
-def test_what_cannot_be_read_stays_and_is_named(
-    site: Answers, folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    before = shutil.copytree(folder, tmp_path_factory.mktemp("before") / "catalog")
-    lines = run(site, folder)
+    lines = [line for line in update(site).changed if line.startswith(REPO)]
     assert lines == [
-        f"heads.json: {REPO}: not read, {site.url}/api/models/{REPO} answered 404 Not Found",
-        f"instances.json: prices not read, {site.url}{PRICES} answered 404 Not Found",
+        f"{REPO}: revision unknown -> abc123",
+        f"{REPO}: last_modified unknown -> 2026-05-01T10:00:00.000Z",
+        f"{REPO}: gated False -> True",
     ]
-    for path in folder.iterdir():
-        assert path.read_bytes() == (before / path.name).read_bytes()
+    head = lookup.head(REPO)
+    assert head
+    assert (head.revision, head.gated, head.card_k) == ("abc123", True, 7)
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_kept(site: Site) -> None:
+    site.prices("us-east-1", **{"2xlarge": "4.1"})
+    found = update(site, "us-east-1", "eu-west-9")
+    failed = [line.partition(": ")[0] for line in found.failed]
+    assert failed == [
+        "prices in eu-west-9",
+        "heads on the hub",
+        "new heads on the hub",
+        "images of AWS",
+        "versions of vLLM",
+    ]
+    assert "eu-west-9/index.json answered 404 Not Found" in found.failed[0]
+    assert list(catalog_status(today=TODAY).read) == ["prices in us-east-1"]
+
+
+def test_offline_is_an_error_of_the_outside_and_leaves_everything() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("no route to host", request=request)
+
+    with pytest.raises(PlatformError, match=r"nothing could be read\n  prices in us-east-1: .*no route to host"):
+        catalog_update(today=TODAY, client=httpx.Client(transport=httpx.MockTransport(refuse)))
+    assert not updates.path().exists()
 
 
 @pytest.mark.parametrize(
     "answer",
-    [{}, [], {"products": []}, price_list(), price_list(**{"2xlarge": "four"}), IN_YUAN],
-    ids=["empty", "no object", "no products", "no hosting", "no number", "not in dollars"],
+    [
+        {},
+        [],
+        {"products": []},
+        price_list(),
+        {**price_list(**{"2xlarge": "4.1"}), "publicationDate": "soon"},
+        price_list(**{"2xlarge": "four"}),
+    ],
+    ids=["empty", "no object", "no products", "no hosting of what is known", "no day", "no number"],
 )
-def test_a_price_list_of_another_shape_is_not_taken_for_no_prices(site: Answers, folder: Path, answer: Any) -> None:
-    site.answers[PRICES] = answer
-    assert run(site, folder)[-1].startswith("instances.json: prices not read")
+def test_a_price_list_of_another_shape_is_not_taken_for_no_prices(site: Site, answer: Any) -> None:
+    site.answers[published.price_list_url("AmazonSageMaker", "us-east-1", "")] = answer
+    site.answers["/simple/vllm/"] = {"versions": []}
+    if answer == price_list():
+        del answer["terms"]
+    assert update(site).failed[0].startswith("prices in us-east-1: ")
 
 
-def test_prices_alone_leave_the_heads_as_they_are(site: Answers, folder: Path) -> None:
-    heads = (folder / "heads.json").read_bytes()
-    site.answers[PRICES] = price_list(**{"2xlarge": "4.2", "4xlarge": "5.0"})
-    with httpx.Client(timeout=5) as client:
-        lines = refresh_prices(client, folder, price_list=site.url)
-    assert [line.rpartition(" -> ")[2] for line in lines] == [
-        "4.2 USD (us-east-1, 2026-11-19)",
-        "5.0 USD (us-east-1, 2026-11-19)",
-    ]
-    assert (folder / "heads.json").read_bytes() == heads
+def test_a_damaged_file_of_the_user_is_named_with_the_way_out() -> None:
+    updates.path().parent.mkdir(parents=True)
+    for text in ('{"prices": 3}', "{", '{"heads": {"a/b": {"card_k": 9}}}', '{"prices": {"r": {"t": {"date": "x"}}}}'):
+        updates.path().write_text(text)
+        with pytest.raises(UsageError, match=r"update\.json is damaged: ") as raised:
+            lookup.instances()
+        assert "toolkit catalog update" in raised.value.hint
 
 
-def test_prices_of_another_region_name_it(site: Answers, folder: Path) -> None:
-    path = PRICES.replace("us-east-1", "eu-central-1")
-    site.answers[path] = json.loads(json.dumps(price_list(**{"2xlarge": "5.2549"})).replace("USE1-", "EUC1-"))
-    with httpx.Client(timeout=5) as client:
-        refresh_prices(client, folder, price_list=site.url, region="eu-central-1")
-    price = entry(folder, "instances")["price"]
-    assert (price["usd_per_hour"], price["region"]) == (5.2549, "eu-central-1")
-    assert price["source"].endswith(path)
-
-
-def test_a_type_that_costs_nothing_in_the_list_keeps_the_price_it_has(site: Answers, folder: Path) -> None:
-    site.answers[PRICES] = price_list(**{"2xlarge": "0.0000000000", "4xlarge": "5.0"})
-    before = entry(folder, "instances")["price"]
-    assert "instances.json: ml.g7e.2xlarge: no hosting price in us-east-1" in run(site, folder)
-    assert entry(folder, "instances")["price"] == before
-
-
-def test_a_network_that_is_down_is_said_once_for_each_source(folder: Path) -> None:
-    def refuse(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("no route", request=request)
-
-    with httpx.Client(transport=httpx.MockTransport(refuse)) as client:
-        lines = refresh(client, folder)
-    assert [line.rpartition(": ")[2] for line in lines] == ["no route", "no route"]
-
-
-def test_files_keep_the_format_of_the_catalogue(site: Answers, folder: Path) -> None:
-    site.answers[f"/api/models/{REPO}"] = HUB_ANSWER
-    run(site, folder)
-    text = (folder / "heads.json").read_text(encoding="utf-8")
-    assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"
-    assert sorted(path.name for path in folder.iterdir()) == ["heads.json", "instances.json"]
+def test_the_files_age_is_told() -> None:
+    ages = {file.name: (file.days, file.old) for file in catalog_status(today=date(2027, 3, 1)).files}
+    assert ages["images.json"] == (99, True)
+    assert not any(file.old for file in catalog_status(today=TODAY).files)

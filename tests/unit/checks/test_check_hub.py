@@ -278,6 +278,20 @@ def test_without_a_lock_the_pair_cannot_be_checked(tmp_path: Path) -> None:
     assert found[0].hint == f"Run: toolkit lock {recipe}"
 
 
+@pytest.mark.parametrize(
+    ("lock", "words"),
+    [("{", "the lock file cannot be read, so"), ("without the drafter", "the lock file says nothing of it, so")],
+)
+def test_a_lock_that_does_not_help_is_not_called_missing(tmp_path: Path, lock: str, words: str) -> None:
+    path = write_hub_pair(tmp_path)
+    written = path.with_suffix(".lock.json")
+    half = json.dumps({**json.loads(written.read_text()), "drafter": None})
+    written.write_text(lock if lock == "{" else half)
+    missing = [finding.message for finding in check(path).findings if finding.code == "lock.missing"]
+    assert missing
+    assert all(message.startswith(words) for message in missing)
+
+
 def test_a_baseline_needs_its_target_only(tmp_path: Path) -> None:
     text = HUB_RECIPE.replace("method: p-eagle\n  model: org/drafter\n  num_speculative_tokens: 7", "method: none")
     recipe = write_hub_pair(tmp_path)

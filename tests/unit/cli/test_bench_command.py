@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes import answer_events
+from reports import example
 from streaming_server import DONE, Answer, Answers, Part, Served, document, event, streaming
 
 from toolkit.cli.main import run
@@ -160,3 +162,19 @@ def test_a_server_that_dies_in_the_middle_is_reported_with_what_was_measured(
     arm = next(item for item in found["arms"] if item["arm"] == "speculative")
     assert 0 < arm["failed"] < arm["requests"]
     assert code in (0, 1)
+
+
+def test_two_reports_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    before.write_text(json.dumps(example().to_dict()))
+    slower = [replace(item, ratio=item.ratio / 2, low=item.low / 2, high=item.high / 2) for item in example().speedups]
+    after.write_text(json.dumps(replace(example(), speedups=tuple(slower)).to_dict()))
+
+    assert run(["bench", "--compare", str(before), str(before)]) == 0
+    assert run(["bench", "--compare", str(before), str(after)]) == 1
+    assert "8 slower" in capsys.readouterr().out
+
+
+def test_nothing_to_measure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench"]) == 2
+    assert "give a recipe, an endpoint's name or a URL" in capsys.readouterr().err

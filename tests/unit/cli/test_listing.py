@@ -70,7 +70,7 @@ def test_status_shows_what_answers(capsys: pytest.CaptureFixture[str]) -> None:
     run(["status", "--json"])
     document = json.loads(capsys.readouterr().out)
     assert [item["name"] for item in document["endpoints"]] == ["spinner"]
-    assert document["not_listed"] == [EXPIRED]
+    assert document["not_listed"] == [f"{EXPIRED}. Log in again: aws sso login"]
 
 
 def test_a_platform_that_is_named_has_to_answer() -> None:

@@ -68,16 +68,11 @@ def test_what_the_stack_will_lack_and_what_comes_before_it_is_said(tmp_path: Pat
     assert any(line.startswith("before you create the stack, provide weights target-") for line in lines)
 
 
-def test_a_stack_that_could_not_start_is_no_answer(tmp_path: Path, capsys: Captured) -> None:
-    """CloudFormation cannot give a container its drafter, as a second model data source."""
-    staged = write_hub_pair(tmp_path)
-    out = tmp_path / "stack.json"
-    assert run(["plan", str(staged), "--format", "cloudformation", "--out", str(out)]) == 1
+def test_a_pair_that_is_staged_has_a_template_that_works(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["plan", str(write_hub_pair(tmp_path)), "--format", "cloudformation"]) == 0
     ended = capsys.readouterr()
-    assert "the container does not find its drafter and stops" in ended.err
-    assert "weights: hub" in ended.err
-    assert ended.out == ""
-    assert not out.exists()
+    assert "AdditionalModelDataSources" not in ended.out + ended.err
+    assert "one S3 prefix brings all, because AWS::SageMaker::Model has one model data source" in ended.err
 
 
 def test_a_recipe_of_this_machine_has_no_template(here: str, capsys: Captured) -> None:
@@ -95,17 +90,3 @@ def test_two_formats_at_once(here: str, capsys: Captured) -> None:
 def test_an_error_is_json_too_where_json_was_asked_for(capsys: Captured) -> None:
     assert run(["plan", "no/such", "--format", "json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"] == "RecipeNotFound"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--catalog", "--prices"], "give a recipe, --catalog or --prices"),
-        ([], "give a recipe, --catalog or --prices"),
-        (["tiny/p-eagle", "--prices"], "give a recipe, --catalog or --prices"),
-        (["tiny/p-eagle", "--region", "eu-west-1"], "--region needs --prices or --catalog"),
-    ],
-)
-def test_lock_takes_one_thing_at_a_time(arguments: list[str], message: str, capsys: Captured) -> None:
-    assert run(["lock", *arguments]) == 2
-    assert message in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,23 @@ def test_a_gpu_has_nothing_to_compile(recipe: str, capsys: Captured) -> None:
     assert "needs no compile Job" in capsys.readouterr().err
 
 
+def waits(name: str) -> str:
+    condition = """jsonpath={.status.conditions[?(@.status=="True")].type}"""
+    return f"until kubectl get -n toolkit job/{name} -o '{condition}' | grep -Ewo 'Complete|Failed'; do sleep 30; done"
+
+
+@pytest.mark.parametrize("ending", ["Complete", "Failed"])
+def test_waiting_for_the_job_ends_however_it_ends(tmp_path: Path, ending: str) -> None:
+    answers = tmp_path / "answers"
+    answers.write_text(f"\nFailureTarget\n{ending}\n")
+    for program, text in {"kubectl": f"head -n 1 {answers}; sed -i 1d {answers}", "sleep": "true"}.items():
+        (tmp_path / program).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / program).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["/bin/sh", "-c", waits("compile-1")], env=env, capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout) == (0, f"{ending}\n")
+
+
 def test_a_folder_of_files_that_says_what_comes_first(tmp_path: Path, capsys: Captured) -> None:
     out = tmp_path / "manifests"
     assert run(["render", ahead(tmp_path), "--out", str(out)]) == 0
@@ -92,7 +110,7 @@ def test_a_folder_of_files_that_says_what_comes_first(tmp_path: Path, capsys: Ca
     assert ended.out == ""
     assert ended.err.splitlines() == [
         f"compile first: {APPLY} -k {out}/compile",
-        f"then wait: kubectl wait -n toolkit --for=condition=complete --timeout=5h job/{name}",
+        f"then wait: {waits(name)}",
         f"serve: {APPLY} -k {out}",
         f"measure: {APPLY} -k {out}/benchmark",
     ]

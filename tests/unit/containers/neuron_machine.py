@@ -120,6 +120,11 @@ class Machine:
             described.mkdir()
             (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
+    def mount(self) -> dict[str, str]:
+        """Environment with which the folder of artifacts has the rules of Mountpoint for S3."""
+        path = f"{Path(__file__).with_name('mountpoint')}:{self._packages}"
+        return {"STAND_IN_MOUNTPOINT": str(self.artifacts), "PYTHONPATH": path}
+
     def record(self, folder: str, key: str = KEY, parts: Mapping[str, object] = PARTS) -> None:
         """Put artifacts there as `compile` leaves them."""
         (self.artifacts / folder / "graph").mkdir(parents=True)

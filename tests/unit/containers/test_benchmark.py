@@ -121,7 +121,7 @@ def test_every_prompt_on_both_arms_as_metrics(speculative: Endpoint, baseline: E
     assert first["AcceptanceRate"] == pytest.approx(6 / 28, abs=1e-6)
     assert "AcceptanceLength" not in second
     (directive,) = first["_aws"]["CloudWatchMetrics"]
-    assert (directive["Namespace"], directive["Dimensions"]) == ("Qwen/LLMPerf", [["Variant", "TestCase"]])
+    assert (directive["Namespace"], directive["Dimensions"]) == ("toolkit/benchmark", [["Variant", "TestCase"]])
     assert {metric["Name"] for metric in directive["Metrics"]} == first.keys() - {
         "_aws",
         "Variant",
@@ -157,11 +157,17 @@ def test_prompts_are_alike_in_length(text: str) -> None:
     assert len(benchmark.prompt(text).split()) == len(benchmark.INSTRUCTION.split()) + benchmark.PROMPT_WORDS
 
 
+def test_the_studys_prompts() -> None:
+    assert list(benchmark.PROMPTS) == ["counting", "shakespeare", "a", "hello-world", "cat", "json", "python", "list"]
+    _, _, *lines = benchmark.prompt("the cat sat on the mat.").splitlines()
+    assert lines[:2] == ["the cat sat on the mat."] * 2
+
+
 def test_a_prompt_that_fails_is_told_and_the_others_are_measured(speculative: Endpoint) -> None:
-    speculative.refuses = "grey dog"
+    speculative.refuses = "the cat"
     code, lines = run(SD=speculative.url)
     assert code == 1
-    assert [line["TestCase"] for line in lines if "error" in line] == ["sentence"]
+    assert [line["TestCase"] for line in lines if "error" in line] == ["cat"]
     assert "400: no such words here" in next(line["error"] for line in lines if "error" in line)
 
 

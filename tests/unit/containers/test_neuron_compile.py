@@ -89,6 +89,38 @@ def test_what_was_left_half_made_is_not_built_on(machine: Machine) -> None:
     assert "nxd/half" not in contents(machine.artifacts)
 
 
+@pytest.mark.parametrize(
+    "operation", ["Path(f).rename(f + '2')", "Path(f).parent.rmdir()", "open(f, 'a')", "open(f, 'r+')"]
+)
+def test_the_stand_in_for_mountpoint_refuses_what_that_refuses(machine: Machine, operation: str) -> None:
+    machine.record("nxd")
+    file = machine.artifacts / "nxd" / "graph" / "model.neff"
+    program = f"from pathlib import Path; f = {str(file)!r}; Path(f).write_text('new'); {operation}"
+
+    done = subprocess.run([sys.executable, "-c", program], env=machine.mount(), capture_output=True, text=True)
+
+    assert "OSError" in done.stderr or "PermissionError" in done.stderr
+    assert file.read_text() == "new"
+
+
+def test_a_bucket_that_is_mounted_is_filled(machine: Machine, engine: Engine) -> None:
+    done = compiled(machine, engine, machine.mount())
+
+    assert done.returncode == 0, done.stderr
+    assert f"{engine.folder}/graph/model.neff" in contents(machine.artifacts)
+
+
+def test_a_retry_on_a_bucket_that_is_mounted_begins_anew(machine: Machine, engine: Engine) -> None:
+    machine.record(engine.folder, key="another")
+    (machine.artifacts / engine.folder / "graph" / "half").touch()
+
+    done = compiled(machine, engine, machine.mount())
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(contents(machine.artifacts)["artifacts.json"])["key"] == KEY
+    assert ("nxd/graph/half" in contents(machine.artifacts)) is False
+
+
 def test_an_engine_that_dies_gives_its_code_and_last_words(machine: Machine, engine: Engine) -> None:
     (machine.base_dir / "output").mkdir()
 

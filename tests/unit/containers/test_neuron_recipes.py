@@ -23,7 +23,7 @@ ARMS = [
 @pytest.mark.parametrize("recipe", ARMS)
 def test_a_recipe_reaches_its_engine(recipe: Recipe, tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    (machine.host / "version").write_text("2.31.7.0\n")
+    (machine.host / "version").write_text("2.28.0.0\n")
     engine = NXD_INFERENCE if recipe.engine.name == "nxd-inference" else VLLM_NEURON
     machine.record(engine.folder, artifacts.key(recipe), artifacts.parts(recipe))
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from neuron_machine import ARTIFACT_VARIABLES, CONTAINERS, KEY, NXD_INFERENCE, VLLM_NEURON, Engine, Machine
+from neuron_machine import ARTIFACT_VARIABLES, CONTAINERS, KEY, NXD_INFERENCE, VLLM_NEURON, Engine, Machine, said
 
 from toolkit.platforms.image import programs
 
@@ -60,6 +60,25 @@ def test_a_driver_that_is_new_enough_or_of_which_nothing_is_asked_goes_on(
     assert machine.serves(NXD_INFERENCE, {"TOOLKIT_NEURON_DRIVER": lowest})["argv"]
 
 
+def test_a_newer_driver_than_the_runtime_works_with_ends_it_at_once(machine: Machine, engine: Engine) -> None:
+    (machine.host / "version").write_text("2.31.7.0\n")
+    env = {"TOOLKIT_NEURON_DRIVER_BELOW": "2.29", "TOOLKIT_NEURON_AMI": "v20260625 (driver 2.28.0.0)"}
+
+    refusal = machine.refusal(engine, env)
+
+    assert (
+        "the host's Neuron driver is 2.31.7.0, and this image's runtime works with drivers older than 2.29" in refusal
+    )
+    assert "EKS: take release v20260625 (driver 2.28.0.0) of the AMI for Neuron" in refusal
+
+
+@pytest.mark.parametrize("driver", ["2.28.0.0", "2.28.99.1"])
+def test_a_driver_below_the_first_that_is_too_new_goes_on(machine: Machine, driver: str) -> None:
+    (machine.host / "version").write_text(f"{driver}\n")
+
+    assert machine.serves(NXD_INFERENCE, {"TOOLKIT_NEURON_DRIVER_BELOW": "2.29"})["argv"]
+
+
 @pytest.mark.parametrize("text", [None, "", "?\n"])
 def test_a_driver_that_the_host_does_not_tell_is_a_warning(machine: Machine, text: str | None) -> None:
     if text is None:
@@ -103,6 +122,33 @@ def test_without_artifacts_the_engine_compiles_and_the_log_warns(machine: Machin
     assert "warning: TOOLKIT_ARTIFACTS is not set" in done.stderr
     environment = json.loads(done.stdout.splitlines()[0])["env"]
     assert environment.keys().isdisjoint({engine.variable, *STRICT})
+
+
+def test_a_container_that_is_started_again_takes_what_it_compiled_before(machine: Machine, tmp_path: Path) -> None:
+    env = {"TOOLKIT_COMPILED": str(tmp_path / "compiled"), "STAND_IN_EXIT_CODE": "0"}
+    first = said(machine.run("serve", NXD_INFERENCE, env).stdout)
+    assert first["env"]["NEURON_COMPILED_ARTIFACTS"] == str(tmp_path / "compiled")
+    Path(first["env"]["TOOLKIT_MARK_WHEN_HEALTHY"]).touch()  # as the middleware does after a first generation
+
+    again = machine.run("serve", NXD_INFERENCE, env)
+
+    assert said(again.stdout)["found"] == ["graph", "graph/model.neff"]
+    assert "the engine takes what it compiled into" in again.stderr
+
+
+def test_what_an_earlier_start_did_not_finish_is_compiled_again(machine: Machine, tmp_path: Path) -> None:
+    env = {"TOOLKIT_COMPILED": str(tmp_path / "compiled"), "STAND_IN_EXIT_CODE": "0"}
+    machine.run("serve", NXD_INFERENCE, env)
+
+    assert said(machine.run("serve", NXD_INFERENCE, env).stdout)["found"] == []
+
+
+def test_a_folder_of_the_user_s_is_not_cleared(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "model.pt").touch()
+    env = {"TOOLKIT_COMPILED": str(tmp_path / "compiled"), "NEURON_COMPILED_ARTIFACTS": str(tmp_path / "mine")}
+
+    assert machine.serves(NXD_INFERENCE, env)["found"] == ["model.pt"]
 
 
 def test_nxd_inference_loads_the_artifacts_where_they_are(machine: Machine) -> None:

@@ -163,6 +163,18 @@ def test_a_model_that_does_not_generate_keeps_vllms_ping(status: int, capsys: py
     assert f"no first generation (/v1/completions is {status}: " in capsys.readouterr().err
 
 
+def test_a_generation_that_worked_leaves_the_mark_that_the_next_start_looks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "MARK", str(tmp_path / "mark"))
+    pings_of(Vllm(status=500, answer={}))
+    assert not (tmp_path / "mark").exists()
+
+    pings_of(Vllm())
+
+    assert (tmp_path / "mark").exists()
+
+
 def test_a_generation_that_worked_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     pings_of(Vllm())
 

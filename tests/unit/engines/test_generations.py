@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -84,9 +85,39 @@ def test_the_family_of_an_instance_type(instance_type: str) -> None:
     [("2.19", "2.22", False), ("2.22", "2.22", True), ("2.31.7", "2.27", True), ("2.9", "2.22", False)],
 )
 def test_drivers_are_compared_by_number(driver: str, lowest: str, enough: bool) -> None:
-    assert neuron.driver_at_least(driver, lowest) is enough
+    assert neuron.at_least(driver, lowest) is enough
 
 
 def test_sagemakers_documented_driver_is_too_old_for_every_generation_on_trn2() -> None:
     drivers = [found.drivers["trn2"] for found in neuron.generations()]
-    assert not any(neuron.driver_at_least(neuron.facts().sagemaker_driver, lowest) for lowest in drivers)
+    assert not any(neuron.at_least(neuron.facts().sagemaker_driver, lowest) for lowest in drivers)
+
+
+def test_every_generation_knows_its_runtime_and_an_ami_for_each_family() -> None:
+    for found in neuron.generations():
+        assert re.fullmatch(r"2\.\d+\.\d+", found.runtime)
+        assert all(neuron.ami_release(found, family) for family in found.families)
+
+
+@pytest.mark.parametrize(
+    ("version", "too_new", "release"),
+    [("0.9.1", "2.29", "v20260625"), ("0.13.0", "2.29", "v20260625"), ("0.16.0", None, "v20260714")],
+)
+def test_images_with_an_old_runtime_need_an_ami_with_an_older_driver(
+    version: str, too_new: str | None, release: str
+) -> None:
+    (found,) = [item for item in neuron.generations("nxd-inference") if item.version == version]
+    assert neuron.too_new_driver(found) == too_new
+    ami = neuron.ami_release(found, "trn2")
+    assert ami
+    assert ami.release == release
+
+
+@pytest.mark.parametrize(
+    ("driver", "fits"),
+    [("2.21.37.0", False), ("2.22.2.0", True), ("2.28.0.0", True), ("2.29.0.0", False), ("2.31.7.0", False)],
+)
+def test_the_study_s_image_starts_on_drivers_of_a_range(driver: str, fits: bool) -> None:
+    study = neuron.newest(neuron.ANY_ENGINE, "draft-model", "trn2")
+    assert study
+    assert neuron.driver_fits(study, "trn2", driver) is fits

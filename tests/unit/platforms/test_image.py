@@ -130,7 +130,7 @@ def test_no_image_with_a_tag_ever_expires(recipe: Recipe) -> None:
 
 def test_a_base_is_awss_image_of_that_version_by_its_digest(recipe: Recipe) -> None:
     plain = base_image(custom(recipe), ACCOUNT)
-    assert plain.endswith("/vllm:server-sagemaker-cuda-v2.5")
+    assert plain.endswith("/vllm:server-sagemaker-cuda-v2.6")
     pinned = replace(ACCOUNT, digests={plain: BASE})
     assert base_image(custom(recipe), pinned) == BASE
 

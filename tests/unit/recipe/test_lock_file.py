@@ -12,7 +12,7 @@ from toolkit.checks.run import check
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import Tensor
 from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock, read_models, write_lock
-from toolkit.recipe.model_files import ModelFiles
+from toolkit.recipe.model_files import FolderFiles, ModelFiles
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
 
@@ -44,6 +44,21 @@ def test_a_lock_holds_what_the_checks_need_and_no_path_of_this_machine(recipe: R
     assert lock.target.tokenizer
     assert lock.target.tokenizer.size == VOCABULARY
     assert str(tmp_path) not in write_lock(recipe, read_models(recipe, nowhere)).read_text()
+
+
+def test_a_lock_names_the_files_of_the_hub_that_are_staged(recipe: Recipe, tmp_path: Path) -> None:
+    """A repository may hold the weights again in other formats: 196 GB for 65 in openai/gpt-oss-120b."""
+    for name in ("pytorch_model.bin", ".gitattributes"):
+        (tmp_path / "target" / name).write_bytes(b"")
+    hub = replace(recipe, target=ModelSource("hub", "org/target"), speculation=None)
+    lock = read_models(hub, lambda source: FolderFiles(tmp_path / "target"))
+    written = read_lock(write_lock(hub, replace(lock, target=replace(lock.target, revision="abc"))))
+    assert pinned(hub, written).target.files == (
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    )
 
 
 def test_there_may_be_no_lock(recipe: Recipe) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import drafter_path
-from toolkit.engines.neuron.generations import generation_of
+from toolkit.engines.neuron.generations import ami_release, generation_of, too_new_driver
 from toolkit.engines.vllm.flags import limits
 from toolkit.recipe.resolve import Engine, Recipe, Speculation
 
@@ -25,6 +25,9 @@ _BLOCK_TOKENS = 32
 _NULL_BLOCKS = 1
 # vLLM's default of 600 s is too short for GPT-OSS (quickstart); vllm-neuron's examples of DFlash use this value.
 _COMPILE_SECONDS = "3600"
+# The native route is the default from this version on, but only where it is named are its traces kept below
+# VLLM_CACHE_ROOT (how-to-precompile-cache, 2026-10-13).
+_PRECOMPILE_SINCE = "0.29.0"
 # Features that DFlash does not support yet (features guide, DFlash).
 _DFLASH_FLAGS = (
     "no-async-scheduling",
@@ -62,16 +65,30 @@ def neuron_flags(recipe: Recipe) -> dict[str, Any]:
 
 
 def neuron_variables(recipe: Recipe) -> dict[str, str]:
-    """Environment that a generation needs, unless engine.env sets it, including the required driver of the host."""
-    generation = generation_of(recipe.engine)
-    lowest = generation.drivers.get(family(recipe.platform.instance_types[0])) if generation else None
-    needed = {"TOOLKIT_NEURON_DRIVER": lowest} if lowest else {}
+    """Environment that a generation needs, unless engine.env sets it, with the drivers that its runtime works with."""
+    needed = _driver_variables(recipe)
     if is_fork(recipe):
         needed |= {"VLLM_USE_V1": "0", "VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference"}
     elif recipe.engine.name == "vllm-neuron":
         names = ("VLLM_NEURON_COMPILATION_TIMEOUT", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS")
         needed |= dict.fromkeys(names, _COMPILE_SECONDS)
+        if not lookup.older(recipe.engine.version, _PRECOMPILE_SINCE):
+            needed["VLLM_NEURON_BACKEND"] = "neuron_native"
     return {**needed, **{name: value for name, value in recipe.engine.env.items() if name in needed}}
+
+
+def _driver_variables(recipe: Recipe) -> dict[str, str]:
+    """What the container compares the host's driver with: the oldest, the first that is too new, and a fitting AMI."""
+    generation, on = generation_of(recipe.engine), family(recipe.platform.instance_types[0])
+    if generation is None:
+        return {}
+    too_new = too_new_driver(generation)
+    found = {
+        "TOOLKIT_NEURON_DRIVER": generation.drivers.get(on),
+        "TOOLKIT_NEURON_DRIVER_BELOW": too_new,
+        "TOOLKIT_NEURON_AMI": str(ami_release(generation, on)) if too_new else None,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _fork(recipe: Recipe, drafter: str) -> dict[str, Any]:

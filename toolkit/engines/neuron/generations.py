@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkit.catalog.lookup import FOLDER
 from toolkit.recipe.resolve import Engine
@@ -35,6 +35,7 @@ class Generation:
 
     Fields:
         version: of the image; it begins with vLLM's version.
+        runtime: version of the Neuron runtime library in its image.
         families: instance families that it runs on: `trn1`, `trn2`.
         drivers: by family, the oldest supported host driver (aws-neuronx-dkms), if documented.
         methods: by the recipe's `speculation.method`.
@@ -43,6 +44,7 @@ class Generation:
     engine: str
     version: str
     sdk: str
+    runtime: str
     families: tuple[str, ...]
     drivers: Mapping[str, str]
     methods: Mapping[str, Method]
@@ -56,24 +58,53 @@ class Generation:
         return family in self.families and (method == "none" or method in self.methods)
 
 
+class AmiRelease(NamedTuple):
+    """A release of EKS's AMI for Neuron, and the driver in it."""
+
+    release: str
+    driver: str
+
+    def __str__(self) -> str:
+        return f"{self.release} (driver {self.driver})"
+
+
+class SeenDriver(NamedTuple):
+    """A driver that somebody saw on a host of SageMaker's."""
+
+    driver: str
+    instance_type: str
+
+
 @dataclass(frozen=True)
 class NeuronFacts:
     """Facts about all generations.
 
     Fields:
         sagemaker_driver: driver of the only host image that SageMaker documents for Neuron.
+        runtime_of_driver: the oldest runtime that a driver, and every newer one, works with.
+        eks_ami_releases: the last release with each driver, newest first.
         compile_minutes_per_gb: for weights in bfloat16; an estimate.
     """
 
     default_max_num_seqs: int
     sagemaker_driver: str
+    sagemaker_driver_seen: SeenDriver
+    runtime_of_driver: Mapping[str, str]
+    eks_ami_releases: tuple[AmiRelease, ...]
     compile_minutes_per_gb: float
 
 
 @cache
 def facts() -> NeuronFacts:
     data = _read()
-    return NeuronFacts(data["default_max_num_seqs"], data["sagemaker_driver"], data["compile_minutes_per_gb"])
+    return NeuronFacts(
+        data["default_max_num_seqs"],
+        data["sagemaker_driver"],
+        SeenDriver(**data["sagemaker_driver_seen"]),
+        data["runtime_of_driver"],
+        tuple(AmiRelease(**item) for item in data["eks_ami_releases"]),
+        data["compile_minutes_per_gb"],
+    )
 
 
 @cache
@@ -95,9 +126,26 @@ def newest(engine: str, method: str, family: str) -> Generation | None:
     return next((found for found in generations(engine) if found.serves(method, family)), None)
 
 
-def driver_at_least(driver: str, lowest: str) -> bool:
-    """Whether a driver version such as `2.19` is `lowest` or newer."""
-    return tuple(map(int, driver.split("."))) >= tuple(map(int, lowest.split(".")))
+def at_least(version: str, lowest: str) -> bool:
+    """Whether a version of a driver or runtime, such as `2.19`, is `lowest` or newer."""
+    return tuple(map(int, version.split("."))) >= tuple(map(int, lowest.split(".")))
+
+
+def too_new_driver(generation: Generation) -> str | None:
+    """The first driver version that needs a newer runtime than the generation's; None if none is known."""
+    needed = facts().runtime_of_driver.items()
+    return next((driver for driver, runtime in needed if not at_least(generation.runtime, runtime)), None)
+
+
+def driver_fits(generation: Generation, family: str, driver: str) -> bool:
+    """Whether the generation's runtime works with that driver, as far as it is documented."""
+    lowest, too_new = generation.drivers.get(family), too_new_driver(generation)
+    return (not lowest or at_least(driver, lowest)) and not (too_new and at_least(driver, too_new))
+
+
+def ami_release(generation: Generation, family: str) -> AmiRelease | None:
+    """The newest release of EKS's AMI whose driver works with the generation; None if none is known."""
+    return next((found for found in facts().eks_ami_releases if driver_fits(generation, family, found.driver)), None)
 
 
 def _generation(fields: Mapping[str, Any]) -> Generation:

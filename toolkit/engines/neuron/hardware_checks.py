@@ -11,20 +11,16 @@ from collections.abc import Iterator
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import (
     DEVICE_GROUPS,
+    DRA_TYPES,
     LOGICAL_CORES_VARIABLES,
     TRAINING_FAMILIES,
     chips,
     family,
     logical_cores,
+    uses_dra,
 )
-from toolkit.engines.neuron.generations import (
-    ANY_ENGINE,
-    Generation,
-    driver_at_least,
-    facts,
-    generation_of,
-    newest,
-)
+from toolkit.engines.neuron.driver_checks import check_driver
+from toolkit.engines.neuron.generations import ANY_ENGINE, Generation, generation_of, newest
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS, ranks
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
@@ -54,11 +50,13 @@ def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str
         message = (
             f"{recipe.engine.name} runs on Trainium and Inferentia, but {instance.name} has {_accelerator(instance)}"
         )
-        hint = "Choose a type such as trn2.48xlarge, or `engine: {name: vllm}` with its version."
+        prefix = "ml." if instance.name.startswith("ml.") else ""
+        hint = f"Choose a type such as {prefix}trn2.48xlarge, or `engine: {{name: vllm}}` with its version."
         yield Finding("neuron.hardware", message, path, hint=hint)
         return
     if generation := generation_of(recipe.engine):
         yield from _generation(recipe, generation, family(instance.name), path)
+        yield from check_driver(recipe, generation, instance, path)
     yield from _tensor_parallel(recipe, models, instance)
     if recipe.platform.name == "sagemaker":
         yield from _sagemaker(recipe, instance, path)
@@ -114,7 +112,7 @@ def _tensor_parallel(recipe: Recipe, models: Lock | None, instance: Instance) ->
     size = int(written.get("tensor-parallel-size", 1))
     yield from _grouping(recipe, instance, size, cores)
     if models:
-        yield from _heads(recipe, models, size)
+        yield from _heads(recipe, models, size, cores)
 
 
 def _is_size(value: object) -> bool:
@@ -128,11 +126,22 @@ def _grouping(recipe: Recipe, instance: Instance, size: int, cores: int) -> Iter
         message = (
             f"documented sizes are powers of two and all {cores} logical cores of {instance.name}: {size} is neither"
         )
-        hint = f"Set it to {below}, or to {2 * below}."
+        hint = f"Set it to {below}, or to {min(2 * below, cores)}."
         yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
     needed = ranks(recipe.engine.args)
     taken = chips(instance, recipe.engine.env, needed)
-    if recipe.platform.kubernetes and recipe.platform.kubernetes.neuron_devices == "dra" and taken not in DEVICE_GROUPS:
+    settings = recipe.platform.kubernetes
+    if settings and uses_dra([instance.name], settings.neuron_devices):
+        yield from _claimed(instance, needed, taken, cores)
+
+
+def _claimed(instance: Instance, needed: int, taken: int, cores: int) -> Iterator[Finding]:
+    """Findings on claims of Neuron's DRA driver."""
+    if instance.name not in DRA_TYPES:
+        message = f"unverified: Neuron documents its DRA driver for {DRA_TYPES[0]}, not for {instance.name}"
+        path, hint = "platform.kubernetes.neuron_devices", "Write `neuron_devices: device-plugin`."
+        yield Finding("neuron.dra", message, path, hint=hint, severity="warning")
+    if taken not in DEVICE_GROUPS:
         group = next((group for group in DEVICE_GROUPS if group > taken), taken)
         message = (
             f"{needed} logical cores need {taken} chips, but the DRA driver allocates {group}: the others are idle"
@@ -141,21 +150,22 @@ def _grouping(recipe: Recipe, instance: Instance, size: int, cores: int) -> Iter
         yield Finding("neuron.device-group", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
 
 
-def _heads(recipe: Recipe, models: Lock, size: int) -> Iterator[Finding]:
+def _heads(recipe: Recipe, models: Lock, size: int, cores: int) -> Iterator[Finding]:
     """Findings on dividing the heads: KV heads may also be copied. NxD Inference pads a drafter's heads."""
-    yield from _heads_of(recipe, "target", models.target, size)
+    yield from _heads_of(recipe, "target", models.target, size, cores)
     if models.drafter and recipe.engine.name == "vllm-neuron":
-        yield from _heads_of(recipe, "drafter", models.drafter, size)
+        yield from _heads_of(recipe, "drafter", models.drafter, size, cores)
 
 
-def _heads_of(recipe: Recipe, role: str, model: ModelFacts, size: int) -> Iterator[Finding]:
+def _heads_of(recipe: Recipe, role: str, model: ModelFacts, size: int, cores: int) -> Iterator[Finding]:
     try:
         shape = shape_of(model)
     except ToolkitError:  # check_memory reports this
         return
     if shape.heads % size:
         message = f"{shape.heads} attention heads of the {role} cannot be divided by {size}"
-        fitting = ", ".join(str(2**power) for power in range(8) if shape.heads % 2**power == 0)
+        powers = (2**power for power in range(cores.bit_length()))
+        fitting = ", ".join(str(power) for power in powers if power <= cores and shape.heads % power == 0)
         yield Finding("neuron.heads", message, _TENSOR_PARALLEL, hint=f"Use one of {fitting}.")
         return
     uneven = [layer.kv_heads for layer in shape.layers if layer.kv_heads % size and size % layer.kv_heads]
@@ -172,19 +182,10 @@ def _heads_of(recipe: Recipe, role: str, model: ModelFacts, size: int) -> Iterat
 
 
 def _sagemaker(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
-    host, on, generation = facts().sagemaker_driver, family(instance.name), generation_of(recipe.engine)
-    if recipe.engine.compile_ahead and on not in TRAINING_FAMILIES:
+    if recipe.engine.compile_ahead and family(instance.name) not in TRAINING_FAMILIES:
         message = f"SageMaker has no training jobs on {instance.name}, so it cannot be compiled for beforehand"
         hint = "Write `compile: at-start`. SageMaker allows at most 60 min for that."
         yield Finding("neuron.compile-ahead", message, f"{_ENGINE}.compile", hint=hint)
-    lowest = generation.drivers.get(on) if generation else None
-    if lowest and not driver_at_least(host, lowest):
-        message = (
-            f"unverified: {generation} needs Neuron driver {lowest} on {on}, and the only driver that "
-            f"SageMaker documents for its hosts is {host}"
-        )
-        hint = "The first line of the container's log shows the driver. Until then, Kubernetes is the safer platform."
-        yield Finding("neuron.driver", message, path, hint=hint, severity="warning")
     if recipe.platform.component:
         message = "unverified: whether a component's `accelerators` are chips or cores on Trainium"
         hint = "Remove `inference_component`, or set `accelerators` and test what SageMaker allocates."

@@ -67,13 +67,14 @@ def _tied(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         ties = model is not None and model.text_config.get("tie_word_embeddings") is True
         if source and ties and fetched_by_container(recipe, source):
             message = f"{source} ties its embeddings: by its hub id it may end with `Cannot copy out of meta tensor`"
-            hint = "On SageMaker set `weights: s3`, so that the engine reads a folder."
+            key = "kubernetes.weights_bucket" if recipe.platform.kubernetes else "`weights: s3`"
+            hint = f"Set {key}, so that the engine reads a folder."
             severity: Severity = "info" if is_fork(recipe) else "warning"
             yield Finding("neuron.tied-embeddings", message, path, hint=hint, severity=severity)
 
 
 def _sampling(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    if not _greedy(recipe):
+    if not samples_greedily(recipe):
         return
     overriding = recipe.engine.args.get(_SAMPLING)
     defaults = {**target.generation_config, **(overriding if isinstance(overriding, dict) else {})}
@@ -84,7 +85,7 @@ def _sampling(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         yield Finding("neuron.greedy", message, "target.model", hint=hint, severity="warning")
 
 
-def _greedy(recipe: Recipe) -> bool:
+def samples_greedily(recipe: Recipe) -> bool:
     """Whether the engine only samples greedily: the fork's default with speculation, else set by flags."""
     if is_fork(recipe):
         return recipe.speculation is not None and "on_device_sampling_config" not in neuron_config(recipe)

@@ -14,7 +14,7 @@ from toolkit.engines.neuron.checks import check_neuron
 from toolkit.engines.neuron.flags import is_fork, neuron_flags, neuron_variables
 from toolkit.engines.neuron.generations import ANY_ENGINE, facts, generation_of, generations, newest
 from toolkit.engines.neuron.hardware_checks import check_neuron_hardware
-from toolkit.engines.neuron.model_checks import check_neuron_models
+from toolkit.engines.neuron.model_checks import check_neuron_models, samples_greedily
 from toolkit.engines.neuron.sizing import fit_on_cores
 from toolkit.engines.vllm import rules as vllm
 from toolkit.engines.vllm.flags import ranks
@@ -24,6 +24,13 @@ from toolkit.recipe.resolve import Engine, Recipe
 from toolkit.recipe.rules import EngineDefaults
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing.fit import Fit, Pair
+
+# Both of its models are stored with 2 bytes per weight; transformers loads 4 where no type is given.
+_FLOAT32_COPY = 2
+_GREEDY = (
+    "the device samples greedily, whatever temperature a request has; Neuron's guide and reference disagree on whether "
+    "that is the default, so it is set here"
+)
 
 
 class Neuron(vllm.Vllm):
@@ -75,6 +82,22 @@ class Neuron(vllm.Vllm):
         gigabytes = (recipe.weight_bytes or 0) / 1e9
         return 60 * ceil(facts().compile_minutes_per_gb * gigabytes)
 
+    def disk_bytes(self, recipe: Recipe, *, compiles: bool) -> int:
+        """NxD Inference saves what it downloads once more, in float32, and from that shards in the served type.
+
+        The shards of code that is compiled beforehand are written to where that code is kept.
+        """
+        fetched = super().disk_bytes(recipe, compiles=compiles)
+        if recipe.engine.name != "nxd-inference" or (recipe.engine.compile_ahead and not compiles):
+            return fetched
+        shards = 0 if recipe.engine.compile_ahead else recipe.weight_bytes or 0
+        return fetched + _FLOAT32_COPY * fetched + shards
+
+    def cache_variables(self, folder: str) -> dict[str, str]:
+        """NxD Inference's compiled code is kept too, for containers that are started again."""
+        compiled = {"TOOLKIT_COMPILED": f"{folder}/compiled"} if self.name == "nxd-inference" else {}
+        return {**super().cache_variables(folder), **compiled}
+
     def flags(self, recipe: Recipe) -> dict[str, Any]:
         return neuron_flags(recipe)
 
@@ -106,6 +129,8 @@ class Neuron(vllm.Vllm):
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         yield from check_neuron(recipe)
+        if samples_greedily(recipe):
+            yield Finding("neuron.greedy-only", _GREEDY, "engine", severity="info")
         if models:
             yield from check_neuron_models(recipe, models)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import fetched_by_container, supervised
+from toolkit.engines.arguments import fetched_by_container, supervised, target_dir
 from toolkit.engines.vllm.facts import facts
 from toolkit.engines.vllm.speculation import speculative_config
 from toolkit.recipe.resolve import Recipe
@@ -48,6 +48,8 @@ def limits(recipe: Recipe) -> dict[str, Any]:
         flags["model"] = recipe.target.written
         if recipe.target.revision:
             flags["revision"] = flags["tokenizer-revision"] = recipe.target.revision
+    elif recipe.platform.one_data_source:
+        flags["model"] = target_dir(recipe)
     if engine.max_model_len:
         flags["max-model-len"] = engine.max_model_len
     return flags

@@ -13,6 +13,7 @@ from toolkit.catalog import lookup
 from toolkit.engines.vllm.facts import facts, kv_group_factor, mask_token_keys, supports_eagle3
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version
 from toolkit.engines.vllm.setting_checks import runs_on_v1
+from toolkit.engines.vllm.vocabulary import check_vocabulary
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
@@ -22,14 +23,12 @@ from toolkit.sizing.shape import shape_of
 
 _DRAFTER = "speculation.model"
 _GENERATION = "engine.args.override-generation-config"
-# What openai-harmony reads instead of downloading it, and the variable with its folder (openai/harmony#95).
-_VOCABULARY, _VOCABULARY_FOLDER = "o200k_base.tiktoken", "TIKTOKEN_ENCODINGS_BASE"
 
 
 def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on target and drafter."""
     yield from _target_architecture(recipe, models.target)
-    yield from _vocabulary(recipe, models.target)
+    yield from check_vocabulary(recipe, models.target)
     if recipe.speculation is None:
         return
     drafting = recipe.speculation.facts
@@ -61,24 +60,6 @@ def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding
     if text_only and "vision_config" in target.config and lookup.older(engine.version, since):
         message = f"{engine.name} {engine.version} drafts with `{recipe.method}` for text-only targets only"
         yield Finding("engine.multimodal", message, "engine.version", hint=f"Set `version: {since}` or newer.")
-
-
-def _vocabulary(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    """gpt-oss's chat format needs a vocabulary that is in no model repository."""
-    since = facts().harmony_download_until
-    is_older = lookup.older(recipe.engine.version, since) and recipe.target.kind != "jumpstart"
-    has_file = _VOCABULARY_FOLDER in recipe.engine.env
-    if target.config.get("model_type") != "gpt_oss" or not (recipe.network.isolation and is_older) or has_file:
-        return
-    message = (
-        f"{recipe.engine.name} {recipe.engine.version} downloads the vocabulary of gpt-oss's chat format when it "
-        "starts, which an isolated container cannot"
-    )
-    hint = (
-        f"Set `engine.version` to {since} or newer; or put {_VOCABULARY} beside the weights of a target in a folder or "
-        f"in S3, and write `engine: {{env: {{{_VOCABULARY_FOLDER}: /opt/ml/model}}}}`."
-    )
-    yield Finding("engine.vocabulary", message, "network.isolation", hint=hint)
 
 
 def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:

@@ -17,11 +17,12 @@ from toolkit.engines.vllm.head import check_listed_positions
 from toolkit.engines.vllm.model_checks import check_models
 from toolkit.engines.vllm.settings import settings_of
 from toolkit.engines.vllm.thread_checks import check_threads
+from toolkit.engines.vllm.vocabulary import downloads
 from toolkit.engines.vllm.workspace import workspace
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Engine, Recipe
-from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
+from toolkit.recipe.rules import Download, EngineDefaults, EngineRules, MetricNames
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing import weights
 from toolkit.sizing.fit import Fit, Pair, fit_by_size
@@ -43,6 +44,10 @@ METRICS = MetricNames(
     accepted_tokens="vllm:spec_decode_num_accepted_tokens_total",
     accepted_by_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
 )
+
+
+# CUDA 13.0 release notes: compute capability below 7.5 (Maxwell, Pascal, Volta) is no longer supported.
+_OLDEST_GPU = 7.5
 
 
 class Vllm(EngineRules):
@@ -71,8 +76,9 @@ class Vllm(EngineRules):
         return True
 
     def runs_on(self, instance: Instance) -> bool:
-        """AWS's images and vLLM's own are for NVIDIA GPUs."""
-        return bool(instance.compute_capability)
+        """AWS's images and vLLM's own are for NVIDIA GPUs beside x86 CPUs; CUDA 13 knows none older than Turing."""
+        new_enough = bool(instance.compute_capability) and float(instance.compute_capability) >= _OLDEST_GPU
+        return new_enough and instance.architecture == "x86_64"
 
     def accelerators(self, recipe: Recipe, instance: Instance | None) -> int:
         return ranks(recipe.engine.args)
@@ -92,6 +98,13 @@ class Vllm(EngineRules):
 
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         return vllm_variables(recipe, flags)
+
+    def downloads(self, recipe: Recipe) -> Sequence[Download]:
+        return downloads(recipe)
+
+    def disk_bytes(self, recipe: Recipe, *, compiles: bool) -> int:
+        """The weights, where the container downloads them."""
+        return (recipe.weight_bytes or 0) if recipe.platform.weights == "hub" else 0
 
     def cache_variables(self, folder: str) -> dict[str, str]:
         """vLLM's inspection of a model class takes 8 s without its cache."""
@@ -126,7 +139,7 @@ class Vllm(EngineRules):
             return replace(empty, reason=f"{instance.accelerator} needs another engine: {needed}")
         has_types = recipe is None or recipe.platform.rules.has_instance_types
         if has_types and not self.runs_on(instance):
-            return replace(empty, reason=f"images of {self.name} need NVIDIA GPUs")
+            return replace(empty, reason=f"images of {self.name} need NVIDIA GPUs of Turing or newer and x86 CPUs")
         return fit_by_size(pair, instance, empty, _workspace_bytes)
 
     def notes(self, recipe: Recipe) -> Iterator[str]:

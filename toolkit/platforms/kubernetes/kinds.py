@@ -40,6 +40,12 @@ def labels(manifest: Mapping[str, Any]) -> Mapping[str, str]:
     return found
 
 
+def annotations_of(manifest: Mapping[str, Any]) -> Mapping[str, str]:
+    """The annotations of an object."""
+    found: Mapping[str, str] = manifest["metadata"].get("annotations") or {}
+    return found
+
+
 def selector(found: Mapping[str, str]) -> str:
     """Labels as the API's labelSelector."""
     return ",".join(f"{key}={value}" for key, value in found.items())

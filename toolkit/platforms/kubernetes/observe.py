@@ -11,9 +11,11 @@ from kubernetes.client import ApiException
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of, message_of
-from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, is_ours, labels, path, selector
-from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
+from toolkit.platforms.kubernetes.history import history
+from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, annotations_of, is_ours, labels, path, selector
+from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS
+from toolkit.platforms.kubernetes.rules.storage import WEIGHTS_ANNOTATION
 
 # What the API server and controllers write, which is no change of ours.
 _BOOKKEEPING = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
@@ -29,17 +31,25 @@ def observe(cluster: Cluster, namespace: str, desired: Sequence[Resource], endpo
     """What exists of `desired`, all that is labelled for one of `endpoints`, and what our endpoints share."""
     ours, unseen = _all_ours(cluster, namespace, {item.kind for item in desired})
     users = tuple(sorted({labels(item)[INSTANCE] for item in ours.values() if INSTANCE in labels(item)}))
-    existing = []
+    existing = [_weights(current) for current in ours.values() if WEIGHTS_ANNOTATION in annotations_of(current)]
+    existing = [item for item in existing if {*item.endpoints} & {*endpoints}]
     for item in desired:
+        if item.kind == WEIGHTS.kind:
+            continue
         current = ours.pop((item.kind, item.name), None) or cluster.find(path(item.kind, namespace, item.name))
         if current:
-            existing.append(_existing(item.kind, current, users, compared(cluster, item, namespace, current)))
+            found = {**compared(cluster, item, namespace, current), **_history(cluster, item.kind, namespace, current)}
+            existing.append(_existing(item.kind, current, users, found))
     existing += [
-        _existing(kind, current, users, {})
+        _existing(kind, current, users, _history(cluster, kind, namespace, current))
         for (kind, _), current in ours.items()
         if labels(current).get(INSTANCE) in (None, *endpoints) and not (desired and _is_by_hand(kind, current))
     ]
     return Observed(tuple(existing), unseen)
+
+
+def _history(cluster: Cluster, kind: str, namespace: str, current: Mapping[str, Any]) -> dict[str, Any]:
+    return history(cluster, namespace, current) if kind == "Deployment" and is_ours(current) else {}
 
 
 def apply(
@@ -159,6 +169,12 @@ def _ours(cluster: Cluster, kind: str, namespace: str) -> list[dict[str, Any]]:
     if kind == "PersistentVolume":
         return [item for item in found if (item["spec"].get("claimRef") or {}).get("namespace") == namespace]
     return found
+
+
+def _weights(volume: Mapping[str, Any]) -> Existing:
+    """The model that was uploaded for a volume."""
+    state = {"Uri": annotations_of(volume)[WEIGHTS_ANNOTATION]}
+    return Existing(WEIGHTS.kind, volume["metadata"]["name"], True, (labels(volume)[INSTANCE],), state)
 
 
 def _existing(kind: str, current: Mapping[str, Any], users: tuple[str, ...], state: Mapping[str, Any]) -> Existing:

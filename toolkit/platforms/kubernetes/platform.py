@@ -24,6 +24,8 @@ from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.listing import deployed
 from toolkit.platforms.kubernetes.metrics import read_metrics
 from toolkit.platforms.kubernetes.observe import observe
+from toolkit.platforms.kubernetes.rules.kinds import WEIGHTS
+from toolkit.platforms.kubernetes.weights import upload_weights
 from toolkit.platforms.lease import lease
 from toolkit.recipe.resolve import Recipe
 
@@ -42,6 +44,7 @@ class KubernetesPlatform:
     sleep: Callable[[float], None] = time.sleep
     poll_seconds: float = 2.0
     pause_between_arms: float = 0.0
+    upload: Callable[[Mapping[str, Any], Progress], None] = upload_weights
 
     def account(self, recipe: Recipe | None = None) -> Account:
         """No account and no region: only the `context/namespace`."""
@@ -52,6 +55,9 @@ class KubernetesPlatform:
             return observe(self.cluster, self.namespace, desired, endpoints)
 
     def execute(self, action: Action, progress: Progress) -> None:
+        if action.kind == WEIGHTS.kind:
+            self.upload(action.request, progress)
+            return
         with api_errors(str(action)):
             if action.verb == "delete":
                 execute.delete(self.cluster, action.kind, self.namespace, action.name, self.clock, self.sleep)

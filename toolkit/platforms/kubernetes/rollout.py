@@ -15,6 +15,7 @@ from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.planning.names import RECIPE_ANNOTATION
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.documents import seconds
+from toolkit.platforms.kubernetes.history import REVISION
 from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, path, selector
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
 from toolkit.text import without_colours
@@ -24,7 +25,6 @@ _SHOWN_EVENTS = ("FailedScheduling", "Scheduled", "Pulling", "Pulled", "Started"
 # The kubelet begins a new file at 10 MiB, unless it is set otherwise.
 _LOG_LIMITS = documents.Limits(size=256 * 1024**2, seconds=600.0)
 _FINISHED = "NewReplicaSetAvailable"
-_REVISION = "deployment.kubernetes.io/revision"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
@@ -67,7 +67,7 @@ def config(deployment: Document) -> str:
 
 def revision(deployment: Document) -> str:
     """Counted by the deployment controller; empty before it has seen the Deployment."""
-    return _annotation(deployment, _REVISION)
+    return _annotation(deployment, REVISION)
 
 
 def applied(deployment: Document) -> float:
@@ -188,7 +188,7 @@ def _newest_pods(cluster: Cluster, namespace: str, deployment: Document) -> list
         if error.status == 403:  # who may deploy need not be one who may look at pods
             return []
         raise
-    newest = {item["metadata"]["uid"] for item in sets if _annotation(item, _REVISION) == revision(deployment)}
+    newest = {item["metadata"]["uid"] for item in sets if _annotation(item, REVISION) == revision(deployment)}
     return [pod for pod in found if newest & {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
 
 

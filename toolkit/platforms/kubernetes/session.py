@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from toolkit.errors import AmbiguousEndpoint, PlatformError, UsageError
 from toolkit.home import user_home
 from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.schema import KubernetesSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform
@@ -93,7 +93,7 @@ def kubernetes_platform(scope: str | None) -> KubernetesPlatform:
         from kubernetes.client import ApiClient, Configuration
         from kubernetes.config import ConfigException, kube_config, load_incluster_config
     except ImportError as error:
-        hint = "pip install 'toolkit[kubernetes]'"
+        hint = "Run: pip install 'toolkit[kubernetes]'"
         raise UsageError("the kubernetes package is not installed", hint=hint) from error
     from toolkit.platforms.kubernetes.cluster import Cluster
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform

@@ -16,7 +16,7 @@ from typing import Any
 import botocore.session
 from botocore.model import ServiceModel
 
-from toolkit.platforms.local import configs
+from toolkit.platforms.local import configs, guardrails
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, EndpointSpec, ModelHost, Placement, Request, Variant
@@ -153,9 +153,8 @@ class SageMaker:
         raise ServiceError(f'Could not find inference component "{arn}".')
 
     def _examine_deployment(self, operation: str, request: Request) -> None:
-        policies = {"BlueGreenUpdatePolicy", "RollingUpdatePolicy"} & request.get("DeploymentConfig", {}).keys()
-        if len(policies) > 1:
-            raise ServiceError("DeploymentConfig takes BlueGreenUpdatePolicy or RollingUpdatePolicy, not both.")
+        if problem := next(guardrails.problems(request.get("DeploymentConfig", {})), None):
+            raise ServiceError(problem)
         self._host.examine(operation, request)
 
     def _spec(self, request: Request) -> EndpointSpec:

@@ -149,7 +149,7 @@ def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
 
 
 def _role_arns(account: Account, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"arn:{account.partition}:iam::{account.id}:role/{role_name(name)}" for name in names)
+    return tuple(f"arn:{account.partition}:iam::{account.id}:role/{role_name(name, account)}" for name in names)
 
 
 def _logs(recipe: Recipe, account: Account) -> Iterator[Permission]:

@@ -42,6 +42,7 @@ from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumps
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
+from toolkit.platforms.sagemaker.rules.kinds.inference_component import models_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
@@ -188,10 +189,10 @@ class SageMakerPlatform:
     def _wait_component(self, action: Action, progress: Progress) -> None:
         """Return when the inference component is in service with its model. Raises EndpointFailed or WaitTimeout."""
         self._wait_settled(action, progress)
-        described, wanted = self._describe_component(action.name), action.request["Specification"]["ModelName"]
-        runs = described.get("Specification", {}).get("ModelName")
-        if described["InferenceComponentStatus"] != "InService" or runs != wanted:
-            ended = "was rolled back" if described["InferenceComponentStatus"] == "InService" else "failed"
+        described = self._describe_component(action.name)
+        in_service = described["InferenceComponentStatus"] == "InService"
+        if not in_service or models_of(described) != models_of(action.request):
+            ended = "was rolled back" if in_service else "failed"
             why = described.get("FailureReason") or "no reason was given"
             hint = f"The container's log: toolkit logs {action.name}"
             raise EndpointFailed(f"{action.name} {ended}: {why}", hint=hint)

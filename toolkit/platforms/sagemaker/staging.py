@@ -10,6 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+import httpx
+
+from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, UnreadableModel
 from toolkit.platforms.sagemaker.rules.kinds.bucket import sizes as object_sizes
@@ -17,7 +20,7 @@ from toolkit.platforms.sagemaker.rules.stored import Mark, StagedFile, read_mark
 from toolkit.recipe.content import PART_BYTES, ContentHash, part_bytes
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import OpenFiles
-from toolkit.recipe.model_files import ModelFiles
+from toolkit.recipe.model_files import ModelFiles, staged_names
 from toolkit.recipe.source import ModelSource
 
 if TYPE_CHECKING:
@@ -28,8 +31,7 @@ if TYPE_CHECKING:
 # DeleteObjects takes at most 1000 keys.
 _DELETE_BATCH = 1000
 _PIECE_BYTES = 32 * 1024**2
-# The same weights once more, in a format that the engine does not read where there are safetensors.
-_OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".msgpack", ".h5", ".onnx")
+_TIMEOUT_SECONDS = 30.0
 
 
 def stage_weights(clients: Clients, request: Mapping[str, Any], progress: Progress, open_files: OpenFiles) -> None:
@@ -122,6 +124,8 @@ class _File:
 def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
     if "Hub" in request:
         return _on_the_hub(open_files(ModelSource("hub", request["Hub"], request["Revision"])))
+    if "Url" in request:
+        return [_known(file, partial(_downloaded, request["Url"], file)) for file in request["Files"]]
     texts, folder = request.get("Content", {}), Path(request.get("Source", ""))
     return [
         _known(
@@ -130,6 +134,18 @@ def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
         )
         for file in request["Files"]
     ]
+
+
+def _downloaded(url: str, file: Mapping[str, Any]) -> IO[bytes]:
+    """The content of a small file. Raises PlatformError."""
+    try:
+        with httpx.Client(timeout=_TIMEOUT_SECONDS) as client:
+            limits = documents.Limits(file["size"])
+            return io.BytesIO(documents.request(client, "GET", url, limits).raise_for_status().content)
+    except (httpx.HTTPError, documents.Unfit) as error:
+        message = f"{file['path']}, which the containers need to start, cannot be downloaded from {url}: {error}"
+        hint = "Deploy from a machine that reaches that address, or use an engine.version that does not need the file."
+        raise PlatformError(message, hint=hint) from error
 
 
 def _known(file: Mapping[str, Any], opened: Callable[[], IO[bytes]]) -> _File:
@@ -142,11 +158,11 @@ def _on_the_hub(files: ModelFiles) -> list[_File]:
         sizes, digests = files.sizes(), files.digests()
     except UnreadableModel as error:
         raise PlatformError(error.message, hint=error.hint) from error
-    safe = any(name.endswith(".safetensors") for name in sizes)
     return [
-        _File(name, size, partial(_open_on_the_hub, files, name, size), _received, hub=digests.get(name, ""))
-        for name, size in sizes.items()
-        if not name.startswith(".") and not (safe and name.endswith(_OTHER_WEIGHTS))
+        _File(
+            name, sizes[name], partial(_open_on_the_hub, files, name, sizes[name]), _received, hub=digests.get(name, "")
+        )
+        for name in staged_names(sizes)
     ]
 
 

@@ -88,10 +88,106 @@ def test_sagemakers_name_of_a_type_is_offered_without_its_prefix(tmp_path: Path)
     assert finding.hint == "Write g6.xlarge."
 
 
-@pytest.mark.parametrize("model", ["jumpstart:target", "s3://bucket/target/"])
-def test_models_come_from_the_hub(tmp_path: Path, model: str) -> None:
-    found = findings(tmp_path, "", "", ("org/target", model))
-    assert ("kubernetes.weights", "target.model") in [(finding.code, finding.path) for finding in found]
+def of_weights(root: Path, platform: str = "", *edits: tuple[str, str]) -> list[tuple[str, str]]:
+    found = findings(root, platform, "", *edits)
+    return [(finding.path, finding.hint) for finding in found if finding.code == "kubernetes.weights"]
+
+
+def test_jumpstarts_models_are_not_for_clusters(tmp_path: Path) -> None:
+    ((path, hint),) = of_weights(tmp_path, "", ("org/target", "jumpstart:target"))
+    assert (path, hint) == ("target.model", "Use its id on the hub, or an address in S3.")
+
+
+def test_a_local_folder_needs_a_bucket_and_has_one_where_the_hint_is_followed(tmp_path: Path) -> None:
+    folder = ("org/target", "./models/target")
+    ((path, hint),) = of_weights(tmp_path, "", folder)
+    assert (path, "Set kubernetes.weights_bucket" in hint) == ("target.model", True)
+    assert of_weights(tmp_path, "kubernetes: {weights_bucket: our-models}", folder) == []
+
+
+@pytest.mark.parametrize(
+    "platform",
+    [
+        "weights: hub",
+        "kubernetes: {weights_cache: node}",
+        "kubernetes: {weights_bucket: our-models}",
+        "weights: s3, kubernetes: {weights_bucket: our-models}",
+        "kubernetes: {weights_claim: models}",
+    ],
+)
+def test_models_come_from_the_hub_a_bucket_or_a_claim(tmp_path: Path, platform: str) -> None:
+    assert of_weights(tmp_path, platform) == []
+
+
+def test_a_model_in_s3_is_mounted_from_there(tmp_path: Path) -> None:
+    assert of_weights(tmp_path, "", ("org/target", "s3://bucket/target/")) == []
+
+
+@pytest.mark.parametrize(
+    ("platform", "path"),
+    [
+        ("weights: s3", "platform.weights"),
+        ("weights: s3, kubernetes: {weights_claim: models}", "platform.weights"),
+        ("weights: hub, kubernetes: {weights_bucket: our-models}", "platform.weights"),
+        ("kubernetes: {weights_bucket: our-models, weights_cache: node}", "platform.kubernetes.weights_cache"),
+    ],
+)
+def test_keys_of_weights_that_exclude_each_other(tmp_path: Path, platform: str, path: str) -> None:
+    assert [found for found, _ in of_weights(tmp_path, platform)] == [path]
+
+
+def of_pod(root: Path, pod: str, scaling: str = "") -> list[tuple[str, str]]:
+    found = findings(root, f"kubernetes: {{pod: {{{pod}}}}}", scaling)
+    return [(finding.severity, finding.path) for finding in found if finding.code == "kubernetes.pod"]
+
+
+POD = "platform.kubernetes.pod"
+
+
+@pytest.mark.parametrize(
+    ("pod", "severity", "path"),
+    [
+        ("node_selector: {node.kubernetes.io/instance-type: g6.xlarge}", "error", f"{POD}.node_selector"),
+        ("volumes: [{name: cache, mount_path: /data, claim: data}]", "error", f"{POD}.volumes.0.name"),
+        ("volumes: [{name: data, mount_path: /opt/toolkit, claim: data}]", "error", f"{POD}.volumes.0.mount_path"),
+        ("volumes: [{name: data, mount_path: /opt, claim: data}]", "error", f"{POD}.volumes.0.mount_path"),
+        ("volumes: [{name: data, mount_path: /tmp/data, claim: data}]", "error", f"{POD}.volumes.0.mount_path"),
+        (
+            "volumes: [{name: a, mount_path: /a, claim: a}, {name: a, mount_path: /b, claim: b}]",
+            "error",
+            f"{POD}.volumes.1.name",
+        ),
+        ("min_available: 1", "warning", f"{POD}.min_available"),
+    ],
+)
+def test_additions_to_pods_that_clash(tmp_path: Path, pod: str, severity: str, path: str) -> None:
+    assert of_pod(tmp_path, pod) == [(severity, path)]
+
+
+def test_additions_to_pods_that_do_not_clash(tmp_path: Path) -> None:
+    ca, data = "{name: ca, mount_path: /etc/ssl/ours, config_map: ca}", "{name: data, mount_path: /data, claim: d}"
+    assert of_pod(tmp_path, f"node_selector: {{team: search}}, volumes: [{ca}, {data}]") == []
+    assert of_pod(tmp_path, "min_available: 1", "scaling: {min_instances: 2, max_instances: 2}") == []
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        "tolerations: [{key: 'not a key'}]",
+        "tolerations: [{key: dedicated, effect: Never}]",
+        "priority_class: High",
+        "image_pull_secrets: ['a b']",
+        "security_context: {run_as_user: -1}",
+        "volumes: [{name: data, mount_path: data, claim: data}]",
+        "volumes: [{name: data, mount_path: /data}]",
+        "volumes: [{name: data, mount_path: /data, claim: data, secret: data}]",
+        "min_available: 0",
+        "priorityClass: high",
+    ],
+)
+def test_values_that_kubernetes_would_refuse_are_refused_before(tmp_path: Path, pod: str) -> None:
+    found = findings(tmp_path, f"kubernetes: {{pod: {{{pod}}}}}")
+    assert [finding.path.startswith(POD) for finding in found if finding.severity == "error"] == [True]
 
 
 def test_a_gated_target_takes_a_token(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ from toolkit.planning.resources import Account, Observed
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.devices import accelerators
 from toolkit.platforms.kubernetes.rules.manifests import parts, resources
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ContainerSection, KubernetesSection, ScalingSection
+from toolkit.recipe.schema import ContainerSection, ScalingSection
 
 ROLE = "arn:aws:iam::123456789012:role/reads-artifacts"
 SCALED = ScalingSection(min_instances=1, max_instances=4, requests_per_instance=16)
@@ -108,6 +109,48 @@ def test_keda(gpu: Recipe, golden: Callable[[str, object], None]) -> None:
     golden("kubernetes/gpu-keda", comparable({"serve": made["serve"]}))
 
 
+def disk(recipe: Recipe, part: str) -> str:
+    """What the pod asks for of its node's disk, as one of those that serve, or of the Job that compiles."""
+    made = parts([recipe])[part]
+    (spec,) = [item["spec"]["template"]["spec"] for item in made if item["kind"] in ("Deployment", "Job")]
+    requests: dict[str, str] = spec["containers"][0]["resources"]["requests"]
+    return requests["ephemeral-storage"]
+
+
+def test_the_fork_asks_for_the_disk_of_all_its_copies(trn2: Recipe) -> None:
+    # 69.6 GB downloaded, the same in float32, and the shards, with a margin of 20 %.
+    assert disk(complete(trn2), "serve") == "312Gi"
+    assert disk(ahead(trn2), "compile") == "234Gi"
+    assert disk(ahead(trn2), "serve") == "78Gi"
+
+
+def test_a_gpu_s_pod_asks_for_the_disk_of_its_weights(gpu: Recipe) -> None:
+    assert disk(gpu, "serve") == "20Gi"
+
+
+def test_a_restarted_container_takes_what_it_compiled_before(trn2: Recipe) -> None:
+    env = {item["name"]: item.get("value") for item in container(trn2)["env"]}
+    (cache,) = [item["name"] for item in container(trn2)["volumeMounts"] if item["mountPath"] == "/cache"]
+    assert env["TOOLKIT_COMPILED"] == "/cache/compiled"
+    assert {"name": cache, "emptyDir": {}} in pod(trn2)["volumes"]
+
+
+def test_a_claim_asks_for_chips_with_the_driver_that_the_recipe_states(trn2: Recipe) -> None:
+    stated = recipe_with(trn2, kubernetes=KubernetesSection(neuron_driver="2.28.0.0"))
+    (request,) = one(stated, "ResourceClaimTemplate")["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["selectors"][0]["cel"]["expression"] == (
+        "(device.attributes['neuron.aws.com'].instanceType == 'trn2.48xlarge') && "
+        "device.attributes['neuron.aws.com'].neuronDriverVersion == '2.28.0.0'"
+    )
+
+
+def test_the_container_gets_the_drivers_that_its_runtime_works_with(trn2: Recipe) -> None:
+    env = {item["name"]: item.get("value") for item in container(trn2)["env"]}
+    assert env["TOOLKIT_NEURON_DRIVER"] == "2.22"
+    assert env["TOOLKIT_NEURON_DRIVER_BELOW"] == "2.29"
+    assert env["TOOLKIT_NEURON_AMI"] == "v20260625 (driver 2.28.0.0)"
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kubernetes_schemas_refuse_nothing(gpu: Recipe, trn2: Recipe, version: str) -> None:
     plugin = recipe_with(trn2, kubernetes=KubernetesSection(neuron_devices="device-plugin"))
@@ -158,7 +201,8 @@ def test_half_an_instance_leaves_the_other_half(trn2: Recipe) -> None:
 
 
 def test_chips_that_group_no_cores_are_told_nothing_of_groups(trn2: Recipe) -> None:
-    claim = one(recipe_with(trn2, instance_types=("trn1.32xlarge",)), "ResourceClaimTemplate")
+    dra = KubernetesSection(neuron_devices="dra")
+    claim = one(recipe_with(trn2, instance_types=("trn1.32xlarge",), kubernetes=dra), "ResourceClaimTemplate")
     assert "config" not in claim["spec"]["spec"]["devices"]
 
 
@@ -253,10 +297,12 @@ def test_the_notes_say_what_the_cluster_needs_and_what_comes_first(trn2: Recipe)
         assert words in told
 
 
-def test_no_list_says_what_a_cluster_costs(gpu: Recipe) -> None:
+def test_a_node_has_a_price_and_its_pods_have_none(gpu: Recipe) -> None:
     assert RULES.price_per_hour(gpu) is None
     assert RULES.price_now(Observed()) is None
-    assert list(RULES.notes(gpu, Account("", "")))[-1].startswith("Price: ? $/h: the catalogue has SageMaker's prices")
+    assert list(RULES.notes(gpu, Account("", "")))[-1] == "Price: ? $/h: the catalogue has no EC2 price of g7e.2xlarge"
+    on_another = RULES.price_text(recipe_with(gpu, instance_types=("g6e.4xlarge",)))
+    assert on_another.startswith("? $/h: the cluster's nodes are paid for, not its pods; a g6e.4xlarge is 3.00 (EC2, ")
 
 
 def test_another_role_wants_other_pods(trn2: Recipe) -> None:

@@ -13,9 +13,9 @@ from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, RULES_BY_KIND
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import load
-from toolkit.recipe.schema import KubernetesSection
 
 SERVICE = Resource("Service", "chat", {"kind": "Service"})
 
@@ -104,9 +104,17 @@ def test_waiting_lasts_until_the_last_pods_deadline_and_two_hours_at_least() -> 
     assert RULES.wait_seconds(plan_of(5400, 4)) == 4 * 5400 + 600
 
 
-def test_nothing_older_is_kept_to_go_back_to() -> None:
-    with pytest.raises(UsageError, match="the toolkit does not keep older recipes"):
+def test_there_is_nothing_to_roll_back_to_where_nothing_is() -> None:
+    with pytest.raises(UsageError, match="the toolkit has created no endpoint chat"):
         RULES.rollback("r.yaml", "chat", Observed())
+
+
+def test_a_version_that_the_toolkit_did_not_make_is_the_cluster_s_to_restore() -> None:
+    history = [{"Annotations": {}, "Template": {"spec": image}} for image in ("new", "old")]
+    existing = Existing("Deployment", "chat", True, ("chat",), {"History": history})
+    with pytest.raises(UsageError, match="it is not known which recipe chat ran") as error:
+        RULES.rollback("r.yaml", "chat", Observed((existing,)))
+    assert "kubectl rollout undo deployment/chat" in error.value.hint
 
 
 def test_a_plan_without_a_cluster_says_so_in_a_clusters_words() -> None:

@@ -18,6 +18,7 @@ from toolkit.platforms.sagemaker.rules.kinds.endpoint import endpoint
 from toolkit.recipe.resolve import load
 
 ON = "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}"
+ROLLING = "rollout: {update: rolling}"
 COMPONENT = "inference_component: {}"
 PLAN = "capacity_reservation: 'arn:aws:sagemaker:us-east-1:111122223333:training-plan/p4'"
 
@@ -69,13 +70,12 @@ def report(
          "sagemaker.component-experiment", "error", "rollout.shadow"),
         ((COMPONENT, "rollout: {speculative_percent: 50}"), ("", "rollout: {speculative_percent: 50}"),
          "sagemaker.component-experiment", "error", "rollout.speculative_percent"),
-        ((COMPONENT, "rollout: {update: canary}"), ("", "rollout: {update: canary}\nscaling: {max_instances: 2}"),
+        ((COMPONENT, "rollout: {update: canary}"), (COMPONENT, f"{ROLLING}\nscaling: {{max_instances: 2}}"),
          "sagemaker.component-update", "warning", "rollout.update"),
         ((COMPONENT, "rollout: {alarms: [mine]}"), ("", "rollout: {alarms: [mine]}"),
          "sagemaker.component-update", "warning", "rollout.alarms"),
-        ((COMPONENT, "", "[ml.g6.xlarge, {type: ml.g6.2xlarge, num_speculative_tokens: 3}]"),
-         ("", "", "[ml.g6.xlarge, {type: ml.g6.2xlarge, num_speculative_tokens: 3}]"),
-         "sagemaker.component-types", "error", "platform.instance_types.1"),
+        ((COMPONENT, ROLLING), (COMPONENT, f"{ROLLING}\nscaling: {{max_instances: 2}}"),
+         "sagemaker.rollout-step", "warning", "rollout.update"),
         (("inference_component: {accelerators: 2}",), ("inference_component: {accelerators: 1}",),
          "sagemaker.component-size", "error", "platform.instance_types.0"),
         (("inference_component: {accelerators: 1}", "", "[ml.g6.12xlarge]", "  args: {tensor-parallel-size: 2}\n"),

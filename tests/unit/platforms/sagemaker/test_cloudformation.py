@@ -17,11 +17,9 @@ from botocore.model import ListShape, Shape, StringShape, StructureShape
 from cfnlint.api import lint
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 from fakes import ACCOUNT
-from jumpstart_entries import gpt_oss
+from jumpstart_entries import gated, gpt_oss
 from pairs import recipe_with, write_hub_pair, write_pair, write_recipe
 
-from toolkit.errors import UsageError
-from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.cloudformation import NOT_IN_CLOUDFORMATION, STAGE_FIRST
@@ -53,7 +51,12 @@ def recipe(tmp_path: Path) -> Recipe:
 
 def of(recipe: Recipe, **changes: Any) -> dict[str, Any]:
     """The template of the recipe with those changes, unwatched unless they say otherwise."""
-    return RULES.template(desired([recipe_with(recipe, **{"observability": UNWATCHED, **changes})], ACCOUNT))
+    return template([recipe_with(recipe, **{"observability": UNWATCHED, **changes})])
+
+
+def template(recipes: Sequence[Recipe], account: Account = ACCOUNT) -> dict[str, Any]:
+    """The template as `toolkit plan --format cloudformation` makes it."""
+    return RULES.template(desired([RULES.for_template(recipe, account) for recipe in recipes], account))
 
 
 def complaints(made: Mapping[str, Any], region: str = "us-west-2") -> list[str]:
@@ -84,16 +87,18 @@ def test_the_whole_template_of_a_component_that_scales_from_zero(
     )
 
 
-SHIPPED = [name for name in catalogue() if load(name).platform.name == "sagemaker" and not compiles_ahead(load(name))]
+SHIPPED = [name for name in catalogue() if load(name).platform.name == "sagemaker"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_cfn_lint_finds_nothing_in_a_shipped_recipe(name: str) -> None:
+def test_a_shipped_recipe_has_a_template_that_works(name: str) -> None:
     shipped = load(name)
     complete = pinned(shipped, read_lock(lock_path(shipped)))
     account = replace(ACCOUNT, jumpstart={name: {**gpt_oss(), "HubContentName": name} for name in ids(shipped)})
-    resources = desired([complete, complete.baseline()], account)
-    assert complaints(RULES.template(resources)) == []
+    arranged = RULES.for_template(complete, account)
+    made = template([arranged, arranged.baseline()], account)
+    assert complaints(made) == []
+    assert RULES.template_failures(made) == []
 
 
 CHANGES: Mapping[str, Mapping[str, Any]] = {
@@ -105,6 +110,11 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "key": {"kms_key": KEY},
     "scaling": {"scaling": SCALED},
     "component": {"component": ComponentSection()},
+    "component of several types": {
+        "component": ComponentSection(),
+        "instance_types": ("ml.g6e.2xlarge", "ml.g6e.4xlarge"),
+        "rollout": RolloutSection(update="rolling", alarms=["mine"]),
+    },
     "component to zero": {"component": ComponentSection(), "scaling": FROM_ZERO},
     "network": {"network": NetworkSection(**VPC)},
     "isolation": {"network": NetworkSection(isolation=True)},
@@ -130,7 +140,7 @@ SAME_NAMES: tuple[str, ...] = ("Model", "EndpointConfig", "Endpoint", "Inference
 
 @changed
 def test_no_part_of_a_request_is_lost_in_silence(recipe: Recipe, changes: Mapping[str, Any]) -> None:
-    resources = desired([recipe_with(recipe, **changes)], ACCOUNT)
+    resources = desired([RULES.for_template(recipe_with(recipe, **changes), ACCOUNT)], ACCOUNT)
     made = RULES.template(resources)
     asked = [leaf for item in resources if item.kind in SAME_NAMES for leaf in leaves(item.request)]
     types = [kind_of(kind).resource_type for kind in SAME_NAMES]
@@ -169,8 +179,7 @@ def resolved(value: Any, made: Mapping[str, Any]) -> Any:
 
 @pytest.mark.parametrize("region", ["us-east-1", "eu-central-1", "us-gov-west-1", "cn-north-1"])
 def test_cfn_lint_finds_nothing_in_other_regions(recipe: Recipe, region: str) -> None:
-    resources = desired([recipe], Account(ACCOUNT.id, region))
-    assert complaints(RULES.template(resources), region) == []
+    assert complaints(template([recipe], Account(ACCOUNT.id, region)), region) == []
 
 
 def test_cfn_lint_would_find_a_wrong_property(recipe: Recipe) -> None:
@@ -180,8 +189,8 @@ def test_cfn_lint_would_find_a_wrong_property(recipe: Recipe) -> None:
 
 
 def test_every_kind_is_a_resource_or_is_told_otherwise() -> None:
-    told = {"Weights", "WeightsUse", "RolePolicy", "Repository", "Image"}
-    elsewhere = {"TrainingJob", "Artifacts"}  # what compiles, and what is refused
+    told = {"Weights", "WeightsUse", "RolePolicy", "Repository", "Image", "Artifacts"}
+    elsewhere = {"TrainingJob"}  # what compiles
     types = {kind.kind for kind in RULES.kinds if kind.resource_type}
     assert told | types | elsewhere == {kind.kind for kind in RULES.kinds}
 
@@ -189,8 +198,8 @@ def test_every_kind_is_a_resource_or_is_told_otherwise() -> None:
 # ---- what CloudFormation lacks ----
 
 
-# Containers in a row, and components of several instance types: neither is ever requested.
-NEVER_REQUESTED = ("Containers.", "Specifications.", "Specification.InstanceType")
+# Containers in a row, and the type of a component for a single type: neither is ever requested.
+NEVER_REQUESTED = ("Containers.", "Specification.InstanceType")
 
 
 @pytest.mark.parametrize("kind", OPERATIONS)
@@ -222,54 +231,106 @@ def difference(shape: Shape, node: Any, schema: Any, path: str = "") -> Iterator
 def test_what_is_lost_stands_in_the_metadata_and_is_told(recipe: Recipe) -> None:
     made = of(recipe, routing="kv-aware")
     lost = made["Metadata"][NOT_IN_CLOUDFORMATION]
-    container = lost[id_of(made, "Model")]
-    assert container["PrimaryContainer.AdditionalModelDataSources"][0]["ChannelName"] == "drafter"
+    assert list(lost[id_of(made, "Model")]) == ["PrimaryContainer.ContainerMetricsConfig"]
     assert lost[id_of(made, "EndpointConfig")] == {"ProductionVariants.RoutingConfig.RoutingStrategy": "KV_AWARE"}
     assert "RoutingConfig" not in resource(made, "EndpointConfig")["Properties"]["ProductionVariants"][0]
     told = RULES.template_losses(made)
-    assert len(told) == 3
-    assert told[0].startswith("CloudFormation has no PrimaryContainer.AdditionalModelDataSources for AWS::SageMaker::M")
-    assert "`platform: {weights: hub}`" in told[0]
+    assert len(told) == 2
 
 
-def test_models_that_the_container_fetches_itself_need_no_second_data_source(recipe: Recipe) -> None:
-    made = of(recipe, weights="hub")
-    assert not any("AdditionalModelDataSources" in line for line in RULES.template_losses(made))
+# ---- several models in the one data source of AWS::SageMaker::Model ----
 
 
-def without_channels(recipe: Recipe) -> str:
-    """What the template's reader is told of the channels that it lacks."""
-    (line,) = [line for line in RULES.template_losses(of(recipe)) if "AdditionalModelDataSources" in line]
-    return line.partition(": ")[2]
+def container(made: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = resource(made, "Model")["Properties"]["PrimaryContainer"]
+    return found
 
 
-def test_a_drafter_that_no_container_fetches_needs_a_deployment(recipe: Recipe) -> None:
+def folders(made: Mapping[str, Any]) -> dict[str, str]:
+    """Of the weights that are staged first: the command, by the S3 address that it copies to."""
+    steps = [text for what, text in commands(made).items() if what.startswith("weights")]
+    return {text.rpartition(" s3://")[2].split()[0]: text for text in steps}
+
+
+def test_target_and_drafter_lie_in_folders_of_one_prefix(recipe: Recipe) -> None:
+    made = of(recipe)
+    prefix = container(made)["ModelDataSource"]["S3DataSource"]["S3Uri"].removeprefix("s3://")
+    assert list(folders(made)) == [f"{prefix}target/", f"{prefix}drafter/"]
+    environment = container(made)["Environment"]
+    assert environment["SM_VLLM_MODEL"] == "/opt/ml/model/target"
+    assert json.loads(environment["SM_VLLM_SPECULATIVE_CONFIG"])["model"] == "/opt/ml/model/drafter"
+    assert RULES.template_failures(made) == []
+
+
+def test_the_role_may_read_that_prefix(recipe: Recipe) -> None:
+    made = of(recipe)
+    bucket, _, prefix = container(made)["ModelDataSource"]["S3DataSource"]["S3Uri"][5:].partition("/")
+    (policy,) = resource(made, "Role")["Properties"]["Policies"]
+    assert policy["PolicyDocument"]["Statement"][0]["Resource"] == [f"arn:aws:s3:::{bucket}/{prefix}*"]
+
+
+def test_a_baseline_shares_what_its_twin_stages(recipe: Recipe) -> None:
+    arranged = RULES.for_template(recipe, ACCOUNT)
+    made = RULES.template(desired([arranged, arranged.baseline()], ACCOUNT))
+    assert len(folders(made)) == 2
+    models = [item for item in made["Resources"].values() if item["Type"] == "AWS::SageMaker::Model"]
+    sources = [item["Properties"]["PrimaryContainer"]["ModelDataSource"] for item in models]
+    assert len(sources) == 2
+    assert sources[0] == sources[1]
+
+
+def test_one_model_stays_where_a_deployment_has_it(recipe: Recipe) -> None:
+    """So that a stack uses what `toolkit deploy` has staged."""
+    made = of(recipe.baseline())
+    assert container(made)["ModelDataSource"]["S3DataSource"]["S3Uri"].endswith("/weights/target-main-6b7be4d0/")
+    assert "SM_VLLM_MODEL" not in container(made)["Environment"]
+
+
+def test_models_that_the_container_fetches_itself_are_not_staged(recipe: Recipe) -> None:
+    assert folders(of(recipe, weights="hub")) == {}
+
+
+def test_a_drafter_in_a_bucket_is_copied(recipe: Recipe) -> None:
     assert recipe.speculation
     of_a_bucket = replace(recipe.speculation, drafter=ModelSource("s3", "s3://mine/drafter/"))
-    assert without_channels(recipe_with(recipe, weights="hub", speculation=of_a_bucket)) == (
-        "the container does not find its drafter and stops. Use `toolkit deploy`; "
-        "or, for a drafter on the hub, let the container download it with `platform: {weights: hub}`"
-    )
+    made = of(recipe_with(recipe, weights="hub", speculation=of_a_bucket))
+    (command,) = folders(made).values()
+    assert command.startswith("aws s3 sync s3://mine/drafter/ s3://toolkit-123456789012-us-west-2/weights/target-set-")
+    assert container(made)["Environment"]["SM_VLLM_MODEL"] == "org/target"
 
 
-def test_flags_that_travel_as_a_file_need_a_deployment(recipe: Recipe) -> None:
-    long = recipe_with(recipe, weights="hub", engine=replace(recipe.engine, args={"chat-template": "x" * 2000}))
-    assert without_channels(long) == (
-        "the container does not find its flags that are too long for its environment and stops. Use `toolkit deploy`"
-    )
+def test_flags_that_are_too_long_for_the_environment_are_a_file_beside_the_models(recipe: Recipe) -> None:
+    made = of(recipe_with(recipe, engine=replace(recipe.engine, args={"chat-template": "x" * 2000})))
+    assert container(made)["Environment"]["SM_VLLM_CONFIG"] == "/opt/ml/model/config/engine.json"
+    assert [address.split("/")[3] for address in folders(made)] == ["target", "drafter", "config"]
 
 
-def test_what_was_compiled_ahead_needs_a_deployment(tmp_path: Path) -> None:
-    text = """\
+AHEAD = """\
 name: ahead
 target: {model: org/target}
 engine: {name: neuron, max_model_len: 1024}
 platform: {name: sagemaker, role: create, instance_types: [ml.trn2.48xlarge]}
 speculation: {method: none}
 """
-    with pytest.raises(UsageError, match="CloudFormation cannot") as raised:
-        of(load(write_recipe(tmp_path, text)))
-    assert raised.value.hint == "Use `toolkit deploy`."
+
+
+def test_compiled_code_is_copied_beside_the_model(tmp_path: Path) -> None:
+    made = of(load(write_recipe(tmp_path, AHEAD)))
+    key = container(made)["Environment"]["TOOLKIT_ARTIFACTS_KEY"]
+    assert container(made)["Environment"]["TOOLKIT_ARTIFACTS"] == "/opt/ml/model/compiled"
+    (command,) = [text for address, text in folders(made).items() if address.endswith("/compiled/")]
+    ours = "s3://toolkit-123456789012-us-west-2"
+    assert command.startswith(f"toolkit compile RECIPE && aws s3 sync {ours}/neuron/{key}/ {ours}/weights/")
+
+
+def test_what_cannot_be_copied_needs_a_deployment(recipe: Recipe) -> None:
+    """JumpStart's models behind a licence lie in a bucket that only SageMaker reads."""
+    assert recipe.speculation
+    account = replace(ACCOUNT, jumpstart={"gated": gated()})
+    theirs = replace(recipe.speculation, method="draft-model", drafter=ModelSource("jumpstart", "jumpstart:gated"))
+    changed = replace(recipe_with(recipe, speculation=theirs), accept_eula=True)
+    (failure,) = RULES.template_failures(template([changed], account))
+    assert "the container does not find its drafter and stops. Use `toolkit deploy`" in failure
 
 
 # ---- order ----
@@ -353,10 +414,23 @@ def staged(resources: Sequence[Resource]) -> str:
     return command
 
 
-def test_weights_of_the_hub_are_fetched_and_copied(recipe: Recipe) -> None:
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def test_only_the_files_that_a_deployment_stages_are_fetched(recipe: Recipe) -> None:
+    target = replace(recipe.target, revision=COMMIT, files=("config.json", "model.safetensors", "tokenizer.json"))
+    fetch, _ = staged(desired([replace(recipe, target=target)], ACCOUNT)).split(" && ")
+    words = shlex.split(fetch)
+    assert words[:4] == ["hf", "download", "--revision", COMMIT]
+    assert words[6:] == ["--", "org/target", "config.json", "model.safetensors", "tokenizer.json"]
+
+
+def test_without_the_names_of_the_files_folders_are_left_out(recipe: Recipe) -> None:
     fetch, sync = staged(desired([recipe], ACCOUNT)).split(" && ")
     assert fetch.startswith("hf download org/target --revision main --local-dir target-main-6b7be4d0")
     assert fetch.endswith("--exclude '*/*'")  # gpt-oss-120b is 65 GB, and 196 GB with its folders
+    steps = [what for what in commands(of(recipe.baseline())) if what.startswith("weights")]
+    assert "run `toolkit lock` first" in steps[0]
     assert sync.startswith(
         "aws s3 sync target-main-6b7be4d0 s3://toolkit-123456789012-us-west-2/weights/target-main-6b7be4d0/"
     )
@@ -382,8 +456,12 @@ def test_staged_weights_are_encrypted_with_the_key_of_the_recipe(recipe: Recipe)
 
 
 def test_an_endpoint_marks_the_weights_that_it_uses(recipe: Recipe) -> None:
-    marks = [text for what, text in commands(of(recipe)).items() if what.startswith("mark of use target")]
-    assert marks == ["aws s3api put-object --bucket toolkit-123456789012-us-west-2 --key uses/target-main-6b7be4d0/hub"]
+    """By the mark `toolkit destroy` knows that they are in use, and what to remove with the endpoint."""
+    made = of(recipe)
+    prefix = container(made)["ModelDataSource"]["S3DataSource"]["S3Uri"]
+    (mark,) = [text for what, text in commands(made).items() if what.startswith("mark of use target")]
+    weights = prefix.removeprefix("s3://toolkit-123456789012-us-west-2/weights/")
+    assert mark == f"aws s3api put-object --bucket toolkit-123456789012-us-west-2 --key uses/{weights}hub"
 
 
 def test_the_bucket_is_made_only_when_asked_for_and_outlives_the_stack(recipe: Recipe) -> None:

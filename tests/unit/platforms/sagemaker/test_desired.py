@@ -18,9 +18,9 @@ from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.arms import arms
-from toolkit.platforms.sagemaker.rules.names import ran_before
+from toolkit.platforms.sagemaker.rules.names import ran_before, role_name
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ComponentSection, RolloutSection
+from toolkit.recipe.schema import ComponentSection, InstanceType, RolloutSection
 from toolkit.recipe.source import ModelSource
 
 
@@ -124,7 +124,19 @@ def test_every_name_fits_sagemaker_for_the_longest_recipe_name(recipe: Recipe) -
     longest = replace(recipe, name="a" * 44).baseline()
     for item in desired([longest], ACCOUNT):
         if item.kind in ("Model", "EndpointConfig", "Endpoint", "Role", "Bucket"):
-            assert len(item.name) <= 63
+            assert len(item.name) <= (64 if item.kind == "Role" else 63)
+
+
+def test_roles_of_two_regions_have_names_of_their_own() -> None:
+    """IAM's names are the same in all regions, and a role's policy names a region's bucket and logs."""
+    names = {role_name(name, Account("123456789012", region)) for name in NAMES for region in REGIONS}
+    assert len(names) == len(NAMES) * len(REGIONS)
+    assert role_name("hub", ACCOUNT) == "toolkit-hub-us-west-2"
+    assert max(map(len, names)) == 64
+
+
+NAMES = ("hub", "hub-baseline", "a" * 44 + "-baseline", "a" * 44 + "-compile")
+REGIONS = ("us-west-2", "eu-west-1", "ap-southeast-2")
 
 
 def bucket(recipe: Recipe, region: str) -> Resource:
@@ -160,6 +172,44 @@ def test_a_component_has_the_time_outs_that_a_variant_has_without_components(tmp
     assert component["Specification"]["StartupParameters"] == timeouts
     assert timeouts.items() <= config_of(plain).items()
     assert not timeouts.keys() & config_of(shared).keys()
+
+
+def component_of(recipe: Recipe) -> Resource:
+    (found,) = [item for item in desired([recipe], ACCOUNT) if item.kind == "InferenceComponent"]
+    return found
+
+
+def test_a_component_runs_a_model_of_its_own_on_each_instance_type(tmp_path: Path) -> None:
+    small, large = TYPES[:2]
+    fewer = {large: InstanceType(type=large, num_speculative_tokens=3, args={"tensor-parallel-size": 2})}
+    shared = recipe_with(
+        load(write_hub_pair(tmp_path)), instance_types=(small, large), overrides=fewer, component=ComponentSection()
+    )
+    found = component_of(shared)
+    assert "Specification" not in found.request
+    first, second = found.request["Specifications"]
+    assert (first["InstanceType"], second["InstanceType"]) == (small, large)
+    models = {item.name for item in desired([shared], ACCOUNT) if item.kind == "Model"}
+    assert {first["ModelName"], second["ModelName"]} == models
+    assert len(models) == 2
+    needed = [item["ComputeResourceRequirements"]["NumberOfAcceleratorDevicesRequired"] for item in (first, second)]
+    assert needed == [1, 2]
+    assert found.update["Specifications"] == [first, second]
+
+
+def test_a_component_is_updated_in_steps_that_alarms_roll_back(tmp_path: Path) -> None:
+    rolling = RolloutSection(update="rolling", step_percent=25, wait_seconds=60, alarms=["mine"])
+    shared = recipe_with(load(write_hub_pair(tmp_path)), component=ComponentSection(), rollout=rolling)
+    found = component_of(shared)
+    assert "DeploymentConfig" not in found.request
+    config = found.update["DeploymentConfig"]
+    assert config["RollingUpdatePolicy"]["MaximumBatchSize"] == {"Type": "CAPACITY_PERCENT", "Value": 25}
+    assert config["RollingUpdatePolicy"]["WaitIntervalInSeconds"] == 60
+    assert config["AutoRollbackConfiguration"] == {
+        "Alarms": [{"AlarmName": "toolkit-hub-errors"}, {"AlarmName": "mine"}]
+    }
+    at_once = recipe_with(shared, rollout=RolloutSection())
+    assert "DeploymentConfig" not in component_of(at_once).update
 
 
 def test_a_second_data_source_of_a_component_is_unverified(tmp_path: Path) -> None:

@@ -18,11 +18,16 @@ import yaml
 from aws_kinds import OPERATIONS, desired
 from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
+from component_rules import specification_problems
 from fakes import ACCOUNT
-from pairs import HUB_RECIPE, write_recipe
+from pairs import HUB_RECIPE, write_pair, write_recipe
 
-from toolkit.platforms.local import configs
+from toolkit.catalog import methods
+from toolkit.checks.run import check
+from toolkit.planning.artifacts import compiles_ahead
+from toolkit.platforms.local import configs, guardrails
 from toolkit.platforms.local.validation import problems
+from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import json_schema
 
@@ -30,7 +35,6 @@ BASE: Mapping[str, Any] = {
     **yaml.safe_load(HUB_RECIPE),
     "scaling": {"min_instances": 2, "max_instances": 4},
 }
-SECTIONS = ("platform", "scaling", "rollout", "network", "observability")
 
 
 def offered(node: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -49,26 +53,53 @@ def model(service: str) -> ServiceModel:
     return botocore.session.get_session().get_service_model(service)
 
 
-NOT_SAGEMAKER = {("platform", "name"), ("platform", "kubernetes", "neuron_devices")}
-# What the schema asks for besides, and why: a mirror needs its VPC, a shadow excludes a share of requests.
-BESIDES: Mapping[tuple[str, ...], Mapping[str, Any]] = {
-    ("network", "private_registry"): {"subnets": ["subnet-0a1b2c3d"], "security_groups": ["sg-0a1b2c3d"]},
+TRAINIUM = {"engine": {"name": "neuron", "max_model_len": 1024}, "platform": {"instance_types": ["ml.trn2.48xlarge"]}}
+VPC = {"subnets": ["subnet-0a1b2c3d"], "security_groups": ["sg-0a1b2c3d"]}
+# Of other platforms, which get no request.
+NOT_SAGEMAKER = {("platform", "name"), ("platform", "run"), ("platform", "kubernetes", "neuron_devices")}
+# What a value needs besides: a mirror its VPC, compiled code its hardware, a drafter in the image its folder.
+BESIDES: Mapping[tuple[str, ...], Mapping[str, Mapping[str, Any]]] = {
+    ("network", "private_registry"): {"network": VPC},
+    ("engine", "compile"): TRAINIUM,
+    ("container", "bake_drafter"): {"speculation": {"model": "./drafter"}},
 }
-OFFERED = [
+# A method of each engine for Trainium.
+ON_TRAINIUM = {"neuron": "eagle3", "vllm-neuron": "eagle3", "nxd-inference": "draft-model"}
+NEWER = "step5_mtp"  # needs a newer vLLM than the recipe's, which a check says
+SHADOW = (("rollout", "shadow"), True)  # a component has one variant, which a check says
+OFFERED = [(path, value) for path, value in offered(json_schema()) if path not in NOT_SAGEMAKER]
+OF_ENDPOINTS = [
     (path, value)
-    for section in SECTIONS
-    for path, value in offered(json_schema()["properties"][section], (section,))
-    if path not in NOT_SAGEMAKER
+    for path, value in OFFERED
+    if path[0] in ("platform", "scaling", "rollout", "network", "observability") and (path, value) != SHADOW
 ]
 
 
-def recipe_text(path: tuple[str, ...], value: Any) -> str:
+def recipe_with_value(folder: Path, path: tuple[str, ...], value: Any, **sections: Mapping[str, Any]) -> Recipe:
+    """A recipe of the value, with what it needs besides; `sections` are merged into it."""
     document = copy.deepcopy(dict(BASE))
-    section = document
-    for key in path[:-1]:
-        section = section.setdefault(key, {})
-    section |= {**BESIDES.get(path, {}), path[-1]: value}
-    return yaml.safe_dump(document)
+    for more in (BESIDES.get(path, {}), sections):
+        for name, keys in more.items():
+            document[name] = {**document.get(name, {}), **keys}
+    if path == ("speculation", "method"):
+        document["speculation"] = drafting(value)
+    else:
+        section = document
+        for key in path[:-1]:
+            section = section.setdefault(key, {})
+        section[path[-1]] = value
+    if document["engine"].get("name", "vllm") != "vllm":
+        del document["engine"]["version"]
+        del document["engine"]["max_num_batched_tokens"]
+        document["platform"] |= TRAINIUM["platform"]
+        document["speculation"] = drafting(ON_TRAINIUM[document["engine"]["name"]])
+    write_pair(folder)
+    return load(write_recipe(folder, yaml.safe_dump(document)))
+
+
+def drafting(method: str) -> dict[str, Any]:
+    needs = method != methods.BASELINE and methods.method(method).drafter == "required"
+    return {"method": method, **({"model": "org/drafter"} if needs else {})}
 
 
 def complaints(service: str, operation: str, request: Mapping[str, Any]) -> list[str]:
@@ -81,24 +112,56 @@ def complaints(service: str, operation: str, request: Mapping[str, Any]) -> list
         found += configs.list_problems(dict(request))
         for variant in configs.variants(dict(request)):
             found += configs.variant_problems(variant)
-    return found
+    if "InferenceComponent" in operation:
+        found += specification_problems(request)
+    return found + list(guardrails.problems(request.get("DeploymentConfig", {})))
+
+
+CALLS = {
+    **OPERATIONS,
+    "Role": ("iam", "CreateRole"),
+    "RolePolicy": ("iam", "PutRolePolicy"),
+    "TrainingJob": ("sagemaker", "CreateTrainingJob"),
+}
+UPDATES = {"Endpoint": "UpdateEndpoint", "InferenceComponent": "UpdateInferenceComponent"}
 
 
 def calls(recipe: Recipe) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The API calls that create the recipe's resources, and the one that updates its endpoint."""
-    for item in desired([recipe], ACCOUNT):
-        if item.kind in OPERATIONS:
-            yield *OPERATIONS[item.kind], item.request
-        if item.kind == "Endpoint":
-            yield "sagemaker", "UpdateEndpoint", item.update or {}
+    """The API calls that create the recipe's resources, and those that update its endpoint or component."""
+    found = [*desired([recipe], ACCOUNT)]
+    if compiles_ahead(recipe):
+        found += RULES.desired_compilation([recipe], ACCOUNT)
+    for item in found:
+        if item.kind in CALLS:
+            yield *CALLS[item.kind], item.request
+        if item.kind in UPDATES:
+            yield "sagemaker", UPDATES[item.kind], item.update or {}
 
 
-@pytest.mark.parametrize(
-    ("path", "value"), OFFERED, ids=lambda item: ".".join(item) if isinstance(item, tuple) else str(item)
-)
+def named(item: object) -> str:
+    return ".".join(item) if isinstance(item, tuple) else str(item)
+
+
+@pytest.mark.parametrize(("path", "value"), OFFERED, ids=named)
 def test_every_value_of_the_schema_can_be_deployed(path: tuple[str, ...], value: Any, tmp_path: Path) -> None:
-    recipe = load(write_recipe(tmp_path, recipe_text(path, value)))
+    recipe = recipe_with_value(tmp_path, path, value)
     assert [found for call in calls(recipe) if (found := complaints(*call))] == []
+
+
+@pytest.mark.parametrize(("path", "value"), OF_ENDPOINTS, ids=named)
+def test_so_it_can_for_an_inference_component_on_several_types(
+    path: tuple[str, ...], value: Any, tmp_path: Path
+) -> None:
+    types = {"inference_component": {}, "instance_types": ["ml.g6.xlarge", "ml.g6.2xlarge"]}
+    recipe = recipe_with_value(tmp_path, path, value, platform=types)
+    assert [found for call in calls(recipe) if (found := complaints(*call))] == []
+
+
+@pytest.mark.parametrize(("path", "value"), OFFERED, ids=named)
+def test_no_value_is_refused_by_our_own_checks(path: tuple[str, ...], value: Any, tmp_path: Path) -> None:
+    recipe = recipe_with_value(tmp_path, path, value)
+    errors = [finding.code for finding in check(recipe).findings if finding.severity == "error"]
+    assert [code for code in errors if code != "lock.missing"] == (["engine.version"] if value == NEWER else [])
 
 
 def test_the_schema_still_offers_what_sagemaker_routes_by() -> None:
@@ -109,7 +172,7 @@ def test_the_schema_still_offers_what_sagemaker_routes_by() -> None:
 
 
 def test_prefix_aware_routing_by_default_passes_over_an_instance_that_decodes_all_it_can(tmp_path: Path) -> None:
-    recipe = load(write_recipe(tmp_path, recipe_text(("platform", "routing"), "prefix-aware")))
+    recipe = recipe_with_value(tmp_path, ("platform", "routing"), "prefix-aware")
     (config,) = [item.request for item in desired([recipe], ACCOUNT) if item.kind == "EndpointConfig"]
     assert config["ProductionVariants"][0]["RoutingConfig"] == {
         "RoutingStrategy": "PREFIX_AWARE",

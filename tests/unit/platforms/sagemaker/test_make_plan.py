@@ -119,7 +119,8 @@ def test_an_endpoint_in_every_status(
 def test_an_inference_component_in_every_status(status: str, model: str, host: str, verb: str, reason: str) -> None:
     request = {"EndpointName": "tiny", "Specification": {"ModelName": "tiny-new"}}
     wanted = Resource("InferenceComponent", "tiny", {"InferenceComponentName": "tiny", **request}, request)
-    state = {"Status": status, "ModelName": "tiny-new" if model == "same" else model, "EndpointName": host}
+    models = {"": "tiny-new" if model == "same" else model}
+    state = {"Status": status, "Models": models, "EndpointName": host}
     there = Existing("InferenceComponent", "tiny", True, ("tiny",), state)
     made = make_plan("recipe.yaml", platform_rules("sagemaker"), ["tiny"], [wanted], Observed((there,)))
     (action,) = made.actions

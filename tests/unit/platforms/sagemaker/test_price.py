@@ -20,7 +20,7 @@ from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import RolloutSection, ScalingSection
 
 CHEAP, DEAR = "ml.g6e.2xlarge", "ml.g6e.12xlarge"
-UNPRICED = next(item.name for item in lookup.instances() if item.price is None)
+UNPRICED = next(item.name for item in lookup.instances() if not item.prices)
 
 
 @pytest.fixture
@@ -85,15 +85,16 @@ def test_a_reservation_stands_in_no_price_list(recipe: Recipe) -> None:
 def test_words_say_region_date_and_the_most(recipe: Recipe) -> None:
     instance = lookup.instance(CHEAP)
     assert instance
-    assert instance.price
-    source = f"on demand in {instance.price.region}, {instance.price.date}"
+    price = instance.price()
+    assert price
+    source = f"on demand in {price.region}, {price.date}"
     assert price_text(recipe) == f"{usd(CHEAP):.2f} $/h ({source})"
     pools = recipe_with(recipe, instance_types=(CHEAP, DEAR))
     assert price_text(pools) == f"{usd(CHEAP):.2f} $/h ({source}), at most {usd(DEAR):.2f} $/h"
 
 
 def test_words_say_which_price_is_missing_and_what_helps(recipe: Recipe) -> None:
-    ask = f": no known price for {UNPRICED}; update prices with `toolkit lock --prices`"
+    ask = f": no known price for {UNPRICED}; update prices with `toolkit catalog update`"
     assert price_text(recipe_with(recipe, instance_types=(UNPRICED,))) == f"? $/h{ask}"
     assert price_text(recipe_with(recipe, instance_types=(CHEAP, UNPRICED))).endswith(f", at most unknown{ask}")
 

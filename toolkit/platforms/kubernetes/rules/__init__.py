@@ -17,12 +17,12 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.rules import KindRule, Transition
 from toolkit.platforms.image import base_address, base_image
-from toolkit.platforms.kubernetes.rules import hardware, manifests, notes
+from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback, storage
 from toolkit.platforms.kubernetes.rules.checks import findings
-from toolkit.platforms.kubernetes.rules.kinds import KINDS, position
+from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
 from toolkit.recipe.resolve import PlatformSettings, Recipe
-from toolkit.recipe.schema import KubernetesSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import PlatformRules
@@ -36,7 +36,7 @@ class KubernetesRules:
     """PlatformRules of Kubernetes."""
 
     name = "kubernetes"
-    kinds: Sequence[KindRule] = KINDS
+    kinds: Sequence[KindRule] = (WEIGHTS, *KINDS)
     has_instance_types = True
     has_settings_by_type = False
     builds_images = False
@@ -47,8 +47,10 @@ class KubernetesRules:
     exports_templates = False
 
     def settled(self, written: PlatformSettings) -> PlatformSettings:
-        """The settings with a cluster's defaults: containers fetch the weights themselves."""
-        return replace(written, kubernetes=written.kubernetes or KubernetesSection(), weights=written.weights or "hub")
+        """The settings with a cluster's defaults: where nothing is said of weights, containers download them."""
+        settings = written.kubernetes or KubernetesSection()
+        weights = "claim" if settings.weights_claim else "s3" if settings.weights_bucket else "hub"
+        return replace(written, kubernetes=settings, weights=written.weights or weights)
 
     def settings_from(self, other: PlatformSettings) -> PlatformSettings:
         """The settings of a recipe that was written for AWS: nodes have EC2's names of instance types."""
@@ -82,7 +84,8 @@ class KubernetesRules:
         return findings(recipe)
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        found = {(item.kind, item.name): item for arm in arms for item in manifests.resources(arm)}
+        made = (item for arm in arms for item in (*storage.uploads(arm), *manifests.resources(arm)))
+        found = {(item.kind, item.name): item for item in made}
         return tuple(sorted(found.values(), key=lambda item: position(item.kind)))
 
     def endpoint_name(self, recipe: Recipe) -> str:
@@ -114,12 +117,12 @@ class KubernetesRules:
         """Not known: nodes are EC2's, and shared."""
         return None
 
-    def price_now(self, observed: Observed) -> float | None:
+    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
         """Not known: nodes are billed whether pods run on them or not."""
         return None
 
     def price_text(self, recipe: Recipe) -> str:
-        return notes.PRICE
+        return notes.price_text(recipe)
 
     def require(self, desired: Sequence[Resource], observed: Observed) -> None:
         """Nothing: the server-side dry run has found what stands in the way."""
@@ -129,15 +132,14 @@ class KubernetesRules:
         return Transition(tuple(desired))
 
     def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
-        """Nothing is kept of an older recipe."""
-        return set()
+        """What versions in the cluster's history use, also once it is updated."""
+        return rollback.kept_for_rollback(observed)
 
     def require_startable(self, plan: Plan) -> None:
         """Nothing: whether compiled code is in its bucket is not looked at, and the notes say how to make it."""
 
     def rollback(self, recipe: str, address: str, observed: Observed) -> Plan:
-        message = f"{address} is on Kubernetes, where the toolkit does not keep older recipes"
-        raise UsageError(message, hint="Deploy the older recipe.")
+        return rollback.rollback_plan(recipe, self.name, address, observed)
 
     def wait_seconds(self, plan: Plan) -> float:
         """How long its endpoints may take: an update starts one pod after the other, each with the whole deadline."""

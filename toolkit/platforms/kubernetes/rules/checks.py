@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from toolkit.catalog import lookup, registry
 from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.kubernetes.rules import hardware
+from toolkit.platforms.kubernetes.rules.devices import INSTANCE_TYPE
 from toolkit.platforms.kubernetes.rules.hardware import SAGEMAKER_PREFIX
+from toolkit.platforms.kubernetes.rules.metadata import section
+from toolkit.platforms.kubernetes.rules.storage import OUR_FOLDERS, OUR_VOLUMES
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
 
@@ -32,6 +36,7 @@ def findings(recipe: Recipe) -> Iterator[Finding]:
     yield from _models(recipe)
     yield from _artifacts(recipe)
     yield from _scaling(recipe)
+    yield from _pod(recipe)
 
 
 def _names(recipe: Recipe) -> Iterator[Finding]:
@@ -46,7 +51,7 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
-    rules = recipe.engine.rules
+    rules, known = recipe.engine.rules, list(map(hardware.instance, recipe.platform.instance_types))
     for index, name in enumerate(recipe.platform.instance_types):
         path, instance = f"{_TYPES}.{index}", hardware.instance(name)
         if name in recipe.platform.overrides:
@@ -58,11 +63,12 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             yield Finding(
                 "kubernetes.instance-type", message, path, hint=f"Write {name.removeprefix(SAGEMAKER_PREFIX)}."
             )
-        elif instance is None:
+        elif instance is None and not (name in recipe.unlisted and any(known)):
             message = f"{name} is not a known instance type"
-            hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`."
+            hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`. If it is newer than the catalogue, write "
+            hint += f"`unlisted: [{name}]`, beside a known type that pods are sized for."
             yield Finding("kubernetes.instance-type", message, path, hint=hint)
-        elif not (rules.explains_hardware or rules.runs_on(instance) or _own_image(recipe)):
+        elif instance and not (rules.explains_hardware or rules.runs_on(instance) or _own_image(recipe)):
             yield _no_gpu(recipe, instance, path)
 
 
@@ -82,8 +88,10 @@ def _own_image(recipe: Recipe) -> bool:
 
 
 def _no_gpu(recipe: Recipe, instance: lookup.Instance, path: str) -> Finding:
-    on = instance.accelerator or "CPUs"
-    message = f"{recipe.engine.name}'s image needs NVIDIA GPUs, but {instance.name} has {on}"
+    message = (
+        f"{recipe.engine.name}'s image needs NVIDIA GPUs of Turing or newer and x86 CPUs, but {instance.name} has "
+        f"{instance.processors}"
+    )
     other = registry.engine_for(instance)
     hint = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
     return Finding("kubernetes.accelerator", message, path, hint=f"{hint} a type with GPUs.")
@@ -122,19 +130,39 @@ def _container(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _models(recipe: Recipe) -> Iterator[Finding]:
-    """Containers fetch weights from the hub themselves."""
-    if recipe.platform.weights == "s3":
-        message = "on a cluster each container downloads the weights from the hub"
-        yield Finding("kubernetes.weights", message, "platform.weights", hint="Write `weights: hub`, or remove it.")
-        return
+    """Findings on where pods get the models: the hub, a bucket, or a claim."""
+    yield from _weights(recipe)
     for path, source in recipe.models.items():
-        if not fetched_by_container(recipe, source):
-            message = f"{source} is not on the hub, from which the containers of a cluster download models"
-            yield Finding("kubernetes.weights", message, path, hint="Use a Hugging Face id.")
-        elif recipe.platform.hub_token_secret is None and _gated(source):
+        fetched = fetched_by_container(recipe, source)
+        if source.kind == "jumpstart":
+            message = f"{source} is JumpStart's, whose models run on SageMaker only"
+            yield Finding("kubernetes.weights", message, path, hint="Use its id on the hub, or an address in S3.")
+        elif source.kind == "folder" and recipe.platform.weights == "hub":
+            message = f"{source} is a folder of this machine, which pods cannot read"
+            hint = "Set kubernetes.weights_bucket to a bucket that you can upload it to, or use a Hugging Face id."
+            yield Finding("kubernetes.weights", message, path, hint=hint)
+        elif fetched and recipe.platform.hub_token_secret is None and _gated(source):
             message = f"{source} is gated, but the containers have no token"
             hint = "Create a Secret with the key `token`, and set platform.hub_token_secret to its name."
             yield Finding("kubernetes.hub-token", message, path, hint=hint, severity="warning")
+
+
+def _weights(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on `weights` together with the cluster's own keys."""
+    settings, written, path = section(recipe), recipe.platform.weights, "platform.weights"
+    needs_bucket = [source for source in recipe.models.values() if source.kind != "s3"]
+    mounted = settings.weights_bucket or settings.weights_claim
+    if written == "s3" and needs_bucket and not settings.weights_bucket:
+        message = f"{needs_bucket[0]} would have to be in a bucket that pods mount, but none is named"
+        hint = "Set kubernetes.weights_bucket, or write `weights: hub`."
+        yield Finding("kubernetes.weights", message, path, hint=hint)
+    elif written == "hub" and mounted:
+        message = f"the containers download the models, so {mounted} has no effect"
+        yield Finding("kubernetes.weights", message, path, hint="Remove `weights`.")
+    elif written != "hub" and settings.weights_cache == "node":
+        message = "nothing is downloaded from the hub, so nothing is kept on the nodes"
+        hint = "Remove `weights_cache`."
+        yield Finding("kubernetes.weights", message, "platform.kubernetes.weights_cache", hint=hint)
 
 
 def _gated(source: ModelSource) -> bool:
@@ -167,3 +195,33 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
         message = f"autoscaling aims at {wanted} concurrent requests, but the engine processes {most}: the others wait"
         path, hint = "scaling.requests_per_instance", f"Set it below {most}, or remove it."
         yield Finding("kubernetes.scaling-target", message, path, hint=hint, severity="warning")
+
+
+def _pod(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on what the recipe adds to the engine's pods."""
+    wanted, path = section(recipe).pod, "platform.kubernetes.pod"
+    if INSTANCE_TYPE in wanted.node_selector:
+        message = f"the toolkit sets {INSTANCE_TYPE} itself"
+        hint = "Remove it, and use platform.instance_types."
+        yield Finding("kubernetes.pod", message, f"{path}.node_selector", hint=hint)
+    names, folders = set(OUR_VOLUMES), list(OUR_FOLDERS)
+    for index, volume in enumerate(wanted.volumes):
+        if volume.name in names:
+            message = f"the pod has another volume named `{volume.name}`"
+            yield Finding("kubernetes.pod", message, f"{path}.volumes.{index}.name", hint="Choose another name.")
+        if inside := next((folder for folder in folders if _overlap(folder, volume.mount_path)), None):
+            message = f"{volume.mount_path} and the volume at {inside} hide each other"
+            yield Finding(
+                "kubernetes.pod", message, f"{path}.volumes.{index}.mount_path", hint="Choose another folder."
+            )
+        names.add(volume.name)
+        folders.append(volume.mount_path)
+    if wanted.min_available and wanted.min_available >= max(1, recipe.scaling.min_instances):
+        message = "while only these pods run, no node with one of them can be drained"
+        hint = f"Set scaling.min_instances above {wanted.min_available}, or remove `min_available`."
+        yield Finding("kubernetes.pod", message, f"{path}.min_available", hint=hint, severity="warning")
+
+
+def _overlap(folder: str, other: str) -> bool:
+    first, second = PurePosixPath(folder), PurePosixPath(other)
+    return first == second or first in second.parents or second in first.parents

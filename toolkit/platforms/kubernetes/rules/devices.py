@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.catalog.trainium import DEVICE_GROUPS, logical_cores
+from toolkit.catalog.trainium import DEVICE_GROUPS, logical_cores, uses_dra
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.hardware import instance
@@ -23,12 +23,13 @@ CLAIM = "neurons"
 GPU, NEURON = "nvidia.com/gpu", "aws.amazon.com/neuron"
 """Resources of the device plugins, and keys of the taints that such nodes usually have."""
 
-_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _DRA_DRIVER = "neuron.aws.com"
 # The rest is the node's own: 90 of 96 CPUs in the manifests of aws-neuron-eks-samples.
 _CPU_SHARE, _MEMORY_SHARE = 0.9375, 0.85
 # 128 of 1,024 GiB in the same manifests.
 _SHARED_MEMORY_SHARE = 0.125
+_DISK_MARGIN = 1.2
 
 
 def instances(recipe: Recipe) -> list[lookup.Instance]:
@@ -57,17 +58,14 @@ def claim_template(recipe: Recipe) -> Resource | None:
 
     It cannot be changed once it is made, so its name says its content.
     """
-    if not _dra(recipe):
+    if not claims_chips(recipe):
         return None
     count = accelerators(recipe)
-    types = " || ".join(
-        f"device.attributes['{_DRA_DRIVER}'].instanceType == '{name}'" for name in recipe.platform.instance_types
-    )
     exactly = {
         "deviceClassName": _DRA_DRIVER,
         "allocationMode": "ExactCount",
         "count": count,
-        "selectors": [{"cel": {"expression": types}}],
+        "selectors": [{"cel": {"expression": _selected(recipe)}}],
     }
     devices: dict[str, Any] = {"requests": [{"name": CLAIM, "exactly": exactly}]}
     if count in DEVICE_GROUPS[1:]:
@@ -81,21 +79,36 @@ def claim_template(recipe: Recipe) -> Resource | None:
     return manifest(recipe, "ResourceClaimTemplate", content_name(recipe.name, spec), spec=spec)
 
 
+def _selected(recipe: Recipe) -> str:
+    """The devices that will do, as an expression on their attributes (awsdocs-neuron, deploy/eks/dra)."""
+    attributes = f"device.attributes['{_DRA_DRIVER}']"
+    types = " || ".join(f"{attributes}.instanceType == '{name}'" for name in recipe.platform.instance_types)
+    driver = section(recipe).neuron_driver
+    if driver is None:
+        return types
+    return f"({types}) && {attributes}.neuronDriverVersion == '{driver}'"
+
+
 def claims(recipe: Recipe) -> dict[str, Any]:
     """The pod's part of it."""
     template = claim_template(recipe)
     return {"resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": template.name}]} if template else {}
 
 
-def container_resources(recipe: Recipe) -> dict[str, Any]:
+def disk_gib(recipe: Recipe, *, compiles: bool) -> int:
+    """What a pod needs of its node's disk, with a margin; 0 where the size of the weights is not known."""
+    return math.ceil(_DISK_MARGIN * recipe.engine.rules.disk_bytes(recipe, compiles=compiles) / 2**30)
+
+
+def container_resources(recipe: Recipe, *, compiles: bool) -> dict[str, Any]:
     """Requests and limits. CPUs have no limit, which would slow the engine down where others leave them unused."""
     count, memory = accelerators(recipe), f"{math.floor(_memory_gib(recipe) * _MEMORY_SHARE)}Gi"
     cpu = min(instance.vcpus * _share(recipe, instance) for instance in instances(recipe))
     requests = {"cpu": str(max(1, math.floor(cpu * _CPU_SHARE))), "memory": memory}
-    if recipe.weight_bytes:  # fetched to the node's disk: a pod that fills it up is evicted half way
-        requests["ephemeral-storage"] = f"{math.ceil(1.2 * recipe.weight_bytes / 2**30)}Gi"
+    if disk := disk_gib(recipe, compiles=compiles):  # a pod that fills its node's disk up is evicted half way
+        requests["ephemeral-storage"] = f"{disk}Gi"
     limits = {"memory": memory}
-    if _dra(recipe):
+    if claims_chips(recipe):
         return {"requests": requests, "limits": limits, "claims": [{"name": CLAIM}]}
     device = {NEURON if on_trainium(recipe) else GPU: str(count)} if count else {}
     return {"requests": {**requests, **device}, "limits": {**limits, **device}}
@@ -109,9 +122,9 @@ def shared_memory(recipe: Recipe) -> str:
 def placement(recipe: Recipe) -> dict[str, Any]:
     """On nodes of the recipe's types, also where those are kept free for pods that use their accelerators."""
     types = list(recipe.platform.instance_types)
-    found: dict[str, Any] = {"nodeSelector": {_INSTANCE_TYPE: types[0]}}
+    found: dict[str, Any] = {"nodeSelector": {INSTANCE_TYPE: types[0]}}
     if len(types) > 1:
-        expression = {"key": _INSTANCE_TYPE, "operator": "In", "values": types}
+        expression = {"key": INSTANCE_TYPE, "operator": "In", "values": types}
         terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
         found = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
     if accelerators(recipe):
@@ -120,8 +133,9 @@ def placement(recipe: Recipe) -> dict[str, Any]:
     return found
 
 
-def _dra(recipe: Recipe) -> bool:
-    return on_trainium(recipe) and section(recipe).neuron_devices == "dra"
+def claims_chips(recipe: Recipe) -> bool:
+    """Whether the pods get their chips from Neuron's DRA driver."""
+    return on_trainium(recipe) and uses_dra(recipe.platform.instance_types, section(recipe).neuron_devices)
 
 
 def _grouped(recipe: Recipe) -> int | None:

@@ -1,4 +1,4 @@
-"""Instance types of a cluster's nodes. They have EC2's names; the catalogue has SageMaker's, which begin with `ml.`."""
+"""Instance types of a cluster's nodes. They have EC2's names and prices; the catalogue's names begin with `ml.`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ def ec2_name(name: str) -> str:
 def instance(name: str) -> lookup.Instance | None:
     """The hardware of an instance type, None where it is not known."""
     found = lookup.instance(f"{SAGEMAKER_PREFIX}{name}")
-    return replace(found, name=name) if found else None
+    return _as_node(found) if found else None
 
 
 def instances() -> Sequence[lookup.Instance]:
     """All instance types of the catalogue: a node may be any of them."""
-    return tuple(replace(item, name=ec2_name(item.name)) for item in lookup.instances())
+    return tuple(map(_as_node, lookup.instances()))
+
+
+def _as_node(instance: lookup.Instance) -> lookup.Instance:
+    return replace(instance, name=ec2_name(instance.name), prices=instance.ec2_prices)

@@ -5,7 +5,7 @@ They are no part of a deployment: what compiles takes the accelerators that serv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit.home import containers_dir
@@ -42,6 +42,17 @@ def compile_job(recipe: Recipe) -> Resource | None:
         "template": pod_template(recipe, "compile"),
     }
     return manifest(recipe, "Job", content_name("compile", spec), spec=spec)
+
+
+def wait_command(job: Mapping[str, Any]) -> str:
+    """A shell command that ends when the Job has ended, and says whether it is Complete or Failed.
+
+    `kubectl wait --for=condition=complete` goes on for ever after a failure (kubernetes/kubectl issue 1629).
+    """
+    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+    condition = """jsonpath={.status.conditions[?(@.status=="True")].type}"""
+    get = f"kubectl get -n {namespace} job/{name} -o '{condition}'"
+    return f"until {get} | grep -Ewo 'Complete|Failed'; do sleep 30; done"
 
 
 def benchmark(arms: Sequence[Recipe]) -> list[Resource]:

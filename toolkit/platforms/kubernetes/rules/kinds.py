@@ -76,6 +76,24 @@ class NamespaceRule(ManifestRule):
         )
 
 
+class WeightsRule(KindRule):
+    """A model that is uploaded to the bucket that pods mount. Its volume is made afterwards, which proves it whole."""
+
+    kind = "Weights"
+    is_kept = True
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        """Its address says its content, so that nothing has to be compared."""
+        if existing is None:
+            return Decision("create", "no volume has been made of it yet")
+        return Decision("reuse", "was uploaded before its volume was made")
+
+    def kept_note(self, existing: Existing) -> str:
+        """Where the model is, and how to remove it."""
+        uri = existing.state["Uri"]
+        return f"the model in {uri}, which other clusters may use. Remove it: aws s3 rm --recursive {uri}"
+
+
 class DeploymentRule(ManifestRule):
     """A Deployment is the endpoint."""
 
@@ -83,6 +101,9 @@ class DeploymentRule(ManifestRule):
         """The digest of the recipe that it is made from."""
         return str(request["metadata"]["annotations"][RECIPE_ANNOTATION])
 
+
+WEIGHTS = WeightsRule()
+"""No object of a cluster: it comes first."""
 
 KINDS: Sequence[ManifestRule] = (
     NamespaceRule("Namespace", ApiResource("v1", "namespaces", namespaced=False), is_base=True),
@@ -99,6 +120,7 @@ KINDS: Sequence[ManifestRule] = (
     ManifestRule(
         "HorizontalPodAutoscaler", ApiResource("autoscaling/v2", "horizontalpodautoscalers"), sets_replicas=True
     ),
+    ManifestRule("PodDisruptionBudget", ApiResource("policy/v1", "poddisruptionbudgets"), is_rare=True),
     ManifestRule("ScaledObject", ApiResource("keda.sh/v1alpha1", "scaledobjects"), is_rare=True, sets_replicas=True),
     ManifestRule("Job", ApiResource("batch/v1", "jobs")),
 )
@@ -109,7 +131,7 @@ RULES_BY_KIND: Mapping[str, ManifestRule] = {rule.kind: rule for rule in KINDS}
 
 def position(kind: str) -> int:
     """Where a kind comes in the order in which they are made."""
-    return list(RULES_BY_KIND).index(kind)
+    return [WEIGHTS.kind, *RULES_BY_KIND].index(kind)
 
 
 def _paths(paths: Sequence[str]) -> str:

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.rules.adaptation import disruption_budget
 from toolkit.platforms.kubernetes.rules.devices import claim_template
 from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
 from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, position
 from toolkit.platforms.kubernetes.rules.metadata import manifest, section, selector, shared
-from toolkit.platforms.kubernetes.rules.pod import config_map, pod_template, rollout_seconds, volumes
+from toolkit.platforms.kubernetes.rules.pod import pod_template, rollout_seconds
 from toolkit.platforms.kubernetes.rules.security import engine_policy
+from toolkit.platforms.kubernetes.rules.storage import config_map, volumes
 from toolkit.recipe.resolve import Recipe
 
 APPLY = "kubectl apply --server-side --field-manager=toolkit"
@@ -39,6 +41,7 @@ def resources(recipe: Recipe) -> list[Resource]:
         _service(recipe),
         _deployment(recipe),
         _autoscaler(recipe),
+        disruption_budget(recipe),
     ]
     return [item for item in found if item]
 
@@ -112,7 +115,8 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
             "behavior": behavior,
         }
         return manifest(recipe, "HorizontalPodAutoscaler", recipe.name, spec=spec)
-    query = f'sum({recipe.engine.rules.metrics.running_requests}{{model_name="{recipe.name}"}})'
+    of = f'model_name="{recipe.name}",namespace="{section(recipe).namespace}"'
+    query = f"sum({recipe.engine.rules.metrics.running_requests}{{{of}}})"
     trigger = {"serverAddress": prometheus, "query": query, "threshold": str(wanted)}
     spec = {
         "scaleTargetRef": target,

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.schema import KubernetesSection
 
 Component = Literal["server", "compile", "benchmark"]
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image
-from toolkit.platforms.kubernetes.rules.devices import accelerators, on_trainium
+from toolkit.platforms.kubernetes.rules.devices import accelerators, claims_chips, disk_gib, instances, on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.metadata import section
+from toolkit.platforms.kubernetes.rules.storage import NODE_FOLDER, BucketFolder, bucket_folders, claim_folders
 from toolkit.recipe.resolve import Recipe
-
-PRICE = "? $/h: the catalogue has SageMaker's prices, but a cluster's nodes have EC2's prices"
 
 
 def notes(recipe: Recipe, account: Account) -> Iterator[str]:
@@ -28,15 +28,30 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     if compiles_ahead(recipe):
         yield (
             f"Pods start with compiled code only. First: toolkit render {recipe.path} --out DIR && {APPLY} -k "
-            "DIR/compile, and wait until its Job is complete"
+            "DIR/compile, and wait until its Job has ended, as that command says"
         )
-    yield f"Price: {PRICE}"
+    yield f"Price: {price_text(recipe)}"
+
+
+def price_text(recipe: Recipe) -> str:
+    """What a node costs. What the pods cost is not known: nodes are billed whether pods run on them or not."""
+    first = instances(recipe)[0] if instances(recipe) else None
+    price = first.price() if first else None
+    if first is None or price is None:
+        return f"? $/h: the catalogue has no EC2 price of {recipe.platform.instance_types[0]}"
+    source = f"EC2, on demand in {price.region}, {price.date}"
+    return (
+        f"? $/h: the cluster's nodes are paid for, not its pods; a {first.name} is {price.usd_per_hour:.2f} ({source})"
+    )
 
 
 def _needs(recipe: Recipe) -> Iterator[str]:
     settings, metrics = section(recipe), recipe.engine.rules.metrics
-    if on_trainium(recipe) and settings.neuron_devices == "dra":
-        yield "The cluster needs Kubernetes 1.34 and Neuron's DRA driver, on nodes without Neuron's device plugin"
+    if claims_chips(recipe):
+        yield (
+            "The cluster needs Kubernetes 1.34 and Neuron's DRA driver, on nodes without Neuron's device plugin; EKS "
+            "Auto Mode does not support it"
+        )
     elif on_trainium(recipe):
         yield (
             "The cluster needs Neuron's device plugin; for several chips of a node also its scheduler extension, which "
@@ -44,9 +59,13 @@ def _needs(recipe: Recipe) -> Iterator[str]:
         )
     elif accelerators(recipe):
         yield "The cluster needs NVIDIA's device plugin"
-    if compiles_ahead(recipe):
+    compiles = compiles_ahead(recipe)
+    if disk := max(disk_gib(recipe, compiles=False), disk_gib(recipe, compiles=True) if compiles else 0):
+        yield f"A node needs {disk} GiB of free disk for each pod (ephemeral storage): give its volume that size"
+    if compiles:
         role = settings.service_account_role or "its role"
         yield f"It needs Mountpoint for Amazon S3's CSI driver; {role} reads and writes {settings.artifacts_bucket}"
+    yield from _models(recipe)
     if scales(recipe) and settings.prometheus:
         yield "Autoscaling needs KEDA, and Prometheus scraping the pods"
     elif scales(recipe):
@@ -54,3 +73,33 @@ def _needs(recipe: Recipe) -> Iterator[str]:
             f"Autoscaling needs the pods' metric {metrics.of_pods}: with Prometheus and its adapter, a rule that gives "
             f"{metrics.running_requests} this name"
         )
+
+
+def _models(recipe: Recipe) -> Iterator[str]:
+    """Where the models must be before pods can start."""
+    settings, folders = section(recipe), bucket_folders(recipe)
+    if folders:
+        role = settings.service_account_role or "its role"
+        buckets = ", ".join(sorted({folder.bucket for folder in folders.values()}))
+        yield f"It needs Mountpoint for Amazon S3's CSI driver; {role} reads {buckets}"
+    for folder in folders.values():
+        if folder.source:
+            yield f"`toolkit deploy` uploads {folder.source} first; for manifests by hand: {upload_command(folder)}"
+    for path in claim_folders(recipe).values():
+        yield f"The claim {settings.weights_claim} in {settings.namespace} must have the model in its folder {path}"
+    if settings.weights_cache == "node":
+        yield (
+            f"Pods of a node share what they download in its {NODE_FOLDER}; that volume is refused in namespaces with "
+            "the Pod Security Standard `baseline` or `restricted`"
+        )
+
+
+def upload_command(folder: BucketFolder) -> str:
+    """A shell command that puts the model into the bucket: a local folder, or what the hub has."""
+    assert folder.source
+    source, local = folder.source, shlex.quote(str(folder.source.folder or folder.source.name))
+    upload = f"aws s3 sync {local} {shlex.quote(str(folder))} --exclude '.*' --exclude '*/.*'"
+    if source.folder:
+        return upload
+    revision = f" --revision {shlex.quote(source.revision)}" if source.revision else ""
+    return f"hf download {shlex.quote(source.written)}{revision} --local-dir {local} --exclude '*/*' && {upload}"

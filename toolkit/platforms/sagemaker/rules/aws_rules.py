@@ -160,6 +160,12 @@ class AwsRules:
 
         return compilation.job_notes(recipe)
 
+    def for_template(self, recipe: Recipe, account: Account) -> Recipe:
+        """The recipe with its files arranged so that a CloudFormation template can have them."""
+        from toolkit.platforms.sagemaker.rules.model_data import with_one_data_source
+
+        return with_one_data_source(recipe, account)
+
     def template(self, resources: Sequence[Resource]) -> dict[str, Any]:
         """The resources as a CloudFormation template. Raises UsageError."""
         from toolkit.platforms.sagemaker.rules import cloudformation
@@ -186,8 +192,8 @@ class AwsRules:
     def price_per_hour(self, recipe: Recipe) -> float | None:
         return price.price_per_hour(recipe) if self.capabilities.instance_types else self._one_price
 
-    def price_now(self, observed: Observed) -> float | None:
-        return price.price_now(observed) if self.capabilities.instance_types else self._one_price
+    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
+        return price.price_now(observed, region) if self.capabilities.instance_types else self._one_price
 
     def price_text(self, recipe: Recipe) -> str:
         return price.price_text(recipe) if self.capabilities.instance_types else f"{self._one_price:.2f} $/h"

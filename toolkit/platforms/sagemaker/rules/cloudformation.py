@@ -30,8 +30,7 @@ def template(resources: Sequence[Resource], kinds: Sequence[AwsKind]) -> dict[st
     """The template that creates these resources, except for what its metadata lists under `STAGE_FIRST`.
 
     It is made from desired resources, not from a plan's actions, because update requests lack fields of creation.
-    Raises UsageError for containers that need compiled code, because a stack has no channel for it, and for a value
-    that CloudFormation would replace by a secret or parameter of the account.
+    Raises UsageError for a value that CloudFormation would replace by a secret or parameter of the account.
     """
     made = _Template(resources, {kind.kind: kind for kind in kinds}).build()
     for path, text in _texts(made, ""):
@@ -90,7 +89,6 @@ class _Template:
         outputs: dict[str, Any] = {}
         for item in self.resources:
             kind, logical_id = self.kinds[item.kind], ids[item.kind, item.name]
-            kind.require_template(item)
             sections |= kind.sections(item)
             outputs |= kind.outputs(item, logical_id)
             if kind.resource_type:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from toolkit.engines.arguments import (
     CONFIG_CHANNEL,
     CONFIG_NAME,
     DRAFTER_CHANNEL,
+    FILES_CHANNEL,
+    TARGET_FOLDER,
     config_file,
     fetched_by_container,
     is_in_image,
+    staged_downloads,
 )
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
-from toolkit.recipe.content import WeightsFile, manifest, manifest_digest
+from toolkit.recipe.content import WeightsFile, digest, manifest, manifest_digest
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Download
 from toolkit.recipe.source import ModelSource
 
 COMPILED_CHANNEL = "compiled"
@@ -48,16 +52,60 @@ class ModelData:
 
 
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
-    """All files for the recipe's container: models, settings too long for its environment, compiled code."""
+    """All files for a container: models, settings too long for its environment, the engine's files, compiled code."""
+    found = _separate(recipe, account)
+    return [_together(recipe, found, account)] if recipe.platform.one_data_source else found
+
+
+def with_one_data_source(recipe: Recipe, account: Account) -> Recipe:
+    """The recipe for CloudFormation, whose AWS::SageMaker::Model has only the ModelDataSource.
+
+    Where there is more than that, all files are staged below one S3 prefix, if they can be copied there.
+    """
+    found = model_data(recipe, account)
+    movable = recipe.target.kind != "jumpstart" and all(_is_plain(item) for item in found)
+    if not movable or not any(item.channel for item in found):
+        return recipe
+    return replace(recipe, platform=replace(recipe.platform, one_data_source=True))
+
+
+def _separate(recipe: Recipe, account: Account) -> list[ModelData]:
     found = [_model_data("", recipe.target, recipe, account)]
-    if recipe.drafter and not is_in_image(recipe):
-        found.append(_model_data(DRAFTER_CHANNEL, recipe.drafter, recipe, account))
+    drafter = recipe.drafter
+    if recipe.platform.one_data_source and recipe.baseline_of:
+        drafter = recipe.baseline_of.drafter  # so that a pair and its baseline share what is staged
+    if drafter and not is_in_image(recipe):
+        found.append(_model_data(DRAFTER_CHANNEL, drafter, recipe, account))
     if settings := config_file(recipe):
         found.append(settings_data(settings, recipe, account))
+    found += [_staged(FILES_CHANNEL, _download(item, recipe, account)) for item in staged_downloads(recipe)]
     if artifacts.compiles_ahead(recipe):
         place = f"s3://{bucket_name(account)}/{artifacts.prefix(artifacts.key(recipe))}"
         found.append(ModelData(COMPILED_CHANNEL, _prefix(place)))
     return [data for data in found if data]
+
+
+def _is_plain(data: ModelData) -> bool:
+    """Whether the caller can copy the files: not an archive, and not those behind a licence of JumpStart's."""
+    return data.weights is not None or data.source == _prefix(data.uri)
+
+
+def _together(recipe: Recipe, data: Sequence[ModelData], account: Account) -> ModelData:
+    """All files below one S3 prefix, each model in a folder of its own. Only templates have it: see their commands."""
+    folders = {item.channel or TARGET_FOLDER: item for item in data}
+    content = [(folder, item.uri) for folder, item in folders.items()]
+    twin = " --baseline" if recipe.baseline_of else ""
+    made_by = {COMPILED_CHANNEL: {"MadeBy": f"toolkit compile RECIPE{twin}"}}
+    weights = _resource(f"{recipe.target.name}-set-{digest(content)[:_COMMIT_CHARACTERS]}", recipe, account, {})
+    parts = {
+        folder: {
+            **(item.weights.request if item.weights else {"From": item.uri, **made_by.get(folder, {})}),
+            **weights.request,
+            "Prefix": f"{weights.request['Prefix']}{folder}/",
+        }
+        for folder, item in folders.items()
+    }
+    return _staged("", replace(weights, request={**weights.request, "Folders": parts}))
 
 
 def settings_data(settings: Mapping[str, Any], recipe: Recipe, account: Account) -> ModelData:
@@ -94,10 +142,17 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
         name = f"{source.name}-{revision[:_COMMIT_CHARACTERS].replace('/', '-')}-{origin_digest}"
         secret = {"HubTokenSecret": recipe.platform.hub_token_secret} if recipe.platform.hub_token_secret else {}
         origin = {"Hub": source.written, "Revision": revision, "Mark": f"{STAGED_PREFIX}{name}"}
-        return _resource(name, recipe, account, {**origin, **secret})
+        names = {"Names": list(source.files)} if source.files else {}
+        return _resource(name, recipe, account, {**origin, **names, **secret})
     files = manifest(folder)
     name = f"{folder.name}-{manifest_digest(files)[:_COMMIT_CHARACTERS]}"
     return _resource(name, recipe, account, {"Source": str(folder), "Files": _listed(files)})
+
+
+def _download(item: Download, recipe: Recipe, account: Account) -> Resource:
+    name = f"{item.name.rpartition('.')[0]}-{item.sha256[:_COMMIT_CHARACTERS]}"
+    files = _listed([WeightsFile(item.name, item.size, item.sha256)])
+    return _resource(name, recipe, account, {"Url": item.url, "Files": files})
 
 
 def _settings(settings: Mapping[str, Any], account: Account, recipe: Recipe) -> Resource:

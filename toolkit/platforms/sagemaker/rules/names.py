@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toolkit.planning.names import tag_map
 from toolkit.planning.resources import Account
+from toolkit.recipe.content import digest
 from toolkit.recipe.resolve import Recipe
 
 ML = "ml."
@@ -25,6 +26,8 @@ LEASES_PREFIX = "leases/"
 CAPTURE_PREFIX = "capture/"
 """Prefix in the toolkit's bucket: captured requests and answers."""
 
+_LONGEST_ROLE_NAME, _DIGEST_CHARACTERS = 64, 8
+
 
 def bucket_name(account: Account) -> str:
     """Name of the toolkit's bucket in an account and region."""
@@ -40,9 +43,16 @@ def ran_before(tag: str | None, running: str) -> str | None:
     return next((name for name in reversed(names) if name != running), names[-1] if names else None)
 
 
-def role_name(endpoint: str) -> str:
-    """Name of the execution role created for an endpoint."""
-    return f"toolkit-{endpoint}"
+def role_name(endpoint: str, account: Account) -> str:
+    """Name of the execution role created for an endpoint. It has the region, because IAM's names hold for all regions.
+
+    Longer names than IAM allows are shortened, with a digest of the endpoint's.
+    """
+    end = f"-{account.region}"
+    if len(name := f"toolkit-{endpoint}{end}") <= _LONGEST_ROLE_NAME:
+        return name
+    end = f"-{digest(endpoint)[:_DIGEST_CHARACTERS]}{end}"
+    return f"toolkit-{endpoint}"[: _LONGEST_ROLE_NAME - len(end)] + end
 
 
 def compiler(recipe: str) -> str:

@@ -1,7 +1,7 @@
 """The price of a recipe on SageMaker, from the catalogue: on-demand, in US dollars, with date and region.
 
 An unknown price is None, never 0: that of a type without a price in the catalogue, and of reserved capacity, which is
-in no price list.
+in no price list. A price is that of the recipe's region; where it is not known, of another one, which is named.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ def most_per_hour(recipe: Recipe) -> float | None:
     return _price(recipe, recipe.platform.instance_types, max(1, recipe.scaling.max_instances))
 
 
-def price_of(instance_type: str) -> float | None:
+def price_of(instance_type: str, region: str | None = None) -> float | None:
     """US dollars per hour of one instance, None if the catalogue has no price."""
-    price = _catalogued(instance_type)
+    price = _catalogued(instance_type, region)
     return price.usd_per_hour if price else None
 
 
-def price_now(observed: Observed) -> float | None:
+def price_now(observed: Observed, region: str | None = None) -> float | None:
     """US dollars per hour of the existing endpoints, without changes by autoscaling."""
     running = {item.state["Running"] for item in observed.existing if item.kind == "Endpoint"}
     configs = [item for item in observed.existing if item.kind == "EndpointConfig" and item.name in running]
-    return price_of_instances([instance for config in configs for instance in config.state["Instances"]])
+    return price_of_instances([instance for config in configs for instance in config.state["Instances"]], region)
 
 
-def price_of_instances(instances: Sequence[tuple[str, int]]) -> float | None:
+def price_of_instances(instances: Sequence[tuple[str, int]], region: str | None = None) -> float | None:
     """US dollars per hour of (type, number) pairs, None if one of the prices is unknown."""
-    prices = [(price_of(instance_type), number) for instance_type, number in instances]
+    prices = [(price_of(instance_type, region), number) for instance_type, number in instances]
     return (
         None if any(price is None for price, _ in prices) else sum((price or 0.0) * number for price, number in prices)
     )
@@ -49,9 +49,10 @@ def price_text(recipe: Recipe) -> str:
     """The price as a phrase, with its source and reliability, or why it is unknown and what to do."""
     if recipe.platform.capacity_reservation:
         return "? $/h: reserved capacity is paid in advance, at a price that is not public"
-    unknown = [name for name in recipe.platform.instance_types if price_of(name) is None]
-    ask = f": no known price for {', '.join(unknown)}; update prices with `toolkit lock --prices`" if unknown else ""
-    now, most, first = price_per_hour(recipe), most_per_hour(recipe), _catalogued(recipe.platform.instance_types[0])
+    unknown = [name for name in recipe.platform.instance_types if price_of(name, recipe.platform.region) is None]
+    ask = f": no known price for {', '.join(unknown)}; update prices with `toolkit catalog update`" if unknown else ""
+    now, most = price_per_hour(recipe), most_per_hour(recipe)
+    first = _catalogued(recipe.platform.instance_types[0], recipe.platform.region)
     if now is None or first is None:
         return f"? $/h{ask}"
     trust = "" if first.quality.startswith("good") else f"; {first.quality}"
@@ -60,14 +61,14 @@ def price_text(recipe: Recipe) -> str:
     return f"{now:.2f} $/h ({source}){at_most}{ask}"
 
 
-def _catalogued(instance_type: str) -> lookup.Price | None:
+def _catalogued(instance_type: str, region: str | None) -> lookup.Price | None:
     instance = lookup.instance(instance_type)
-    return instance.price if instance else None
+    return instance.price(region) if instance else None
 
 
 def _price(recipe: Recipe, instance_types: tuple[str, ...], instances: int) -> float | None:
     """The price with the most expensive of `instance_types`. Each variant has its own instances, including a shadow."""
-    prices = [price_of(name) for name in instance_types]
+    prices = [price_of(name, recipe.platform.region) for name in instance_types]
     known = [price for price in prices if price is not None]
     if recipe.platform.capacity_reservation or len(known) < len(prices):
         return None

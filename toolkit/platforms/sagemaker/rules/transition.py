@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.errors import PlatformError
-from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.planning.rules import Transition
@@ -66,7 +65,7 @@ def registered_again(
     for action in reversed(removed):
         item = observed.get(action.kind, action.name)
         if item and variant_of(endpoint, item.name) in config.state["Variants"]:
-            found.append(Action(item.kind, item.name, "create", "again, after the update", _request(endpoint, item)))
+            found.append(Action(item.kind, item.name, "create", "again, after the update", _request(item)))
     return tuple(found)
 
 
@@ -124,13 +123,18 @@ def _removals(change: _Change, observed: Observed) -> tuple[Action, ...]:
     return tuple(found)
 
 
-def _request(endpoint: str, item: Existing) -> Mapping[str, Any]:
-    """The request that creates an existing target or policy again."""
+def _request(item: Existing) -> Mapping[str, Any]:
+    """The request that creates an existing target or policy again, with the tags that it had."""
     content = item.state["Content"]
     if item.kind == "ScalableTarget":
-        return {**scalable(item.name), **content, "Tags": {ENDPOINT_TAG: endpoint}}
+        return {**scalable(item.name), **content, "Tags": _settable(item.state["Tags"])}
     resource_id, _, name = item.name.rpartition("/")
     return {"PolicyName": name, **scalable(resource_id), **content}
+
+
+def _settable(tags: Mapping[str, str]) -> dict[str, str]:
+    """The tags that a request may set: AWS keeps those of `aws:` for itself."""
+    return {key: value for key, value in tags.items() if not key.startswith("aws:")}
 
 
 def _foreign(item: Existing) -> PlatformError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
-from toolkit.catalog.trainium import family
 from toolkit.findings import Finding
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ComponentSection
@@ -27,7 +26,6 @@ def check_component(recipe: Recipe) -> Iterator[Finding]:
     yield from scale_to_zero(recipe, recipe.platform.region)
     yield from _experiment(recipe)
     yield from _update(recipe)
-    yield from _types(recipe)
     for index, name in enumerate(() if recipe.leaves_instance_type_open else recipe.platform.instance_types):
         if instance := lookup.instance(name):
             yield from _room(recipe.on(name), component, instance, f"{_TYPES}.{index}")
@@ -55,30 +53,16 @@ def _experiment(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _update(recipe: Recipe) -> Iterator[Finding]:
-    for key, is_set in (("update", recipe.rollout.update != "all-at-once"), ("alarms", bool(recipe.rollout.alarms))):
-        if is_set:
-            message = f"`{key}` applies to updates of the endpoint, not to updates of an inference component"
-            yield Finding(
-                "sagemaker.component-update", message, f"rollout.{key}", hint="Remove it.", severity="warning"
-            )
-
-
-def _types(recipe: Recipe) -> Iterator[Finding]:
-    """All copies run one Model, created for the first instance type."""
-    first = recipe.on(recipe.platform.instance_types[0])
-    for index, name in enumerate(recipe.platform.instance_types):
-        here = recipe.on(name)
-        if (here.engine, here.speculation) != (first.engine, first.speculation):
-            other = recipe.platform.instance_types[0]
-            message = f"copies on {name} would run with the settings of {other}: a component has one Model"
-            hint = "Give all types the same settings, or keep only one."
-            yield Finding("sagemaker.component-types", message, f"{_TYPES}.{index}", hint=hint)
-        elif recipe.engine.rules.compiles(recipe) and family(name) != family(first.platform.instance_types[0]):
-            message = (
-                f"a component has one Model, which is compiled for {first.platform.instance_types[0]}, not for {name}"
-            )
-            hint = "Write a recipe for each family."
-            yield Finding("sagemaker.component-types", message, f"{_TYPES}.{index}", hint=hint)
+    """UpdateInferenceComponent can replace copies in steps, and only then roll back on alarms."""
+    update = recipe.rollout.update
+    if update in ("canary", "linear"):
+        message = f"SageMaker has no `{update}` updates of inference components: it would replace all copies at once"
+        hint = "Use `rolling`, or remove it."
+        yield Finding("sagemaker.component-update", message, "rollout.update", hint=hint, severity="warning")
+    if recipe.rollout.alarms and update != "rolling":
+        message = "alarms roll back only `rolling` updates of inference components"
+        hint = "Write `update: rolling`, or remove them."
+        yield Finding("sagemaker.component-update", message, "rollout.alarms", hint=hint, severity="warning")
 
 
 def _room(recipe: Recipe, component: ComponentSection, instance: lookup.Instance, path: str) -> Iterator[Finding]:

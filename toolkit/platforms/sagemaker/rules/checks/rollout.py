@@ -18,7 +18,7 @@ LONGEST_UPDATE_SECONDS = 14400
 def check_rollout(recipe: Recipe) -> Iterator[Finding]:
     """Findings on `rollout` and `scaling`."""
     rollout, scaling = recipe.rollout, recipe.scaling
-    if rollout.update != "all-at-once" and recipe.platform.component is None:
+    if rollout.update == "rolling" or (rollout.update != "all-at-once" and recipe.platform.component is None):
         yield from _steps(recipe)
     if recipe.speculation is None and (rollout.shadow or rollout.speculative_percent < 100):
         key = "shadow" if rollout.shadow else "speculative_percent"
@@ -44,7 +44,8 @@ def _steps(recipe: Recipe) -> Iterator[Finding]:
         message = f"a linear update needs steps of {_SMALLEST_LINEAR} % or more"
         yield Finding("sagemaker.rollout-step", message, _STEP, hint=f"Set it to {_SMALLEST_LINEAR}, or use `canary`.")
     if recipe.scaling.max_instances == 1:
-        message = f"one instance cannot be replaced in steps; unverified: SageMaker may refuse `{rollout.update}`"
+        what = "copy" if recipe.platform.component else "instance"
+        message = f"one {what} cannot be replaced in steps; unverified: SageMaker may refuse `{rollout.update}`"
         hint = "Use `all-at-once`, or set scaling.min_instances and max_instances to 2 or more."
         yield Finding("sagemaker.rollout-step", message, _UPDATE, hint=hint, severity="warning")
     pauses = 1 if rollout.update == "canary" else math.ceil(100 / rollout.step_percent)

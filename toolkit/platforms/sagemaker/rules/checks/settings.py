@@ -57,8 +57,10 @@ def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         found = lookup.instance(name)
         if name in recipe.platform.instance_types[:index]:
             yield Finding("sagemaker.same-type", f"{name} is listed twice", path, hint="Remove one of the two.")
-        elif found is None:
+        elif found is None and name not in recipe.unlisted:
             yield _unknown(name, path)
+        elif found is None:
+            continue
         elif not found.hostable:
             yield _cannot_host(found, path)
         else:
@@ -80,7 +82,8 @@ def _unknown(name: str, path: str) -> Finding:
         message = f"{name} is EC2's name of an instance type; SageMaker's names begin with `{ML}`"
         return Finding("sagemaker.instance-type", message, path, hint=f"Write {ML}{name}.")
     near = difflib.get_close_matches(name, [instance.name for instance in lookup.instances()], n=1)
-    hint = f"Did you mean `{near[0]}`?" if near else "See: toolkit fit RECIPE"
+    hint = f"Did you mean `{near[0]}`?" if near else "See: toolkit fit RECIPE."
+    hint += f" If it is newer than the catalogue, write `unlisted: [{name}]`."
     return Finding("sagemaker.instance-type", f"{name} is not a known instance type", path, hint=hint)
 
 
@@ -88,8 +91,10 @@ def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Find
     if recipe.engine.rules.explains_hardware:
         return
     if not recipe.engine.rules.runs_on(instance):
-        on = instance.accelerator or "CPUs"
-        message = f"{recipe.engine.name} images of this platform need NVIDIA GPUs, but {instance.name} has {on}"
+        message = (
+            f"{recipe.engine.name} images of this platform need NVIDIA GPUs of Turing or newer and x86 CPUs, but "
+            f"{instance.name} has {instance.processors}"
+        )
         other = registry.engine_for(instance)
         choose = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
         yield Finding("sagemaker.accelerator", message, path, hint=f"{choose} one of: toolkit fit RECIPE")

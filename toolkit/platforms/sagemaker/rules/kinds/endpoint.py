@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.planning.names import ENDPOINT_TAG
@@ -133,28 +133,33 @@ def endpoint(recipe: Recipe, config: str) -> Resource:
 
 def _deployment(recipe: Recipe) -> dict[str, Any]:
     rollout = recipe.rollout
-    step = {"Type": "CAPACITY_PERCENT", "Value": rollout.step_percent}
-    policy: Mapping[str, Any]
     if rollout.update == "rolling":
-        policy = {
-            "RollingUpdatePolicy": {
-                "MaximumBatchSize": step,
-                "WaitIntervalInSeconds": rollout.wait_seconds,
-                "MaximumExecutionTimeoutInSeconds": _LONGEST_UPDATE_SECONDS,
-            }
-        }
-    else:
-        sizes = {"canary": {"CanarySize": step}, "linear": {"LinearStepSize": step}}.get(rollout.update, {})
-        routing = {"Type": _UPDATES[rollout.update], "WaitIntervalInSeconds": rollout.wait_seconds, **sizes}
-        policy = {
-            "BlueGreenUpdatePolicy": {
-                "TrafficRoutingConfiguration": routing,
-                "MaximumExecutionTimeoutInSeconds": _LONGEST_UPDATE_SECONDS,
-            }
-        }
-    names = [*rollback_alarms(recipe, variants(recipe)), *rollout.alarms]
-    alarms = {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in names]}} if names else {}
-    return {**policy, **alarms}
+        return rolling_update(recipe, variants(recipe))
+    step = _step(recipe)
+    sizes = {"canary": {"CanarySize": step}, "linear": {"LinearStepSize": step}}.get(rollout.update, {})
+    routing = {"Type": _UPDATES[rollout.update], "WaitIntervalInSeconds": rollout.wait_seconds, **sizes}
+    policy = {"TrafficRoutingConfiguration": routing, "MaximumExecutionTimeoutInSeconds": _LONGEST_UPDATE_SECONDS}
+    return {"BlueGreenUpdatePolicy": policy, **_rollback(recipe, variants(recipe))}
+
+
+def rolling_update(recipe: Recipe, variants: Sequence[str]) -> dict[str, Any]:
+    """The DeploymentConfig of a rolling update, of an endpoint or of an inference component."""
+    policy = {
+        "MaximumBatchSize": _step(recipe),
+        "WaitIntervalInSeconds": recipe.rollout.wait_seconds,
+        "MaximumExecutionTimeoutInSeconds": _LONGEST_UPDATE_SECONDS,
+    }
+    return {"RollingUpdatePolicy": policy, **_rollback(recipe, variants)}
+
+
+def _step(recipe: Recipe) -> dict[str, Any]:
+    return {"Type": "CAPACITY_PERCENT", "Value": recipe.rollout.step_percent}
+
+
+def _rollback(recipe: Recipe, variants: Sequence[str]) -> dict[str, Any]:
+    """The alarms that roll an update back."""
+    names = [*rollback_alarms(recipe, variants), *recipe.rollout.alarms]
+    return {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in names]}} if names else {}
 
 
 def _read(clients: Clients, name: str) -> Existing:

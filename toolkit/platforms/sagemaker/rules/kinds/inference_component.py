@@ -20,11 +20,13 @@ from toolkit.platforms.sagemaker.rules.kinds.base import (
     sagemaker_tags,
     tagged,
 )
+from toolkit.platforms.sagemaker.rules.kinds.endpoint import rolling_update
 from toolkit.platforms.sagemaker.rules.kinds.endpoint_config import startup
 from toolkit.platforms.sagemaker.rules.kinds.model import model_of
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import tags
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import ComponentSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -37,7 +39,13 @@ class InferenceComponentKind(AwsKind):
     kind = "InferenceComponent"
     needs_service = True
     resource_type = "AWS::SageMaker::InferenceComponent"
-    lacking = frozenset({"Specification.ComputeResourceRequirements.AcceleratorPartitionType"})
+    lacking = frozenset(
+        {
+            "Specification.ComputeResourceRequirements.AcceleratorPartitionType",
+            "Specifications.ComputeResourceRequirements.AcceleratorPartitionType",
+            "Specifications.BaseInferenceComponentName",
+        }
+    )
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         found = component(deployment.recipe, deployment.account)
@@ -46,13 +54,13 @@ class InferenceComponentKind(AwsKind):
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         if existing is None:
             return super().decide(resource, existing, observed)
-        status, model, host = (existing.state[key] for key in ("Status", "ModelName", "EndpointName"))
+        status, models, host = (existing.state[key] for key in ("Status", "Models", "EndpointName"))
         if host != resource.request["EndpointName"]:
             return Decision("replace", f"is on endpoint {host}")
         if status not in ("InService", *UNDER_WAY):
             return Decision("replace", f"is {status}")
-        if model != resource.request["Specification"]["ModelName"]:
-            return Decision("update", f"runs {model}")
+        if models != models_of(resource.request):
+            return Decision("update", f"runs {', '.join(dict.fromkeys(map(str, models.values())))}")
         if status != "InService":
             return Decision("update", f"is {status.lower()} already")  # wait until it is in service
         return Decision("reuse", "is in service with this model")
@@ -69,7 +77,7 @@ class InferenceComponentKind(AwsKind):
                     state = {
                         "EndpointName": found["EndpointName"],
                         "Status": found["InferenceComponentStatus"],
-                        "ModelName": found.get("Specification", {}).get("ModelName"),
+                        "Models": models_of(found),
                     }
                     yield tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
 
@@ -77,15 +85,15 @@ class InferenceComponentKind(AwsKind):
         work.clients.sagemaker.create_inference_component(**request)
 
     def update(self, work: Work, request: Any) -> None:
-        clients, name, wanted = work.clients, request["InferenceComponentName"], request["Specification"]["ModelName"]
+        clients, name, wanted = work.clients, request["InferenceComponentName"], models_of(request)
         if _status(clients, name) == ("InService", wanted):
             return  # an update that was in progress has led to this
         try:
             clients.sagemaker.update_inference_component(**request)
         except clients.refusal:
-            status, model = _status(clients, name)
+            status, models = _status(clients, name)
             # It was not changing before, so this must be our own earlier call, whose answer was lost.
-            if status != "Updating" and model != wanted:
+            if status != "Updating" and models != wanted:
                 raise
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
@@ -98,6 +106,11 @@ class InferenceComponentKind(AwsKind):
     def is_going(self, clients: Clients, name: str) -> bool:
         return _status(clients, name)[0] == "Deleting"
 
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
+        """In CloudFormation, the deployment configuration is a property of the resource."""
+        updates = {key: value for key, value in item.update.items() if key == "DeploymentConfig"}
+        return {**request, **updates}
+
     def depends_on(self, item: Resource) -> Iterator[tuple[str, str]]:
         yield "LogGroup", log_groups(item.name)[1]
 
@@ -109,27 +122,41 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
     """The inference component; None for a plain endpoint."""
     if recipe.platform.component is None:
         return None
-    settings, here = recipe.platform.component, recipe.on(recipe.platform.instance_types[0])
-    accelerators = settings.accelerators or _accelerators(here)
-    specification = {
-        "ModelName": model_of(here, account).name,
-        "StartupParameters": startup(recipe),
-        "ComputeResourceRequirements": {
-            "NumberOfAcceleratorDevicesRequired": accelerators,
-            "MinMemoryRequiredInMb": settings.memory_mib,
-        },
-    }
-    copies = {"CopyCount": max(1, recipe.scaling.min_instances)}
+    types = recipe.platform.instance_types
+    found = [_specification(recipe.on(name), recipe.platform.component, account) for name in types]
+    # AWS's schema of AWS::SageMaker::InferenceComponent: the singular one is for one instance type, and does not accept
+    # it; the list has two entries or more, and each needs it.
+    by_type = [{"InstanceType": name, **item} for name, item in zip(types, found, strict=True)]
+    specified = {"Specification": found[0]} if len(found) == 1 else {"Specifications": by_type}
     create = {
         "InferenceComponentName": recipe.name,
         "EndpointName": endpoint_name(recipe),
         "VariantName": VARIANT,
-        "Specification": specification,
-        "RuntimeConfig": copies,
+        **specified,
+        "RuntimeConfig": {"CopyCount": max(1, recipe.scaling.min_instances)},
         "Tags": tags(recipe),
     }
-    update = {"InferenceComponentName": recipe.name, "Specification": specification}
+    rolling = {"DeploymentConfig": rolling_update(recipe, [VARIANT])} if recipe.rollout.update == "rolling" else {}
+    update = {"InferenceComponentName": recipe.name, **specified, **rolling}
     return Resource("InferenceComponent", recipe.name, create, update)
+
+
+def models_of(component: Mapping[str, Any]) -> dict[str, str | None]:
+    """The models of a component's request or description, by instance type; empty for a single type."""
+    specifications = component.get("Specifications") or [component.get("Specification", {})]
+    return {item.get("InstanceType", ""): item.get("ModelName") for item in specifications}
+
+
+def _specification(recipe: Recipe, settings: ComponentSection, account: Account) -> dict[str, Any]:
+    """A copy on the recipe's first instance type."""
+    return {
+        "ModelName": model_of(recipe, account).name,
+        "StartupParameters": startup(recipe),
+        "ComputeResourceRequirements": {
+            "NumberOfAcceleratorDevicesRequired": settings.accelerators or _accelerators(recipe),
+            "MinMemoryRequiredInMb": settings.memory_mib,
+        },
+    }
 
 
 def _accelerators(recipe: Recipe) -> int:
@@ -137,7 +164,7 @@ def _accelerators(recipe: Recipe) -> int:
     return recipe.engine.rules.accelerators(recipe, lookup.instance(recipe.platform.instance_types[0]))
 
 
-def _status(clients: Clients, name: str) -> tuple[str, str | None]:
-    """Its status and its model."""
+def _status(clients: Clients, name: str) -> tuple[str, Mapping[str, str | None]]:
+    """Its status and its models."""
     described = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
-    return described["InferenceComponentStatus"], described.get("Specification", {}).get("ModelName")
+    return described["InferenceComponentStatus"], models_of(described)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from toolkit.engines.arguments import CHANNELS_DIR, CONFIG_CHANNEL, DRAFTER_CHANNEL, environment
+from toolkit.engines.arguments import CONFIG_CHANNEL, DRAFTER_CHANNEL, FILES_CHANNEL, channel_dir, environment
 from toolkit.planning.artifacts import variables
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
@@ -33,6 +33,8 @@ _CHANNELS = "PrimaryContainer.AdditionalModelDataSources"
 _IN_CHANNELS: Mapping[str, str] = {
     DRAFTER_CHANNEL: "drafter",
     CONFIG_CHANNEL: "flags that are too long for its environment",
+    FILES_CHANNEL: "the engine's own files",
+    COMPILED_CHANNEL: "compiled code",
 }
 
 
@@ -147,7 +149,7 @@ def network(recipe: Recipe) -> dict[str, Any]:
 
 
 def _environment(recipe: Recipe) -> dict[str, str]:
-    return {**environment(recipe), **variables(recipe, f"{CHANNELS_DIR}/{COMPILED_CHANNEL}")}
+    return {**environment(recipe), **variables(recipe, channel_dir(recipe, COMPILED_CHANNEL))}
 
 
 def _data_sources(data: Sequence[ModelData]) -> dict[str, Any]:

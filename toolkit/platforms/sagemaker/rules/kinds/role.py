@@ -59,7 +59,7 @@ class RoleKind(AwsKind):
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         tags = look.once(_role_tags, name)
         if tags is not None:
-            yield tagged(self.kind, role_name(name), tags.get(ENDPOINT_TAG), {})
+            yield tagged(self.kind, role_name(name, look.account), tags.get(ENDPOINT_TAG), {})
 
     def create(self, work: Work, request: Any) -> None:
         work.clients.iam.create_role(**request)
@@ -112,7 +112,8 @@ class RolePolicyKind(AwsKind):
         """Policies of our roles, each belonging to the recipe in its name."""
         for name in (*look.names, *_compilers(look)):
             if ENDPOINT_TAG in (look.once(_role_tags, name) or {}):
-                yield from (unless_missing(look.clients, partial(_policies, look.clients, role_name(name))) or ())
+                role = role_name(name, look.account)
+                yield from (unless_missing(look.clients, partial(_policies, look.clients, role)) or ())
 
     def create(self, work: Work, request: Any) -> None:
         work.clients.iam.put_role_policy(**request)
@@ -123,7 +124,7 @@ class RolePolicyKind(AwsKind):
 
 def role_arn(recipe: Recipe, account: Account, endpoint: str) -> str:
     """ARN of the role of the endpoint's containers: the one that was found, or the one to create."""
-    return account.role or f"arn:{account.partition}:iam::{account.id}:role/{role_name(endpoint)}"
+    return account.role or f"arn:{account.partition}:iam::{account.id}:role/{role_name(endpoint, account)}"
 
 
 def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelData]) -> list[Resource]:
@@ -131,7 +132,7 @@ def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelDa
     captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
     captures = [_allow("s3:PutObject", captured)] if recipe.observability.data_capture_percent else []
     statements = _statements(recipe, account, log_group(recipe), data, captures)
-    return _made(role_name(endpoint), tags(recipe, endpoint), recipe, account, statements)
+    return _made(role_name(endpoint, account), tags(recipe, endpoint), recipe, account, statements)
 
 
 def compile_role(recipe: Recipe, account: Account, data: Sequence[ModelData]) -> list[Resource]:
@@ -149,7 +150,7 @@ def compile_role(recipe: Recipe, account: Account, data: Sequence[ModelData]) ->
         },
     ]
     statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, artifacts)
-    return _made(role_name(compiler(recipe.name)), tags(recipe), recipe, account, statements)
+    return _made(role_name(compiler(recipe.name), account), tags(recipe), recipe, account, statements)
 
 
 def _endpoint_role(deployment: Deployment) -> list[Resource]:
@@ -163,11 +164,12 @@ def _of_kind(kind: str, resources: Sequence[Resource]) -> list[Resource]:
 def _compilers(look: Look) -> list[str]:
     """Owners of the roles of the recipes' compile jobs, if these are desired or the recipes are removed."""
     wanted = {item.name for item in look.wanted(RoleKind.kind)}
-    return [name for name in map(compiler, look.endpoints) if not look.desired or role_name(name) in wanted]
+    names = map(compiler, look.endpoints)
+    return [name for name in names if not look.desired or role_name(name, look.account) in wanted]
 
 
 def _role_tags(look: Look, endpoint: str) -> dict[str, str] | None:
-    iam, name = look.clients.iam, role_name(endpoint)
+    iam, name = look.clients.iam, role_name(endpoint, look.account)
     return unless_missing(look.clients, lambda: by_key(iam.list_role_tags(RoleName=name)["Tags"]))
 
 

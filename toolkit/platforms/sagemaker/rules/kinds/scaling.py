@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
@@ -45,8 +46,9 @@ class ScalableTargetKind(ContentKind):
         return [_target(deployment.recipe, name) for name in _scaled(deployment.recipe, deployment.variants)]
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
-        for target, owner in look.once(_targets, name):
-            yield self.described(target["ResourceId"], owner, target)
+        for target, its_tags in look.once(_targets, name):
+            found = self.described(target["ResourceId"], its_tags.get(ENDPOINT_TAG), target)
+            yield replace(found, state={**found.state, "Tags": its_tags})
 
     def create(self, work: Work, request: Any) -> None:
         work.clients.application_autoscaling.register_scalable_target(**request)
@@ -96,8 +98,8 @@ class ScalingPolicyKind(ContentKind):
         names = {resource_id: scale_from_zero_alarm(resource_id) for resource_id in resource_ids(name)}
         from_zero = {resource_id: alarms[alarm] for resource_id, alarm in names.items() if alarm in alarms}
         found: list[str] = []
-        for target, owner in look.once(_targets, name):
-            resource_id = target["ResourceId"]
+        for target, its_tags in look.once(_targets, name):
+            owner, resource_id = its_tags.get(ENDPOINT_TAG), target["ResourceId"]
             pages = client.get_paginator("describe_scaling_policies").paginate(
                 ServiceNamespace="sagemaker", ResourceId=resource_id
             )
@@ -149,13 +151,13 @@ def _scaled(recipe: Recipe, variants: Sequence[str]) -> list[str]:
     return [f"{COMPONENT}{recipe.name}"]
 
 
-def _targets(look: Look, endpoint: str) -> list[tuple[Mapping[str, Any], str | None]]:
-    """Existing targets, with the endpoint in their tag."""
+def _targets(look: Look, endpoint: str) -> list[tuple[Mapping[str, Any], Mapping[str, str]]]:
+    """Existing targets, with their tags."""
     client, ids = look.clients.application_autoscaling, resource_ids(endpoint)
     pages = client.get_paginator("describe_scalable_targets").paginate(ServiceNamespace="sagemaker", ResourceIds=ids)
     found = [target for page in pages for target in page["ScalableTargets"]]
     tags = [client.list_tags_for_resource(ResourceARN=target["ScalableTargetARN"])["Tags"] for target in found]
-    return [(target, its_tags.get(ENDPOINT_TAG)) for target, its_tags in zip(found, tags, strict=True)]
+    return list(zip(found, tags, strict=True))
 
 
 def _target(recipe: Recipe, resource_id: str) -> Resource:

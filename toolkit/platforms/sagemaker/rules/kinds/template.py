@@ -65,9 +65,6 @@ class TemplateRule:
         """Whether the stack cannot work without that field of the request."""
         return False
 
-    def require_template(self, item: Resource) -> None:
-        """Raise UsageError for a resource that stacks cannot have but need."""
-
 
 def key_values(values: Mapping[str, str]) -> list[dict[str, str]]:
     """A mapping as a list of Key and Value."""

@@ -162,10 +162,6 @@ class ArtifactsKind(AwsKind):
         for item in look.wanted(self.kind):
             yield Existing(self.kind, item.name, True, (), _state(look, item.request["Key"], item.request["Parts"]))
 
-    def require_template(self, item: Resource) -> None:
-        message = "CloudFormation cannot pass compiled code to a container"
-        raise UsageError(message, hint="Use `toolkit deploy`.")
-
 
 def compiled(recipe: Recipe, account: Account) -> list[Resource]:
     """The compiled code that the recipe's endpoint needs."""

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.rules.deployment import Deployment
 
 
+_FORMATS = "run `toolkit lock` first: without the names of the files, those of other formats are copied too"
+_ONE_SOURCE = "one S3 prefix brings all, because AWS::SageMaker::Model has one model data source"
+
+
 class WeightsUseKind(AwsKind):
     """An empty object `uses/<weights>/<endpoint>`. Weights are kept as long as they have one."""
 
@@ -95,7 +99,11 @@ class WeightsKind(AwsKind):
         delete_prefix(clients, request["Bucket"], request["Prefix"])
 
     def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
-        yield {"what": f"weights {item.name}", "command": _upload(item.request)}
+        folders: Mapping[str, Any] = item.request.get("Folders", {"": item.request})
+        for folder, request in folders.items():
+            part = f", folder {folder} ({_ONE_SOURCE})" if folder else ""
+            doubt = f" ({_FORMATS})" if "Hub" in request and "Names" not in request else ""
+            yield {"what": f"weights {item.name}{part}{doubt}", "command": _upload(request)}
 
 
 def use(data: ModelData, endpoint: str) -> Resource | None:
@@ -132,11 +140,20 @@ def _upload(request: Mapping[str, Any]) -> str:
     options = ["--checksum-algorithm", "SHA256", *encryption]  # by which `toolkit deploy` knows the files again
     hidden = ["--exclude", ".*", "--exclude", "*/.*"]
     if "Hub" in request:
-        folder = request["Prefix"].rstrip("/").rpartition("/")[2]
+        folder = "-".join(request["Prefix"].rstrip("/").split("/")[1:])
         at = ("--revision", request["Revision"], "--local-dir", folder)
         # As `toolkit deploy`: not the folders, in which repositories hold the weights again in other formats.
-        fetch = _shell("hf", "download", request["Hub"], *at, "--exclude", "*/*")
+        exactly = (*at, "--", request["Hub"], *request["Names"]) if "Names" in request else ()
+        fetch = _shell("hf", "download", *(exactly or (request["Hub"], *at, "--exclude", "*/*")))
         return " && ".join([fetch, _shell("aws", "s3", "sync", folder, to, *hidden, *options)])
+    if "Url" in request:
+        (file,) = request["Files"]
+        fetch = _shell("curl", "--fail", "--location", "--output", file["path"], request["Url"])
+        compare = f"{_shell('echo', file['sha256'] + '  ' + file['path'])} | sha256sum --check"
+        return " && ".join([fetch, compare, _shell("aws", "s3", "cp", file["path"], to, *options)])
+    if "From" in request:
+        copy = _shell("aws", "s3", "sync", request["From"], to, *options)
+        return f"{request['MadeBy']} && {copy}" if "MadeBy" in request else copy
     if "Content" in request:
         copies = [
             f"{_shell('printf', '%s', text)} | {_shell('aws', 's3', 'cp', '-', to + name, *options)}"

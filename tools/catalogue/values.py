@@ -1,20 +1,19 @@
-"""`python -m tools.vllm_values` writes catalog/engines/vllm/values.json: how many values vLLM's parser gives each flag.
-
-It asks the parser of the vLLM that is installed, which takes some seconds.
-"""
+"""engines/vllm/values.json: how many values vLLM's parser gives each flag, asked of the vLLM that is installed."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Iterable, Iterator
-from datetime import date
-from pathlib import Path
 from typing import Any
 
-import toolkit.catalog
+from tools.catalogue.documents import Documents, as_text
+from tools.catalogue.listings import installed_parser
 
-FILE = Path(toolkit.catalog.__file__).parent / "engines" / "vllm" / "values.json"
+
+def generate(documents: Documents) -> str:
+    """The text of the file."""
+    return as_text({"date": documents.date, **installed()})
 
 
 def values(actions: Iterable[argparse.Action]) -> dict[str, Any]:
@@ -34,15 +33,13 @@ def values(actions: Iterable[argparse.Action]) -> dict[str, Any]:
 def installed() -> dict[str, Any]:
     """The catalogue's document but for its date, as the installed vLLM has it."""
     import vllm
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    parser = make_arg_parser(FlexibleArgumentParser())  # type: ignore[no-untyped-call]
     return {
-        "source": "python -m tools.vllm_values, of vLLM's own parser (vllm/entrypoints/launchers/cli_args.py)",
+        "source": "python -m tools.catalogue engines/vllm/values.json, of vLLM's own parser "
+        "(vllm/entrypoints/launchers/cli_args.py)",
         "note": "a flag that is in no list takes one value; other versions are taken to be alike",
         "version": vllm.__version__.partition("+")[0],
-        **values(parser._actions),
+        **values(installed_parser()._actions),
     }
 
 
@@ -59,7 +56,3 @@ def _kind(action: argparse.Action) -> str:
     if action.nargs == "?":
         return "optional"
     return "json_list" if isinstance(action.default, list) and action.type is json.loads else ""
-
-
-if __name__ == "__main__":
-    FILE.write_text(json.dumps({"date": date.today().isoformat(), **installed()}, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,81 @@
+"""The documents are read again as they are stored: from packages here, from public addresses on the network."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tools.catalogue.__main__ import DOCUMENTS
+from tools.catalogue.documents import documents_in
+from tools.catalogue.fetch import fetch
+from tools.catalogue.generators import GENERATORS
+
+HEAD = "amazon/GPT-OSS-20B-P-EAGLE"
+
+
+def archive() -> bytes:
+    """AWS's repository as GitHub packs it, with a file that is not wanted."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as packed:
+        packed.add(DOCUMENTS / "deep-learning-containers", "deep-learning-containers-main")
+        packed.add(DOCUMENTS / "date", "deep-learning-containers-main/docs/../../date")
+    return made.getvalue()
+
+
+def wheel(package: str, folder: Path) -> Path:
+    """AWS's SDK with its lists."""
+    path = folder / f"{package}.whl"
+    with zipfile.ZipFile(path, "w") as packed:
+        for file in (DOCUMENTS / "sagemaker-core" / "image_uri_config").iterdir():
+            packed.write(file, f"sagemaker/core/image_uri_config/{file.name}")
+    return path
+
+
+def answer(request: httpx.Request) -> httpx.Response:
+    if request.url.host == "codeload.github.com":
+        return httpx.Response(200, content=archive())
+    if request.url.path == f"/api/models/{HEAD}":
+        return httpx.Response(200, json={"id": HEAD, "sha": "abc", "siblings": []})
+    if "/AmazonSageMaker/current/us-west-2/" in request.url.path:
+        attributes = {"usagetype": "USW2-Host:ml.g6e.xlarge", "location": "US West (Oregon)"}
+        price = {"priceDimensions": {"B": {"unit": "Hrs", "pricePerUnit": {"USD": "2.6054"}}}}
+        listed = {"publicationDate": "2026-12-01T00:00:00Z", "products": {"A": {"attributes": attributes}}}
+        return httpx.Response(200, json={**listed, "terms": {"OnDemand": {"A": {"A.A": price}}}})
+    return httpx.Response(404)
+
+
+def test_what_is_fetched_makes_the_same_files_but_for_what_is_new(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "documents"
+    fetch(folder, httpx.Client(transport=httpx.MockTransport(answer)), wheel)
+    (folder / "date").write_text((DOCUMENTS / "date").read_text())
+    read = documents_in(folder)
+
+    for name in ("images.json", "registries.json"):
+        assert GENERATORS[name](read) == GENERATORS[name](documents_in(DOCUMENTS))
+    instances = {item["name"]: item for item in json.loads(GENERATORS["instances.json"](read))["instances"]}
+    before = {
+        item["name"]: item for item in json.loads(GENERATORS["instances.json"](documents_in(DOCUMENTS)))["instances"]
+    }
+    assert [name for name in before if instances[name] != before[name]] == ["ml.g6e.xlarge"]
+    assert instances["ml.g6e.xlarge"]["prices"][0]["usd_per_hour"] == 2.6054
+    heads = {head["repo"]: head for head in json.loads(GENERATORS["heads.json"](read))["heads"]}
+    assert heads[HEAD]["revision"] == "abc"
+    assert "not read: prices of AmazonEC2 in us-east-1: Client error '404 Not Found'" in capsys.readouterr().err
+
+
+def test_a_document_that_cannot_be_read_stays(tmp_path: Path) -> None:
+    folder = shutil.copytree(DOCUMENTS, tmp_path / "documents")
+    nothing = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(503)))
+    fetch(folder, nothing, wheel)
+    stored = DOCUMENTS / "deep-learning-containers"
+    for file in stored.rglob("*.yml"):
+        assert (folder / "deep-learning-containers" / file.relative_to(stored)).read_bytes() == file.read_bytes()

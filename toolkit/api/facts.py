@@ -1,0 +1,107 @@
+"""How old the catalogue's facts are, and what was read since: `toolkit catalog status` and `update`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from toolkit.catalog import age, lookup, updates
+from toolkit.catalog.refresh import REGION, SOURCES, Sources, refresh
+from toolkit.errors import PlatformError
+
+_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class FileAge:
+    """A file of the catalogue: the day on which it was held against its sources, and whether that is long ago."""
+
+    name: str
+    date: date
+    days: int
+    old: bool
+
+
+@dataclass(frozen=True)
+class CatalogStatus:
+    """What the catalogue holds, and what the last update found.
+
+    `read` is the day of each source in the user's own file; `regions` those whose prices it has. The others are names
+    that came with an update; of `types`, `versions` and `heads` nothing else is known.
+    """
+
+    files: tuple[FileAge, ...]
+    own_file: Path
+    read: dict[str, date]
+    regions: tuple[str, ...]
+    images: tuple[str, ...]
+    types: tuple[str, ...]
+    versions: tuple[str, ...]
+    heads: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit catalog status --json`."""
+        found: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
+        return found
+
+
+@dataclass(frozen=True)
+class CatalogUpdate:
+    """What an update changed in the user's own file, and what could not be read."""
+
+    own_file: Path
+    changed: tuple[str, ...]
+    unread: tuple[str, ...]
+    failed: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit catalog update --json`."""
+        return {**asdict(self), "own_file": str(self.own_file)}
+
+
+def catalog_status(*, today: date | None = None) -> CatalogStatus:
+    """How old each file of the catalogue is, and what is new since. Reads nothing over the network."""
+    now, held = today or age.current_day(), updates.held()
+    return CatalogStatus(
+        tuple(_age(name, day, now) for name, day in lookup.dates().items()),
+        updates.path(),
+        held.read,
+        tuple(held.prices),
+        tuple(f"{image.repository}:{image.tag}" for image in held.images),
+        held.types,
+        held.versions,
+        held.drafters,
+    )
+
+
+def catalog_update(
+    regions: Sequence[str] = (),
+    *,
+    ec2: bool = False,
+    today: date | None = None,
+    client: httpx.Client | None = None,
+    sources: Sources = SOURCES,
+) -> CatalogUpdate:
+    """Read prices, heads, images and versions from public documents into the user's own file.
+
+    Without regions those whose prices are held, or us-east-1. Raises PlatformError when no source could be read.
+    """
+    held = updates.held()
+    wanted = [*regions] or [*held.prices] or [REGION]
+    with client or httpx.Client(timeout=_SECONDS) as opened:
+        found = refresh(opened, held, wanted, today or age.current_day(), ec2=ec2, sources=sources)
+    if len(found.failed) == found.steps:
+        message = "\n  ".join(["nothing could be read", *found.failed])
+        raise PlatformError(message, hint="Is there a network? What was read before is kept.")
+    return CatalogUpdate(updates.write(found.update), found.changed, found.unread, found.failed)
+
+
+def _age(name: str, day: date, today: date) -> FileAge:
+    days = (today - day).days
+    return FileAge(name, day, days, days > age.OLD_DAYS)

@@ -1,0 +1,162 @@
+"""The entries of the catalogue's files, as data. What no source states is `None`, `""` or empty, never a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Image:
+    """A container image that serves one engine version on one platform.
+
+    Fields:
+        version: of the engine; it may be a pre-release (`0.22.1rc0`).
+        registry: AWS account of the ECR registry (us-east-1 and most regions), or the host of a public one.
+        cuda, driver, python: `13.0`, the lowest NVIDIA driver branch it states (`580`), `3.12`.
+        standards_version: pinned version of the package model-hosting-container-standards.
+        entrypoint: `python` and `bash-loop` turn SM_VLLM_* variables into flags; `own` works in another way.
+        supervisor_quoting: `broken` if the supervisor removes the quotes of JSON flags, else `fixed` or `unknown`.
+        ami: SageMaker's InferenceAmiVersion that its CUDA needs.
+    """
+
+    platform: str
+    engine: str
+    version: str
+    repository: str
+    tag: str
+    note: str
+    registry: str = ""
+    cuda: str = ""
+    driver: str = ""
+    python: str = ""
+    standards_version: str = ""
+    entrypoint: str = ""
+    supervisor_quoting: str = "unknown"
+    ami: str = ""
+    size_gb: float | None = None
+    date: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars per hour of one instance, on demand. `quality` says how far to trust it."""
+
+    usd_per_hour: float
+    region: str
+    date: str
+    source: str
+    quality: str
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A SageMaker instance type.
+
+    Fields:
+        architecture: of its CPUs: `x86_64` or `arm64`.
+        accelerator: `""` for a CPU type.
+        memory_per_accelerator_mib: usable MiB as EC2 reports it, below the marketing figure.
+        compute_capability: of an NVIDIA GPU, `8.9`.
+        interconnect: between the accelerators: `nvlink`, `pcie`, `neuronlink`; `""` where there is at most one.
+        neuron_cores, neuron_cores_logical: physical ones, and as the default LNC groups them.
+        hostable: whether an endpoint can run on it at all.
+        regions: where AWS prices it for hosting; empty where that is not known.
+        prices: of hosting in SageMaker, one for each region where it is known; us-east-1 first.
+        ec2_prices: likewise of the EC2 instance, which a cluster's node is.
+    """
+
+    name: str
+    architecture: str
+    accelerator: str
+    accelerator_count: int
+    memory_per_accelerator_mib: int
+    compute_capability: str
+    interconnect: str
+    vcpus: int
+    host_memory_gib: float
+    local_nvme_gb: int
+    neuron_cores: int
+    neuron_cores_logical: int
+    hostable: bool
+    regions: tuple[str, ...]
+    prices: tuple[Price, ...] = ()
+    ec2_prices: tuple[Price, ...] = ()
+
+    @property
+    def processors(self) -> str:
+        """What it computes with, in words."""
+        generation = f" (compute capability {self.compute_capability})" if self.compute_capability else ""
+        cpus = f"{self.architecture} CPUs" if self.architecture != "x86_64" else "" if self.accelerator else "CPUs"
+        return " and ".join(filter(None, (f"{self.accelerator}{generation}", cpus)))
+
+    def price(self, region: str | None = None) -> Price | None:
+        """The price in that region; where it is not known there, in another one."""
+        return next((price for price in self.prices if price.region == region), next(iter(self.prices), None))
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """A published acceptance length: tokens per target step, bonus token included."""
+
+    workload: str
+    k: int
+    acceptance_length: float
+    hardware: str
+    engine: str
+    date: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """A public drafter on the Hugging Face hub. `card_*` is what its card, or the post that presents it, recommends.
+
+    Fields:
+        method: the recipe's `speculation.method`.
+        target: Hugging Face id.
+        layers, trained_depth: decoder layers; draft tokens that it was trained to predict in one pass.
+        card_flags: flags of the engine without leading dashes; `card_env`: environment variables.
+        min_engine: first vLLM version that serves it, where one is known.
+        context: `short` or `long` if the card says which of two sibling heads this is.
+        recommended_max_context, min_context: tokens, for the same reason.
+        positions: `max_position_embeddings` of its config.json, where a source states it.
+        revision, last_modified: of the repository, from the last refresh.
+    """
+
+    repo: str
+    method: str
+    target: str
+    layers: int | None
+    trained_depth: int | None
+    card_k: int | None
+    card_flags: Mapping[str, Any]
+    card_env: Mapping[str, str]
+    min_engine: str
+    acceptance: tuple[Acceptance, ...]
+    context: str
+    recommended_max_context: int | None
+    min_context: int | None
+    license: str
+    gated: bool | None
+    published: str
+    revision: str
+    last_modified: str
+    note: str
+    source: str
+    positions: int | None = None
+
+
+@dataclass(frozen=True)
+class PlatformFacts:
+    """US dollars per instance and hour, and the seconds that an endpoint usually takes to come up.
+
+    `scale_to_zero_refused` are regions where somebody saw AWS refuse it, each with where that is told.
+    """
+
+    price_per_hour: float
+    endpoint_seconds: int
+    source: str
+    scale_to_zero_refused: Mapping[str, str] = field(default_factory=dict)

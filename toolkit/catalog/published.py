@@ -1,0 +1,156 @@
+"""What others publish, in their own formats: AWS's price lists and image data, the Hugging Face hub, package indexes.
+
+Only formats: nothing here uses the network. Every function raises documents.Unfit for a document of another shape.
+Unverified: no real price list was at hand. Its format is taken from public programs that read it and from quoted
+entries, such as usage type USE2-Host:ml.g6.xlarge, 1.1267000000 USD, unit Hrs. Training, Studio, asynchronous inference
+and the rest have usage types of their own, reservations terms of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolkit import documents
+
+PRICE_LIST = "https://pricing.us-east-1.amazonaws.com"
+PRICES = documents.Limits(size=1024**3, items=100_000_000, seconds=600.0)
+"""AWS's list of one service in one region has tens of MB, EC2's hundreds."""
+
+_USAGE = {"AmazonSageMaker": re.compile(r"(?:^|-)Host:(ml\..+)$"), "AmazonEC2": re.compile(r"(?:^|-)BoxUsage:(.+)$")}
+# Of EC2: Linux without software that costs extra.
+_OPERATIONS = {"AmazonSageMaker": (), "AmazonEC2": ("RunInstances",)}
+# It becomes part of an image's address, in which other characters would mean another image.
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_VERSION = re.compile(r"\d+(\.\d+)+((rc|\.dev)\d+)?")
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Prices:
+    """US dollars per hour, on demand, by instance type; `date` is the day the list was published."""
+
+    date: str
+    prices: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Repository:
+    """What the hub says of a model's repository, in the hub's names. `gated` may be how access is granted."""
+
+    sha: str | None = None
+    lastModified: str | None = None  # noqa: N815
+    gated: bool | str | None = None
+
+
+@dataclass(frozen=True)
+class _Amount:
+    USD: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Dimension:
+    pricePerUnit: _Amount = _Amount()  # noqa: N815
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class _Term:
+    priceDimensions: dict[str, _Dimension] = field(default_factory=dict)  # noqa: N815
+
+
+@dataclass(frozen=True)
+class _Terms:
+    OnDemand: dict[str, dict[str, _Term]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Attributes:
+    usagetype: str = ""
+    operation: str = ""
+
+
+@dataclass(frozen=True)
+class _Product:
+    attributes: _Attributes = _Attributes()
+
+
+@dataclass(frozen=True)
+class _PriceList:
+    publicationDate: str = ""  # noqa: N815
+    products: dict[str, _Product] = field(default_factory=dict)
+    terms: _Terms = field(default_factory=_Terms)
+
+
+@dataclass(frozen=True)
+class _ImageData:
+    """A file of AWS's image data: github aws/deep-learning-containers docs/src/data."""
+
+    version: str
+    tags: tuple[str, ...]
+    cuda: str = ""
+    python: str = ""
+    engine: str = ""
+
+
+def price_list_url(service: str, region: str, base: str = PRICE_LIST) -> str:
+    """Where AWS publishes the prices of a service in a region; needs no credentials."""
+    return f"{base}/offers/v1.0/aws/{service}/current/{region}/index.json"
+
+
+def price_list(content: bytes, service: str) -> Prices:
+    """Prices of real-time hosting (AmazonSageMaker), or of plain Linux instances (AmazonEC2)."""
+    found = documents.parse(_PriceList, content, PRICES)
+    prices = dict(_hourly(found, service))
+    if not prices:
+        raise documents.Unfit(f"it lists no price per hour of {service}")
+    day = found.publicationDate[: len("2026-11-22")]
+    if not documents.is_day(day):
+        raise documents.Unfit(f"`publicationDate`: {day!r} is not a day")
+    return Prices(day, prices)
+
+
+def _hourly(found: _PriceList, service: str) -> Iterator[tuple[str, float]]:
+    for sku, product in found.products.items():
+        used = _USAGE[service].search(product.attributes.usagetype)
+        if not used or (_OPERATIONS[service] and product.attributes.operation not in _OPERATIONS[service]):
+            continue
+        terms = found.terms.OnDemand.get(sku, {}).values()
+        for dimension in (dimension for term in terms for dimension in term.priceDimensions.values()):
+            if dimension.unit == "Hrs" and 0 < dimension.pricePerUnit.USD < math.inf:
+                yield used[1], dimension.pricePerUnit.USD
+
+
+def hub_facts(found: Repository) -> dict[str, Any]:
+    """The catalogue's facts about a head, as far as the hub has them."""
+    facts: dict[str, Any] = {"revision": found.sha, "last_modified": found.lastModified}
+    if found.gated is not None:
+        facts["gated"] = bool(found.gated)
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def image_data(data: Any) -> dict[str, str]:
+    """The catalogue's facts about an image, from a file of AWS's image data: version of vLLM, tag, CUDA, Python."""
+    found = documents.fit(_ImageData, data)
+    if not found.tags:
+        raise documents.Unfit("it names no tag")
+    if not _TAG.fullmatch(found.tags[0]):
+        raise documents.Unfit(f"{found.tags[0][:_SHOWN]!r} is not a tag")
+    in_engine = re.search(r"vLLM (\S+)", found.engine)
+    version = in_engine[1] if in_engine else found.version.partition("+")[0]
+    if not _VERSION.fullmatch(version):
+        raise documents.Unfit(f"{version[:_SHOWN]!r} is not a version")
+    return {
+        "version": version,
+        "tag": found.tags[0],
+        "cuda": _dotted(found.cuda.removeprefix("cu"), 2),
+        "python": _dotted(found.python.removeprefix("py"), 1),
+    }
+
+
+def _dotted(digits: str, major: int) -> str:
+    """`130` as `13.0`, `312` as `3.12`."""
+    return f"{digits[:major]}.{digits[major:]}" if digits else ""

@@ -1,0 +1,77 @@
+"""`toolkit catalog`: how old the toolkit's facts are, and reading newer ones into the user's own folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolkit.cli.output import answer, say
+from toolkit.cli.recipe_commands import Json
+from toolkit.cli.table import table
+
+if TYPE_CHECKING:
+    from toolkit.api.facts import CatalogStatus, CatalogUpdate
+
+_EXIT_CODE_OUTSIDE = 3
+Regions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--region", help="Read the prices of this region (repeatable).  [default: those that are held, or us-east-1]"
+    ),
+]
+Ec2 = Annotated[
+    bool, typer.Option("--ec2", help="Read EC2's prices too, which cluster nodes cost. The list has hundreds of MB.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See and renew the toolkit's facts.")
+    group.command()(status)
+    group.command()(update)
+    app.add_typer(group, name="catalog")
+
+
+def status(as_json: Json = False) -> None:
+    """Show how old the facts are, and what the last update found. Needs no network."""
+    from toolkit import api
+
+    found = api.catalog_status()
+    answer(found.to_dict(), as_json, lambda: _status_text(found))
+
+
+def update(region: Regions = None, ec2: Ec2 = False, as_json: Json = False) -> None:
+    """Read prices, heads, images and versions from public documents, into the toolkit's folder in your home.
+
+    Needs no credentials. The installed toolkit is left as it is. Exits with 3 where a source could not be read; what
+    the others have is kept.
+    """
+    from toolkit import api
+
+    say("reading AWS's price list; it is large")
+    found = api.catalog_update(region or (), ec2=ec2)
+    answer(found.to_dict(), as_json, lambda: _update_text(found))
+    if found.failed:
+        raise typer.Exit(_EXIT_CODE_OUTSIDE)
+
+
+def _status_text(found: CatalogStatus) -> str:
+    rows = [(file.name, str(file.date), str(file.days), "over 90 days" if file.old else "") for file in found.files]
+    lines = [table(("file", "date", "days", ""), rows)]
+    if not found.read:
+        return "\n".join([*lines, "Nothing newer was read yet. To do so: toolkit catalog update"])
+    lines += [f"{found.own_file}:", *(f"  {source}: read on {day}" for source, day in found.read.items())]
+    for what, names in (
+        ("images", found.images),
+        ("instance types", found.types),
+        ("versions of vLLM", found.versions),
+        ("heads", found.heads),
+    ):
+        lines += [f"new {what}: {', '.join(names)}"] if names else []
+    return "\n".join(lines)
+
+
+def _update_text(found: CatalogUpdate) -> str:
+    lines = [*found.changed, *(f"not read: {line}" for line in (*found.unread, *found.failed))]
+    return "\n".join([*lines, f"wrote {found.own_file}"] if lines else [f"nothing is new; wrote {found.own_file}"])

@@ -1,0 +1,97 @@
+"""Rollback of a Deployment: its earlier versions, what must be kept for them, and the plan.
+
+The cluster's own history is the truth: the ReplicaSets that the deployment controller keeps (revisionHistoryLimit).
+`kubectl rollout undo` goes back by them, and so do we.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from toolkit.errors import UsageError
+from toolkit.planning.names import RECIPE_ANNOTATION
+from toolkit.planning.plan import Action, Plan
+from toolkit.planning.resources import Existing, Observed
+from toolkit.platforms.kubernetes.rules.storage import volume_name
+
+HISTORY = "History"
+"""In the state of a Deployment: `version` of each ReplicaSet, the newest first; None where they may not be listed."""
+
+_HASH = "pod-template-hash"
+_TAGS = "toolkit/tags"
+# Of `kubectl rollout restart`, which makes a version without a change.
+_RESTARTED = "kubectl.kubernetes.io/restartedAt"
+# Their names have their content, so that each version has its own.
+_VERSIONED = ("ConfigMap", "ResourceClaimTemplate", "PersistentVolumeClaim", "PersistentVolume")
+_ONLY_PODS = (
+    "Only pods go back. Autoscaling, rights and network rules stay as they are: for those, deploy the older recipe"
+)
+
+
+def version(replica_set: Mapping[str, Any]) -> dict[str, Any]:
+    """What an earlier version was: annotations of the toolkit's, and the pods as the Deployment had them."""
+    annotations = replica_set["metadata"].get("annotations") or {}
+    template = replica_set["spec"]["template"]
+    labels = {key: value for key, value in template["metadata"]["labels"].items() if key != _HASH}
+    notes = {key: value for key, value in (template["metadata"].get("annotations") or {}).items() if key != _RESTARTED}
+    metadata = {"labels": labels, **({"annotations": notes} if notes else {})}
+    return {
+        "Annotations": {key: annotations[key] for key in (RECIPE_ANNOTATION, _TAGS) if key in annotations},
+        "Template": {**template, "metadata": metadata},
+    }
+
+
+def kept_for_rollback(observed: Observed) -> set[tuple[str, str]]:
+    """What earlier versions of the Deployments use, so that going back to them finds it."""
+    return {found for item in observed.existing if item.kind == "Deployment" for found in _used(item, observed)}
+
+
+def rollback_plan(recipe: str, platform: str, name: str, observed: Observed) -> Plan:
+    """The plan that returns a Deployment to the version before its last update. Raises UsageError."""
+    existing = observed.get("Deployment", name)
+    if existing is None or not existing.ours:
+        raise UsageError(f"the toolkit has created no endpoint {name}", hint="See: toolkit status")
+    history = existing.state.get(HISTORY)
+    if history is None:
+        raise UsageError(f"you may not list the ReplicaSets of {name}, which are its history")
+    previous = next((item for item in history if item["Template"] != history[0]["Template"]), None)
+    if previous is None:
+        raise UsageError(f"{name} cannot be rolled back: it was never updated", hint="Deploy the older recipe.")
+    if RECIPE_ANNOTATION not in previous["Annotations"]:
+        hint = f"Deploy the older recipe, or let the cluster go back: kubectl rollout undo deployment/{name}"
+        raise UsageError(f"it is not known which recipe {name} ran before its last update", hint=hint)
+    request = _request(existing, previous)
+    action = Action("Deployment", name, "update", "rolls back to the version before its last update", request)
+    return Plan(recipe, platform, (name,), (action,), None, observed.fingerprint(), notes=(_ONLY_PODS,))
+
+
+def _request(existing: Existing, previous: Mapping[str, Any]) -> dict[str, Any]:
+    """The Deployment as it is, with the earlier version's pods. The number of pods stays (observe.apply)."""
+    manifest = existing.state["Manifest"]
+    metadata = {**manifest["metadata"], "annotations": previous["Annotations"]}
+    return {**manifest, "metadata": metadata, "spec": {**manifest["spec"], "template": previous["Template"]}}
+
+
+def _used(deployment: Existing, observed: Observed) -> Iterator[tuple[str, str]]:
+    history: Sequence[Mapping[str, Any]] | None = deployment.state.get(HISTORY)
+    if history is None:  # unknown, so everything that may be in it
+        mine = (item for item in observed.existing if deployment.name in item.endpoints and item.kind in _VERSIONED)
+        yield from ((item.kind, item.name) for item in mine)
+        return
+    for item in history:
+        yield from references(item["Template"]["spec"])
+
+
+def references(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Kind and name of the objects that a pod cannot start without."""
+    for claim in pod.get("resourceClaims") or ():
+        if template := claim.get("resourceClaimTemplateName"):
+            yield "ResourceClaimTemplate", template
+    for volume in pod.get("volumes") or ():
+        if source := volume.get("configMap"):
+            yield "ConfigMap", source["name"]
+        if source := volume.get("persistentVolumeClaim"):
+            yield "PersistentVolumeClaim", source["claimName"]
+            yield "PersistentVolume", volume_name(source["claimName"])
+            yield "Weights", volume_name(source["claimName"])

@@ -1,0 +1,221 @@
+"""What pods mount: programs, models, compiled code, caches and folders to write to.
+
+Models and compiled code come from buckets through Mountpoint for Amazon S3 (its CSI driver, static provisioning), or
+from a claim that exists. Pure but for reading local models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain
+from typing import Any, NamedTuple
+
+from toolkit.engines.arguments import CHANNELS_DIR, DRAFTER_CHANNEL, MODEL_DIR, fetched_by_container
+from toolkit.planning.artifacts import compiles_ahead
+from toolkit.planning.names import ARTIFACTS_PREFIX, content_name
+from toolkit.planning.resources import Resource
+from toolkit.platforms.image import programs
+from toolkit.platforms.kubernetes.rules.devices import shared_memory
+from toolkit.platforms.kubernetes.rules.metadata import manifest, section, shared
+from toolkit.platforms.kubernetes.rules.security import TEMPORARY
+from toolkit.recipe.content import manifest as files_of
+from toolkit.recipe.content import manifest_digest
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.source import ModelSource
+
+PROGRAMS, CACHE, ARTIFACTS = "/opt/toolkit", "/cache", "/artifacts"
+HUB_CACHE = f"{CACHE}/huggingface"
+NODE_FOLDER = "/var/lib/toolkit/huggingface"
+"""The folder of a node that its pods share with `weights_cache: node`."""
+
+_DRAFTER_DIR = f"{CHANNELS_DIR}/{DRAFTER_CHANNEL}"
+OUR_FOLDERS = (PROGRAMS, CACHE, ARTIFACTS, *TEMPORARY.values(), "/dev/shm", MODEL_DIR, _DRAFTER_DIR)  # noqa: S108
+OUR_VOLUMES = ("programs", "cache", "artifacts", *TEMPORARY, "shared-memory", "hub", "model", "drafter")
+"""Where the engine's container has mounts of the toolkit's, and the names of its pod's volumes."""
+
+_WEIGHTS_PREFIX = "weights/"
+_STAGED_PREFIX = "staged/"
+WEIGHTS_ANNOTATION = "toolkit/weights"
+"""On a volume: the address of the model that was uploaded for it."""
+
+_DIGEST_CHARACTERS = 12
+_CAPACITY = {"storage": "1Gi"}  # which has to be given, and is ignored
+_ROLES = {"target.model": ("model", MODEL_DIR), "speculation.model": ("drafter", _DRAFTER_DIR)}
+
+
+class Mount(NamedTuple):
+    """A volume of a pod, and where the engine's container has it."""
+
+    volume: dict[str, Any]
+    mount: dict[str, Any]
+
+
+class BucketFolder(NamedTuple):
+    """A model in a bucket, below `prefix`. `source` is uploaded by the user; None for one that is there already."""
+
+    bucket: str
+    prefix: str
+    source: ModelSource | None
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}"
+
+
+def config_map(recipe: Recipe) -> Resource:
+    """The programs of the container. A change makes another one, and with it other pods."""
+    data = {name: (file.content or b"").decode() for name, file in programs(recipe.engine.name).items()}
+    return manifest(recipe, "ConfigMap", content_name(recipe.name, data), immutable=True, data=data)
+
+
+def volumes(recipe: Recipe) -> list[Resource]:
+    """PersistentVolumes and claims of buckets: of compiled code, and of models."""
+    compiled = _compiled(recipe) if compiles_ahead(recipe) else ()
+    models = (_model(recipe, role, folder) for role, folder in bucket_folders(recipe).items())
+    return [*compiled, *chain.from_iterable(models)]
+
+
+def uploads(recipe: Recipe) -> Iterator[Resource]:
+    """The models that go to the bucket first, each named as the volume that is made of it."""
+    for role, folder in bucket_folders(recipe).items():
+        if folder.source:
+            request = {"Bucket": folder.bucket, "Prefix": folder.prefix, **_origin(folder.source, folder.prefix)}
+            yield Resource("Weights", _model(recipe, role, folder)[0].name, request)
+
+
+def _origin(source: ModelSource, prefix: str) -> dict[str, Any]:
+    if source.folder:
+        return {"Source": str(source.folder), "Files": [asdict(file) for file in files_of(source.folder)]}
+    return {"Hub": source.written, "Revision": source.revision or "main", "Mark": f"{_STAGED_PREFIX}{prefix}"}
+
+
+def volume_name(claim: str) -> str:
+    """The PersistentVolume of a claim of the toolkit's."""
+    return f"toolkit-{claim}"
+
+
+def mounts(recipe: Recipe, *, read_only: bool) -> list[Mount]:
+    """All of the engine's pod; `read_only` is whether it only loads what was compiled."""
+    found = [
+        Mount(
+            {"name": "programs", "configMap": {"name": config_map(recipe).name}},
+            {"name": "programs", "mountPath": PROGRAMS, "readOnly": True},
+        ),
+        _empty("cache", CACHE),
+        *(_empty(name, path) for name, path in TEMPORARY.items()),
+        _empty("shared-memory", "/dev/shm", medium="Memory", sizeLimit=shared_memory(recipe)),  # noqa: S108
+    ]
+    if compiles_ahead(recipe):
+        found.append(_claimed("artifacts", ARTIFACTS, _compiled(recipe)[-1].name, read_only=read_only))
+    if section(recipe).weights_cache == "node":
+        host = {"path": NODE_FOLDER, "type": "DirectoryOrCreate"}
+        found.append(Mount({"name": "hub", "hostPath": host}, {"name": "hub", "mountPath": HUB_CACHE}))
+    return [*found, *_models(recipe), *_extra(recipe)]
+
+
+def bucket_folders(recipe: Recipe) -> dict[str, BucketFolder]:
+    """Models that pods mount from a bucket, by their role: `model` and `drafter`."""
+    found = {}
+    for key, source in recipe.models.items():
+        bucket, role = section(recipe).weights_bucket, _ROLES[key][0]
+        if source.kind == "s3":
+            name, _, prefix = source.written.removeprefix("s3://").partition("/")
+            found[role] = BucketFolder(name, f"{prefix.rstrip('/')}/", None)
+        elif bucket and not fetched_by_container(recipe, source):
+            found[role] = BucketFolder(bucket, f"{_WEIGHTS_PREFIX}{_staged_name(source)}/", source)
+    return found
+
+
+def claim_folders(recipe: Recipe) -> dict[str, str]:
+    """Folders of `weights_claim` that pods mount, by the model's role."""
+    if section(recipe).weights_claim is None:
+        return {}
+    return {
+        _ROLES[key][0]: source.written if source.kind == "hub" else source.name
+        for key, source in recipe.models.items()
+        if source.kind != "s3"
+    }
+
+
+def _staged_name(source: ModelSource) -> str:
+    if source.folder:
+        return f"{source.name}-{manifest_digest(files_of(source.folder))[:_DIGEST_CHARACTERS]}"
+    return f"{source.written}/{source.commit[:_DIGEST_CHARACTERS] if source.commit else source.revision or 'main'}"
+
+
+def _models(recipe: Recipe) -> Iterator[Mount]:
+    paths = dict(_ROLES.values())
+    for role, folder in bucket_folders(recipe).items():
+        yield _claimed(role, paths[role], _model(recipe, role, folder)[-1].name, read_only=True)
+    claim = section(recipe).weights_claim
+    for role, path in claim_folders(recipe).items():
+        assert claim
+        yield _claimed(role, paths[role], claim, read_only=True, subPath=path)
+
+
+def _extra(recipe: Recipe) -> Iterator[Mount]:
+    for item in section(recipe).pod.volumes:
+        source: dict[str, Any] = {"persistentVolumeClaim": {"claimName": item.claim, "readOnly": item.read_only}}
+        if item.config_map:
+            source = {"configMap": {"name": item.config_map}}
+        elif item.secret:
+            source = {"secret": {"secretName": item.secret}}
+        mount = {"name": item.name, "mountPath": item.mount_path, "readOnly": item.read_only}
+        yield Mount({"name": item.name, **source}, mount)
+
+
+def _empty(name: str, path: str, **settings: str) -> Mount:
+    return Mount({"name": name, "emptyDir": settings}, {"name": name, "mountPath": path})
+
+
+def _claimed(name: str, path: str, claim: str, *, read_only: bool, **more: str) -> Mount:
+    source = {"claimName": claim, "readOnly": read_only}
+    mount = {"name": name, "mountPath": path, "readOnly": read_only, **more}
+    return Mount({"name": name, "persistentVolumeClaim": source}, mount)
+
+
+def _compiled(recipe: Recipe) -> Sequence[Resource]:
+    """The bucket's part with compiled code. Every endpoint of the namespace shares it, and finds its own by its key."""
+    attributes = _attributes(recipe, str(section(recipe).artifacts_bucket))
+    claim = content_name("artifacts", {"namespace": section(recipe).namespace, **attributes})
+    options = ["allow-delete", "allow-overwrite", f"prefix {ARTIFACTS_PREFIX}"]
+    volume, bound = _specs(recipe, claim, attributes, "ReadWriteMany", options)
+    name = volume["csi"]["volumeHandle"]
+    return shared(recipe, "PersistentVolume", name, spec=volume), shared(
+        recipe, "PersistentVolumeClaim", claim, spec=bound
+    )
+
+
+def _model(recipe: Recipe, role: str, folder: BucketFolder) -> Sequence[Resource]:
+    """The endpoint's own: another model is another volume, and the old one is kept as long as old pods are."""
+    attributes, options = _attributes(recipe, folder.bucket), ["read-only", f"prefix {folder.prefix}"]
+    content = {"namespace": section(recipe).namespace, **attributes, "prefix": folder.prefix}
+    claim = content_name(f"{recipe.name}-{role}", content)
+    volume, bound = _specs(recipe, claim, attributes, "ReadOnlyMany", options)
+    name = volume["csi"]["volumeHandle"]
+    uploaded = {"annotations": {WEIGHTS_ANNOTATION: str(folder)}} if folder.source else {}
+    return manifest(recipe, "PersistentVolume", name, spec=volume, **uploaded), manifest(
+        recipe, "PersistentVolumeClaim", claim, spec=bound
+    )
+
+
+def _attributes(recipe: Recipe, bucket: str) -> dict[str, str]:
+    """Mountpoint's credentials are the pod's own where it has a role, else those of the CSI driver."""
+    source = {"authenticationSource": "pod"} if section(recipe).service_account_role else {}
+    return {"bucketName": bucket, **source}
+
+
+def _specs(
+    recipe: Recipe, claim: str, attributes: Mapping[str, str], access: str, options: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A volume and the claim that is bound to it."""
+    name, common = volume_name(claim), {"accessModes": [access], "storageClassName": ""}
+    volume = {
+        **common,
+        "capacity": _CAPACITY,
+        "claimRef": {"namespace": section(recipe).namespace, "name": claim},
+        "persistentVolumeReclaimPolicy": "Retain",
+        "mountOptions": list(options),
+        "csi": {"driver": "s3.csi.aws.com", "volumeHandle": name, "volumeAttributes": dict(attributes)},
+    }
+    return volume, {**common, "resources": {"requests": _CAPACITY}, "volumeName": name}

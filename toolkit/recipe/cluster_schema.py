@@ -1,0 +1,123 @@
+"""What a recipe may say about a Kubernetes cluster, and about the pods that run there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
+
+from toolkit.recipe.section import NonEmptyStr, PositiveInt, Section
+
+# RFC 1123: labels are names of namespaces and volumes, subdomains those of most other objects.
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+Label = Annotated[StrictStr, StringConstraints(pattern=rf"^{_LABEL}$")]
+ObjectName = Annotated[StrictStr, StringConstraints(pattern=rf"^{_LABEL}(\.{_LABEL})*$", max_length=253)]
+# A name of 63 characters, which may have a domain before it: node.kubernetes.io/instance-type.
+_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+LabelKey = Annotated[StrictStr, StringConstraints(pattern=rf"^({_LABEL}(\.{_LABEL})*/)?{_NAME}$")]
+LabelValue = Annotated[StrictStr, StringConstraints(pattern=rf"^({_NAME})?$")]
+BucketName = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
+UserId = Annotated[StrictInt, Field(ge=0, lt=2**31)]
+
+
+class Toleration(Section):
+    """A taint of nodes on which pods may run all the same."""
+
+    key: LabelKey
+    value: LabelValue | None = Field(None, description="of the taint; default: any")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        None, description="of the taint; default: any"
+    )
+
+
+class PodVolume(Section):
+    """An existing object that is mounted into the engine's container: exactly one of the three."""
+
+    name: Label
+    mount_path: Annotated[StrictStr, StringConstraints(pattern=r"^/[^:]+$")]
+    claim: ObjectName | None = Field(None, description="a PersistentVolumeClaim")
+    config_map: ObjectName | None = Field(None, description="a ConfigMap")
+    secret: ObjectName | None = Field(None, description="a Secret")
+    read_only: StrictBool = Field(True, description="the container cannot write to it")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PodVolume:
+        if sum(source is not None for source in (self.claim, self.config_map, self.secret)) != 1:
+            raise ValueError("name exactly one of `claim`, `config_map` and `secret`")
+        return self
+
+
+class PodUser(Section):
+    """The user that the engine's pods run as."""
+
+    run_as_user: UserId | None = Field(None, description="default: nobody's, 65534; on Trainium root")
+    run_as_group: UserId | None = Field(None, description="default: nobody's, 65534; on Trainium root's")
+    fs_group: UserId | None = Field(None, description="group that owns the files of mounted volumes")
+
+
+class PodSection(Section):
+    """What the engine's pods need on your cluster, on top of what the toolkit sets."""
+
+    tolerations: list[Toleration] = Field(default_factory=list, description="taints of your nodes")
+    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="labels that nodes must have")
+    priority_class: ObjectName | None = Field(None, description="an existing PriorityClass")
+    image_pull_secrets: list[ObjectName] = Field(
+        default_factory=list, description="Secrets with the credentials of the image's registry"
+    )
+    runtime_class: ObjectName | None = Field(None, description="an existing RuntimeClass, such as nvidia")
+    security_context: PodUser | None = None
+    volumes: list[PodVolume] = Field(default_factory=list, description="existing objects to mount")
+    min_available: PositiveInt | None = Field(
+        None, description="pods that draining nodes must leave running (a PodDisruptionBudget); default: none"
+    )
+
+
+class KubernetesSection(Section):
+    """The cluster, what it has for Trainium, and how pods get weights."""
+
+    context: NonEmptyStr | None = Field(None, description="context of your kubeconfig; default: the current one")
+    namespace: Label = Field(
+        "toolkit", description="namespace of all that is made; it is made too, where it is missing"
+    )
+    neuron_devices: Literal["dra", "device-plugin"] | None = Field(
+        None,
+        description="how pods get Trainium chips: Neuron's DRA driver (Kubernetes 1.34), or its device plugin; "
+        "default: `dra` on trn2.48xlarge, for which alone it is documented",
+    )
+    neuron_driver: Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+){3}$")] | None = Field(
+        None,
+        description="Neuron driver (aws-neuronx-dkms) of the nodes, such as 2.28.0.0: checked against the image's "
+        "runtime, and with DRA pods run only on nodes that have it",
+    )
+    service_account_role: (
+        Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::.+:role/.+$")] | None
+    ) = Field(None, description="IAM role that pods assume (IRSA)")
+    artifacts_bucket: BucketName | None = Field(
+        None, description="S3 bucket for what is compiled for Trainium, mounted by the S3 CSI driver"
+    )
+    weights_bucket: BucketName | None = Field(
+        None,
+        description="S3 bucket with the models, mounted by the S3 CSI driver; `toolkit plan` says what to put where",
+    )
+    weights_claim: ObjectName | None = Field(
+        None,
+        description="existing PersistentVolumeClaim with the models, each in a folder named as its hub id, or as the "
+        "last part of its address",
+    )
+    weights_cache: Literal["pod", "node"] = Field(
+        "pod",
+        description="where downloads from the hub are kept: each pod's own disk, or a folder of the node that its pods "
+        "share (/var/lib/toolkit)",
+    )
+    prometheus: Annotated[StrictStr, StringConstraints(pattern=r"^https?://.+$")] | None = Field(
+        None, description="Prometheus that KEDA asks for autoscaling; default: an HPA on the pods' own metric"
+    )
+    pod: PodSection = Field(
+        default_factory=PodSection.model_construct, description="what the engine's pods need on your cluster"
+    )
+
+    @model_validator(mode="after")
+    def _one_source_of_weights(self) -> KubernetesSection:
+        if self.weights_bucket and self.weights_claim:
+            raise ValueError("weights come from one place: remove `weights_bucket` or `weights_claim`")
+        return self

@@ -1,0 +1,27 @@
+"""All generators, by the file of the catalogue that each writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tools.catalogue import heads, images, instances, listings, registries, values
+from tools.catalogue.documents import Documents
+
+GENERATORS: Mapping[str, Callable[[Documents], str]] = {
+    "heads.json": heads.generate,
+    "images.json": images.generate,
+    "instances.json": instances.generate,
+    "registries.json": registries.generate,
+    "engines/vllm/flags.json": listings.generate_flags,
+    "engines/vllm/models.json": listings.generate_models,
+    "engines/vllm/values.json": values.generate,
+}
+
+BY_HAND = {
+    "methods.json": "read in vLLM's sources; each key names where",
+    "platforms.json": "the toolkit's own names; facts name their source",
+    "engines/vllm.json": "boundaries between versions, read in vLLM's sources; each fact names where",
+    "engines/vllm/risks.json": "judged by people, from the code that reads each flag and variable",
+    "engines/neuron.json": "read in Neuron's release notes and tutorials, which are prose; each fact names where",
+}
+"""Files without a generator, and why."""
