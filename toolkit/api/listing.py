@@ -41,7 +41,7 @@ def list_endpoints(*, platform: str | None = None, all_regions: bool = False) ->
     """
     names = (platform,) if platform else registry.platforms()
     with ThreadPoolExecutor(len(names)) as threads:
-        found = list(threads.map(lambda name: _listed(session_of(name), all_regions), names))
+        found = list(threads.map(lambda name: _listed(session_of(name), all_regions, bool(platform)), names))
     whole = sum(found, Listing())
     if platform and not session_of(platform).can_be_asked() and whole.not_listed:
         raise PlatformError("AWS cannot be asked: there are no credentials", hint="Log in: aws sso login")
@@ -64,7 +64,7 @@ def unknown_endpoint(name: str, why: str = "") -> EndpointNotFound:
     return EndpointNotFound(f"there is no endpoint {name}{why}", hint=hint + unasked)
 
 
-def _listed(session: PlatformSession, all_regions: bool) -> Listing:
+def _listed(session: PlatformSession, all_regions: bool, is_named: bool) -> Listing:
     if not session.can_be_asked():
         return Listing(not_listed=(session.unasked,) if session.unasked else ())
     try:
@@ -73,4 +73,4 @@ def _listed(session: PlatformSession, all_regions: bool) -> Listing:
         return Listing(tuple(item for opened in platforms if opened for item in opened.endpoints()))
     except ToolkitError as error:
         said = f"{error.message}. {error.hint}" if error.hint else error.message
-        return Listing(not_listed=(said,), errors=() if session.may_be_absent else (error,))
+        return Listing(not_listed=(said,), errors=() if session.may_be_absent and not is_named else (error,))

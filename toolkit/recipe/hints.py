@@ -12,6 +12,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from toolkit.catalog import lookup, registry
+from toolkit.findings import Finding
 from toolkit.recipe.schema import LONGEST_NAME, RecipeFile
 
 # What pydantic's type errors mean to someone who writes YAML. A `bool` is only expected as one of several scalars.
@@ -74,18 +75,21 @@ class Problem:
         return found if isinstance(found, str) else default
 
 
-def explain(problem: Problem) -> tuple[str, str, str]:
-    """Code, message and hint for a problem."""
-    key, kind = problem.key, problem.kind
+def explain(problem: Problem, line: int | None) -> Finding:
+    """The finding on a problem, with the edit as its hint."""
+    key, kind, path = problem.key, problem.kind, ".".join(problem.keys)
     if kind == "extra_forbidden":
         known = list(_fields_beside(problem.keys))
-        return "recipe.unknown-key", f"there is no key `{key}` here", _did_you_mean(key, known)
+        return Finding("recipe.unknown-key", f"there is no key `{key}` here", path, line, _did_you_mean(key, known))
     if kind == "missing":
-        return "recipe.missing-key", f"`{key}` is missing", f"Add `{key}: {_example(problem)}`."
+        hint = f"Add `{key}: {_example(problem)}`."
+        return Finding("recipe.missing-key", f"`{key}` is missing", path, line, hint)
     if kind == "literal_error":
         known = re.findall(r"'([^']+)'", problem.message)
-        return "recipe.bad-value", f"`{problem.value}` is not allowed", _did_you_mean(str(problem.value), known)
-    return "recipe.bad-value", _message(problem), f"{_edit(problem)} {_description(problem.keys)}".strip()
+        hint = _did_you_mean(str(problem.value), known)
+        return Finding("recipe.bad-value", f"`{problem.value}` is not allowed", path, line, hint)
+    hint = f"{_edit(problem)} {_description(problem.keys)}".strip()
+    return Finding("recipe.bad-value", _message(problem), path, line, hint)
 
 
 def _message(problem: Problem) -> str:

@@ -216,8 +216,7 @@ def _findings(error: ValidationError, recipe: Mapping[str, Any], stem: str, docu
             path = ".".join(keys)
             written = document.texts.get(path, "")
             problem = Problem(found["type"], found["msg"], found["input"], keys, recipe, written, stem)
-            code, message, hint = explain(problem)
-            yield Finding(code, message, path, nearest_line(path, document.lines), hint)
+            yield explain(problem, nearest_line(path, document.lines))
 
 
 def _is_union_branch(key: str | int) -> bool:

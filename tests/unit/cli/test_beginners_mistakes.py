@@ -123,6 +123,12 @@ def test_the_hint_makes_it_yaml(tmp_path: Path, mistake: str) -> None:
     assert check(path).ok, hint
 
 
+def test_a_folder_that_looks_like_a_hub_id_is_named_as_such(tmp_path: Path) -> None:
+    path = broken_recipe(tmp_path, "./target", "models/target")
+    (tmp_path / "models" / "target").mkdir(parents=True)
+    assert [finding.code for finding in check(path).errors] == ["model.folder-or-hub"]
+
+
 def test_a_path_begins_at_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_pair(tmp_path)
     below = tmp_path / "recipes"
