@@ -18,7 +18,7 @@ SERVING = "tests/serving/test_"
 TOGETHER = {
     "a Docker engine": ("tests/images/",),
     "the fixture `endpoint`": tuple(
-        f"{SERVING}{name}.py" for name in ("clients", "failures", "lossless_served", "proof", "quickstart")
+        f"{SERVING}{name}.py" for name in ("clients", "failures", "lossless_served", "proof", "quickstart", "tune")
     ),
 }
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from toolkit.measure.report import ArmReport, BenchReport, Claim, Noise, Percentiles, Speedup, Verdict
+from toolkit.measure.report import (
+    ArmReport,
+    BenchReport,
+    BreakEvenAcceptance,
+    Claim,
+    Noise,
+    Percentiles,
+    Speedup,
+    Verdict,
+    WhatIf,
+    WhatIfSpeedup,
+)
 
 LOADS = (1, 4, 16, 64)
 # Structured text pays up to 16 requests at a time, open-ended text hardly ever.
@@ -90,3 +101,17 @@ def with_text(text: str) -> BenchReport:
         (text,),
         {text: text},
     )
+
+
+def what_if_example() -> BenchReport:
+    """The example, with what heads of other acceptance would do."""
+    rows = [
+        WhatIfSpeedup(
+            "structured", load, "p-eagle", length, length / even, length / even * 0.9, length / even * 1.1, "steps"
+        )
+        for load, even in ((1, 2.0), (16, 4.0))
+        for length in (2.0, 3.5)
+    ]
+    even = BreakEvenAcceptance("structured", 1, "p-eagle", 2.0, 1.8, 2.2)
+    never = BreakEvenAcceptance("structured", 16, "p-eagle", None, None, None)
+    return replace(example(), what_if=WhatIf(tuple(rows), (even, never)))

@@ -109,6 +109,7 @@ class ToyRules:
     has_instance_types = False
     has_settings_by_type = False
     builds_images = False
+    isolates_containers = False
     starts_image_entrypoint = False
     longest_variable = None
     gated_models = "ask at home"

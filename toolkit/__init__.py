@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from toolkit.api import recipes as recipes
     from toolkit.api import render as render
     from toolkit.api import rollback as rollback
+    from toolkit.api import tune as tune
     from toolkit.api import watch as watch
+    from toolkit.api import what_if as what_if
 
 __all__ = [
     "bench",
@@ -50,7 +52,9 @@ __all__ = [
     "recipes",
     "render",
     "rollback",
+    "tune",
     "watch",
+    "what_if",
 ]
 
 

@@ -182,7 +182,7 @@ def test_the_benchmarks_job_measures_both_arms(endpoint: Endpoint, kubelet: Proc
     cases = {variant: {line["TestCase"] for line in lines if line["Variant"] == variant} for variant in ("SD", "Base")}
     assert cases["SD"] == cases["Base"]
     assert len(cases["SD"]) == 8
-    assert all(line["OutputTokens"] == 15 for line in lines)
+    assert all(0 < line["OutputTokens"] <= 15 for line in lines)  # the tiny model may end earlier
     assert all(line["AcceptanceLength"] >= 1 for line in lines if line["Variant"] == "SD")
 
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolkit.api.acceptance import what_if as what_if
     from toolkit.api.catalogue import Catalogue as Catalogue
     from toolkit.api.catalogue import recipes as recipes
     from toolkit.api.compilation import compile as compile
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from toolkit.api.measuring import bench as bench
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
+    from toolkit.api.tuning import tune as tune
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
     from toolkit.checks.run import check as check
@@ -66,7 +68,9 @@ _MODULES = {
     "rollback": "toolkit.api.deployment",
     "scan": "toolkit.api.images",
     "template": "toolkit.api.export",
+    "tune": "toolkit.api.tuning",
     "watch": "toolkit.api.handles",
+    "what_if": "toolkit.api.acceptance",
 }
 __all__ = sorted(_MODULES)
 

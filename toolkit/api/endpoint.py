@@ -35,6 +35,8 @@ class Endpoint:
     `baseline` is the same endpoint without speculation, as a name or `name/component`, if it exists; `speculative` is
     False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
     for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware.
+    for an engine that does not count its draft tokens. With `synthetic_acceptance_length` it accepts drafts by chance:
+    its answers are garbage, for measuring speed only.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Endpoint:
     price_per_hour: float | None = None
     reports_drafts: bool = True
     served_with: Mapping[str, str] = field(repr=False, default_factory=dict)
+    synthetic_acceptance_length: float | None = None
 
     @property
     def address(self) -> str:

@@ -87,6 +87,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
         price,
         recipe is None or recipe.engine.rules.reports_drafts(recipe),
         _served_with(recipe, has_instances=price != 0) if recipe else {},
+        recipe.speculation.synthetic_acceptance_length if recipe and recipe.speculation else None,
     )
 
 
@@ -95,6 +96,8 @@ def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:
     found = {"engine": f"{recipe.engine.name} {recipe.engine.version}"}
     if recipe.speculation:
         found["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}"
+        if recipe.speculation.synthetic_acceptance_length:
+            found["speculation"] += ", drafts accepted by chance"
     return found | ({"instance types": ", ".join(recipe.platform.instance_types)} if has_instances else {})
 
 

@@ -65,6 +65,8 @@ def bench(
     model: str = "",
     platform: str | None = None,
     journal: Path | None = None,
+    what_if: Sequence[float] = (),
+    fixed_length: bool = False,
     progress: Progress | None = None,
 ) -> BenchReport:
     """Measure `what` and further `arms` against the baseline, by turns, at each concurrency and request rate.
@@ -72,13 +74,20 @@ def bench(
     Without `baseline` it is the endpoint's twin, if that exists. `workloads` are names of the recipe's prompt sets, or
     what `read_workloads` takes: files, data sets, known names; by default all of the recipe's. It goes on until every
     95 % interval is within `precision`, or `seconds` are over. With a `journal` an interrupted measurement carries on
-    where it stopped. Ctrl-C ends it early, with what it has. Raises UsageError, EndpointNotFound or InvocationError.
+    where it stopped. `what_if` are acceptance lengths: the report then says how fast the arms would be at each, from
+    their steps per second. With `fixed_length` every answer has exactly `max_tokens`. Ctrl-C ends it early, with what
+    it has. Raises UsageError, EndpointNotFound or InvocationError.
     """
     progress = progress or default_progress()
     first = _subject(what, model, platform)
     compared = _subject(baseline, model, platform) if baseline else _twin(first)
+    if what_if and compared is None:
+        hint = "Deploy it with --baseline, or name one with --baseline."
+        raise UsageError(f"{first.address} has no baseline to compare with", hint=hint)
     others = [_subject(arm, model, platform) for arm in arms]
     asked = _workloads(first, workloads)
+    if fixed_length:
+        asked = tuple(replace(workload, fixed_length=True) for workload in asked)
     loads = (*(Load(count) for count in concurrency), *(Load(rate, open_loop=True) for rate in rates))
 
     async def measured() -> BenchReport:
@@ -98,7 +107,7 @@ def bench(
                 settle_seconds=first.platform.pause_between_arms if isinstance(first, Endpoint) else 0.0,
             )
             saved = Journal(journal, _setting(design, [first, *others, compared])) if journal else None
-            return await measure(design, _title(first, compared), expected, partial(_show, progress), saved)
+            return await measure(design, _title(first, compared), expected, partial(_show, progress), saved, what_if)
 
     expected = first.expected if isinstance(first, Endpoint) else Expected()
     with progress.stage(f"measure {first.address}"):
@@ -143,7 +152,8 @@ def _twin(subject: Endpoint | _Server) -> Endpoint | None:
     if isinstance(subject, _Server) or subject.baseline is None:
         return None
     name, _, component = subject.baseline.partition("/")
-    return replace(subject, name=name, component=component or None, baseline=None, speculative=False)
+    twin = replace(subject, name=name, component=component or None, baseline=None, speculative=False)
+    return replace(twin, synthetic_acceptance_length=None)
 
 
 @asynccontextmanager
@@ -160,13 +170,15 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
             subject.speculative and name != "baseline",
             price_per_hour=subject.price_per_hour,
             reports_drafts=subject.reports_drafts,
+            synthetic_acceptance_length=subject.synthetic_acceptance_length,
         )
 
 
 def _names(subjects: Sequence[Endpoint | _Server]) -> dict[str, Endpoint | _Server]:
     """A name for each arm: `speculative` if there is one, else their addresses. Raises UsageError for a double one."""
     if len(subjects) == 1:
-        return {"speculative": subjects[0]}
+        chosen = subjects[0].synthetic_acceptance_length if isinstance(subjects[0], Endpoint) else None
+        return {f"synthetic {chosen:g}" if chosen else "speculative": subjects[0]}
     named = {subject.address: subject for subject in subjects}
     if len(named) < len(subjects):
         raise UsageError("the same endpoint is given twice", hint="Remove one of them: every arm is another one.")

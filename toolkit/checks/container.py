@@ -43,8 +43,8 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
         other = " Or name one yourself: `container: {base: registry/repository:tag}`."
     elif platform.starts_image_entrypoint and engine.version in bases:
         other = " Or write `container: custom` to build one from the engine's public image."
-    newer = f" If AWS has one by now, write `unlisted: [{engine.version}]`." if platform.has_instance_types else ""
-    yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{other}{newer}")
+    newer = f" If there is one by now, write `unlisted: [{engine.version}]`." if platform.has_instance_types else ""
+    yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{newer}{other}")
 
 
 def _built(recipe: Recipe) -> Iterator[Finding]:

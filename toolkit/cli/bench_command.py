@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +22,7 @@ _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)?")
 _PERCENT = 100
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     """Seconds of a duration such as `90`, `90s`, `2m` or `1h`."""
     found = _DURATION.fullmatch(text.strip())
     if not found or not float(found["number"]):
@@ -40,7 +42,7 @@ def _share(text: str) -> float:
     return share
 
 
-def _counts(text: str) -> tuple[int, ...]:
+def counts_of(text: str) -> tuple[int, ...]:
     """Numbers of concurrent requests, separated by commas."""
     try:
         found = tuple(int(part) for part in text.split(","))
@@ -51,14 +53,14 @@ def _counts(text: str) -> tuple[int, ...]:
     return found
 
 
-def _rates(text: str) -> tuple[float, ...]:
-    """Requests per second, separated by commas."""
+def _numbers(text: str) -> tuple[float, ...]:
+    """Rates or acceptance lengths, separated by commas."""
     try:
         found = tuple(float(part) for part in text.split(","))
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a list of numbers: write 0.5,2") from error
-    if not min(found) > 0:
-        raise typer.BadParameter(f"{text!r}: a rate is above 0")
+    if not (min(found) > 0 and max(found) < math.inf):
+        raise typer.BadParameter(f"{text!r}: numbers above 0 are expected")
     return found
 
 
@@ -113,7 +115,7 @@ def prove(
         workloads=[str(path) for path in prompts or ()],
         concurrency=(1,),
         requests=requests,
-        seconds=_seconds(time),
+        seconds=seconds_of(time),
         max_tokens=max_tokens,
         model=model or "",
         platform=platform,
@@ -150,6 +152,18 @@ def bench(
         tuple[Path, Path] | None,
         typer.Option(help="Measure nothing: compare two reports that --json printed.", metavar="BEFORE AFTER"),
     ] = None,
+    what_if_acceptance: Annotated[
+        str | None,
+        typer.Option(
+            help="How fast would a drafter with these acceptance lengths be, and where does it break even? Where the "
+            "engine can accept drafts by chance, <name>-what-if is deployed, measured and removed; else it follows "
+            "from the steps per second of what serves now.",
+            metavar="L,…",
+        ),
+    ] = None,
+    dummy_weights: Annotated[
+        bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, before there are any.")
+    ] = False,
     model: Model = None,
     platform: PlatformName = None,
     as_json: Json = False,
@@ -165,24 +179,41 @@ def bench(
         return
     if what is None:
         raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint="Or compare: --compare A B")
+    if what_if_acceptance and (arm or resume):
+        raise typer.BadParameter(
+            "--what-if-acceptance measures one recipe or endpoint anew: leave out --arm and --resume"
+        )
+    if dummy_weights and not what_if_acceptance:
+        raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
     if html:
         from toolkit.measure.page import require_packages
 
         require_packages()
-    report = api.bench(
-        what,
-        baseline=baseline,
+    measure = partial(
+        api.bench,
         arms=arm or (),
         workloads=[*map(str, prompts or ()), *(workload or ())],
-        concurrency=_counts(concurrency),
-        rates=_rates(rate) if rate else (),
+        concurrency=counts_of(concurrency),
+        rates=_numbers(rate) if rate else (),
         max_tokens=max_tokens,
         precision=_share(precision),
-        seconds=_seconds(time),
         journal=resume,
         model=model or "",
         platform=platform,
     )
+    if what_if_acceptance is None:
+        report = measure(what, baseline=baseline, seconds=seconds_of(time))
+    else:
+        lengths, limit = _numbers(what_if_acceptance), seconds_of(time)
+        report = api.what_if(
+            what,
+            lengths,
+            baseline=baseline,
+            seconds=limit,
+            dummy_weights=dummy_weights,
+            platform=platform,
+            measure=measure,
+        )
     if html:
         from toolkit.files import write_whole
         from toolkit.measure.page import page_html

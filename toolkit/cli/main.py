@@ -28,6 +28,7 @@ from toolkit.cli import (
     local_commands,
     recipe_commands,
     render_command,
+    tune_command,
 )
 from toolkit.cli.output import error_document, explain, say
 from toolkit.errors import (
@@ -53,6 +54,7 @@ compile_command.register(app)
 convert_command.register(app)
 endpoint_commands.register(app)
 bench_command.register(app)
+tune_command.register(app)
 explain_command.register(app)
 catalog_command.register(app)
 local_commands.register(app)

@@ -9,8 +9,20 @@ from toolkit.cli.table import table, terminal_width
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.compare import ARM_COLUMNS, SPEEDUP_COLUMNS, Comparison, arm_rows, speedup_rows
 from toolkit.measure.headline import comparable, headline, speedup_of
-from toolkit.measure.report import BenchReport
-from toolkit.measure.wording import COLUMNS, LATENCIES, LEGEND, cells, filled, latencies, sign, small_print
+from toolkit.measure.report import BenchReport, WhatIf
+from toolkit.measure.wording import (
+    COLUMNS,
+    LATENCIES,
+    LEGEND,
+    WHAT_IF,
+    break_even_acceptance_in_words,
+    cells,
+    filled,
+    latencies,
+    sign,
+    small_print,
+    what_if_rows,
+)
 from toolkit.text import inert
 
 _LONGEST_LINE = 120
@@ -25,6 +37,7 @@ def report_text(report: BenchReport, room: int | None = None) -> str:
         _verdicts(report, room),
         *(_figures(report, workload, room) for workload in dict.fromkeys(arm.workload for arm in report.arms)),
         _lines(break_even_in_words(report.speedups) if comparable(report) else [], room),
+        _what_if(report.what_if, room) if report.what_if and comparable(report) else "",
         _lines([*small_print(report), "; ".join(LEGEND)], room),
     ]
     return "\n\n".join(filter(None, parts))
@@ -50,6 +63,11 @@ def _lines(texts: Sequence[str], room: int) -> str:
 def _verdicts(report: BenchReport, room: int) -> str:
     rows = [(sign(v.holds), v.claim, v.workload or "all", v.detail) for v in report.verdicts]
     return table(("holds", "claim", "workload", "detail"), rows, room) if rows else ""
+
+
+def _what_if(found: WhatIf, room: int) -> str:
+    sentences = _lines([*break_even_acceptance_in_words(found)], room)
+    return f"What if drafts were accepted otherwise\n{table(WHAT_IF, what_if_rows(found), room)}\n\n{sentences}"
 
 
 def _figures(report: BenchReport, workload: str, room: int) -> str:

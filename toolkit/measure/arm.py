@@ -37,7 +37,8 @@ class Arm:
     """One served model: the baseline, or one way to speculate.
 
     `options` are added to each request (`temperature`, `seed`, …). `price_per_hour` is in US dollars, None if unknown.
-    `reports_drafts` is False for an engine that does not count its draft tokens.
+    `reports_drafts` is False for an engine that does not count its draft tokens. With `synthetic_acceptance_length` it
+    accepts drafts by chance, that many tokens a step: only its speed means anything, its text is garbage.
     """
 
     name: str
@@ -46,3 +47,4 @@ class Arm:
     options: Mapping[str, Any] = field(default_factory=dict)
     price_per_hour: float | None = None
     reports_drafts: bool = True
+    synthetic_acceptance_length: float | None = None

@@ -18,6 +18,7 @@ from toolkit.measure.run import Design, Load, Progress, Send, again, run
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.summary import summarise
 from toolkit.measure.verdicts import Expected, slos, verdicts
+from toolkit.measure.what_if import other_acceptance, synthetic_verdicts
 
 _MOST_PROMPTS = 1_000_000
 
@@ -28,24 +29,35 @@ async def measure(
     expected: Expected | None = None,
     progress: Callable[[Progress], object] = lambda _: None,
     journal: Journal | None = None,
+    what_if: Sequence[float] = (),
 ) -> BenchReport:
     """Run a measurement, judge its results by what a recipe expects, and report.
 
-    Raises InvocationError.
+    `what_if` are acceptance lengths: the report then says how fast the arms would be at each. Raises InvocationError.
     """
     measured = await run(design, sender(design.settle_seconds), progress, journal)
     results = measured.results
     limits = slos(expected.expect) if expected else {}
     summary = summarise(results, design.arms, design.baseline, limits)
-    speed = verdicts(results, summary, design.arms, design.baseline, expected)
-    baseline = design.baseline.name if design.baseline else ""
+    real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
+    speed = verdicts(results, summary, real, design.baseline, expected)
+    baseline, comparable = design.baseline.name if design.baseline else "", {arm.name for arm in real}
     return BenchReport(
         title,
-        verdicts=(*speed, *(await _lossless(design, results) if measured.complete else ())),
-        arms=tuple(replace(row, identical=identical_share(results, row, baseline)) for row in summary.arms),
+        verdicts=(
+            *speed,
+            *(await _lossless(design.baseline, real, results) if measured.complete else ()),
+            *(verdict for arm in design.arms if arm not in real for verdict in synthetic_verdicts(arm)),
+        ),
+        arms=tuple(
+            replace(row, identical=identical_share(results, row, baseline)) if row.arm in comparable else row
+            for row in summary.arms
+        ),
         speedups=summary.speedups,
         noise=summary.noise,
         notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
+        complete=measured.complete,
+        what_if=other_acceptance(results, design.arms, baseline, what_if) if what_if else None,
     )
 
 
@@ -73,10 +85,10 @@ def sender(settle_seconds: float = 0.0) -> Send:
     return send
 
 
-async def _lossless(design: Design, results: Sequence[RequestResult]) -> tuple[Verdict, ...]:
-    if design.baseline is None:
-        return tuple([verdict for arm in design.arms for verdict in await judge_alone(arm, results)])
-    judgements = await judge(design.baseline, design.arms, results, again(design.baseline.name))
+async def _lossless(baseline: Arm | None, arms: Sequence[Arm], results: Sequence[RequestResult]) -> tuple[Verdict, ...]:
+    if baseline is None:
+        return tuple([verdict for arm in arms for verdict in await judge_alone(arm, results)])
+    judgements = await judge(baseline, arms, results, again(baseline.name)) if arms else ()
     return tuple(verdict for judgement in judgements for verdict in judgement.verdicts)
 
 

@@ -112,6 +112,8 @@ def _title(report: BenchReport, answer: Answer) -> str:
     if answer == "no":
         failed = {verdict.claim for verdict in report.verdicts if verdict.holds is False}
         return next(title for claim, title in _FAULTS.items() if claim in failed)
+    if report.what_if and not pays:
+        return "What if: the speed at chosen acceptance lengths"
     return "Not shown yet: measure longer to see whether speculation pays" if pays else "Measured, without a comparison"
 
 

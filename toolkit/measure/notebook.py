@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.measure.headline import CLAIMS, Answer, headline, speedup_of
-from toolkit.measure.wording import COLUMNS, LATENCIES, cells, filled, latencies, sign, small_print
+from toolkit.measure.headline import CLAIMS, Answer, comparable, headline, speedup_of
+from toolkit.measure.wording import (
+    COLUMNS,
+    LATENCIES,
+    WHAT_IF,
+    break_even_acceptance_in_words,
+    cells,
+    filled,
+    latencies,
+    sign,
+    small_print,
+    what_if_rows,
+)
 from toolkit.text import html, html_list, html_table
 
 if TYPE_CHECKING:
@@ -26,6 +37,7 @@ def report_html(report: BenchReport) -> str:
         head,
         verdicts_html(report),
         figures_html(report),
+        what_if_html(report),
         html_list(small_print(report)),
     )
     return f"<div>{''.join(parts)}</div>"
@@ -42,3 +54,11 @@ def figures_html(report: BenchReport) -> str:
     rows = [(a.workload, *cells(a, speedup_of(report, a)), *latencies(a)[2:]) for a in report.arms]
     head, rows = filled(("workload", *COLUMNS, *LATENCIES[2:]), rows)
     return html_table(rows, head)
+
+
+def what_if_html(report: BenchReport) -> str:
+    """What a drafter of other acceptance would do, as a table; empty if that was not asked."""
+    if report.what_if is None or not comparable(report):
+        return ""
+    rows, words = what_if_rows(report.what_if), break_even_acceptance_in_words(report.what_if)
+    return f"<h2>What if drafts were accepted otherwise</h2>{html_table(rows, WHAT_IF)}{html_list(words)}"

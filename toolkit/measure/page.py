@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from toolkit.errors import UsageError
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
-from toolkit.measure.notebook import figures_html
+from toolkit.measure.notebook import figures_html, what_if_html
 from toolkit.measure.report import BenchReport, Verdict
 from toolkit.measure.wording import LEGEND, load_in_words, ratio, small_print
 from toolkit.text import html, html_list
@@ -85,6 +85,7 @@ def page_html(report: BenchReport) -> str:
         f'<div class="row">{_tiles(report) if valid else ""}</div>',
         f'<div class="row">{_verdicts(report.verdicts)}{where}</div>',
         f'<section class="figures">{"".join(map(_figure, figures(report)))}</section>',
+        f"<section>{what_if_html(report)}</section>",
         f'<section><h2>All figures</h2><div class="scroll">{figures_html(report)}</div>{_soft(LEGEND)}</section>',
         f"<section><h2>How it was measured</h2>{html_list(small_print(report))}</section>",
     )

@@ -33,13 +33,17 @@ def acceptance_length(per_position: Sequence[float], k: int) -> float:
 
 
 def seconds_per_token(low: Measured, high: Measured, ks: Sequence[int]) -> dict[int, float]:
-    """The predicted seconds per output token of each K up to the larger one that was measured."""
+    """The predicted seconds per output token of each K up to the larger one that was measured.
+
+    A step without drafts takes some time too, so below the smaller K no step is shorter than in proportion to K.
+    """
     slope = (high.seconds_per_step - low.seconds_per_step) / (high.k - low.k)
-    return {
-        k: (low.seconds_per_step + slope * (k - low.k)) / acceptance_length(high.acceptance_per_position, k)
-        for k in ks
-        if k <= high.k
-    }
+
+    def step(k: int) -> float:
+        on_line = low.seconds_per_step + slope * (k - low.k)
+        return max(on_line, low.seconds_per_step * k / low.k) if k < low.k else on_line
+
+    return {k: step(k) / acceptance_length(high.acceptance_per_position, k) for k in ks if k <= high.k}
 
 
 def least_acceptance_length(step_seconds: float, baseline_seconds_per_token: float) -> float:

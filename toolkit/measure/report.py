@@ -11,6 +11,7 @@ from toolkit.measure.wording import sign
 from toolkit.text import inert
 
 Claim = Literal["on", "accepted", "lossless", "pays", "baseline", "same-target", "expected"]
+Source = Literal["synthetic", "steps"]
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,49 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class WhatIfSpeedup:
+    """How many times faster than the baseline an arm would be at an acceptance length, with a 95 % interval.
+
+    `source` says how that is known: measured with drafts that are accepted by chance (`synthetic`), or computed from
+    the measured `steps` per second of an arm whose acceptance is another.
+    """
+
+    workload: str
+    concurrency: int
+    arm: str
+    acceptance_length: float
+    ratio: float
+    low: float
+    high: float
+    source: Source
+
+
+@dataclass(frozen=True)
+class BreakEvenAcceptance:
+    """The acceptance length below which an arm is slower than the baseline, with a 95 % interval.
+
+    All three are computed from the arm's measured steps per second. None: no acceptance length is large enough.
+    """
+
+    workload: str
+    concurrency: int
+    arm: str
+    acceptance_length: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What a drafter of other acceptance would do."""
+
+    speedups: tuple[WhatIfSpeedup, ...]
+    break_even: tuple[BreakEvenAcceptance, ...]
+
+
+@dataclass(frozen=True)
 class BenchReport:
-    """The result of a measurement. Truthy if no verdict fails."""
+    """The result of a measurement. Truthy if no verdict fails. `complete` is False if it was interrupted."""
 
     title: str
     verdicts: tuple[Verdict, ...]
@@ -94,6 +136,8 @@ class BenchReport:
     noise: Noise | None = None
     notes: tuple[str, ...] = ()
     setting: dict[str, Any] = field(default_factory=dict)
+    complete: bool = True
+    what_if: WhatIf | None = None
 
     @property
     def ok(self) -> bool:

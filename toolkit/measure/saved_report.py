@@ -6,7 +6,7 @@ from pathlib import Path
 
 from toolkit import documents
 from toolkit.errors import UsageError
-from toolkit.measure.report import BenchReport, Noise, Speedup
+from toolkit.measure.report import BenchReport, Noise, Speedup, WhatIfSpeedup
 
 # Beyond what any measurement gives; reckoning with larger ratios could overflow.
 _LARGEST_RATIO = 1e6
@@ -26,7 +26,14 @@ def read_report(path: Path) -> BenchReport:
 
 
 def _check_ratios(report: BenchReport) -> None:
-    named: list[tuple[str, Speedup | Noise]] = [(f"`speedups.{i}`", item) for i, item in enumerate(report.speedups)]
-    for name, item in [*named, *([("`noise`", report.noise)] if report.noise else [])]:
+    named: list[tuple[str, Speedup | Noise | WhatIfSpeedup]] = [
+        *((f"`speedups.{i}`", item) for i, item in enumerate(report.speedups)),
+        *(
+            (f"`what_if.speedups.{i}`", item)
+            for i, item in enumerate(report.what_if.speedups if report.what_if else ())
+        ),
+        *([("`noise`", report.noise)] if report.noise else []),
+    ]
+    for name, item in named:
         if not 1 / _LARGEST_RATIO < item.low <= item.ratio <= item.high < _LARGEST_RATIO:
             raise documents.Unfit(f"{name}: low, ratio and high should be positive and in this order")

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
@@ -160,8 +160,21 @@ def busy_seconds(results: Iterable[RequestResult]) -> float:
     return sum(end - start for start, end, _ in _blocks(results))
 
 
-def pairs_of(results: Iterable[RequestResult], arm: str, baseline: str) -> list[Pair]:
-    """The arm's successful answers, each with the baseline's to the same request; others have nothing to compare."""
+def tokens_and_seconds(item: RequestResult) -> tuple[float, float]:
+    """What throughput is made of."""
+    return item.output_tokens, item.seconds
+
+
+def pairs_of(
+    results: Iterable[RequestResult],
+    arm: str,
+    baseline: str,
+    arm_figures: Callable[[RequestResult], tuple[float, float]] = tokens_and_seconds,
+) -> list[Pair]:
+    """The arm's successful answers, each with the baseline's to the same request; others have nothing to compare.
+
+    `arm_figures` gives the tokens and seconds that an answer of the arm is taken for.
+    """
     answers: dict[str, list[RequestResult]] = defaultdict(list)
     for item in successful(list(results)):
         if item.output_tokens and item.seconds > 0:
@@ -170,8 +183,7 @@ def pairs_of(results: Iterable[RequestResult], arm: str, baseline: str) -> list[
     return [
         Pair(
             (item.workload, item.prompt),
-            item.output_tokens,
-            item.seconds,
+            *arm_figures(item),
             reference[key].output_tokens,
             reference[key].seconds,
             block,

@@ -54,7 +54,7 @@ def verdicts(
     found = [_on(arm, answers, summary) for arm in speculative]
     found += [_accepted(arm, answers) for arm in speculative if arm.reports_drafts]
     if baseline:
-        found += [_baseline(baseline, answers), *_pays(summary, answers, baseline.name)]
+        found += [_baseline(baseline, answers), *(_pays(summary, answers, baseline.name) if arms else ())]
     for arm in speculative:
         found += _as_published(arm, answers, wanted.published)
         found += _as_expected(arm, answers, summary, wanted.expect)

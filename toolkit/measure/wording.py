@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolkit.measure.report import ArmReport, BenchReport, Noise, Percentiles, Speedup
+    from toolkit.measure.report import (
+        ArmReport,
+        BenchReport,
+        Noise,
+        Percentiles,
+        Source,
+        Speedup,
+        WhatIf,
+        WhatIfSpeedup,
+    )
 
 _MILLISECONDS = 1000.0
 _SIGNS = {True: "yes", False: "NO", None: "not shown"}
@@ -22,7 +31,7 @@ def ratio(value: float) -> str:
     return f"{value:.2f}x"
 
 
-def interval(item: Speedup | Noise) -> str:
+def interval(item: Speedup | Noise | WhatIfSpeedup) -> str:
     """A speedup with its 95 % interval: `2.31x (2.10-2.55)`."""
     return f"{ratio(item.ratio)} ({item.low:.2f}-{item.high:.2f})"
 
@@ -34,9 +43,11 @@ def load(item: ArmReport | Speedup) -> str:
 
 def load_in_words(item: ArmReport | Speedup) -> str:
     """A load in a sentence."""
-    if item.concurrency == 1:
-        return "one request at a time"
-    return f"{load(item)} concurrent requests" if item.concurrency else f"{load(item)[:-2]} requests per second"
+    return _concurrent(item.concurrency) if item.concurrency else f"{load(item)[:-2]} requests per second"
+
+
+def _concurrent(requests: int) -> str:
+    return "one request at a time" if requests == 1 else f"{requests} concurrent requests"
 
 
 def milliseconds(found: Percentiles | None) -> str:
@@ -91,6 +102,32 @@ def cells(arm: ArmReport, speedup: Speedup | None) -> tuple[str, ...]:
 def latencies(arm: ArmReport) -> tuple[str, ...]:
     """An arm's figures in the order of LATENCIES; empty where there is none."""
     return (load(arm), arm.arm, *map(milliseconds, (arm.ttft, arm.itl, arm.tpot, arm.e2e)))
+
+
+WHAT_IF = ("workload", "load", "acceptance", "speedup", "from")
+"""Columns of what a drafter of other acceptance would do."""
+
+_SOURCES: dict[Source, str] = {"synthetic": "drafts accepted by chance", "steps": "steps per second"}
+
+
+def what_if_rows(found: WhatIf) -> list[tuple[str, ...]]:
+    """The rows below WHAT_IF, by workload and load."""
+    rows = sorted(found.speedups, key=lambda row: (row.workload, row.concurrency, row.acceptance_length))
+    return [
+        (row.workload, str(row.concurrency), f"{row.acceptance_length:g}", interval(row), _SOURCES[row.source])
+        for row in rows
+    ]
+
+
+def break_even_acceptance_in_words(found: WhatIf) -> Iterator[str]:
+    """A sentence for each workload and load."""
+    for row in found.break_even:
+        at = f"{row.workload}, {_concurrent(row.concurrency)}"
+        if row.acceptance_length is None:
+            yield f"{at}: speculation costs, whatever the acceptance."
+            continue
+        ends = f"{row.low:.2f}-{row.high:.2f}" if row.low and row.high else "unknown"
+        yield f"{at}: speculation costs below an acceptance length of {row.acceptance_length:.2f} ({ends})."
 
 
 def filled(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

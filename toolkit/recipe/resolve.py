@@ -44,7 +44,9 @@ class Speculation:
 
     `drafter` is None where the target itself, or no model at all, makes them. `schedule` has a K by requests in a step,
     as (from, to, K), for those where another one is better; `tensor_parallel` is the drafter's, None for the target's.
-    `settings` are further keys of the engine's own configuration.
+    `settings` are further keys of the engine's own configuration. With `synthetic_acceptance_length` the engine accepts
+    drafts by chance, that many tokens a step on average: answers are garbage at the speed of such a drafter. No recipe
+    file can say that, only a measurement.
     """
 
     method: str
@@ -53,6 +55,7 @@ class Speculation:
     schedule: tuple[tuple[int, int, int], ...] = ()
     tensor_parallel: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    synthetic_acceptance_length: float | None = None
 
     @property
     def facts(self) -> Method:

@@ -138,6 +138,10 @@ class EngineRules(Protocol):
     def reports_drafts(self, recipe: Recipe) -> bool:
         """Whether it tells how many tokens it drafted and accepted."""
 
+    def accepts_synthetically(self, recipe: Recipe) -> bool:
+        """Whether it can accept drafts by chance, at a chosen acceptance length, on the recipe's hardware."""
+        return False
+
     def draft_line(self, k: int) -> str:
         """CloudWatch's pattern of its log line on speculation, with the fields `accepted` and `drafted`."""
 
@@ -166,6 +170,9 @@ class PlatformTraits(Protocol):
 
     has_settings_by_type: bool
     """Whether an instance type may have settings of its own."""
+
+    isolates_containers: bool
+    """Whether `network.isolation` has an effect: containers without a network."""
 
     builds_images: bool
     """Whether it can run an image that is built for the recipe; else images run as they are."""

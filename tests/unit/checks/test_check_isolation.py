@@ -5,6 +5,7 @@ vllm-project/vllm#22525: "openai_harmony.HarmonyError: error downloading or load
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from fakes import ACCOUNT
 from pairs import HUB_RECIPE, write_hub_pair
 
 from toolkit.checks.run import check
+from toolkit.engines.arguments import environment
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.recipe.lock import lock_path, pinned, read_lock
@@ -57,6 +59,13 @@ def test_a_template_stages_the_vocabulary_beside_the_models(tmp_path: Path) -> N
     (model,) = [item for item in made["Resources"].values() if item["Type"] == "AWS::SageMaker::Model"]
     environment = model["Properties"]["PrimaryContainer"]["Environment"]
     assert environment["TIKTOKEN_ENCODINGS_BASE"] == "/opt/ml/model/files"
+
+
+def test_a_cluster_isolates_nothing_and_stages_nothing(tmp_path: Path) -> None:
+    found(tmp_path, OLDER + ISOLATED)
+    moved = complete(tmp_path).with_platform("kubernetes")
+    on_s3 = replace(moved, platform=replace(moved.platform, weights="s3"))
+    assert "TIKTOKEN_ENCODINGS_BASE" not in environment(on_s3)
 
 
 def test_what_is_not_staged_cannot_be_downloaded(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reports import example
+from reports import example, verdict, what_if_example
 
 from toolkit.cli.report_text import report_text
 
@@ -61,3 +61,23 @@ def test_what_was_cut_short_is_shown_as_far_as_it_came() -> None:
     text = report_text(replace(report, arms=arms, speedups=(), verdicts=(), noise=None, setting={}), 80)
     assert "Measured, without a comparison" in text
     assert "1     baseline" in text
+
+
+def test_other_acceptance_is_a_table_and_its_break_even_a_sentence() -> None:
+    assert """
+What if drafts were accepted otherwise
+workload    load  acceptance  speedup            from
+----------  ----  ----------  -----------------  ----------------
+structured  1     2           1.00x (0.90-1.10)  steps per second
+structured  1     3.5         1.75x (1.57-1.93)  steps per second
+structured  16    2           0.50x (0.45-0.55)  steps per second
+structured  16    3.5         0.88x (0.79-0.96)  steps per second
+
+structured, one request at a time: speculation costs below an acceptance length of 2.00 (1.80-2.20).
+structured, 16 concurrent requests: speculation costs, whatever the acceptance.
+""" in report_text(what_if_example(), 120)
+
+
+def test_a_report_on_garbage_claims_nothing_but_speed() -> None:
+    report = replace(what_if_example(), verdicts=(verdict("baseline", True), verdict("lossless", None)))
+    assert "What if: the speed at chosen acceptance lengths" in report_text(report, 120).splitlines()[0]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from reports import example, verdict, with_verdicts
+from reports import example, verdict, what_if_example, with_verdicts
 
 from toolkit.errors import UsageError
 from toolkit.measure.page import page_html
@@ -115,3 +115,13 @@ def test_a_notebook_shows_a_report_without_the_extra(monkeypatch: pytest.MonkeyP
     shown = example()._repr_html_()
     assert shown.index("Speculation pays</b>") < shown.index("<table>")
     assert "2.31x (2.19-2.45)" in shown
+
+
+def test_other_acceptance_is_on_the_page_and_in_the_notebook() -> None:
+    report = what_if_example()
+    page = page_html(report)
+    assert "What if drafts were accepted otherwise" in Outline(page).headings
+    for text in (page, report._repr_html_()):
+        assert "steps per second" in text
+        assert "speculation costs below an acceptance length of 2.00 (1.80-2.20)." in text
+    assert "What if" not in page_html(example())

@@ -28,3 +28,10 @@ def test_other_k_lie_on_the_line_of_the_two_steps() -> None:
 
 def test_speculation_breaks_even_where_its_step_yields_as_many_tokens_as_the_baseline_in_that_time() -> None:
     assert least_acceptance_length(step_seconds=0.030, baseline_seconds_per_token=0.020) == pytest.approx(1.5)
+
+
+def test_below_the_smaller_k_no_step_is_shorter_than_in_proportion_to_k() -> None:
+    """The line through a step of 10 ms at K=3 and one of 60 ms at K=6 would be below zero at K=1."""
+    found = seconds_per_token(arm(3, 0.010), arm(6, 0.060), [1, 2])
+
+    assert found == pytest.approx({1: 0.010 / 3 / 1.8, 2: 0.020 / 3 / 2.4})

@@ -16,9 +16,10 @@ from simulated_arms import SimulatedMachine, arm, workload
 from toolkit.endpoint.generation import Acceptance
 from toolkit.errors import InvocationError, UsageError
 from toolkit.measure.arm import Arm, Chunk
-from toolkit.measure.bench import sender
+from toolkit.measure.bench import measure, sender
 from toolkit.measure.journal import Journal
 from toolkit.measure.pays import verdict_pays
+from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult
 from toolkit.measure.run import Design, Load, Measured, Progress, again, run
 from toolkit.measure.statistics import pairs_of, speedup
@@ -246,3 +247,15 @@ def test_ctrl_c_cuts_requests_that_hang() -> None:
     found = asyncio.run(run_it())
     assert [item.outcome for item in found.results] == ["successful", "successful", "incomplete"]
     assert not found.complete
+
+
+def test_the_report_of_an_interrupted_measurement_is_not_complete() -> None:
+    connection = Streaming(endless_from=3 + 2)
+
+    async def run_it() -> BenchReport:
+        measuring = asyncio.ensure_future(measure(Design((Arm("spec", connection),), (workload(8),)), "spec"))
+        await connection.hangs.wait()
+        measuring.cancel()
+        return await measuring
+
+    assert not asyncio.run(run_it()).complete

@@ -6,16 +6,18 @@ import json
 from pathlib import Path
 
 import pytest
-from reports import example
+from reports import example, what_if_example
 
 from toolkit.errors import UsageError
+from toolkit.measure.report import BenchReport
 from toolkit.measure.saved_report import read_report
 
 
-def test_what_was_saved_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("report", [example(), what_if_example()], ids=["plain", "what if"])
+def test_what_was_saved_is_read(tmp_path: Path, report: BenchReport) -> None:
     path = tmp_path / "report.json"
-    path.write_text(json.dumps(example().to_dict()))
-    assert read_report(path) == example()
+    path.write_text(json.dumps(report.to_dict()))
+    assert read_report(path) == report
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,15 @@ def test_intervals_that_no_measurement_gives_are_refused(tmp_path: Path, change:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(document))
     with pytest.raises(UsageError, match=r"`speedups\.3`: low, ratio and high should be positive and in this order"):
+        read_report(path)
+
+
+def test_so_are_those_of_what_if(tmp_path: Path) -> None:
+    document = what_if_example().to_dict()
+    document["what_if"]["speedups"][1]["low"] = 0.0
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match=r"`what_if\.speedups\.1`: low, ratio and high should be positive"):
         read_report(path)
 
 

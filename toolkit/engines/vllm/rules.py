@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import methods, registry
-from toolkit.catalog.lookup import Instance
+from toolkit.catalog.lookup import Instance, older
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.cpu import cpu_variables
 from toolkit.engines.vllm.facts import facts
@@ -115,6 +115,15 @@ class Vllm(EngineRules):
 
     def reports_drafts(self, recipe: Recipe) -> bool:
         return True
+
+    def accepts_synthetically(self, recipe: Recipe) -> bool:
+        """On GPUs only: "Synthetic acceptance not supported with CPU sampling" (vLLM 0.32.0)."""
+        if not recipe.platform.rules.has_instance_types or older(
+            recipe.engine.version, facts().synthetic_acceptance_since
+        ):
+            return False
+        instances = [recipe.platform.rules.instance(name) for name in recipe.platform.instance_types]
+        return bool(instances) and all(instance and self.runs_on(instance) for instance in instances)
 
     def draft_line(self, k: int) -> str:
         """Fields are counted from the end of the line, because its beginning varies.

@@ -29,4 +29,7 @@ def speculative_config(recipe: Recipe, speculation: Speculation) -> dict[str, An
     if speculation.schedule:
         config["num_speculative_tokens_per_batch_size"] = [list(entry) for entry in speculation.schedule]
     config |= {**speculation.settings, **(drafting.fixed if drafting else {})}
+    if speculation.synthetic_acceptance_length is not None:
+        config["rejection_sample_method"] = "synthetic"
+        config["synthetic_acceptance_length"] = speculation.synthetic_acceptance_length
     return {key: value for key, value in config.items() if value != ""}

@@ -56,7 +56,7 @@ def model(service: str) -> ServiceModel:
 TRAINIUM = {"engine": {"name": "neuron", "max_model_len": 1024}, "platform": {"instance_types": ["ml.trn2.48xlarge"]}}
 VPC = {"subnets": ["subnet-0a1b2c3d"], "security_groups": ["sg-0a1b2c3d"]}
 # Of other platforms, which get no request.
-NOT_SAGEMAKER = {("platform", "name"), ("platform", "run"), ("platform", "kubernetes", "neuron_devices")}
+NOT_SAGEMAKER = {("platform", "name"), ("platform", "run")}
 # What a value needs besides: a mirror its VPC, compiled code its hardware, a drafter in the image its folder.
 BESIDES: Mapping[tuple[str, ...], Mapping[str, Mapping[str, Any]]] = {
     ("network", "private_registry"): {"network": VPC},
@@ -67,7 +67,11 @@ BESIDES: Mapping[tuple[str, ...], Mapping[str, Mapping[str, Any]]] = {
 ON_TRAINIUM = {"neuron": "eagle3", "vllm-neuron": "eagle3", "nxd-inference": "draft-model"}
 NEWER = "step5_mtp"  # needs a newer vLLM than the recipe's, which a check says
 SHADOW = (("rollout", "shadow"), True)  # a component has one variant, which a check says
-OFFERED = [(path, value) for path, value in offered(json_schema()) if path not in NOT_SAGEMAKER]
+OFFERED = [
+    (path, value)
+    for path, value in offered(json_schema())
+    if path not in NOT_SAGEMAKER and path[:2] != ("platform", "kubernetes")
+]
 OF_ENDPOINTS = [
     (path, value)
     for path, value in OFFERED

@@ -40,6 +40,7 @@ class KubernetesRules:
     has_instance_types = True
     has_settings_by_type = False
     builds_images = False
+    isolates_containers = False
     starts_image_entrypoint = False
     longest_variable: int | None = None
     gated_models = "set platform.hub_token_secret to a Secret of the cluster"

@@ -39,6 +39,7 @@ class AwsRules:
     capabilities: Capabilities
     has_settings_by_type = True
     builds_images = True
+    isolates_containers = True
     gated_models = "set `weights: s3`: the toolkit stages it with your own hub token"
     compile_command = "toolkit compile RECIPE"
     check: Callable[[Recipe, Lock | None], Iterator[Finding]]

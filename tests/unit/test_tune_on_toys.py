@@ -1,0 +1,277 @@
+"""`toolkit tune` goes its whole road on a toy platform: what is deployed when, measured, kept, removed and written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pairs import write_pair
+from reports import verdict
+from toys import METHOD, SESSION, ToyEngine
+from tuned_arms import report_at
+
+from toolkit import api
+from toolkit.api.endpoint import Endpoint
+from toolkit.api.tuning import tune
+from toolkit.apply.progress import Silent
+from toolkit.catalog import methods, registry
+from toolkit.catalog.registry import PlatformEntry
+from toolkit.errors import InvocationError, RecipeError, UsageError
+from toolkit.measure.report import BenchReport
+from toolkit.recipe.resolve import Recipe, load
+
+RECIPE = """\
+name: spinner
+target: {model: ./target}
+speculation: {method: toy-drafts, num_speculative_tokens: 2}  # K as somebody chose it
+engine: {name: toy, max_model_len: 512, max_num_seqs: 128}
+platform: {name: toy-box}
+"""
+
+
+class CountingEngine(ToyEngine):
+    def reports_drafts(self, recipe: Recipe) -> bool:
+        return True
+
+
+COUNTING = CountingEngine()
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    registry.register_platform("toy-box", PlatformEntry("toys:RULES", "toys:SESSION"))
+    registry.register_engine("toy", f"{__name__}:COUNTING")
+    methods.register(METHOD)
+    yield
+    registry.unregister_platform("toy-box")
+    registry.unregister_engine("toy")
+    methods.unregister("toy-drafts")
+    SESSION.box.holds.clear()
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = write_pair(tmp_path)
+    path.write_text(RECIPE)
+    path.with_suffix(".lock.json").unlink(missing_ok=True)
+    return path
+
+
+@dataclass
+class Bench:
+    """Measures by a law; remembers which endpoints served meanwhile. `fails_at` raises at one of the K."""
+
+    fails_at: dict[int, BaseException] = field(default_factory=dict)
+    cut_at: int = 0
+    served: list[list[str]] = field(default_factory=list)
+
+    def __call__(self, endpoint: Endpoint, *, concurrency: tuple[int, ...], **_: Any) -> BenchReport:
+        self.served.append(sorted(name for kind, name in SESSION.box.holds if kind == "Top"))
+        found = re.search(r"-k(\d+)$", endpoint.name)
+        if not found:  # a K by batch size: the best K at every concurrency
+            schedule = [report_at(3, {"chat": 0.8}, concurrency), report_at(1, {"chat": 0.8}, concurrency)]
+            best = [
+                max(pair, key=lambda item: item.ratio) for pair in zip(*(r.speedups for r in schedule), strict=True)
+            ]
+            return replace(schedule[0], speedups=tuple(best))
+        k = int(found[1])
+        if k in self.fails_at:
+            raise self.fails_at.pop(k)
+        return report_at(k, {"chat": 0.8}, concurrency, complete=k != self.cut_at)
+
+
+def tops() -> set[str]:
+    return {name for kind, name in SESSION.box.holds if kind == "Top"}
+
+
+def test_three_of_ten_k_are_measured_one_at_a_time_and_nothing_remains(recipe: Path) -> None:
+    bench = Bench()
+
+    report = tune(recipe, measure=bench, progress=Silent())
+
+    assert report.winner == "K=4"  # as all ten would show
+    assert report.measured == 3
+    assert all(len(names) == 2 and "spinner-baseline" in names for names in bench.served)
+    assert [row.setting for row in report.rows if row.ratio is None] == [f"K={k}" for k in (1, 2, 5, 6, 7, 8, 9)]
+    assert SESSION.box.holds == {}
+
+
+def test_a_baseline_in_service_is_used_and_stays(recipe: Path) -> None:
+    api.deploy(recipe, baseline=True, progress=Silent())
+
+    tune(recipe, measure=Bench(), progress=Silent())
+
+    assert tops() == {"spinner", "spinner-baseline"}
+
+
+@pytest.mark.parametrize("why", [KeyboardInterrupt(), InvocationError("the endpoint died")])
+def test_what_was_interrupted_is_removed_and_a_repeat_carries_on(recipe: Path, why: BaseException) -> None:
+    bench = Bench(fails_at={4: why})
+    with pytest.raises(type(why)):
+        tune(recipe, measure=bench, progress=Silent())
+    assert SESSION.box.holds == {}
+    assert len(bench.served) == 3
+
+    report = tune(recipe, measure=bench, progress=Silent())
+
+    assert report.winner == "K=4"
+    assert len(bench.served) == 4  # only K=4 was measured again
+
+
+def test_a_measurement_that_ctrl_c_ended_is_not_kept(recipe: Path) -> None:
+    bench = Bench(cut_at=10)
+    with pytest.raises(KeyboardInterrupt):
+        tune(recipe, measure=bench, progress=Silent())
+    bench.cut_at = 0
+
+    tune(recipe, measure=bench, progress=Silent())
+
+    assert [names[-1] for names in bench.served[:2]] == ["spinner-tune-k10"] * 2
+    assert SESSION.box.holds == {}
+
+
+def test_what_is_kept_counts_only_for_the_same_content(recipe: Path) -> None:
+    bench = Bench()
+    tune(recipe, measure=bench, progress=Silent())
+    tune(recipe, measure=bench, progress=Silent())
+    assert len(bench.served) == 3
+
+    recipe.write_text(RECIPE.replace("512", "1024"))
+    tune(recipe, measure=bench, progress=Silent())
+    tune(recipe, measure=bench, seconds=5, progress=Silent())
+
+    assert len(bench.served) == 9
+
+
+class Killed(BaseException):
+    """Ends the process: nothing can be removed."""
+
+
+def killed(*_: Any, **__: Any) -> Any:
+    SESSION.box.execute = killed  # type: ignore[method-assign]
+    raise Killed
+
+
+def test_what_a_killed_run_deployed_is_removed_by_the_next_whatever_that_measures(recipe: Path) -> None:
+    with pytest.raises(Killed):
+        tune(recipe, measure=killed, progress=Silent())
+    del SESSION.box.execute
+    assert tops() == {"spinner-baseline", "spinner-tune-k10"}
+
+    tune(recipe, k=[3], measure=Bench(), progress=Silent())
+
+    assert SESSION.box.holds == {}
+
+
+def test_two_processes_do_not_tune_the_same_recipe(recipe: Path) -> None:
+    def meanwhile(endpoint: Endpoint, **asked: Any) -> BenchReport:
+        with pytest.raises(UsageError, match="spinner is being tuned by another process"):
+            tune(recipe, measure=Bench(), progress=Silent())
+        return Bench()(endpoint, **asked)
+
+    assert tune(recipe, k=[3], measure=meanwhile, progress=Silent())
+
+
+def test_nothing_to_measure_is_an_error(recipe: Path) -> None:
+    with pytest.raises(UsageError, match="nothing to measure"):
+        tune(recipe, k=[], measure=Bench(), progress=Silent())
+
+
+def test_the_winner_is_written_with_its_evidence_and_comments_stay(recipe: Path) -> None:
+    report = tune(recipe, measure=Bench(), write=True, progress=Silent())
+
+    assert report.written == str(recipe)
+    assert "num_speculative_tokens: 4}  # K as somebody chose it" in recipe.read_text()
+    (item,) = load(recipe).evidence
+    assert (item.num_speculative_tokens, item.concurrency, item.speedup) == (4, 1, 1.77)
+    assert item.source.startswith("toolkit tune ")
+    written = recipe.read_text()
+    tune(recipe, measure=Bench(), write=True, progress=Silent())
+    assert recipe.read_text() == written  # the same figures are not written twice
+
+
+def test_a_k_by_batch_size_is_measured_and_written_where_it_beats_all(recipe: Path) -> None:
+    report = tune(recipe, k=[1, 3, 6], concurrency=(1, 8), measure=Bench(), write=True, progress=Silent())
+
+    assert report.schedule_pays
+    assert report.winner == "K by batch size"
+    speculation = load(recipe).speculation
+    assert speculation
+    assert speculation.schedule == ((1, 2, 3), (3, 128, 1))
+    assert "num_speculative_tokens_per_batch_size: [[1, 2, 3], [3, 128, 1]]" in report.notes
+    assert "K=6 on chat breaks even at about 5 concurrent requests." in report.notes
+    assert any("beats K=3 and the baseline" in note for note in report.notes)
+
+
+def test_where_one_k_suits_all_concurrencies_the_report_says_so(recipe: Path) -> None:
+    report = tune(recipe, k=[3], concurrency=(1, 2), measure=Bench(), progress=Silent())
+
+    assert report.schedule_pays is None
+    assert any("no K by batch size follows" in note for note in report.notes)
+
+
+def test_a_wrong_answer_is_never_the_best(recipe: Path) -> None:
+    def wrong(endpoint: Endpoint, **asked: Any) -> BenchReport:
+        return replace(Bench()(endpoint, **asked), verdicts=(verdict("lossless", False, "wrong tokens"),))
+
+    report = tune(recipe, measure=wrong, write=True, progress=Silent())
+
+    assert not report
+    assert "K=10 does not count: wrong tokens" in report.notes
+    assert recipe.read_text() == RECIPE
+
+
+def test_settings_that_a_check_refuses_are_left_out(recipe: Path) -> None:
+    recipe.write_text(RECIPE + "scaling: {max_instances: 2}\n")
+
+    with pytest.raises(RecipeError):
+        tune(recipe, measure=Bench(), progress=Silent())
+    assert SESSION.box.holds == {}
+
+
+def test_a_setting_that_is_given_twice_is_refused(recipe: Path) -> None:
+    with pytest.raises(UsageError, match="spinner K=2 is given twice"):
+        tune(recipe, arms=[recipe, recipe], measure=Bench(), progress=Silent())
+
+
+def test_another_recipe_is_compared_but_never_written(recipe: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(RECIPE.replace("spinner", "other"))
+
+    def fast(endpoint: Endpoint, **asked: Any) -> BenchReport:
+        law = Bench() if "-k" in endpoint.name else lambda *_, **__: report_at(4, {"chat": 0.95})
+        return law(endpoint, **asked)
+
+    report = tune(recipe, k=[1], arms=[other], write=True, measure=fast, progress=Silent())
+
+    assert report.winner == "other K=2"
+    assert "another method or drafter, which is for you to decide" in report.notes[0]
+    assert recipe.read_text() == RECIPE
+
+
+def test_an_engine_without_counts_has_at_most_three_k(recipe: Path) -> None:
+    registry.register_engine("toy", "toys:ENGINE")
+
+    with pytest.raises(UsageError, match="does not count accepted drafts"):
+        tune(recipe, measure=Bench(), progress=Silent())
+    report = tune(recipe, k=(2, 4, 6), measure=Bench(), progress=Silent())
+
+    assert (report.winner, report.measured) == ("K=4", 3)
+
+
+def test_reports_are_kept_as_json_beside_the_records(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLKIT_HOME", str(recipe.parent / "home"))
+
+    tune(recipe, k=[3], measure=Bench(), progress=Silent())
+
+    (kept,) = (recipe.parent / "home" / "tuning" / "spinner").glob("*.json")
+    assert json.loads(kept.read_text())["title"] == "K=3"
+    kept.write_text(kept.read_text()[:100])
+    bench = Bench()
+    tune(recipe, k=[3], measure=bench, progress=Silent())
+    assert len(bench.served) == 1  # a damaged one is measured again

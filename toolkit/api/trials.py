@@ -1,0 +1,158 @@
+"""Deploy settings one after the other, measure each against one baseline, and remove them again."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from toolkit.api.context import exists, find_platform
+from toolkit.api.deployment import deploy
+from toolkit.api.endpoint import Endpoint
+from toolkit.api.handles import connect
+from toolkit.api.removal import destroy
+from toolkit.apply.progress import Progress
+from toolkit.errors import UsageError
+from toolkit.files import write_whole
+from toolkit.home import home
+from toolkit.measure.report import BenchReport
+from toolkit.measure.saved_report import read_report
+from toolkit.measure.settings import Setting
+from toolkit.recipe.content import digest, manifest, manifest_digest
+from toolkit.recipe.lock import lock_path
+from toolkit.recipe.resolve import Recipe
+from toolkit.version import __version__
+
+Measure = Callable[[Endpoint, Endpoint], BenchReport]
+"""Measures an endpoint against the baseline's."""
+
+
+class Trials:
+    """The settings of a recipe that are measured. Leaving it as a context removes the baseline that it deployed.
+
+    Each setting's report is kept below the toolkit's home, and used again while all that it depends on is the same; so
+    the same call carries on where one was interrupted. What a process that was killed has deployed is removed first.
+    `asked` is all that decides what is measured. A baseline that was in service before is used, and stays.
+    """
+
+    def __init__(self, recipe: Recipe, measure: Measure, asked: dict[str, Any], progress: Progress) -> None:
+        self._recipe = recipe
+        self._measure = measure
+        self._asked = asked
+        self._progress = progress
+        self._folder = home() / "tuning" / recipe.name
+        self._deployed = self._folder / "deployed"
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._deployed.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            lock = stack.enter_context((self._folder / "lock").open("w"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                hint = "Wait until it has ended."
+                raise UsageError(f"{self._recipe.name} is being tuned by another process", hint=hint) from error
+            for name in sorted(path.name for path in self._deployed.iterdir()):
+                self._progress.say(f"{name} was left by a process that was killed: it is removed")
+                self._remove(replace(self._recipe, name=name))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def report(self, setting: Setting) -> BenchReport:
+        """What was measured of a setting, now or before. Raises KeyboardInterrupt if the user ended the measurement."""
+        path = self._folder / f"{digest(self._content(setting.recipe))}.json"
+        if (kept := self._kept(path)) is not None:
+            self._progress.say(f"{setting.name}: measured before")
+            return kept
+        self._progress.say(f"{setting.name}: deploy, measure, remove")
+        measured = self._measured(setting)
+        report = replace(measured, setting={**measured.setting, **circumstances(setting.recipe)})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(report.to_dict()))
+        return report
+
+    def _kept(self, path: Path) -> BenchReport | None:
+        if not path.is_file():
+            return None
+        try:
+            return read_report(path)
+        except UsageError as error:
+            self._progress.say(f"{error.message}: it is measured again")
+            return None
+
+    def _measured(self, setting: Setting) -> BenchReport:
+        baseline = self._baseline
+        try:
+            report = self._measure(self._deploy(setting.recipe), baseline)
+        finally:
+            self._remove(setting.recipe)
+        if not report.complete:
+            raise KeyboardInterrupt
+        return report
+
+    @cached_property
+    def _baseline(self) -> Endpoint:
+        twin = self._recipe.baseline()
+        found = find_platform(twin.name, twin, None, None)
+        if found and exists(found, twin.name):
+            return connect(twin).wait(progress=self._progress)
+        self._stack.callback(self._remove, twin)
+        return self._deploy(twin)
+
+    def _deploy(self, recipe: Recipe) -> Endpoint:
+        (self._deployed / recipe.name).touch()
+        return deploy(recipe, progress=self._progress)
+
+    def _remove(self, recipe: Recipe) -> None:
+        destroy(recipe, platform=recipe.platform.name, progress=self._progress)
+        (self._deployed / recipe.name).unlink(missing_ok=True)
+
+    def _content(self, recipe: Recipe) -> dict[str, Any]:
+        """All that a measurement depends on."""
+        lock = lock_path(recipe)
+        named = [path for name in self._asked["workloads"] if (path := Path(name)).is_file()]
+        return {
+            **self._asked,
+            "toolkit": __version__,
+            "hardware": _hardware(recipe),
+            "recipe": {key: value for key, value in recipe.to_dict().items() if key != "description"},
+            "schedule": recipe.speculation.schedule if recipe.speculation else (),
+            "models": [
+                manifest_digest(manifest(source.folder)) if source.folder else [str(source), source.revision]
+                for source in recipe.models.values()
+            ],
+            "lock": lock.read_text(encoding="utf-8") if lock.is_file() else "",
+            "prompts": [sha256(path.read_bytes()).hexdigest() for path in (*recipe.workloads.values(), *named)],
+        }
+
+
+def circumstances(recipe: Recipe) -> dict[str, str]:
+    """What a measurement was made with, and the day: for the recipe's evidence."""
+    return {
+        "hardware": _hardware(recipe),
+        "engine": f"{recipe.engine.name} {recipe.engine.version}",
+        "toolkit": __version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _hardware(recipe: Recipe) -> str:
+    if recipe.platform.rules.has_instance_types:
+        return " or ".join(recipe.platform.instance_types)
+    return f"{os.cpu_count()} CPU cores ({platform.machine()})"

@@ -1,0 +1,250 @@
+"""Find the best setting of a recipe's speculation with few measurements: `toolkit tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from toolkit.api.context import RecipeLike
+from toolkit.api.endpoint import Endpoint
+from toolkit.api.measuring import bench
+from toolkit.api.trials import Trials
+from toolkit.apply.progress import Progress, default_progress
+from toolkit.checks.run import check
+from toolkit.errors import RecipeError, UsageError
+from toolkit.files import write_whole
+from toolkit.findings import Finding
+from toolkit.measure.break_even import break_even_in_words
+from toolkit.measure.find_k import find_k
+from toolkit.measure.report import BenchReport
+from toolkit.measure.settings import Setting, from_recipe, with_k, with_method, with_schedule
+from toolkit.measure.summary import Slo
+from toolkit.measure.tune import (
+    Aim,
+    Candidate,
+    Goal,
+    Point,
+    choose,
+    measured,
+    perhaps_as_good,
+    point_name,
+    schedule_pays,
+    scheduled,
+)
+from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
+from toolkit.platforms import rules_of
+from toolkit.recipe.edit import with_evidence, with_speculation
+from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.resolve import Recipe, load
+
+ALL_K = tuple(range(1, 11))
+# As many are all measured; more need the engine's counts of drafts to predict from.
+_FEW_K = 3
+
+
+def tune(
+    recipe: RecipeLike,
+    *,
+    k: Sequence[int] = ALL_K,
+    arms: Sequence[RecipeLike] = (),
+    methods: Sequence[str] = (),
+    concurrency: Sequence[int] = (1,),
+    slo: Slo | None = None,
+    goal: Goal = "latency",
+    workloads: Sequence[str] = (),
+    seconds: float = 60.0,
+    write: bool = False,
+    platform: str | None = None,
+    progress: Progress | None = None,
+    measure: Callable[..., BenchReport] = bench,
+) -> TuneReport:
+    """Measure a recipe at some of the K, and other `methods` and recipes (`arms`), against its baseline; which is best?
+
+    A third of the K are measured, or three of few, up to `seconds` each: two predict the others, and the best of those
+    is measured. Each setting is deployed under a name of its own, and removed again; so is the baseline, unless it was
+    in service before. What was measured is kept, so a repeated call carries on. With several `concurrency` a K by batch
+    size is measured too, if one follows. Only settings that meet the `slo` count. `write` changes the recipe's file.
+    Raises UsageError, RecipeError, PlatformError.
+    """
+    progress = progress or default_progress()
+    loaded = load(recipe).with_platform(platform)
+    if write:
+        _require_writable(loaded)
+    asked = {"concurrency": list(concurrency), "workloads": list(workloads), "seconds": seconds}
+    aim = Aim(goal, slo)
+
+    def measured_pair(endpoint: Endpoint, baseline: Endpoint) -> BenchReport:
+        return measure(
+            endpoint,
+            baseline=baseline,
+            workloads=workloads,
+            concurrency=concurrency,
+            seconds=seconds,
+            progress=progress,
+        )
+
+    own, others, notes = _settings(loaded, k, [load(arm) for arm in arms], methods)
+    with Trials(loaded, measured_pair, asked, progress) as trials:
+        tuning = _Tuning(loaded, aim, trials.report)
+        tuning.find_k(own)
+        for setting in others:
+            tuning.add(setting)
+        if len(concurrency) > 1:
+            tuning.try_schedule()
+    report = replace(tuning.result(), notes=(*notes, *tuning.notes))
+    return _write(report, loaded, tuning.candidates) if write and report.ok else report
+
+
+def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
+    """What `tune` costs while it runs, in words; None on a platform that bills nothing."""
+    loaded = load(recipe).with_platform(platform)
+    rules = rules_of(loaded.platform.name)
+    hourly = rules.price_per_hour(loaded)
+    if hourly == 0:
+        return None
+    total = f"{2 * hourly:.2f} $/h in total" if hourly else "of unknown price"
+    return f"two endpoints at a time, the baseline and one setting, {total}; each {rules.price_text(loaded)}"
+
+
+class _Tuning:
+    """The candidates of one run, as they are measured."""
+
+    def __init__(self, recipe: Recipe, aim: Aim, report: Callable[[Setting], BenchReport]) -> None:
+        self.recipe, self.aim = recipe, aim
+        self.candidates: list[Candidate] = []
+        self.notes: list[str] = []
+        self._report = report
+        self._predictions: Mapping[str, Mapping[Point, float]] = {}
+        self._schedule_pays: bool | None = None
+
+    def find_k(self, settings: Mapping[int, Setting]) -> None:
+        """Measure a few K of the recipe's own method."""
+        if not settings:
+            return
+        if len(settings) <= _FEW_K and not self.recipe.engine.rules.reports_drafts(self.recipe):
+            for setting in settings.values():
+                self.add(setting)
+            return
+        found = find_k(list(settings), lambda k: measured(self.add(settings[k]).report, k))
+        points = {point_name(point): point for one in self.candidates for point in one.speedups}
+        self.candidates = [
+            replace(one, predicted=_speedups(trial.predicted or {}, points))
+            for one, trial in zip(self.candidates, found.trials, strict=True)
+        ]
+        self._predictions = {settings[k].name: _speedups(speeds, points) for k, speeds in found.predicted.items()}
+
+    def add(self, setting: Setting) -> Candidate:
+        """Measure a setting."""
+        report, speculation = self._report(setting), setting.speculation
+        added = Candidate(setting.name, speculation.num_speculative_tokens, report, setting.keys, speculation.schedule)
+        self.candidates.append(added)
+        self.notes += [f"{added.name} does not count: {fault}" for fault in added.faults]
+        return added
+
+    def try_schedule(self) -> None:
+        """Measure the K by batch size that follows from the K that were measured, if there is one."""
+        own = [one for one in self.candidates if one.name.startswith("K=")]
+        self.notes += break_even_in_words([replace(item, arm=one.name) for one in own for item in one.report.speedups])
+        found = scheduled([one for one in own if not one.faults], self.recipe.engine.max_num_seqs)
+        fixed = choose(own, Aim())
+        if not found or not fixed:
+            self.notes.append("One K, or none, is the best at all concurrencies: no K by batch size follows.")
+            return
+        setting = with_schedule(self.recipe, found)
+        self.notes.append(f"num_speculative_tokens_per_batch_size: {[list(entry) for entry in found]}")
+        if errors := check(setting.recipe).errors:
+            self.notes.append(f"{setting.name} cannot be used: {_reasons(errors)}")
+            return
+        self._schedule_pays, why = schedule_pays(self.add(setting), fixed)
+        self.notes.append(why)
+
+    def result(self) -> TuneReport:
+        """The best of all candidates."""
+        usable = [one for one in self.candidates if not one.schedule or self._schedule_pays]
+        best = choose(usable, self.aim)
+        if best and (others := perhaps_as_good(best, usable)):
+            self.notes.append(
+                f"Perhaps as good, by their intervals: {', '.join(others)}. More --time tells them apart."
+            )
+        self.notes += measurement_notes(self.candidates)
+        kept = (best or self.candidates[0]).report.setting
+        return TuneReport(
+            title=f"{self.recipe.name}: {len(self.candidates)} settings against the baseline",
+            goal=self.aim.goal,
+            rows=tune_rows(self.candidates, self.aim, self._predictions),
+            winner=best.name if best else None,
+            speculation=best.keys if best else {},
+            measured=len(self.candidates),
+            schedule_pays=self._schedule_pays,
+            setting={key: kept[key] for key in ("hardware", "engine", "toolkit", "date")},
+        )
+
+
+def _settings(
+    recipe: Recipe, ks: Sequence[int], arms: Sequence[Recipe], methods: Sequence[str]
+) -> tuple[dict[int, Setting], list[Setting], list[str]]:
+    """The settings by K, the other settings, and why some cannot be deployed. Raises RecipeError if none can."""
+    own = {k: with_k(recipe, k) for k in sorted(set(ks))}
+    if len(own) > _FEW_K and not recipe.engine.rules.reports_drafts(recipe):
+        raise UsageError(
+            f"{recipe.engine.name} does not count accepted drafts, which other K are predicted from",
+            hint=f"Give at most {_FEW_K} K: all of them are measured.",
+        )
+    others = [
+        *(with_method(recipe, method) for method in methods),
+        *(from_recipe(recipe, arm, number) for number, arm in enumerate(arms)),
+    ]
+    names = [one.name for one in others]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"{twice} is given twice", hint="Remove one of them, or give the recipes different names.")
+    refused = {one.name: errors for one in (*own.values(), *others) if (errors := check(one.recipe).errors)}
+    left = {k: one for k, one in own.items() if one.name not in refused}
+    usable = [one for one in others if one.name not in refused]
+    if not refused and not usable and not left:
+        raise UsageError("there is nothing to measure", hint="Give at least one K, method or recipe.")
+    if not (left or usable):
+        raise RecipeError(str(recipe.path), next(iter(refused.values())))
+    return left, usable, [f"{name} cannot be used: {_reasons(errors)}" for name, errors in refused.items()]
+
+
+def _reasons(errors: Sequence[Finding]) -> str:
+    return "; ".join(f"{item.message} [{item.code}]" for item in errors)
+
+
+def _speedups(speeds: Mapping[str, float], points: Mapping[str, Point]) -> dict[Point, float]:
+    """Seconds per token, in units of the baseline's, as speedups by point."""
+    return {points[name]: 1 / seconds for name, seconds in speeds.items()}
+
+
+def _require_writable(recipe: Recipe) -> None:
+    if recipe.path.resolve().is_relative_to(catalogue_dir().resolve()):
+        raise UsageError(
+            f"{recipe.path} comes with the toolkit, and is not changed",
+            hint=f"Copy it, and tune the copy: cp {recipe.path} my-recipe.yaml",
+        )
+    if by_type := [name for name, item in recipe.platform.overrides.items() if item.num_speculative_tokens]:
+        raise UsageError(
+            f"{recipe.path}: `platform.instance_types` has a `num_speculative_tokens` of its own for {by_type[0]}",
+            hint="Tune without --write, and change it there by hand.",
+        )
+
+
+def _write(report: TuneReport, recipe: Recipe, candidates: Sequence[Candidate]) -> TuneReport:
+    """Write the winner's K, schedule and figures into the recipe's file. Another method or drafter is not written."""
+    best = next(one for one in candidates if one.name == report.winner)
+    own = best.name == with_k(recipe, best.k).name or best.schedule
+    if not own:
+        note = f"{recipe.path} was not changed: {best.name} has another method or drafter, which is for you to decide."
+        return replace(report, notes=(note, *report.notes))
+    text = recipe.path.read_text(encoding="utf-8")
+    had_schedule = recipe.speculation is not None and recipe.speculation.schedule
+    by_batch = [list(entry) for entry in best.schedule] if best.schedule or had_schedule else None
+    changed = with_speculation(
+        text, {"num_speculative_tokens": best.k, "num_speculative_tokens_per_batch_size": by_batch}
+    )
+    known = {item.model_dump_json() for item in recipe.evidence}
+    found = evidence(best, "toolkit tune")
+    new = [item for item in found if item.model_dump_json() not in known]
+    write_whole(Path(recipe.path), with_evidence(changed, new) if new else changed)
+    return replace(report, written=str(recipe.path))

@@ -1,0 +1,128 @@
+"""`toolkit tune`: the best setting of a recipe's speculation, found by measuring."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from toolkit.cli.bench_command import Prompts, WorkloadNames, counts_of, seconds_of
+from toolkit.cli.output import answer, confirm, exit_unless
+from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
+from toolkit.cli.table import table, terminal_width
+
+if TYPE_CHECKING:
+    from toolkit.measure.summary import Slo
+    from toolkit.measure.tune_report import TuneReport
+
+_RANGE = re.compile(r"(?P<first>\d+)-(?P<last>\d+)")
+_LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms|s)?")
+_UNITS = {"s": 1.0, "ms": 0.001}
+_MOST_K = 64
+_LONGEST_LINE = 120
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(tune)
+
+
+def tune(
+    recipe: Recipe,
+    k: Annotated[str, typer.Option("--k", help="Draft tokens per target step: 1-10, or 3,5,7.", metavar="K")] = "1-10",
+    arm: Annotated[
+        list[str] | None,
+        typer.Option("--arm", help="Also measure this recipe of the same target. May be repeated.", metavar="RECIPE"),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option("--try", help="Also measure these methods, which need no drafter.", metavar="ngram,suffix"),
+    ] = None,
+    concurrency: Annotated[
+        str,
+        typer.Option(help="Numbers of concurrent requests. With several, a K by batch size is tried.", metavar="N,…"),
+    ] = "1",
+    slo: Annotated[
+        str | None,
+        typer.Option(
+            help="Count only settings whose p90 is within these limits: seconds, or with `ms`.",
+            metavar="ttft=…,tpot=…,e2e=…",
+        ),
+    ] = None,
+    goal: Annotated[
+        Literal["latency", "cost"],
+        typer.Option("--for", help="The fastest setting, or the one with the cheapest tokens."),
+    ] = "latency",
+    prompts: Prompts = None,
+    workload: WorkloadNames = None,
+    time: Annotated[str, typer.Option(help="Measure each setting this long at most.", metavar="T")] = "60s",
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the winner's K and its figures into the recipe. Comments stay.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before endpoints are billed.")] = False,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Find the best K by measuring a third of them against the baseline, and compare other methods and recipes.
+
+    Each setting is deployed, measured and removed. Ctrl-C removes what runs; the same command then carries on. Exit
+    code 1 if nothing is better than the baseline.
+    """
+    from toolkit.api import tuning
+
+    ks, loads, limits = _ks(k), counts_of(concurrency), _slo(slo) if slo else None
+    if cost := tuning.price(recipe, platform=platform):
+        exit_unless(confirm(f"This starts {cost}. Go on?", yes))
+    report = tuning.tune(
+        recipe,
+        k=ks,
+        arms=arm or (),
+        methods=[name.strip() for name in methods.split(",")] if methods else (),
+        concurrency=loads,
+        slo=limits,
+        goal=goal,
+        workloads=[*map(str, prompts or ()), *(workload or ())],
+        seconds=seconds_of(time),
+        write=write,
+        platform=platform,
+    )
+    answer(report.to_dict(), as_json, lambda: tune_text(report))
+    exit_unless(report.ok)
+
+
+def tune_text(report: TuneReport, room: int | None = None) -> str:
+    """The report as text, at most `room` characters wide; by default as wide as the terminal."""
+    from toolkit.measure.tune_report import COLUMNS
+    from toolkit.measure.wording import filled
+
+    room = terminal_width() if room is None else room
+    rows = [row.cells(report.winner) for row in report.rows]
+    head, *below = [
+        textwrap.fill(line, min(room, _LONGEST_LINE), subsequent_indent="  ")
+        for line in (f"{report.title}: {report.answer}", *report.lines())
+    ]
+    return "\n\n".join([head, table(*filled(COLUMNS, rows), room), "\n".join(below)])
+
+
+def _ks(text: str) -> tuple[int, ...]:
+    """The K of `1-10`, or of `3,5,7`."""
+    if found := _RANGE.fullmatch(text):
+        first, last = int(found["first"]), int(found["last"])
+        ks = tuple(range(first, min(last, _MOST_K + 1) + 1))
+    else:
+        ks = tuple(int(part) for part in text.split(",") if part.isdecimal())
+    if not ks or min(ks) < 1 or max(ks) > _MOST_K or len(ks) < text.count(",") + 1:
+        raise typer.BadParameter(f"{text!r} is not a choice of K from 1 to {_MOST_K}: write 1-10 or 3,5,7")
+    return ks
+
+
+def _slo(text: str) -> Slo:
+    """The limits of `ttft=0.5,tpot=50ms`."""
+    from toolkit.measure.summary import Slo
+
+    found = [_LIMIT.fullmatch(part) for part in text.split(",")]
+    limits = {limit["name"]: float(limit["number"]) * _UNITS[limit["unit"] or "s"] for limit in found if limit}
+    if len(limits) < len(found) or not min(limits.values()) > 0:
+        raise typer.BadParameter(f"{text!r} is not an SLO: write ttft=0.5,tpot=50ms, each limit once and above 0")
+    return Slo(**limits)

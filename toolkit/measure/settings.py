@@ -1,0 +1,110 @@
+"""Settings of speculation that can be compared: a recipe with another K, another method, or another drafter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from toolkit.catalog import methods
+from toolkit.errors import UsageError
+from toolkit.measure.break_even import BatchSizes
+from toolkit.recipe.load import load_file
+from toolkit.recipe.resolve import Recipe, Speculation, resolve
+from toolkit.recipe.schema import RolloutSection, SpeculationSection
+
+# As long as the name of the longest recipe's baseline.
+_LONGEST_NAME = 53
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A way to speculate, as a recipe that is deployed under a name of its own."""
+
+    name: str
+    recipe: Recipe
+
+    @property
+    def speculation(self) -> Speculation:
+        """How it drafts."""
+        assert self.recipe.speculation, "a setting speculates"
+        return self.recipe.speculation
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The keys of a recipe's `speculation`."""
+        by_batch = [list(entry) for entry in self.speculation.schedule]
+        schedule = {"num_speculative_tokens_per_batch_size": by_batch} if by_batch else {}
+        return {**self.speculation.to_dict(), **schedule}
+
+
+def with_k(recipe: Recipe, k: int) -> Setting:
+    """The recipe with K draft tokens per target step, on every instance type and without a schedule."""
+    return Setting(f"K={k}", _variant(recipe, f"k{k}", k))
+
+
+def with_schedule(recipe: Recipe, schedule: Sequence[BatchSizes]) -> Setting:
+    """The recipe with a K for each batch size."""
+    most = max(k for _, _, k in schedule)
+    return Setting("K by batch size", _variant(recipe, "schedule", most, tuple(schedule)))
+
+
+def with_method(recipe: Recipe, method: str) -> Setting:
+    """The recipe with a method that needs no drafter, at the method's own K. Raises UsageError for another method."""
+    loaded, section = load_file(recipe.path), None
+    with suppress(ValidationError):
+        section = SpeculationSection(method=method)
+    if section is None or method == methods.BASELINE:
+        hint = "Methods without a drafter can be tried by name; give others as a recipe, with --arm."
+        raise UsageError(f"method `{method}` cannot be tried by its name alone", hint=hint)
+    file = loaded.file.model_copy(update={"speculation": section})
+    other = resolve(replace(loaded, file=file)).with_platform(recipe.platform.name)
+    return _other(recipe, other, method, method)
+
+
+def from_recipe(recipe: Recipe, other: Recipe, number: int) -> Setting:
+    """Another recipe of the same target, asked the same prompts. Raises UsageError for another target."""
+    if (other.target.written, other.target.revision) != (recipe.target.written, recipe.target.revision):
+        raise UsageError(
+            f"{other.path} serves another target: {other.target}, not {recipe.target}",
+            hint="Compare recipes of one target.",
+        )
+    if other.speculation is None:
+        raise UsageError(f"{other.path} does not speculate", hint="The baseline is measured anyway: leave it out.")
+    return _other(recipe, other.with_platform(recipe.platform.name), other.name, f"arm{number}")
+
+
+def _other(recipe: Recipe, other: Recipe, name: str, label: str) -> Setting:
+    assert other.speculation, "a setting speculates"
+    named = replace(other, name=_name(recipe, label), workloads=recipe.workloads, rollout=_all_requests(other))
+    return Setting(f"{name} K={other.speculation.num_speculative_tokens}", named)
+
+
+def _variant(recipe: Recipe, label: str, k: int, schedule: tuple[BatchSizes, ...] = ()) -> Recipe:
+    if recipe.speculation is None:
+        raise UsageError(f"{recipe.path} does not speculate", hint="Give it a `speculation.method` to tune.")
+    types = recipe.platform.overrides.items()
+    overrides = {name: item.model_copy(update={"num_speculative_tokens": None}) for name, item in types}
+    line = recipe.lines.get("speculation", 1)
+    return replace(
+        recipe,
+        name=_name(recipe, label),
+        speculation=replace(recipe.speculation, num_speculative_tokens=k, schedule=schedule),
+        platform=replace(recipe.platform, overrides=overrides),
+        rollout=_all_requests(recipe),
+        # JumpStart's K is only for recipes that name none.
+        lines={"speculation.num_speculative_tokens": line, **recipe.lines},
+    )
+
+
+def _all_requests(recipe: Recipe) -> RolloutSection:
+    """Without a variant that answers some of the requests without speculation."""
+    return recipe.rollout.model_copy(update={"speculative_percent": 100, "shadow": False})
+
+
+def _name(recipe: Recipe, label: str) -> str:
+    ending = f"-tune-{label.replace('_', '-')}"
+    return recipe.name[: _LONGEST_NAME - len(ending)].rstrip("-") + ending
