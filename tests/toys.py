@@ -248,6 +248,8 @@ class ToySession:
     def running(self, scope: str | None) -> ToyBox:
         return self.box
 
+    glance = running
+
     def scope_of(self, endpoint: str) -> None:
         return
 

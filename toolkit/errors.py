@@ -2,7 +2,8 @@
 
     ToolkitError                    base: a message, and the next step as `hint`
     ├── RecipeError                 the recipe cannot be used; carries every finding at once
-    ├── RecipeNotFound              no such file or catalogue name, or text that is not YAML
+    ├── RecipeNotFound              no such file or catalogue name
+    ├── UnreadableRecipe            the file is not YAML, or cannot be read
     ├── UnreadableModel             a model lacks a file or holds a broken one
     │   └── HubError                it could not be read from the hub or from S3 (also a PlatformError)
     ├── UsageError                  the call itself makes no sense
@@ -20,7 +21,7 @@
         ├── EndpointNotFound        no such endpoint on that platform
         └── InvocationError         a request got an error for an answer, or none
 
-The first four are mistakes of the caller: nothing was created. The others tell what the platform holds now.
+The first five are mistakes of the caller: nothing was created. The others tell what the platform holds now.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ class ToolkitError(Exception):
     def __str__(self) -> str:
         return inert(f"{self.message}\n  {self.hint}" if self.hint else self.message)
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message and the hint, without the lines of code in between."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class RecipeError(ToolkitError):
     """The recipe has errors; `findings` holds all of them, each with line, key and edit."""
@@ -57,7 +62,11 @@ class RecipeError(ToolkitError):
 
 
 class RecipeNotFound(ToolkitError):
-    """There is no recipe to read: no such file or name, or a file that is not YAML."""
+    """There is no recipe of that path or name."""
+
+
+class UnreadableRecipe(ToolkitError):
+    """A recipe's file is not YAML, or cannot be read."""
 
 
 class UnreadableModel(ToolkitError):

@@ -57,7 +57,7 @@ class AwsSession:
     def open(self, scope: str | None) -> AwsInMemory:
         return self.platform
 
-    running = open
+    glance = running = open
 
     def unread_account(self, scope: str | None) -> Account:
         return self.account

@@ -22,7 +22,7 @@ from pairs import write_pair
 
 from toolkit import documents
 from toolkit.cli import main
-from toolkit.errors import BuildError, HubError, RecipeNotFound, ToolkitError
+from toolkit.errors import BuildError, HubError, ToolkitError, UnreadableRecipe
 from toolkit.images.auth import anonymous
 from toolkit.images.copy import find_image
 from toolkit.images.reference import parse
@@ -146,7 +146,7 @@ YAML_BOMBS = {
 def test_a_recipe_beyond_its_bounds(tmp_path: Path, text: str) -> None:
     (tmp_path / "recipe.yaml").write_text(text)
     started = time.monotonic()
-    with pytest.raises(RecipeNotFound, match=r"recipe\.yaml"):
+    with pytest.raises(UnreadableRecipe, match=r"recipe\.yaml"):
         load_file(tmp_path / "recipe.yaml")
     assert time.monotonic() - started < 10
 

@@ -71,7 +71,8 @@ def arms_of(recipe: Recipe, baseline: bool) -> list[Recipe]:
 def find_platform(endpoint: str, recipe: Recipe | None, platform: str | None, scope: str | None) -> Platform | None:
     """The platform that has the endpoint: the one that is named, the recipe's, or the first that has one of that name.
 
-    Without such an endpoint it is the last that could be asked; None where there is none. Raises AmbiguousEndpoint.
+    Without such an endpoint it is the last that could be asked; None where there is none. Raises AmbiguousEndpoint, and
+    PlatformError if nobody has it and a platform does not answer.
     """
     if recipe:
         moved = recipe.with_platform(platform)
@@ -81,20 +82,23 @@ def find_platform(endpoint: str, recipe: Recipe | None, platform: str | None, sc
         session = session_of(platform)
         return session.running(scope or session.scope_of(endpoint))
     last: Platform | None = None
+    failed: ToolkitError | None = None
     for name in registry.platforms():
         session = session_of(name)
         if session.can_be_asked():
             try:
-                opened = session.running(scope or session.scope_of(endpoint))
+                part = scope or session.scope_of(endpoint)
+                opened = session.glance(part)
+                if opened and exists(opened, endpoint):
+                    return session.running(part)
             except AmbiguousEndpoint:
                 raise
-            except ToolkitError:
-                if not session.may_be_absent:
-                    raise
+            except ToolkitError as error:
+                failed = failed if session.may_be_absent else failed or error
                 continue
-            if opened and exists(opened, endpoint):
-                return opened
-            last = last if session.may_be_absent else opened or last
+            last = last if session.may_be_absent or not opened else session.running(part)
+    if failed:
+        raise failed
     return last
 
 

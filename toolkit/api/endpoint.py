@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.waiter import EndpointStatus, wait_in_service
 from toolkit.endpoint.generation import AsyncStream, Generation, Message, Stream, chat_body
 from toolkit.endpoint.log import read_log
 from toolkit.endpoint.metrics import Metrics
+from toolkit.endpoint.options import ChatOptions
 from toolkit.endpoint.platform import EndpointPlatform
 from toolkit.errors import UsageError
 from toolkit.measure.report import BenchReport
@@ -56,14 +57,19 @@ class Endpoint:
         """The name to send requests to: the endpoint's, or `name/component`."""
         return f"{self.name}/{self.component}" if self.component else self.name
 
-    def chat(self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Any) -> Generation:
+    def chat(
+        self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Unpack[ChatOptions]
+    ) -> Generation:
         """The whole answer: greedy and at most 256 tokens, unless OpenAI's chat options (`max_tokens`, …) differ.
 
-        The tokens of a model's reasoning count, too: `.cut` says whether the answer ended at that length.
+        The tokens of a model's reasoning count, too: `.cut` says whether the answer ended at that length. Raises
+        UsageError for an unknown option.
         """
         return self.stream(prompt, via=via, **options).result
 
-    def stream(self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Any) -> Stream:
+    def stream(
+        self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Unpack[ChatOptions]
+    ) -> Stream:
         """The answer piece by piece: iterate over the text, then read `.result` for latencies and acceptance.
 
         A request that no container has begun to process (throttled, or none is free) is sent up to four times.
@@ -76,11 +82,11 @@ class Endpoint:
             return Stream(openai_route.stream(self.platform.openai_access(self.address), self.address, body))
         return Stream(self.platform.stream(self.address, body))
 
-    async def achat(self, prompt: str | Sequence[Message], **options: Any) -> Generation:
+    async def achat(self, prompt: str | Sequence[Message], **options: Unpack[ChatOptions]) -> Generation:
         """`chat` for event loops, over the OpenAI route, because boto3 is not asynchronous."""
         return await self.astream(prompt, **options).result()
 
-    def astream(self, prompt: str | Sequence[Message], **options: Any) -> AsyncStream:
+    def astream(self, prompt: str | Sequence[Message], **options: Unpack[ChatOptions]) -> AsyncStream:
         """`stream` for event loops, over the OpenAI route: `async for piece in …`, then `await ….result()`."""
         from toolkit.endpoint import openai_route
 
@@ -157,5 +163,5 @@ def _openai_package() -> ModuleType:
     try:
         import openai
     except ImportError as error:
-        raise UsageError("the openai package is not installed", hint="pip install 'toolkit[openai]'") from error
+        raise UsageError("the openai package is not installed", hint="Run: pip install 'toolkit[openai]'") from error
     return openai

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from toolkit.api.context import RecipeLike, deployed_recipe, find_platform, in_service, recipe_or_none
 from toolkit.api.endpoint import Endpoint
+from toolkit.api.listing import list_endpoints, unknown_endpoint
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
-from toolkit.catalog import registry
 from toolkit.endpoint.listing import Deployed
-from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
+from toolkit.errors import EndpointNotFound
 from toolkit.measure.verdicts import Expected
 from toolkit.measure.watch import Watch
 from toolkit.measure.watch import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
-from toolkit.platforms import rules_of, session_of
+from toolkit.platforms import rules_of
 from toolkit.platforms.rules import Platform
 from toolkit.recipe.prompts import read_prompts
 from toolkit.recipe.resolve import Recipe
@@ -26,10 +26,11 @@ def connect(name: RecipeLike, *, platform: str | None = None, region: str | None
     endpoint = recipe.name if recipe else str(name)
     opened = find_platform(endpoint, recipe, platform, region)
     if opened is None:
-        raise EndpointNotFound(
-            f"there is no endpoint {endpoint}: the local platform is not running", hint="Run: toolkit deploy RECIPE"
-        )
-    return existing_endpoint(endpoint, opened, deployed_recipe(recipe) if recipe else None)
+        raise unknown_endpoint(endpoint, ": the local platform is not running")
+    try:
+        return existing_endpoint(endpoint, opened, deployed_recipe(recipe) if recipe else None)
+    except EndpointNotFound as error:
+        raise unknown_endpoint(endpoint) from error
 
 
 def watch(name: RecipeLike, *, minutes: int = 60, platform: str | None = None) -> Watch:
@@ -43,27 +44,12 @@ def watch(name: RecipeLike, *, minutes: int = 60, platform: str | None = None) -
 def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
     """Every endpoint that the toolkit made: on this machine, on AWS where there are credentials, and on a cluster.
 
-    The cluster is that of the kubeconfig's current context. What cannot be asked is left out, with a word on stderr,
-    unless `platform` names it.
+    What does not answer is left out, with a word on stderr, unless `platform` names it.
     """
-    found: list[Deployed] = []
-    for name in (platform,) if platform else registry.platforms():
-        session = session_of(name)
-        if not session.can_be_asked():
-            if platform and session.unasked:
-                raise PlatformError("AWS cannot be asked: there are no credentials", hint="Log in: aws sso login")
-            if session.unasked:
-                default_progress().say(f"not listed: {session.unasked}")
-            continue
-        for scope in session.every_scope() if all_regions else (None,):
-            try:
-                if opened := session.running(scope):
-                    found += opened.endpoints()
-            except ToolkitError as error:
-                if platform or not session.may_be_absent:
-                    raise
-                default_progress().say(f"not listed: {error.message}")
-    return found
+    listed = list_endpoints(platform=platform, all_regions=all_regions)
+    for line in listed.not_listed:
+        default_progress().say(f"not listed: {line}")
+    return list(listed.endpoints)
 
 
 def existing_endpoint(name: str, platform: Platform, recipe: Recipe | None) -> Endpoint:

@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from toolkit.api.context import RecipeLike, find_platform, recipe_or_none, record_of
+from toolkit.api.listing import unknown_endpoint
 from toolkit.apply.executor import remove
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog import registry
-from toolkit.errors import ApplyError, EndpointNotFound, UsageError
+from toolkit.errors import ApplyError, UsageError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Observed
-from toolkit.platforms import rules_of, session_of
+from toolkit.platforms import rules_of
 from toolkit.platforms.rules import Platform
 
 
 def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress | None = None) -> Plan:
     """Remove an endpoint, its baseline and all that was made for them; returns the plan that was applied.
 
-    Its actions are empty when there was nothing. `not_removed` of the plan says what stays on purpose. Raises
-    ApplyError, and EndpointNotFound for a bare name where not every platform could be asked.
+    For a recipe of which nothing exists, its actions are empty. `not_removed` of the plan says what stays on purpose.
+    Raises ApplyError, and EndpointNotFound for a name that no platform has.
     """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
@@ -32,10 +33,8 @@ def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress
         done = make_plan(str(name), rules_of(platform or registry.platforms()[0]), names, (), Observed())
     else:
         done = destroy_on(opened, str(name), names, progress or default_progress())
-    unasked = [session.unasked for session in map(session_of, registry.platforms()) if not session.can_be_asked()]
-    if any(unasked) and not (done.actions or recipe or platform):
-        hint = "Log in, or name the platform: --platform local"
-        raise EndpointNotFound(f"{endpoint} was not found, and AWS was not asked: there are no credentials", hint=hint)
+    if not (done.actions or done.not_removed or recipe):
+        raise unknown_endpoint(endpoint)
     return done
 
 

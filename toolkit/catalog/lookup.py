@@ -42,6 +42,12 @@ def _images(platform: str, engine_name: str, update: Update) -> tuple[Image, ...
     return tuple(sorted(found, key=lambda image: version_key(image.version), reverse=True))
 
 
+def released(platform: str, engine_name: str) -> list[str]:
+    """Versions of an engine, newest first, that have an image on a platform, or else one of the engine's own."""
+    listed = images(platform, engine_name) or images("upstream", engine_name)
+    return list(dict.fromkeys(image.version for image in listed if image.version.replace(".", "").isdigit()))
+
+
 @cache
 def registries() -> Mapping[str, str]:
     """AWS account of the registry that holds AWS's own images, by region."""

@@ -36,10 +36,7 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
         return
     bases = [image.version for image in lookup.images("upstream", engine.name)]
     platform = recipe.platform.rules
-    ours = lookup.images(platform.name, engine.name) if platform.builds_images else ()
-    versions = [image.version for image in ours] if platform.builds_images else bases
-    released = dict.fromkeys(version for version in versions if version.replace(".", "").isdigit())
-    known = " or ".join(list(released)[:_OFFERED]) or "another platform"
+    known = " or ".join(lookup.released(platform.name, engine.name)[:_OFFERED]) or "another platform"
     message = f"the catalogue has no image with {engine.name} {engine.version} for platform `{recipe.platform.name}`"
     other = ""
     if not platform.builds_images:

@@ -14,6 +14,7 @@ from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import check_catalogue
 from toolkit.checks.container import check_container
 from toolkit.checks.expect import check_expect
+from toolkit.checks.folders import folder_hint, folder_of_that_name
 from toolkit.checks.listed import check_listed
 from toolkit.checks.memory import check_memory
 from toolkit.checks.overrides import check_overrides
@@ -38,7 +39,7 @@ def check(
     account: Callable[[Recipe], Iterable[Finding]] | None = None,
     today: date | None = None,
 ) -> Report:
-    """All findings on a recipe, including errors in the file. Raises RecipeNotFound if it cannot be read.
+    """All findings on a recipe, including errors in the file. Raises RecipeNotFound or UnreadableRecipe.
 
     `account` returns findings on the account that the recipe is deployed to; its exceptions are not caught. `today`
     tells old facts from recent ones.
@@ -108,12 +109,16 @@ def _model(
         try:
             facts = read_folder(source.folder)
         except UnreadableModel as error:
-            hint = error.hint or "Correct the path, or the files in that folder."
+            hint = folder_hint(recipe, source) or error.hint or "Correct the path, or the files in that folder."
             return None, [Finding("model.unreadable", error.message, key, hint=hint)]
         stale = locked is not None and locked != facts
         message = "the model in this folder has changed since the lock file was written"
         found = Finding("lock.stale", message, key, hint=_relock(recipe), severity="warning")
         return facts, [found] if stale else []
+    if locked is None and source.kind == "hub" and (folder := folder_of_that_name(recipe, source)):
+        message = f"`{source}` names a model on the hub, and there is a folder of that name"
+        hint = f"For the folder, write `model: {folder}`. For the hub's model, run: toolkit lock {recipe.path}"
+        return None, [Finding("model.folder-or-hub", message, key, hint=hint)]
     if locked is None:
         message = f"{without}, so nothing is known about {source}: the pair was not checked"
         return None, [Finding("lock.missing", message, key, hint=_relock(recipe))]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless, say
+from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.errors import UsageError
 
@@ -126,7 +126,7 @@ def prove(
         model=model or "",
         platform=platform,
     )
-    _answer(report, as_json)
+    _answer(report, as_json, "bench", what)
 
 
 def bench(
@@ -229,10 +229,12 @@ def bench(
     _answer(report, as_json)
 
 
-def _answer(report: BenchReport, as_json: bool) -> None:
+def _answer(report: BenchReport, as_json: bool, *then: str) -> None:
     from toolkit.cli.report_text import report_text
 
     answer(report.to_dict(), as_json, lambda: report_text(report))
+    if then and not as_json:
+        next_step(*then)
     exit_unless(report.ok)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from contextlib import nullcontext, suppress
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.output import answer, confirm, exit_unless, say
+from toolkit.cli.output import answer, confirm, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Baseline, Json, PlatformName, plan_text
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 Name = Annotated[str, typer.Argument(help="The endpoint's name, or the recipe it was deployed from.")]
 
 
+# A platform that is set up did not answer, so that there may be more.
+_DID_NOT_ANSWER = 3
 Minutes = Annotated[int, typer.Option(min=1, max=1440, help="Length of the period, up to now.")]
 
 
@@ -71,8 +72,7 @@ def deploy(
 
     result = endpoint.prove()
     answer({**endpoint.to_dict(), "proof": result.to_dict()}, as_json, lambda: report_text(result))
-    prompt = endpoint.workloads[0].prompts[0].text
-    say(f"Try it: toolkit invoke {endpoint.name} {shlex.quote(prompt)}")
+    next_step("invoke", endpoint.name, endpoint.workloads[0].prompts[0].text)
     exit_unless(result.ok or headline(result).answer == "mixed")
 
 
@@ -82,11 +82,18 @@ def status(
     as_json: Json = False,
 ) -> None:
     """List the endpoints that the toolkit created: on this machine, on the cluster, and on AWS if you are logged in."""
-    from toolkit import api
+    from toolkit.api.listing import list_endpoints
 
-    found = api.endpoints(platform=platform, all_regions=all_regions)
-    document = {"endpoints": [item.to_dict() for item in found]}
-    answer(document, as_json, lambda: _status_text(found))
+    found = list_endpoints(platform=platform, all_regions=all_regions)
+    for line in found.not_listed:
+        say(f"not listed: {line}")
+    answer(found.to_dict(), as_json, lambda: _status_text(found.endpoints))
+    if not as_json and found.endpoints:
+        next_step("invoke", found.endpoints[0].name, "Hello")
+    elif not as_json:
+        next_step("deploy", "tiny/p-eagle", "--platform", "local")
+    if found.errors:
+        raise typer.Exit(_DID_NOT_ANSWER)
 
 
 def rollback(

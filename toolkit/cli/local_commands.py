@@ -35,7 +35,7 @@ def status(as_json: Json = False) -> None:
             lambda: "the local platform is not running; `toolkit deploy RECIPE --platform local` starts it",
         )
         return
-    endpoints = [asdict(item) for item in api.endpoints()]
+    endpoints = [asdict(item) for item in api.endpoints(platform="local")]
     lines = [
         f"running, pid {running.pid}",
         f"AWS APIs        {running.control_url}",

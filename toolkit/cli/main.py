@@ -31,12 +31,20 @@ from toolkit.cli import (
     tune_command,
 )
 from toolkit.cli.output import error_document, explain, say
-from toolkit.errors import PlatformError, RecipeError, RecipeNotFound, ToolkitError, UnreadableModel, UsageError
+from toolkit.errors import (
+    PlatformError,
+    RecipeError,
+    RecipeNotFound,
+    ToolkitError,
+    UnreadableModel,
+    UnreadableRecipe,
+    UsageError,
+)
 from toolkit.text import inert_stream
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -66,13 +74,22 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
+    region: Annotated[
+        str | None, typer.Option(help="AWS region, unless the recipe names one. Before the command.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="Profile of your AWS configuration. Before the command.")] = None,
 ) -> None:
     """Deploy LLMs with speculative decoding, and prove that it pays."""
+    if region:
+        os.environ["AWS_DEFAULT_REGION"] = region
+    if profile:
+        os.environ["AWS_PROFILE"] = profile
 
 
 EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
     (RecipeError, 1),
     (RecipeNotFound, 2),
+    (UnreadableRecipe, 2),
     (UsageError, 2),
     (PlatformError, 3),
     (UnreadableModel, 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,6 +27,11 @@ def say(text: str) -> None:
     """
     with suppress(OSError):
         print(text, file=sys.stderr)  # noqa: T201
+
+
+def next_step(*command: str | None) -> None:
+    """Say which command comes next, with the user's own values. Parts that are None are left out."""
+    say(f"Next: {shlex.join(['toolkit', *(part for part in command if part is not None)])}")
 
 
 def exit_unless(yes: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from toolkit.catalog import registry
-from toolkit.cli.output import answer, exit_unless, say
+from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
@@ -70,6 +70,8 @@ def check(
     one = reports[0].to_dict() if len(reports) == 1 else {"ok": ok, "reports": [report.to_dict() for report in reports]}
     answer(one, as_json, lambda: "\n".join(_report_text(report) for report in reports))
     exit_unless(ok)
+    if len(names) == 1 and not as_json:
+        next_step("plan", names[0])
 
 
 def _account_check() -> Callable[[CompleteRecipe], Iterable[Finding]]:
@@ -107,7 +109,11 @@ def plan(
         planned.save(out)
         option = f" --platform {platform}" if platform else ""
         say(f"saved; to apply it: toolkit deploy --plan {out}{option}")
-    answer(planned.to_dict(), as_json or form == "json", lambda: plan_text(planned))
+    as_json = as_json or form == "json"
+    answer(planned.to_dict(), as_json, lambda: plan_text(planned))
+    if not (out or as_json):
+        options = ("--platform", platform) if platform else ()
+        next_step("deploy", recipe, *options, "--baseline" if baseline else None)
 
 
 def plan_text(plan: Plan, *, cost: bool = True) -> str:

@@ -11,6 +11,7 @@ from math import ceil
 from typing import Any, Protocol
 
 from toolkit.endpoint.events import Choice, Delta, Drafts, Event, EventReader, Usage
+from toolkit.endpoint.options import require_known
 from toolkit.errors import InvocationError
 
 Message = Mapping[str, str]
@@ -293,7 +294,13 @@ def _reasoning_tokens(pieces: Sequence[_Piece], tokens: Sequence[int]) -> int:
 
 
 def chat_body(prompt: str | Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
-    """A streamed chat request with usage and token ids: greedy and at most 256 tokens, unless `options` differ."""
+    """A streamed chat request with usage and token ids: greedy and at most 256 tokens, unless `options` differ.
+
+    Raises UsageError for an option that chat requests do not have.
+    """
+    require_known(options)
+    options = {**options, **options.get("extra_body", {})}
+    options.pop("extra_body", None)
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     defaults = {"max_tokens": 256, "temperature": 0}
     fixed = {"stream": True, "stream_options": {"include_usage": True}, "return_token_ids": True}

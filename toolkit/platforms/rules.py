@@ -135,6 +135,9 @@ class PlatformSession(Protocol):
     def running(self, scope: str | None) -> Platform | None:
         """The platform without starting it; None if it is not running and so has no endpoints."""
 
+    def glance(self, scope: str | None) -> Platform | None:
+        """`running` for a first look, which gives up after seconds where nobody answers."""
+
     def scope_of(self, endpoint: str) -> str | None:
         """The scope of an endpoint if the user gave none. Raises AmbiguousEndpoint if several scopes have one."""
 

@@ -310,7 +310,7 @@ class Recipe:
 def load(recipe: str | os.PathLike[str] | Recipe) -> Recipe:
     """The complete recipe of a path, of a catalogue name such as `tiny/p-eagle`, or of a Recipe.
 
-    Raises RecipeNotFound (nothing to read) or RecipeError (with all findings).
+    Raises RecipeNotFound, UnreadableRecipe, or RecipeError with all findings.
     """
     return recipe if isinstance(recipe, Recipe) else resolve(load_file(recipe))
 

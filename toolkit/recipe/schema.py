@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -26,9 +27,10 @@ from toolkit.recipe.section import NonEmptyStr, PositiveInt, Section
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 FlagValue = Scalar | list[Scalar] | dict[str, Any]
 
+LONGEST_NAME = 44
 # SageMaker's EndpointName is at most 63 characters; `-baseline` and an 8-character digest must still fit.
 RecipeName = Annotated[
-    StrictStr, StringConstraints(pattern=r"^[a-zA-Z0-9](-?[a-zA-Z0-9])*$", min_length=1, max_length=44)
+    StrictStr, StringConstraints(pattern=r"^[a-zA-Z0-9](-?[a-zA-Z0-9])*$", min_length=1, max_length=LONGEST_NAME)
 ]
 # Three numbers; images for Trainium add two or three of the plugin's.
 Version = Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+(\.[0-9]+){0,3}$")]
@@ -166,7 +168,8 @@ class SpeculationSection(Section):
             return self
         drafter = methods.method(self.method).drafter
         if drafter == "required" and not self.model:
-            raise ValueError(f"method `{self.method}` needs a drafter: add `model: <Hugging Face id or folder>`")
+            message = "method `{method}` needs a drafter: add `model: <Hugging Face id or folder>`"
+            raise PydanticCustomError("drafter_missing", message, {"method": self.method})
         if drafter == "none" and self.model:
             raise ValueError(f"method `{self.method}` drafts without a model: remove `model`")
         if self.revision and not self.model:
@@ -224,7 +227,7 @@ class EngineSection(Section):
     @model_validator(mode="after")
     def _version_is_known(self) -> EngineSection:
         if not self.version and registry.engine_rules(self.name).needs_version:
-            raise ValueError(f"engine `{self.name}` needs a version: add `version: <three numbers>`")
+            raise PydanticCustomError("version_missing", "engine `{name}` needs a version", {"name": self.name})
         return self
 
     @field_validator("args")
@@ -521,6 +524,19 @@ class RecipeFile(Section):
         if name.endswith("-baseline"):
             raise ValueError("names that end in `-baseline` are those of the endpoints that `--baseline` makes")
         return name
+
+
+@cache
+def recipe_keys() -> frozenset[str]:
+    """Every key that some section of a recipe has."""
+    return frozenset(_keys(json_schema()))
+
+
+def _keys(schema: object) -> Iterator[str]:
+    if isinstance(schema, dict):
+        yield from schema.get("properties", {})
+    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from _keys(part)
 
 
 def json_schema() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ruamel.yaml.error import YAMLError
 
 from toolkit.checks.codes import codes
 from toolkit.checks.run import check
-from toolkit.errors import RecipeNotFound
+from toolkit.errors import UnreadableRecipe
 from toolkit.findings import Report
 
 FUZZ = settings(max_examples=60, suppress_health_check=list(HealthCheck))
@@ -91,7 +91,7 @@ def test_a_mangled_recipe(data: st.DataObject) -> None:
         recipe.write_bytes(mangled.encode("utf-8", "surrogatepass"))
         try:
             report = reported(recipe)
-        except RecipeNotFound:
+        except UnreadableRecipe:
             assert not is_recipe(mangled) or "!!" in mangled  # a scalar with a tag of Python's is refused
         else:
             assert is_recipe(mangled) or not report.ok
@@ -120,7 +120,7 @@ WITH_TEXT = [
 
 @pytest.mark.parametrize("line", WITH_TEXT)
 def test_half_an_emoji_is_no_text(tmp_path: Path, line: str) -> None:
-    with pytest.raises(RecipeNotFound, match="half of a surrogate pair"):
+    with pytest.raises(UnreadableRecipe, match="half of a surrogate pair"):
         with_value(tmp_path, line, r'"\ud83d"')
 
 
@@ -293,5 +293,5 @@ def broken_file(root: Path, name: str, content: bytes) -> Report:
 def test_a_recipe_that_is_none(tmp_path: Path, text: str) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(text)
-    with pytest.raises(RecipeNotFound, match=r"not YAML|nested too deeply|larger than"):
+    with pytest.raises(UnreadableRecipe, match=r"not YAML|nested too deeply|larger than"):
         check(recipe)

@@ -43,7 +43,7 @@ def test_a_pair_of_escapes_is_one_character(
 
     assert escaped == written
     (exit_code, _, stderr), (_, document, _) = escaped
-    assert (exit_code, stderr) == (1 if code else 0, "")
+    assert (exit_code, stderr) == (1, "") if code else (0, f"Next: toolkit plan {path}\n")
     assert [finding["code"] for finding in json.loads(document)["findings"]] == [code] * bool(code)
 
 
@@ -57,7 +57,7 @@ def test_half_a_pair_is_an_error_with_its_line(tmp_path: Path, capsys: pytest.Ca
     assert run(["check", str(path)]) == 2
     assert capsys.readouterr() == ("", f"error: {message}\n  {hint}\n")
     assert run(["check", str(path), "--json"]) == 2
-    assert json.loads(capsys.readouterr().out) == {"error": "RecipeNotFound", "message": message, "hint": hint}
+    assert json.loads(capsys.readouterr().out) == {"error": "UnreadableRecipe", "message": message, "hint": hint}
 
 
 def test_the_plan_shows_the_character(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

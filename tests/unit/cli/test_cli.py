@@ -74,7 +74,7 @@ class Terminal(io.StringIO):
 
 
 def test_check_of_a_good_recipe(toolkit: Toolkit, good: Path) -> None:
-    assert toolkit("check", good) == Ended(0, f"{good}: no findings\n", "")
+    assert toolkit("check", good) == Ended(0, f"{good}: no findings\n", f"Next: toolkit plan {good}\n")
     assert toolkit("check", good, "--json").document == {"recipe": str(good), "ok": True, "findings": []}
 
 
@@ -105,7 +105,7 @@ def test_no_recipe_to_read(toolkit: Toolkit, tmp_path: Path, command: str, conte
     assert ended.err.startswith(f"error: {path}")
     ended = toolkit(command, path, "--json")
     assert ended.code == 2
-    assert ended.document["error"] == "RecipeNotFound"
+    assert ended.document["error"] == ("RecipeNotFound" if content is None else "UnreadableRecipe")
 
 
 @pytest.mark.parametrize("command", ["plan", "deploy"])
@@ -119,7 +119,7 @@ def test_a_bad_recipe_goes_no_further(toolkit: Toolkit, bad: Path, command: str)
 
 def test_plan(toolkit: Toolkit, good: Path) -> None:
     ended = toolkit("plan", good)
-    assert (ended.code, ended.err) == (0, "")
+    assert (ended.code, ended.err) == (0, f"Next: toolkit deploy {good}\n")
     assert ended.out.splitlines()[0].split() == ["verb", "kind", "name", "reason"]
     assert ended.out.endswith("10 changes on local, 0.00 $/h while running\n")
 
@@ -175,8 +175,9 @@ def test_lock_of_models_that_cannot_be_read(toolkit: Toolkit, good: Path, tmp_pa
 
 
 def test_status_where_nothing_runs(toolkit: Toolkit) -> None:
-    assert toolkit("status") == Ended(0, "no endpoints\n", "not listed: AWS (no credentials)\n")
-    assert toolkit("status", "--json").document == {"endpoints": []}
+    first = "Next: toolkit deploy tiny/p-eagle --platform local\n"
+    assert toolkit("status") == Ended(0, "no endpoints\n", f"not listed: AWS (no credentials)\n{first}")
+    assert toolkit("status", "--json").document == {"endpoints": [], "not_listed": ["AWS (no credentials)"]}
     assert toolkit("status", "--platform", "sagemaker").code == 3
 
 
@@ -194,16 +195,18 @@ def test_an_endpoint_that_does_not_exist_as_json(toolkit: Toolkit) -> None:
     assert ended.document["hint"]
 
 
-def test_destroy_of_nothing(toolkit: Toolkit) -> None:
-    here = ["destroy", "tiny", "--platform", "local", "--yes"]
-    assert toolkit(*here) == Ended(0, "nothing to remove: tiny has no resources\n", "")
+def test_destroy_of_a_recipe_that_is_not_deployed(toolkit: Toolkit, good: Path) -> None:
+    here = ["destroy", good, "--yes"]
+    assert toolkit(*here) == Ended(0, f"nothing to remove: {good} has no resources\n", "")
     assert toolkit(*here, "--json").document["actions"] == []
 
 
-def test_destroy_of_a_name_without_credentials_does_not_say_that_nothing_is_there(toolkit: Toolkit) -> None:
-    ended = toolkit("destroy", "tiny", "--yes")
+@pytest.mark.parametrize("options", [(), ("--platform", "local")])
+def test_destroy_of_a_name_that_no_platform_has(toolkit: Toolkit, options: tuple[str, ...]) -> None:
+    ended = toolkit("destroy", "tiny", "--yes", *options)
     assert (ended.code, ended.out) == (3, "")
-    assert "tiny was not found, and AWS was not asked: there are no credentials" in ended.err
+    assert ended.err.startswith("error: there is no endpoint tiny\n")
+    assert "Not asked: AWS (no credentials)." in ended.err
 
 
 def test_destroy_asks_nobody_where_there_is_no_terminal(toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,12 +220,12 @@ def test_destroy_asks_nobody_where_there_is_no_terminal(toolkit: Toolkit, monkey
     ("typed", "code"), [("y\n", 0), ("Yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1), ("yippie\n", 1), (None, 130)]
 )
 def test_destroy_asks_on_a_terminal(
-    toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch, typed: str | None, code: int
+    toolkit: Toolkit, good: Path, monkeypatch: pytest.MonkeyPatch, typed: str | None, code: int
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
-    ended = toolkit("destroy", "tiny", "--platform", "local", "--json")
+    ended = toolkit("destroy", good, "--json")
     assert ended.code == code
-    assert ended.err.startswith("Remove tiny and everything created for it? [y/N] ")
+    assert ended.err.startswith(f"Remove {good} and everything created for it? [y/N] ")
     assert bool(ended.out) == (code != 1), "the question is not part of the answer"
 
 

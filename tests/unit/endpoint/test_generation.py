@@ -144,7 +144,7 @@ def test_acceptances_add_up_whatever_their_lengths() -> None:
 
 
 def test_a_chat_is_greedy_and_short_unless_asked_otherwise() -> None:
-    body = chat_body("hello", {"temperature": 0.7, "stream": False})
+    body = chat_body("hello", {"temperature": 0.7, "extra_body": {"stream": False}})
     assert body["messages"] == [{"role": "user", "content": "hello"}]
     assert (body["temperature"], body["max_tokens"]) == (0.7, 256)
     assert body["stream"] is True, "what the Stream needs cannot be switched off"

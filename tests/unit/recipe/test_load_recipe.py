@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pairs import RECIPE, write_recipe
 
-from toolkit.errors import RecipeError, RecipeNotFound
+from toolkit.errors import RecipeError, RecipeNotFound, UnreadableRecipe
 from toolkit.findings import Finding
 from toolkit.recipe.load import catalogue, find, load_file
 from toolkit.recipe.resolve import load
@@ -39,10 +39,12 @@ def test_a_good_file_is_read_with_the_line_of_every_key(tmp_path: Path) -> None:
         ("{name: local}", "{name: local}\nname.x: 1", "unknown-key", 19, "name.x", "`name.x`", "Did you mean `name`?"),
         ("{name: local}", "{name: local}\nname: b", "duplicate-key", 19, "name", "first in line 1",
          "Keep one of the two."),
-        ("  version: 0.32.0\n", "", "bad-value", 8, "engine", "engine `vllm` needs a version: add", ""),
-        ("platform: {name: local}", "", "missing-key", None, "platform", "`platform` is missing", "Add `platform: …`."),
+        ("  version: 0.32.0\n", "", "bad-value", 8, "engine", "engine `vllm` needs a version",
+         "Add `version: 0.32.0` to `engine`."),
+        ("platform: {name: local}", "", "missing-key", None, "platform", "`platform` is missing",
+         "Add `platform: {name: local}`."),
         ("0.32.0", "0.32", "bad-value", 10, "engine.version", "text is expected, not 0.32",
-         '"0.32". Engine version, three'),
+         "Write `version: 0.32.0`. Engine version, three"),
         ("0.32.0", '"0.32"', "bad-value", 10, "engine.version", "`0.32` is not allowed",
          "Engine version, three numbers"),
         ("0.32.0", "[0]", "bad-value", 10, "engine.version", "text is expected, not a list", "Engine version"),
@@ -84,7 +86,7 @@ def test_a_wrong_file_is_explained(
 def test_the_evidence_of_a_recipe_is_held_to_its_own_keys(tmp_path: Path) -> None:
     evidence = "evidence:\n  - {workload: a, hardware: b, engine: c, sorce: d, source: e, date: 2026-11-20}\n"
     assert [(item.path, item.hint) for item in findings(tmp_path, RECIPE + evidence)] == [
-        ("evidence.0.date", 'Put it in quotes: "2026-11-20". Day of the measurement, YYYY-MM-DD in quotes.'),
+        ("evidence.0.date", 'Write `date: "2026-11-20"`. Day of the measurement, YYYY-MM-DD in quotes.'),
         ("evidence.0.sorce", findings(tmp_path, RECIPE + evidence)[1].hint),
     ]
     assert findings(tmp_path, RECIPE + evidence)[1].hint.startswith("Did you mean `source`?")
@@ -129,10 +131,10 @@ def test_a_recipe_error_reads_like_a_compiler(tmp_path: Path) -> None:
         (b"name: \x01\n", "not YAML: unacceptable character"),
     ],
 )  # fmt: skip
-def test_what_is_not_a_recipe_at_all_is_not_found(tmp_path: Path, content: bytes, message: str) -> None:
+def test_what_is_not_a_recipe_at_all_is_unreadable(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_bytes(content)
-    with pytest.raises(RecipeNotFound) as caught:
+    with pytest.raises(UnreadableRecipe) as caught:
         load_file(path)
     assert message in caught.value.message
     assert str(path) in caught.value.message

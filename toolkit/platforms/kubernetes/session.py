@@ -49,6 +49,10 @@ class KubernetesSession:
         """The platform of that context and namespace. Raises UsageError or PlatformError."""
         return kubernetes_platform(scope)
 
+    def glance(self, scope: str | None = None) -> KubernetesPlatform:
+        """The same: it answers or refuses at once."""
+        return self.running(scope)
+
     def scope_of(self, endpoint: str) -> str | None:
         """The only namespace of the current context with such an endpoint; None where there is none.
 
@@ -89,7 +93,7 @@ def kubernetes_platform(scope: str | None) -> KubernetesPlatform:
         from kubernetes.client import ApiClient, Configuration
         from kubernetes.config import ConfigException, kube_config, load_incluster_config
     except ImportError as error:
-        hint = "pip install 'toolkit[kubernetes]'"
+        hint = "Run: pip install 'toolkit[kubernetes]'"
         raise UsageError("the kubernetes package is not installed", hint=hint) from error
     from toolkit.platforms.kubernetes.cluster import Cluster
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform

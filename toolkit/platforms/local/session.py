@@ -60,6 +60,10 @@ class LocalSession:
 
         return local_platform(running)
 
+    def glance(self, scope: str | None = None) -> LocalPlatform | None:
+        """The same: it answers or refuses at once."""
+        return self.running(scope)
+
     def scope_of(self, endpoint: str) -> None:
         """There is one scope."""
         return

@@ -41,6 +41,10 @@ _RUNTIME = Config(
 )
 
 
+# AWS answers in tenths of a second, or there is no network.
+_CONNECT_SECONDS = 3
+
+
 @dataclass(frozen=True)
 class Clients:
     """Clients of one session. `attempts` is how often a throttled or lost call to the control plane is made in all."""
@@ -143,7 +147,7 @@ class Clients:
     @cached_property
     def _config(self) -> Config:
         return Config(
-            connect_timeout=5,
+            connect_timeout=_CONNECT_SECONDS,
             read_timeout=60,
             retries={"mode": "standard", "total_max_attempts": self.attempts},
             user_agent_extra=f"toolkit/{__version__}",

@@ -48,6 +48,10 @@ class SageMakerSession:
         """The platform in that region; AWS always runs. Raises PlatformError."""
         return sagemaker_platform(scope)
 
+    def glance(self, scope: str | None = None) -> SageMakerPlatform:
+        """The platform in that region, whose calls end after seconds. Raises PlatformError."""
+        return sagemaker_platform(scope, attempts=2)
+
     def scope_of(self, endpoint: str) -> None:
         """The session's own region."""
         return
@@ -64,17 +68,18 @@ class SageMakerSession:
 SESSION = SageMakerSession()
 
 
-def sagemaker_platform(region: str | None = None) -> SageMakerPlatform:
+def sagemaker_platform(region: str | None = None, attempts: int = 10) -> SageMakerPlatform:
     """SageMaker in `region`, or in the region of the user's profile or environment. Raises PlatformError.
 
-    $TOOLKIT_POLL_SECONDS is the interval between two polls of an endpoint, by default 5.
+    `attempts` is how often a throttled or lost call is made in all. $TOOLKIT_POLL_SECONDS is the interval between two
+    polls of an endpoint, by default 5.
     """
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.errors import aws_errors
     from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 
     with aws_errors("opening an AWS session"):
-        return SageMakerPlatform(Clients(_session(region)), poll_seconds=float(os.environ.get(_POLL, "5")))
+        return SageMakerPlatform(Clients(_session(region), attempts), poll_seconds=float(os.environ.get(_POLL, "5")))
 
 
 def enabled_regions() -> list[str]:

@@ -1,0 +1,54 @@
+"""The options of a chat request, by OpenAI's names and those that engines add."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from toolkit.errors import UsageError
+
+
+class ChatOptions(TypedDict, total=False):
+    """Sampling, length and format of an answer. `extra_body` holds any other field of the engine's own API."""
+
+    chat_template_kwargs: Mapping[str, Any]
+    extra_body: Mapping[str, Any]
+    frequency_penalty: float
+    ignore_eos: bool
+    include_reasoning: bool
+    logit_bias: Mapping[str, float]
+    logprobs: bool
+    max_completion_tokens: int
+    max_tokens: int
+    min_p: float
+    min_tokens: int
+    model: str
+    parallel_tool_calls: bool
+    presence_penalty: float
+    reasoning_effort: str
+    repetition_penalty: float
+    response_format: Mapping[str, Any]
+    seed: int
+    skip_special_tokens: bool
+    stop: str | Sequence[str]
+    stop_token_ids: Sequence[int]
+    structured_outputs: Mapping[str, Any]
+    temperature: float
+    tool_choice: str | Mapping[str, Any]
+    tools: Sequence[Mapping[str, Any]]
+    top_k: int
+    top_logprobs: int
+    top_p: float
+    user: str
+
+
+def require_known(options: Iterable[str]) -> None:
+    """Raise UsageError for an option that is not one of ChatOptions, with the nearest name."""
+    known = ChatOptions.__optional_keys__
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            meant = f"Did you mean `{near[0]}`? " if near else ""
+            hint = f"{meant}For a field of the engine's own: extra_body={{{name!r}: …}}."
+            raise UsageError(f"a chat request has no option `{name}`", hint=hint)

@@ -1,0 +1,239 @@
+"""What is wrong with a recipe's keys and values, and the edit that mends it: the new line, wherever it is known."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from toolkit.catalog import lookup, registry
+from toolkit.findings import Finding
+from toolkit.recipe.schema import LONGEST_NAME, RecipeFile
+
+# What pydantic's type errors mean to someone who writes YAML. A `bool` is only expected as one of several scalars.
+_EXPECTED = {
+    "bool_type": "a value",
+    "dict_type": "a mapping",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "a mapping",
+    "string_type": "text",
+}
+# The platform of an example: it costs nothing.
+_FREE = registry.platforms()[0]
+# Words of other tools, and the recipe's own for the same thing.
+_SYNONYMS = {
+    "aws": "sagemaker",
+    "context_length": "max_model_len",
+    "draft_model": "model",
+    "eks": "kubernetes",
+    "instance": "instance_types",
+    "k": "num_speculative_tokens",
+    "k8s": "kubernetes",
+    "max_batch_size": "max_num_seqs",
+    "num_draft_tokens": "num_speculative_tokens",
+    "ollama": "local",
+    "prompt_lookup": "ngram",
+}
+_HUB_ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+?)/?(?:tree/.*)?")
+_NUMBER = re.compile(r"(\d{1,3}(?:[,_ ]?\d{3})*|\d+)\s*([kK]?)")
+_VERSION = re.compile(r"\d+(?:\.\d+)*")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One of pydantic's errors.
+
+    `keys` lead to the value in the `recipe`, `kind` and `message` are pydantic's. `written` is the text of the value in
+    the file, which YAML may have made a number of: 0.30 is 0.3. `stem` is the file's name without its ending.
+    """
+
+    kind: str
+    message: str
+    value: object
+    keys: tuple[str, ...]
+    recipe: Mapping[str, Any]
+    written: str
+    stem: str
+
+    @property
+    def key(self) -> str:
+        """The last of the keys."""
+        return self.keys[-1]
+
+    def setting(self, *keys: str, default: str = "") -> str:
+        """A text elsewhere in the recipe; the default where there is none."""
+        found: Any = self.recipe
+        for key in keys:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found if isinstance(found, str) else default
+
+
+def explain(problem: Problem, line: int | None) -> Finding:
+    """The finding on a problem, with the edit as its hint."""
+    key, kind, path = problem.key, problem.kind, ".".join(problem.keys)
+    if kind == "extra_forbidden":
+        known = list(_fields_beside(problem.keys))
+        return Finding("recipe.unknown-key", f"there is no key `{key}` here", path, line, _did_you_mean(key, known))
+    if kind == "missing":
+        hint = f"Add `{key}: {_example(problem)}`."
+        return Finding("recipe.missing-key", f"`{key}` is missing", path, line, hint)
+    if kind == "literal_error":
+        known = re.findall(r"'([^']+)'", problem.message)
+        hint = _did_you_mean(str(problem.value), known)
+        return Finding("recipe.bad-value", f"`{problem.value}` is not allowed", path, line, hint)
+    hint = f"{_edit(problem)} {_description(problem.keys)}".strip()
+    return Finding("recipe.bad-value", _message(problem), path, line, hint)
+
+
+def _message(problem: Problem) -> str:
+    if problem.kind in _EXPECTED:
+        return f"{_EXPECTED[problem.kind]} is expected, not {_shown(problem)}"
+    if problem.kind == "string_pattern_mismatch":
+        return f"`{problem.value}` is not allowed"
+    text = problem.message.removeprefix("Value error, ")
+    shown = f"`{problem.value}`: " if _is_scalar(problem.value) else ""
+    return f"{shown}{text[0].lower()}{text[1:]}"
+
+
+def _edit(problem: Problem) -> str:
+    """The new line as a sentence; empty where nobody but the user can know it."""
+    if problem.kind == "model_type":
+        return _as_mapping(problem)
+    if problem.kind in ("version_missing", "drafter_missing"):
+        key = "version" if problem.kind == "version_missing" else "model"
+        value = _version(problem) if key == "version" else _drafter(problem)
+        return f"Add `{key}: {value}` to `{problem.key}`." if value else ""
+    if problem.keys == ("engine", "version") and _is_scalar(problem.value):
+        return _write("version", _version(problem))
+    if problem.keys[:-1] == ("engine", "args") and problem.key.startswith("-"):
+        return f"Write `{problem.key.lstrip('-')}` without the dashes."
+    return _write(problem.key, _value(problem))
+
+
+def _write(key: str, value: str) -> str:
+    return f"Write `{key}: {value}`." if value and not key.isdigit() else ""
+
+
+def _value(problem: Problem) -> str:
+    """The value that was most probably meant, as YAML; empty where that is not clear."""
+    text = str(problem.value)
+    if problem.keys == ("name",):
+        meant = "-".join(re.findall(r"[a-zA-Z0-9]+", problem.written or text)).removesuffix("-baseline")
+        meant = meant[:LONGEST_NAME].strip("-")
+        return json.dumps(meant) if meant.isdigit() else meant
+    if not _is_scalar(problem.value):
+        return ""
+    if problem.kind == "list_type":
+        return f"[{problem.written}]"
+    if problem.kind == "int_type" and (number := _NUMBER.fullmatch(text.strip())):
+        return str(int(re.sub(r"\D", "", number[1])) * (1024 if number[2] else 1))
+    if problem.kind == "string_type":
+        return json.dumps(problem.written, ensure_ascii=False)
+    if problem.key == "model" and (hub := _HUB_ADDRESS.fullmatch(text)):
+        return hub[1]
+    return ""
+
+
+def _as_mapping(problem: Problem) -> str:
+    """A section that was written as one value: `target: ./x` for `target: {model: ./x}`."""
+    known = list(_fields_beside((*problem.keys, "")))
+    names = f"Its keys: {', '.join(known)}."
+    if not _is_scalar(problem.value):
+        return names
+    text, key = problem.written, known[0]
+    if problem.key == "engine" and _VERSION.fullmatch(text.removeprefix("v")):
+        key, text = "version", _version(problem)
+    elif problem.key == "engine" and (version := _version(problem, "")):
+        text = f"{text}, version: {version}"
+    return f"{_write(problem.key, f'{{{key}: {text}}}')} {names}"
+
+
+def _example(problem: Problem) -> str:
+    """A value for a missing key that works."""
+    if problem.keys == ("name",):
+        return "-".join(re.findall(r"[a-zA-Z0-9]+", problem.stem))[:LONGEST_NAME].strip("-") or "my-endpoint"
+    version = _version(problem, "")
+    examples = {
+        "speculation": "{method: ngram}",
+        "speculation.method": _method(problem),
+        "engine": f"{{version: {version}}}" if version else "{}",
+        "platform": f"{{name: {_FREE}}}",
+        "platform.name": _FREE,
+    }
+    return examples.get(".".join(problem.keys), "…")
+
+
+def _method(problem: Problem) -> str:
+    """The catalogue's method of the drafter, or one that needs none."""
+    model = problem.setting("speculation", "model")
+    head = lookup.head(model)
+    return head.method if head else "draft-model" if model else "ngram"
+
+
+def _drafter(problem: Problem) -> str:
+    """The catalogue's drafter of the target for the method."""
+    target, method = problem.setting("target", "model").lower(), problem.setting("speculation", "method")
+    return next((head.repo for head in lookup.heads() if (head.target.lower(), head.method) == (target, method)), "")
+
+
+def _version(problem: Problem, written: str | None = None) -> str:
+    """The full version nearest to what is written that has an image there: of its series, or the newest before it."""
+    platform = problem.setting("platform", "name") or problem.setting("platform", default=_FREE)
+    engine = problem.setting("engine", "name")
+    versions = lookup.released(platform, engine or registry.default_engine())
+    number = _VERSION.search(problem.written if written is None else written)
+    if not number or not versions:
+        return next(iter(versions), "")
+    same = [version for version in versions if f"{version}.".startswith(f"{number[0]}.")]
+    before = [version for version in versions if lookup.older(version, number[0])]
+    return next(iter([*same, *before]), versions[-1])
+
+
+def _is_scalar(value: object) -> bool:
+    return value is not None and not isinstance(value, dict | list)
+
+
+def _shown(problem: Problem) -> str:
+    value = problem.value
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, str):
+        return f'"{value}"'
+    return "empty" if value is None else problem.written or str(value).lower()
+
+
+def _did_you_mean(word: str, known: list[str]) -> str:
+    near = [name for name in [_SYNONYMS.get(word.lower().replace("-", "_"), "")] if name in known]
+    near += difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    choices = f"Allowed: {', '.join(known)}."
+    return f"Did you mean `{near[0]}`? {choices}" if near else choices
+
+
+def _description(keys: Sequence[str]) -> str:
+    """What the schema says of the nearest key that it describes, as a sentence."""
+    for end in range(len(keys), 0, -1):
+        field = _fields_beside(keys[:end]).get(keys[end - 1])
+        if field and field.description:
+            return f"{field.description[0].upper()}{field.description[1:]}."
+    return ""
+
+
+def _fields_beside(keys: Sequence[str]) -> Mapping[str, FieldInfo]:
+    """The schema's fields in the section of the last key; none where any key may stand."""
+    fields: Mapping[str, FieldInfo] = RecipeFile.model_fields
+    for key in keys[:-1]:
+        if not key.isdigit():
+            fields = getattr(_section(fields[key].annotation), "model_fields", {}) if key in fields else {}
+    return fields
+
+
+def _section(annotation: Any) -> Any:
+    """`Evidence` of `list[Evidence]`, and any other annotation itself."""
+    return getattr(annotation, "__args__", [annotation])[0]
