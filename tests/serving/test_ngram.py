@@ -72,7 +72,7 @@ print(json.dumps(read))
 def test_ngram_is_on_lossless_and_accepted(endpoint: Endpoint) -> None:
     deployed = toolkit.deploy("tiny/ngram", progress=Silent())
     try:
-        proof = replace(deployed, baseline=endpoint.baseline).prove(requests=8)
+        proof = replace(deployed, baseline=endpoint.baseline).prove(requests=8, seconds=300)
     finally:
         deployed.destroy()
 

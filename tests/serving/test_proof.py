@@ -30,7 +30,7 @@ ALL_HOLD = dict.fromkeys(("on", "accepted", "baseline", "lossless", "same-target
 
 
 def test_p_eagle_is_on_lossless_and_accepted(endpoint: Endpoint) -> None:
-    proof = endpoint.prove(requests=4)
+    proof = endpoint.prove(requests=4, seconds=300)
 
     assert holds(proof) == ALL_HOLD, proof
     speculative = {arm.workload: arm for arm in proof.arms if arm.arm == "speculative"}
@@ -41,7 +41,7 @@ def test_p_eagle_is_on_lossless_and_accepted(endpoint: Endpoint) -> None:
 
 
 def test_without_a_baseline_neither_speed_nor_target_is_judged(endpoint: Endpoint) -> None:
-    proof = replace(endpoint, baseline=None).prove(requests=2)
+    proof = replace(endpoint, baseline=None).prove(requests=2, seconds=300)
 
     assert holds(proof) == {"on": True, "accepted": True, "lossless": True, "same-target": None}, proof
     assert proof.speedups == ()
@@ -80,7 +80,7 @@ def test_a_head_whose_tokens_are_never_accepted_fails_the_proof(endpoint: Endpoi
     wrong = replace(recipe.speculation, drafter=ModelSource("folder", str(head)))
     deployed = toolkit.deploy(replace(recipe, name="tiny-wrong", speculation=wrong), progress=Silent())
     try:
-        proof = deployed.prove(requests=1)
+        proof = deployed.prove(requests=1, seconds=300)
     finally:
         deployed.destroy()
 
