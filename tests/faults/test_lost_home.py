@@ -69,7 +69,7 @@ def test_a_home_that_holds_nothing_is_refused_before_anything_is_made_and_stops_
         assert toolkit("local", "stop").out == "the local platform was not running\n"
         for command in ("check", "plan", "fit"):
             assert toolkit(command, recipe).code == 0
-        assert toolkit("destroy", "tiny", "--yes", "--platform", "local").code == 0
+        assert toolkit("destroy", recipe, "--yes").code == 0
         saved = toolkit("plan", recipe, "--out", home / "plan.json")
         assert saved.code == (0 if kind == "64 kB" else 3)
         assert kind == "64 kB" or f"error: {home / 'plan.json'} could not be written: {why}\n" in saved.err
