@@ -18,7 +18,8 @@ SERVING = "tests/serving/test_"
 TOGETHER = {
     "a Docker engine": ("tests/images/",),
     "the fixture `endpoint`": tuple(
-        f"{SERVING}{name}.py" for name in ("clients", "failures", "lossless_served", "proof", "quickstart", "tune")
+        f"{SERVING}{name}.py"
+        for name in ("best_k", "clients", "failures", "lossless_served", "ngram", "proof", "quickstart")
     ),
 }
 

@@ -90,7 +90,7 @@ def test_a_killed_daemon_is_replaced_and_its_endpoints_made_again(home: Path) ->
     os.kill(daemon.pid, signal.SIGKILL)
     _until(lambda: running(home / "local") is None)
 
-    assert _run(home, "status", "--json") == {"endpoints": []}
+    assert _run(home, "status", "--json")["endpoints"] == []
     assert _run(home, *DESTROY)["actions"] == []
     start(home / "local", _containers_of(home))
     assert _run(home, *DEPLOY)["status"] == "InService"

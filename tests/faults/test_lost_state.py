@@ -104,7 +104,7 @@ def test_after_hours_without_a_request_it_ends_and_the_next_command_says_why(
     assert "nothing was asked of it for 0.0005 hours (TOOLKIT_LOCAL_IDLE_HOURS)." in log
     assert "Its endpoints went with it: tiny." in log
     assert log.splitlines()[-1] in first.err
-    assert second.err == ""
+    assert second.err == "Next: toolkit deploy tiny/p-eagle --platform local\n"
     assert list(tmp_path.glob("local/endpoints/*")) == []
 
 
@@ -117,7 +117,7 @@ def test_one_that_was_killed_is_told_of_once(tmp_path: Path, toolkit: Toolkit, m
         until(lambda: running(tmp_path / "local") is None)
         first, second = toolkit("status", "--platform", "local"), toolkit("status", "--platform", "local")
     assert "The local platform was killed, or this machine was started again. Its endpoints went with it." in first.err
-    assert second.err == ""
+    assert second.err == "Next: toolkit deploy tiny/p-eagle --platform local\n"
 
 
 @pytest.mark.parametrize("hours", ["soon", "-1", "inf", "nan"])

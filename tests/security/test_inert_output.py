@@ -35,6 +35,7 @@ from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding, Report
 from toolkit.measure.compare import Comparison, compare
+from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
 from toolkit.recipe.resolve import load
@@ -231,6 +232,11 @@ def hostile_explanation(_: Path) -> Explanation:
     return Explanation(HOSTILE, HOSTILE, (HOSTILE,), HOSTILE)
 
 
+def hostile_tuning(_: Path) -> TuneReport:
+    row = TuneRow(HOSTILE, HOSTILE, 1, ratio=1.5, low=1.2, high=1.9)
+    return TuneReport(HOSTILE, "latency", (row,), HOSTILE, {"method": HOSTILE})
+
+
 def hostile_comparison(_: Path) -> Comparison:
     return compare(example(), with_text(HOSTILE))
 
@@ -244,6 +250,7 @@ PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Catalogue": hostile_catalogue,
     "Endpoint": hostile_endpoint,
     "Explanation": hostile_explanation,
+    "TuneReport": hostile_tuning,
     "Recipe": hostile_recipe,
 }
 

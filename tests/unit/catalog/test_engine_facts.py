@@ -65,6 +65,9 @@ HELD: dict[str, Callable[[], bool]] = {
     "per_request_metrics_since": lambda: (
         since(FACTS.per_request_metrics_since) == vllm.flag_known(VERSION, "per-request-spec-decode-metrics")
     ),
+    "synthetic_acceptance_since": lambda: (
+        since(FACTS.synthetic_acceptance_since) == ("synthetic_acceptance_length" in source("config/speculative.py"))
+    ),
     "rejected_sampling_params": lambda: all(
         name in refused_while_drafting() for name in FACTS.rejected_sampling_params
     ),
