@@ -11,6 +11,6 @@ run() { printf '\n$ toolkit'; for word; do case $word in *' '*) printf " '%s'" "
 run check $recipe
 run deploy $recipe --baseline --no-prove
 run invoke $endpoint "Write JSON records of the books 205 to 210." --max-tokens 160
-run prove $recipe || [ $? -eq 1 ]  # the answer may be no for one of the workloads
+run prove $recipe --time 40s || [ $? -eq 1 ]  # the answer may be no for one of the workloads
 run destroy $recipe --yes
 printf '\nFor these commands: . .venv/bin/activate\n'
