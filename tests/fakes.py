@@ -218,28 +218,3 @@ def answer_events(
         {"choices": [{"delta": {"content": ""}, "finish_reason": "stop"}]},
         {"choices": [], "usage": usage, **metrics},
     ]
-
-
-class ScriptedEndpoints:
-    """Endpoints that answer what they were told to, one request at a time. `asked` are the requests, in order."""
-
-    def __init__(self, answers: Mapping[str, bytes], first_choices: Sequence[int] = ()) -> None:
-        self.asked: list[tuple[str, str]] = []
-        self._answers = answers
-        self._first_choices = first_choices
-        self._busy = False
-
-    def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
-        assert not self._busy, "two requests at once"
-        self._busy = True
-        self.asked.append((endpoint, body["messages"][0]["content"]))
-        yield self._answers[endpoint]
-        self._busy = False
-
-    def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Score a prompt of token ids: rank 1 for the target's first choices, 2 for any other token."""
-        self.asked.append((endpoint, "score"))
-        answered = body["prompt"][-len(self._first_choices) :]
-        ranks = [{str(a): {"rank": 1 if a == b else 2}} for a, b in zip(answered, self._first_choices, strict=True)]
-        before = [None] * (len(body["prompt"]) - len(ranks))
-        return {"choices": [{"prompt_logprobs": [*before, *ranks]}]}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+from pairs import write_pair
 
 from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, methods, registry
 from toolkit.catalog.lookup import Image, Instance
 from toolkit.catalog.methods import EngineMethod, Method
+from toolkit.catalog.registry import PlatformEntry
 from toolkit.engines.flag_checks import check_flags
 from toolkit.errors import EndpointNotFound
 from toolkit.findings import Finding
@@ -255,3 +259,24 @@ class ToySession:
 
 
 RULES, SESSION = ToyRules(), ToySession()
+
+
+@contextmanager
+def registered(engine: str = "toys:ENGINE") -> Iterator[None]:
+    """The toy platform, engine and method can be used while the block runs."""
+    registry.register_platform("toy-box", PlatformEntry("toys:RULES", "toys:SESSION"))
+    registry.register_engine("toy", engine)
+    methods.register(METHOD)
+    yield
+    registry.unregister_platform("toy-box")
+    registry.unregister_engine("toy")
+    methods.unregister("toy-drafts")
+    SESSION.box.holds.clear()
+
+
+def write_toy_recipe(folder: Path, text: str) -> Path:
+    """A recipe on a tiny pair, without a lock."""
+    path = write_pair(folder)
+    path.write_text(text)
+    path.with_suffix(".lock.json").unlink(missing_ok=True)
+    return path

@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pairs import write_pair
-from toys import METHOD, SESSION
+from toys import SESSION, registered, write_toy_recipe
 
 from toolkit import api
 from toolkit.apply.progress import Silent
-from toolkit.catalog import methods, registry
-from toolkit.catalog.registry import PlatformEntry
 from toolkit.recipe.load import load_file
 
 RECIPE = """\
@@ -26,22 +23,13 @@ platform: {name: toy-box}
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    registry.register_platform("toy-box", PlatformEntry("toys:RULES", "toys:SESSION"))
-    registry.register_engine("toy", "toys:ENGINE")
-    methods.register(METHOD)
-    yield
-    registry.unregister_platform("toy-box")
-    registry.unregister_engine("toy")
-    methods.unregister("toy-drafts")
-    SESSION.box.holds.clear()
+    with registered():
+        yield
 
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
-    path = write_pair(tmp_path)
-    path.write_text(RECIPE)
-    path.with_suffix(".lock.json").unlink(missing_ok=True)
-    return path
+    return write_toy_recipe(tmp_path, RECIPE)
 
 
 def test_the_recipe_is_read_and_checked_by_its_rooms(recipe: Path) -> None:

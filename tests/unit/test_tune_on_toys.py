@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pairs import write_pair
 from reports import verdict
-from toys import METHOD, SESSION, ToyEngine
+from toys import SESSION, ToyEngine, registered, write_toy_recipe
 from tuned_arms import report_at
 
 from toolkit import api
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.tuning import tune
 from toolkit.apply.progress import Silent
-from toolkit.catalog import methods, registry
-from toolkit.catalog.registry import PlatformEntry
+from toolkit.catalog import registry
 from toolkit.errors import InvocationError, RecipeError, UsageError
 from toolkit.measure.report import BenchReport
 from toolkit.recipe.resolve import Recipe, load
@@ -44,22 +42,13 @@ COUNTING = CountingEngine()
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    registry.register_platform("toy-box", PlatformEntry("toys:RULES", "toys:SESSION"))
-    registry.register_engine("toy", f"{__name__}:COUNTING")
-    methods.register(METHOD)
-    yield
-    registry.unregister_platform("toy-box")
-    registry.unregister_engine("toy")
-    methods.unregister("toy-drafts")
-    SESSION.box.holds.clear()
+    with registered(f"{__name__}:COUNTING"):
+        yield
 
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
-    path = write_pair(tmp_path)
-    path.write_text(RECIPE)
-    path.with_suffix(".lock.json").unlink(missing_ok=True)
-    return path
+    return write_toy_recipe(tmp_path, RECIPE)
 
 
 @dataclass

@@ -44,8 +44,3 @@ def seconds_per_token(low: Measured, high: Measured, ks: Sequence[int]) -> dict[
         return max(on_line, low.seconds_per_step * k / low.k) if k < low.k else on_line
 
     return {k: step(k) / acceptance_length(high.acceptance_per_position, k) for k in ks if k <= high.k}
-
-
-def least_acceptance_length(step_seconds: float, baseline_seconds_per_token: float) -> float:
-    """The acceptance length at which an arm is as fast as the baseline: below it, speculation costs."""
-    return step_seconds / baseline_seconds_per_token

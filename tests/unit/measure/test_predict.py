@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.measure.predict import Measured, least_acceptance_length, seconds_per_token
+from toolkit.measure.predict import Measured, seconds_per_token
 
 ACCEPTED = (0.8, 0.6, 0.4, 0.2, 0.1, 0.05)
 
@@ -24,10 +24,6 @@ def test_other_k_lie_on_the_line_of_the_two_steps() -> None:
         {1: 0.021 / 1.8, 2: 0.022 / 2.4, 3: 0.023 / 2.8, 4: 0.024 / 3.0, 5: 0.025 / 3.1, 6: 0.026 / 3.15}
     )
     assert min(found, key=lambda k: found[k]) == 4
-
-
-def test_speculation_breaks_even_where_its_step_yields_as_many_tokens_as_the_baseline_in_that_time() -> None:
-    assert least_acceptance_length(step_seconds=0.030, baseline_seconds_per_token=0.020) == pytest.approx(1.5)
 
 
 def test_below_the_smaller_k_no_step_is_shorter_than_in_proportion_to_k() -> None:
