@@ -133,6 +133,6 @@ def test_what_takes_heads_is_also_a_known_target() -> None:
 def test_every_head_names_where_it_stands() -> None:
     """A page, a repository, a card or documentation that a reader can open."""
     address = re.compile(
-        r"https?://|huggingface\.co/|github \S+/\S+|vllm-project/|awsdocs|card|vLLM (tests|sources|blog)|AWS .*blog|post"
+        r"https?://|huggingface\.co/|github \S+/|vllm-project/|awsdocs|card|vLLM (tests|sources|blog)|AWS .*blog|post"
     )
     assert [head.repo for head in lookup.heads() if not address.search(head.source)] == []
