@@ -49,7 +49,9 @@ def deploy(
         bool,
         typer.Option("--prove/--no-prove", help="After the deployment, run `toolkit prove`: a minute of measuring."),
     ] = True,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply a saved plan without asking.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask, neither for a price nor for a saved plan.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Create an endpoint, wait for it, and prove it. Run it again to resume, or to apply a changed recipe."""
@@ -63,7 +65,8 @@ def deploy(
         exit_unless(confirm(f"Do this on {made.platform} ({made.account} {made.region}), as {made.recipe} says?", yes))
         endpoint = made.apply(wait=wait)
     else:
-        endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait)
+        approve = None if yes else _approve_price
+        endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait, approve=approve)
     if not (wait and proof and endpoint.speculative):
         answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {endpoint.status().status}")
         return
@@ -74,6 +77,13 @@ def deploy(
     answer({**endpoint.to_dict(), "proof": result.to_dict()}, as_json, lambda: report_text(result))
     next_step("invoke", endpoint.name, endpoint.workloads[0].prompts[0].text)
     exit_unless(result.ok or headline(result).answer == "mixed")
+
+
+def _approve_price(plan: Plan) -> None:
+    """Ask before something is created that is billed."""
+    if plan.costs_more:
+        say(plan_text(plan))
+        exit_unless(confirm(f"Deploy this to {plan.account} {plan.region}, {plan.cost}?", yes=False))
 
 
 def status(
