@@ -69,6 +69,7 @@ def deploy(
         endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait, approve=approve)
     if not (wait and proof and endpoint.speculative):
         answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {endpoint.status().status}")
+        next_step(*(("invoke", endpoint.name, "Hello") if wait else ("status",)))
         return
     from toolkit.cli.report_text import report_text
     from toolkit.measure.headline import headline
@@ -160,6 +161,7 @@ def logs(
     name: Name,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
     since: Annotated[float | None, typer.Option(min=0, help="Print only the last SINCE seconds.")] = None,
+    grep: Annotated[str, typer.Option(help="Print only lines that contain this text, in upper or lower case.")] = "",
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
@@ -169,7 +171,8 @@ def logs(
     if follow and as_json:
         raise UsageError("--json cannot be combined with --follow", hint="Remove one of them.")
     endpoint = api.connect(name, platform=platform)
-    lines = endpoint.logs(follow=follow, since=since)
+    wanted = grep.lower()
+    lines = (line for line in endpoint.logs(follow=follow, since=since) if wanted in line.lower())
     if as_json:
         answer({"endpoint": endpoint.name, "lines": list(lines)}, True, str)
         return

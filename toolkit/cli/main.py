@@ -31,6 +31,7 @@ from toolkit.cli import (
     render_command,
     tune_command,
 )
+from toolkit.cli.help import Commands
 from toolkit.cli.output import error_document, explain, say
 from toolkit.errors import (
     PlatformError,
@@ -45,6 +46,7 @@ from toolkit.text import inert_stream
 from toolkit.version import REINSTALL, __version__
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
