@@ -137,3 +137,11 @@ def test_what_the_user_has_read_since_is_not_old(tmp_path: Path) -> None:
     assert "the price" not in told
     assert not [name for name in ("images.json", "heads.json", "instances.json") if name in told]
     assert "methods.json" in told
+
+
+def test_weights_that_a_gpu_is_too_old_for_do_not_fit_whatever_memory_it_has(tmp_path: Path) -> None:
+    """gpt-oss is stored in MXFP4, which vLLM refuses on a T4 (compute capability 7.5)."""
+    path = recipe(tmp_path, RECIPE.replace("[ml.g7e.2xlarge, ml.p5.4xlarge]", "[ml.g4dn.12xlarge]"))
+    found = codes(path)["error memory.does-not-fit"]
+    assert "mxfp4 weights need a GPU of compute capability 8.0 or newer" in found.message
+    assert "g4dn" not in found.hint
