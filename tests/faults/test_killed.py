@@ -119,7 +119,7 @@ def play(
     assert list(local.glob("endpoints/*")) == []
     stop(local)
     assert processes_in(local) == []
-    assert os.listdir(os.environ["TMPDIR"]) == []
+    assert list(Path(os.environ["TMPDIR"]).iterdir()) == []
 
 
 def kill(victim: str, command: subprocess.Popen[bytes], local: Path) -> bool:
