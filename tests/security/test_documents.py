@@ -22,12 +22,13 @@ from pairs import write_pair
 
 from toolkit import documents
 from toolkit.cli import main
-from toolkit.errors import BuildError, HubError, ToolkitError, UnreadableRecipe
+from toolkit.errors import BuildError, HubError, PlatformError, ToolkitError, UnreadableRecipe
 from toolkit.images.auth import anonymous
 from toolkit.images.copy import find_image
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.planning.plan import Plan
+from toolkit.platforms.kubernetes.session import kubernetes_platform
 from toolkit.recipe.hub import HubFiles
 from toolkit.recipe.load import load_file
 
@@ -45,6 +46,8 @@ NAMES = (
     "CloudWatch alarms", "CloudWatch log", "S3 listing", "IAM role", "S3 lease", "JumpStart answer", "JumpStart entry",
     "JumpStart gated entry", "SageMaker invocation", "Kubernetes deployment", "Kubernetes list", "Kubernetes objects",
     "Kubernetes pods", "Kubernetes refusal", "Kubernetes invocation",
+    "kubeconfig", "head of specforge", "head of speculators", "journal", "captured requests", "log to explain",
+    "dashboard",
 )  # fmt: skip
 
 
@@ -154,6 +157,23 @@ def test_a_recipe_beyond_its_bounds(tmp_path: Path, text: str) -> None:
 def test_a_file_without_an_end_is_not_read_to_it() -> None:
     with pytest.raises(ToolkitError, match="/dev/zero is not a saved plan: it is larger than"):
         Plan.read(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"[" * 5000 + b"]" * 5000, "recursion"),
+        (b"# " + b"x" * 5 * 1024**2, "larger than 4194304 bytes"),
+    ],
+    ids=["deep", "large"],
+)
+def test_a_kubeconfig_beyond_its_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, why: str
+) -> None:
+    (tmp_path / "config").write_bytes(content)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(PlatformError, match=f"cannot use the kubeconfig: .*{why}"):
+        kubernetes_platform("ctx/ml")
 
 
 def test_a_null_byte_in_a_recipe_is_named_with_its_line(tmp_path: Path) -> None:
