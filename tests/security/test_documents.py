@@ -6,7 +6,7 @@ import os
 import re
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
+import boto3
 import httpx
 import pytest
 from document_kinds import Kind, kinds
@@ -29,6 +30,9 @@ from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.planning.plan import Plan
 from toolkit.platforms.kubernetes.session import kubernetes_platform
+from toolkit.platforms.sagemaker.answers import UnreadableAnswer
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.recipe.hub import HubFiles
 from toolkit.recipe.load import load_file
 
@@ -198,6 +202,8 @@ class Endless(BaseHTTPRequestHandler):
             self._head(200, {"Content-Type": "application/vnd.docker.distribution.manifest.v2+json"})
         self._body(0.02 if path == "/slow" else 0)
 
+    do_POST = do_GET
+
     def _head(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
         for name, value in {**headers, "Transfer-Encoding": "chunked"}.items():
@@ -259,6 +265,25 @@ def test_a_hub_whose_answer_has_no_end(endless: str) -> None:
     before = memory()
     with httpx.Client(base_url=endless) as client, pytest.raises(HubError, match=r"org/model@main: .* larger than"):
         HubFiles("org/model", None, client).sizes()
+    assert memory() - before < MOST_BYTES
+
+
+ASK_AWS: dict[str, Callable[[Clients], object]] = {
+    "a description": lambda clients: clients.sagemaker.describe_endpoint(EndpointName="chat"),
+    "a list": lambda clients: clients.s3.list_objects_v2(Bucket="bucket"),
+    "a role": lambda clients: clients.iam.get_role(RoleName="me"),
+    "the refusal of an object": lambda clients: clients.s3.get_object(Bucket="redirects", Key="1"),
+}
+
+
+@pytest.mark.parametrize("ask", ASK_AWS.values(), ids=ASK_AWS)
+def test_an_answer_of_aws_that_has_no_end(
+    endless: str, ask: Callable[[Clients], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endless)
+    clients, before = Clients(boto3.Session("AKID", "secret", region_name="us-west-2"), attempts=2), memory()
+    with aws_errors("asking"), pytest.raises(UnreadableAnswer, match="larger than 16777216 bytes"):
+        ask(clients)
     assert memory() - before < MOST_BYTES
 
 
