@@ -202,7 +202,7 @@ class Endless(BaseHTTPRequestHandler):
             self._head(200, {"Content-Type": "application/vnd.docker.distribution.manifest.v2+json"})
         self._body(0.02 if path == "/slow" else 0)
 
-    do_POST = do_GET
+    do_POST = do_GET  # noqa: N815
 
     def _head(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)

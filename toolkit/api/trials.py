@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import platform
@@ -11,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -138,7 +138,7 @@ class Trials:
                 for source in recipe.models.values()
             ],
             "lock": lock.read_text(encoding="utf-8") if lock.is_file() else "",
-            "prompts": [sha256(path.read_bytes()).hexdigest() for path in (*recipe.workloads.values(), *named)],
+            "prompts": [_sha256(path) for path in (*recipe.workloads.values(), *named)],
         }
 
 
@@ -150,6 +150,11 @@ def circumstances(recipe: Recipe) -> dict[str, str]:
         "toolkit": __version__,
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _hardware(recipe: Recipe) -> str:
