@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +18,7 @@ from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair
 
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.codebuild_project import template as codebuild_template
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
 from toolkit.recipe.resolve import Recipe, load
@@ -117,7 +118,7 @@ TEST = {"StringEquals": str.__eq__, "ArnLike": fnmatchcase, "StringLike": fnmatc
 
 
 def allows(policy: Mapping[str, Any], call: Call) -> bool:
-    """By AWS's rules (IAM user guide, "Condition operators"): all conditions hold, and a key that is absent does not."""
+    """By AWS's rules (IAM user guide, "Condition operators"): all conditions hold; a key that is absent does not."""
     return any(
         statement["Effect"] == "Allow"
         and statement["Action"] == "sts:AssumeRole"
@@ -155,6 +156,16 @@ def trusts(recipe: Recipe) -> list[Mapping[str, Any]]:
 @pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
 def test_no_role_is_given_to_others(recipe: Recipe, call: Call) -> None:
     assert [allows(trust, call) for trust in trusts(recipe)] == [False]
+
+
+def test_the_role_of_builds_is_given_to_its_own_project_only() -> None:
+    (role,) = of_type(codebuild_template(ACCOUNT), "AWS::IAM::Role")
+    trust = role["Properties"]["AssumeRolePolicyDocument"]
+    project = f"arn:aws:codebuild:{ACCOUNT.region}:{ACCOUNT.id}:project/toolkit-image-build"
+    own = Call("codebuild.amazonaws.com", ACCOUNT.id, project)
+    assert allows(trust, own)
+    for other in (replace(own, source=f"{project}2"), replace(own, account="999999999999"), Call()):
+        assert not allows(trust, other)
 
 
 def test_sagemaker_takes_the_role_for_an_endpoint_of_this_account(recipe: Recipe) -> None:
