@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pairs import recipe_with, write_hub_pair, write_pair
 from reports import example
+from scripted_http import Reply, scripted
 
 from toolkit.api.trials import Trials
 from toolkit.apply.progress import PlainProgress
@@ -127,3 +128,14 @@ def test_a_file_in_the_state_of_tune_has_no_other_endpoint_removed(
         pass
     assert said == []
     assert (left / "production").exists()
+
+
+def test_a_server_that_is_measured_sends_the_key_nowhere_else(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    """A redirect is a failure, not an address to ask: it could be a service of the cloud that trusts this machine."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user")
+    with scripted(Reply()) as inner:
+        with scripted(Reply(302, (), {"Location": f"{inner.url}/latest/meta-data/"})) as server:
+            assert run(["bench", f"{server.url}/v1"]) == 3
+            assert server.requests
+    assert inner.requests == []
+    assert "302" in capsys.readouterr().err
