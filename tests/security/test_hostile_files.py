@@ -133,9 +133,11 @@ def test_a_file_in_the_state_of_tune_has_no_other_endpoint_removed(
 def test_a_server_that_is_measured_sends_the_key_nowhere_else(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     """A redirect is a failure, not an address to ask: it could be a service of the cloud that trusts this machine."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user")
-    with scripted(Reply()) as inner:
-        with scripted(Reply(302, (), {"Location": f"{inner.url}/latest/meta-data/"})) as server:
-            assert run(["bench", f"{server.url}/v1"]) == 3
-            assert server.requests
+    with (
+        scripted(Reply()) as inner,
+        scripted(Reply(302, (), {"Location": f"{inner.url}/latest/meta-data/"})) as server,
+    ):
+        assert run(["bench", f"{server.url}/v1"]) == 3
+        assert server.requests
     assert inner.requests == []
     assert "302" in capsys.readouterr().err

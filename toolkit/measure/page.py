@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.errors import MissingPackage
+from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
 from toolkit.measure.notebook import figures_html, what_if_html
