@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from pairs import recipe_with, write_hub_pair, write_pair
-from reports import example
 from scripted_http import Reply, scripted
 
 from toolkit.api.trials import Trials
@@ -19,7 +18,7 @@ from toolkit.endpoint.events import EventReader
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.measure.journal import Journal
-from toolkit.measure.page import page_html, require_free
+from toolkit.measure.page import _PAGE, require_free
 from toolkit.measure.result import RequestResult
 from toolkit.recipe.resolve import load
 
@@ -63,7 +62,7 @@ def test_a_page_takes_the_place_of_a_report_only(tmp_path: Path, owned: Path, ca
 
 def test_a_report_s_page_may_be_written_again(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    page.write_text(page_html(example()))
+    page.write_text(_PAGE.format(title="", style="", body=""))
     require_free(page)
     require_free(tmp_path / "new.html")
 

@@ -194,8 +194,8 @@ def bench(
     if html:
         from toolkit.measure.page import require_free, require_packages
 
-        require_packages()
         require_free(html)
+        require_packages()
     measure = partial(
         api.bench,
         arms=arm or (),
