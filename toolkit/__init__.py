@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from toolkit.api import destroy as destroy
     from toolkit.api import endpoints as endpoints
     from toolkit.api import explain as explain
+    from toolkit.api import fit as fit
     from toolkit.api import load as load
     from toolkit.api import plan as plan
     from toolkit.api import recipes as recipes
     from toolkit.api import render as render
     from toolkit.api import rollback as rollback
+    from toolkit.api import status as status
     from toolkit.api import tune as tune
     from toolkit.api import watch as watch
     from toolkit.api import what_if as what_if
@@ -47,11 +49,13 @@ __all__ = [
     "destroy",
     "endpoints",
     "explain",
+    "fit",
     "load",
     "plan",
     "recipes",
     "render",
     "rollback",
+    "status",
     "tune",
     "watch",
     "what_if",

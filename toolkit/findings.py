@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from toolkit.text import html, html_table, inert
+from toolkit.display import Fragment, Tone, card, prose, table, toned
+from toolkit.text import inert
 
 Severity = Literal["error", "warning", "info"]
+
+_SIGNS: Mapping[str, tuple[str, Tone]] = {"error": ("✘", "bad"), "warning": ("!", "fair"), "info": ("i", "soft")}
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Finding:
     severity: Severity = "error"
 
     def line_for(self, recipe: str) -> str:
-        """The finding as one paragraph: `recipe.yaml:14 key: message [code]`, and the hint below."""
+        """The finding as one verbatim: `recipe.yaml:14 key: message [code]`, and the hint below."""
         location = f"{recipe}:{self.line}" if self.line else recipe
         key = f" {self.path}:" if self.path else ""
         hint = f"\n    {self.hint}" if self.hint else ""
@@ -61,10 +64,27 @@ class Report:
         return inert("\n".join([head, *lines]))
 
     def _repr_html_(self) -> str:
-        rows = [(f.severity, f.line or "", f.path, f.message, f.hint, f.code) for f in self.findings]
-        verdict = "no errors" if self.ok else f"{len(self.errors)} errors"
-        return f"<b>{html(self.recipe)}</b>: {verdict}{html_table(rows)}"
+        verdict = "✔ no errors" if self.ok else f"✘ {_counted(len(self.errors), 'error')}"
+        rows = [(_severity(f), f.line or "", f.path, _words(f), f.code) for f in self.findings]
+        parts = [table(rows, ("", "line", "key", "finding", "check"))] if rows else []
+        return card(
+            self.recipe, *parts, says=toned(verdict, "good" if self.ok else "bad"), tone="good" if self.ok else "bad"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The document of `toolkit check --json`."""
         return {"recipe": self.recipe, "ok": self.ok, "findings": [asdict(finding) for finding in self.findings]}
+
+
+def _severity(finding: Finding) -> Fragment:
+    sign, tone = _SIGNS.get(finding.severity, ("", "soft"))
+    return toned(f"{sign} {finding.severity}", tone)
+
+
+def _words(finding: Finding) -> Fragment:
+    """What is wrong, and below it the edit to make."""
+    return prose(finding.message, toned(finding.hint, "soft"))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

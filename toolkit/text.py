@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from html import escape
 from typing import IO, Any, cast
 
@@ -26,20 +25,6 @@ def without_colours(line: str) -> str:
 def html(value: object) -> str:
     """A value as text in HTML."""
     return escape(inert(str(value)))
-
-
-def html_table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> str:
-    """A table in HTML of values as text."""
-    return f"<table>{_html_row(head, 'th') if head else ''}{''.join(_html_row(row, 'td') for row in rows)}</table>"
-
-
-def html_list(items: Iterable[object]) -> str:
-    """A list in HTML of values as text."""
-    return f"<ul>{''.join(f'<li>{html(item)}</li>' for item in items)}</ul>"
-
-
-def _html_row(cells: Sequence[object], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 class _InertStream:

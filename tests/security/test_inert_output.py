@@ -23,6 +23,8 @@ from toys import ToyBox, ToySession
 import toolkit
 from toolkit.api.catalogue import Catalogue
 from toolkit.api.endpoint import Endpoint
+from toolkit.api.fitting import Fits
+from toolkit.api.listing import Listing
 from toolkit.apply.explain import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
@@ -31,6 +33,9 @@ from toolkit.catalog.registry import PlatformEntry
 from toolkit.cli.main import run
 from toolkit.cli.output import explain
 from toolkit.cli.report_text import comparison_text, report_text
+from toolkit.display import card
+from toolkit.endpoint.generation import Acceptance, Generation
+from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding, Report
@@ -39,6 +44,7 @@ from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
 from toolkit.recipe.resolve import load
+from toolkit.sizing.fit import Fit
 from toolkit.text import inert_stream
 
 SHOWN = (r"\x1b[2J", r"\u202egpj.exe", "[bold red]big[/nope]", "<img src=x onerror=alert(1)>&amp;")
@@ -237,6 +243,20 @@ def hostile_tuning(_: Path) -> TuneReport:
     return TuneReport(HOSTILE, "latency", (row,), HOSTILE, {"method": HOSTILE})
 
 
+def hostile_answer(_: Path) -> Generation:
+    return Generation(HOSTILE, 1, 2, HOSTILE, 0.5, HOSTILE, 1, Acceptance((0, 1)))
+
+
+def hostile_listing(_: Path) -> Listing:
+    deployed = Deployed(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 0.0, ((HOSTILE, 1),), None, HOSTILE)
+    return Listing((deployed,), (HOSTILE,))
+
+
+def hostile_fits(_: Path) -> Fits:
+    sized = Fit(HOSTILE, 1, 1, fits=True, weights_gib=1.0)
+    return Fits(HOSTILE, (sized, Fit(HOSTILE, 1, 1, fits=False, reason=HOSTILE)), (HOSTILE,))
+
+
 def hostile_comparison(_: Path) -> Comparison:
     return compare(example(), with_text(HOSTILE))
 
@@ -252,16 +272,23 @@ PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Explanation": hostile_explanation,
     "TuneReport": hostile_tuning,
     "Recipe": hostile_recipe,
+    "Generation": hostile_answer,
+    "Listing": hostile_listing,
+    "Fits": hostile_fits,
 }
 
 
+TAGS = {"table", "tr", "td", "th", "ul", "li", "b", "div", "span", "pre", "details", "summary", "style", "h2"}
+
+
 class Page(HTMLParser):
-    """Tags with their attributes, and text."""
+    """Tags with their attributes, the style sheets, and the other text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, list[tuple[str, str | None]]]] = []
         self.text = ""
+        self.styles: list[str] = []
         self.feed(page)
         self.close()
 
@@ -269,16 +296,21 @@ class Page(HTMLParser):
         self.tags.append((tag, attrs))
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        if self.cdata_elem == "style":
+            self.styles.append(data)
+        else:
+            self.text += data
 
 
 @pytest.mark.parametrize("make", PRINTABLE.values(), ids=PRINTABLE)
 def test_every_object_as_html(tmp_path: Path, make: Callable[[Path], Any]) -> None:
     page = Page(make(tmp_path)._repr_html_())
-    assert {tag for tag, _ in page.tags} <= {"table", "tr", "td", "th", "ul", "li", "b", "div"}
+    assert {tag for tag, _ in page.tags} <= TAGS
     attributes = [attribute for _, found in page.tags for attribute in found]
-    assert {name for name, _ in attributes} <= {"style"}
+    assert {name for name, _ in attributes} <= {"class"}
     assert not any("red" in str(value) or "title" in str(value) for _, value in attributes)
+    assert page.styles == Page(card("")).styles, "one style sheet, into which no value gets"
+    assert not any(word in page.styles[0] for word in ("url(", "@import", "http")), "which loads nothing"
     assert "<img src=x onerror=alert(1)>&amp;" in page.text
     assert obeyed(page.text) == []
 

@@ -24,11 +24,15 @@ if TYPE_CHECKING:
     from toolkit.api.facts import CatalogUpdate as CatalogUpdate
     from toolkit.api.facts import catalog_status as catalog_status
     from toolkit.api.facts import catalog_update as catalog_update
+    from toolkit.api.fitting import Fits as Fits
+    from toolkit.api.fitting import fit as fit
     from toolkit.api.handles import connect as connect
     from toolkit.api.handles import endpoints as endpoints
     from toolkit.api.handles import watch as watch
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
+    from toolkit.api.listing import Listing as Listing
+    from toolkit.api.listing import status as status
     from toolkit.api.measuring import bench as bench
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
@@ -45,6 +49,8 @@ _MODULES = {
     "Catalogue": "toolkit.api.catalogue",
     "DeploymentPlan": "toolkit.api.deployment",
     "Endpoint": "toolkit.api.endpoint",
+    "Fits": "toolkit.api.fitting",
+    "Listing": "toolkit.api.listing",
     "Explanation": "toolkit.apply.explain",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
@@ -59,6 +65,8 @@ _MODULES = {
     "deploy": "toolkit.api.deployment",
     "destroy": "toolkit.api.removal",
     "endpoints": "toolkit.api.handles",
+    "fit": "toolkit.api.fitting",
+    "status": "toolkit.api.listing",
     "explain": "toolkit.apply.explain",
     "load": "toolkit.recipe.resolve",
     "plan": "toolkit.api.deployment",

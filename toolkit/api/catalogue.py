@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolkit.display import card, dollars_per_hour, table
+from toolkit.frames import data_frame
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.text import html_table, inert
+from toolkit.text import inert
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,25 @@ class Catalogue(Sequence[Recipe]):
         return inert("\n".join(f"{name:24} {recipe.description}" for name, recipe in self.entries))
 
     def _repr_html_(self) -> str:
-        return html_table((name, recipe.description) for name, recipe in self.entries)
+        rows = [tuple(row.values()) for row in self._rows()]
+        return card("Recipes", table(rows, ("recipe", "target", "method", "K", "platform", "instance type", "price")))
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row for each recipe."""
+        return data_frame(self._rows())
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for name, recipe in self.entries:
+            platform = recipe.platform
+            yield {
+                "recipe": name,
+                "target": recipe.target.name,
+                "method": recipe.method,
+                "k": recipe.speculation.num_speculative_tokens if recipe.speculation else "",
+                "platform": platform.name,
+                "instance_type": platform.instance_types[0] if platform.rules.has_instance_types else "",
+                "price": dollars_per_hour(platform.rules.price_per_hour(recipe)),
+            }
 
 
 def recipes() -> Catalogue:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.waiter import EndpointStatus, wait_in_service
+from toolkit.display import Fragment, Tone, card, dollars_per_hour, facts, toned, verbatim
 from toolkit.endpoint.generation import AsyncStream, Generation, Message, Stream, chat_body
 from toolkit.endpoint.log import read_log
 from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.options import ChatOptions
 from toolkit.endpoint.platform import EndpointPlatform
-from toolkit.errors import MissingPackage
+from toolkit.errors import MissingPackage, ToolkitError
 from toolkit.measure.report import BenchReport
 from toolkit.measure.verdicts import Expected
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
-from toolkit.text import html_table
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
@@ -156,7 +156,24 @@ class Endpoint:
         return {**names, "status": status.status, "config": status.config}
 
     def _repr_html_(self) -> str:
-        return html_table(self.to_dict().items())
+        rows: list[tuple[str, object]] = [
+            ("status", _status_shown(self)),
+            ("price", dollars_per_hour(self.price_per_hour)),
+            *self.served_with.items(),
+            ("without speculation", self.baseline),
+        ]
+        ask = f'endpoint.chat("Hello")\nendpoint.openai()  # an OpenAI client\n$ toolkit invoke {self.address} "Hello"'
+        return card(self.address, facts(rows), verbatim(toned(ask, "soft")), says=f"on {self.platform.name}")
+
+
+def _status_shown(endpoint: Endpoint) -> Fragment:
+    """Its status now, or why that is not known: what a notebook shows raises nothing."""
+    try:
+        status = endpoint.status().status
+    except ToolkitError as error:
+        return toned(f"✘ {error.message}", "bad")
+    tone: Tone = "good" if status == "InService" else "bad" if status == "Failed" else "fair"
+    return toned(f"{'✔ ' if tone == 'good' else ''}{status}", tone)
 
 
 def _openai_package() -> ModuleType:

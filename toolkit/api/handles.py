@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolkit.api.context import RecipeLike, deployed_recipe, find_platform, in_service, recipe_or_none
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.listing import list_endpoints, unknown_endpoint
+from toolkit.api.listing import status, unknown_endpoint
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
 from toolkit.endpoint.listing import Deployed
@@ -46,7 +46,7 @@ def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list
 
     What does not answer is left out, with a word on stderr, unless `platform` names it.
     """
-    listed = list_endpoints(platform=platform, all_regions=all_regions)
+    listed = status(platform=platform, all_regions=all_regions)
     for line in listed.not_listed:
         default_progress().say(f"not listed: {line}")
     return list(listed.endpoints)

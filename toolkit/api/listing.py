@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit.catalog import registry
+from toolkit.display import Tone, bullets, card, dollars_per_hour, table, toned
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
+from toolkit.frames import data_frame
 from toolkit.platforms import session_of
 from toolkit.platforms.rules import PlatformSession
+from toolkit.text import inert
 
 
 @dataclass(frozen=True)
-class Listing:
+class Listing(Sequence[Deployed]):
     """The endpoints of all platforms that answered.
 
     `not_listed` says which were not asked or did not answer, and why; `errors` are of those that should have answered.
@@ -26,6 +29,12 @@ class Listing:
     not_listed: tuple[str, ...] = ()
     errors: tuple[ToolkitError, ...] = ()
 
+    def __getitem__(self, index: Any) -> Any:
+        return self.endpoints[index]
+
+    def __len__(self) -> int:
+        return len(self.endpoints)
+
     def __add__(self, other: Listing) -> Listing:
         return Listing(self.endpoints + other.endpoints, self.not_listed + other.not_listed, self.errors + other.errors)
 
@@ -33,8 +42,30 @@ class Listing:
         """The JSON document of `toolkit status --json`."""
         return {"endpoints": [item.to_dict() for item in self.endpoints], "not_listed": list(self.not_listed)}
 
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row for each endpoint."""
+        return data_frame(item.to_dict() for item in self.endpoints)
 
-def list_endpoints(*, platform: str | None = None, all_regions: bool = False) -> Listing:
+    def __repr__(self) -> str:
+        lines = [f"  {item.name}: {item.status}, {item.platform} {item.region}" for item in self.endpoints]
+        missing = [f"  not listed: {line}" for line in self.not_listed]
+        return inert("\n".join([f"<Listing: {len(self)} endpoints>", *lines, *missing]))
+
+    def _repr_html_(self) -> str:
+        head = ("endpoint", "status", "platform", "region", "instances", "price", "")
+        rows = [_shown(item) for item in self.endpoints]
+        missing = bullets(f"not listed: {line}" for line in self.not_listed)
+        return card("Endpoints", *([table(rows, head)] if rows else []), missing, says=f"{len(rows)} in all")
+
+
+def _shown(item: Deployed) -> tuple[object, ...]:
+    tone: Tone = "good" if item.status == "InService" else "bad" if item.status == "Failed" else "fair"
+    instances = ", ".join(f"{count} {name}" for name, count in item.instances)
+    price = dollars_per_hour(item.price_per_hour)
+    return item.name, toned(item.status, tone), item.platform, item.region, instances, price, item.failure_reason
+
+
+def status(*, platform: str | None = None, all_regions: bool = False) -> Listing:
     """Every endpoint that the toolkit made, also where some platforms fail. Raises PlatformError for one that is named.
 
     The cluster is that of the kubeconfig's current context.
@@ -52,7 +83,7 @@ def list_endpoints(*, platform: str | None = None, all_regions: bool = False) ->
 
 def unknown_endpoint(name: str, why: str = "") -> EndpointNotFound:
     """The error for a name that no platform has, with the nearest names of those that exist."""
-    listed = list_endpoints()
+    listed = status()
     names = [item.name for item in listed.endpoints]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = "Create one: toolkit deploy RECIPE. `toolkit recipes` lists recipes."

@@ -8,7 +8,8 @@ from typing import Any
 from toolkit.apply.causes import words
 from toolkit.apply.diagnose import diagnose, diagnose_text, likeliest
 from toolkit.apply.log_lines import log_lines
-from toolkit.text import html_list, inert
+from toolkit.display import card, prose, toned, verbatim
+from toolkit.text import inert
 
 _NO_LOG = "no-log"
 _NOTHING = "the cause is not known: no line looks like an error"
@@ -39,7 +40,8 @@ class Explanation:
         return inert("\n".join([first, *lines, f"  {self.hint}"]))
 
     def _repr_html_(self) -> str:
-        return html_list(line.strip() for line in str(self).splitlines())
+        parts = (verbatim("\n".join(self.evidence)), prose(toned(self.hint, "good")))
+        return card(self.cause or "Cause not known", *parts, says=self.message, tone="bad" if self.cause else "soft")
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit explain --json`."""

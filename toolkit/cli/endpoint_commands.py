@@ -93,9 +93,9 @@ def status(
     as_json: Json = False,
 ) -> None:
     """List the endpoints that the toolkit created: on this machine, on the cluster, and on AWS if you are logged in."""
-    from toolkit.api.listing import list_endpoints
+    from toolkit import api
 
-    found = list_endpoints(platform=platform, all_regions=all_regions)
+    found = api.status(platform=platform, all_regions=all_regions)
     for line in found.not_listed:
         say(f"not listed: {line}")
     answer(found.to_dict(), as_json, lambda: _status_text(found.endpoints))

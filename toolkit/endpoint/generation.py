@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise, zip_longest
 from math import ceil
 from typing import Any, Protocol
 
+from toolkit.endpoint.answer_card import answer_card
 from toolkit.endpoint.events import Choice, Delta, Drafts, Event, EventReader, Usage
 from toolkit.endpoint.options import require_known
 from toolkit.errors import InvocationError
@@ -114,6 +115,9 @@ class Generation:
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        return answer_card(self)
 
 
 class Stream:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from toolkit.text import html_list, html_table, inert
+from toolkit.display import bullets, card, facts
+from toolkit.text import inert
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Metrics:
         return inert("\n".join([f"<Metrics {self.endpoint}: {self.minutes} minutes>", *lines, *notes]))
 
     def _repr_html_(self) -> str:
-        return html_table(self.rows()) + html_list(self.notes)
+        return card(self.endpoint, facts(self.rows()), bullets(self.notes), says=f"the last {self.minutes} minutes")
 
 
 def _known(name: str, value: Percentiles | float | None, form: str = "{}") -> Iterator[tuple[str, str]]:

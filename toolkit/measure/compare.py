@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from toolkit.display import bullets, card, table
 from toolkit.measure.report import ArmReport, BenchReport, Percentiles, Speedup
 from toolkit.measure.wording import interval, load, ratio, sign
-from toolkit.text import html, html_list, html_table, inert
+from toolkit.text import inert
 
 _Z = 1.96
 
@@ -123,8 +124,8 @@ class Comparison:
         return inert("\n".join([f"<Comparison {self.title}>", *(f"  {note}" for note in self.notes())]))
 
     def _repr_html_(self) -> str:
-        tables = html_table(speedup_rows(self), SPEEDUP_COLUMNS) + html_table(arm_rows(self), ARM_COLUMNS)
-        return f"<b>{html(self.title)}</b>{tables}{html_list(self.notes())}"
+        tables = (table(speedup_rows(self), SPEEDUP_COLUMNS), table(arm_rows(self), ARM_COLUMNS))
+        return card(self.title, *tables, bullets(self.notes()), tone="soft" if self.ok else "bad")
 
 
 def compare(before: BenchReport, after: BenchReport) -> Comparison:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolkit.display import bullets
 from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
 from toolkit.measure.notebook import figures_html, what_if_html
 from toolkit.measure.report import BenchReport, Verdict
 from toolkit.measure.wording import LEGEND, load_in_words, ratio, small_print
-from toolkit.text import html, html_list
+from toolkit.text import html
 
 if TYPE_CHECKING:
     from toolkit.measure.figures import Figure
@@ -102,7 +103,7 @@ def page_html(report: BenchReport) -> str:
         f'<section class="figures">{"".join(map(_figure, figures(report)))}</section>',
         f"<section>{what_if_html(report)}</section>",
         f'<section><h2>All figures</h2><div class="scroll">{figures_html(report)}</div>{_soft(LEGEND)}</section>',
-        f"<section><h2>How it was measured</h2>{html_list(small_print(report))}</section>",
+        f"<section><h2>How it was measured</h2>{bullets(small_print(report))}</section>",
     )
     title = html(f"{report.title}: {found.title}")
     return _PAGE.format(title=title, style=_STYLE, body="\n".join(body))

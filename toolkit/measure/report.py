@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from toolkit.measure.headline import headline
+from toolkit.frames import data_frame
+from toolkit.measure.headline import headline, speedup_of
 from toolkit.measure.notebook import report_html
 from toolkit.measure.wording import sign
 from toolkit.text import inert
@@ -162,3 +163,18 @@ class BenchReport:
 
     def _repr_html_(self) -> str:
         return report_html(self)
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row for each arm, workload and load, with times in seconds."""
+        return data_frame(_row(arm, speedup_of(self, arm)) for arm in self.arms)
+
+
+def _row(arm: ArmReport, speedup: Speedup | None) -> dict[str, Any]:
+    """The figures of an arm in one line: `ttft_p50`, `speedup_low` and the like."""
+    times: dict[str, Percentiles | None] = {"ttft": arm.ttft, "itl": arm.itl, "tpot": arm.tpot, "e2e": arm.e2e}
+    row = {key: value for key, value in asdict(arm).items() if key not in times}
+    for name, found in times.items():
+        row |= {f"{name}_{key}": value for key, value in asdict(found).items()} if found else {}
+    if speedup:
+        row |= {"speedup": speedup.ratio, "speedup_low": speedup.low, "speedup_high": speedup.high}
+    return row

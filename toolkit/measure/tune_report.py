@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from toolkit.display import Tone, bullets, card, table
+from toolkit.frames import data_frame
 from toolkit.measure.tune import Aim, Candidate, Goal, Point
 from toolkit.measure.wording import dollars, interval, ratio
 from toolkit.recipe.schema import Evidence
-from toolkit.text import html, html_list, html_table, inert
+from toolkit.text import inert
 
 COLUMNS = ("setting", "workload", "load", "predicted", "speedup", "acceptance", "$/M", "SLO", "")
 """Columns of a report's table."""
@@ -109,8 +111,12 @@ class TuneReport:
 
     def _repr_html_(self) -> str:
         rows = [row.cells(self.winner) for row in self.rows]
-        head = f"<div>{html(self.title)}</div><b>{html(self.answer)}</b>"
-        return f"<div>{head}{html_table(rows, COLUMNS)}{html_list(self.lines())}</div>"
+        tone: Tone = "good" if self.ok else "soft"
+        return card(self.answer, table(rows, COLUMNS), bullets(self.lines()), says=self.title, tone=tone)
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row for each setting, workload and load."""
+        return data_frame(asdict(row) for row in self.rows)
 
 
 def tune_rows(

@@ -10,11 +10,20 @@ from typing import Any, Literal
 
 from toolkit import documents
 from toolkit.catalog import registry
+from toolkit.display import Fragment, Tone, bullets, card, folded, table, toned
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
-from toolkit.text import html, html_list, html_table, inert
+from toolkit.text import inert
 
 Verb = Literal["create", "update", "replace", "delete", "reuse"]
+
+_SIGNS: Mapping[str, tuple[str, Tone]] = {
+    "create": ("+", "good"),
+    "update": ("~", "fair"),
+    "replace": ("±", "fair"),
+    "delete": ("-", "bad"),
+    "reuse": ("=", "soft"),
+}
 
 
 @dataclass(frozen=True)
@@ -124,6 +133,15 @@ class Plan:
         return inert("\n".join([head, *actions, *self.notes, *self.unpinned_lines]))
 
     def _repr_html_(self) -> str:
-        rows = [(action.verb, action.kind, action.name, action.reason) for action in self.actions]
-        changes = html(f"on {self.platform}: {len(self.changes)} changes, {self.cost}")
-        return f"<b>{html(self.recipe)}</b> {changes}{html_table(rows)}{html_list([*self.notes, *self.unpinned_lines])}"
+        said = f"on {self.platform}: {len(self.changes)} changes, {self.cost}"
+        same = [_shown(action) for action in self.actions if action.verb == "reuse"]
+        unchanged = folded(f"{len(same)} stay as they are", table(same)) if same else Fragment("")
+        changes = table(map(_shown, self.changes))
+        return card(self.recipe, changes, unchanged, bullets([*self.notes, *self.unpinned_lines]), says=said)
+
+
+def _shown(action: Action) -> tuple[object, ...]:
+    """An action as a row of a table: what it does as a sign and a word, to what, why, and how long that takes."""
+    sign, tone = _SIGNS.get(action.verb, ("", "soft"))
+    minutes = f"about {action.expected_seconds / 60:.0f} min" if action.expected_seconds >= 60 else ""
+    return toned(f"{sign} {action.verb}", tone), action.kind, action.name, toned(action.reason, "soft"), minutes

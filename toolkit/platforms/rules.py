@@ -56,9 +56,6 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         """Notes for a plan, one sentence each."""
 
-    def price_per_hour(self, recipe: Recipe) -> float | None:
-        """US dollars per hour of the recipe's endpoint with its initial instances; None if unknown."""
-
     def price_now(self, observed: Observed, region: str | None = None) -> float | None:
         """US dollars per hour of the existing endpoints; None if unknown."""
 

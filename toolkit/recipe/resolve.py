@@ -30,7 +30,7 @@ from toolkit.recipe.schema import (
     SpeculationSection,
 )
 from toolkit.recipe.source import ModelSource, model_source
-from toolkit.text import html_table, inert
+from toolkit.text import inert
 
 if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image
@@ -315,7 +315,9 @@ class Recipe:
         return inert(f"<Recipe {self.name}: {self.target.name}, {self.method}{k}, {engine}, {self.platform.name}>")
 
     def _repr_html_(self) -> str:
-        return html_table(self.to_dict().items())
+        from toolkit.recipe.card import recipe_card
+
+        return recipe_card(self)
 
 
 def load(recipe: str | os.PathLike[str] | Recipe) -> Recipe:

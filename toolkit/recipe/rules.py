@@ -210,5 +210,8 @@ class PlatformTraits(Protocol):
     def images(self, recipe: Recipe) -> Sequence[Image]:
         """The catalogue's images of the recipe's engine that run here, or that one is built on; the preferred first."""
 
+    def price_per_hour(self, recipe: Recipe) -> float | None:
+        """US dollars per hour of the recipe's endpoint with its initial instances; None if unknown."""
+
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Findings on what this platform makes of the recipe and, where they are known, of its models."""

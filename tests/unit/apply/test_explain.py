@@ -225,7 +225,7 @@ def test_text_that_only_looks_like_json_is_text(text: str) -> None:
 def test_an_explanation_is_shown_as_text_as_html_and_as_data() -> None:
     found = toolkit.explain(f"<b>\n{DISK}")
     assert str(found).startswith(f"disk-full: {DISK}\n  The disk is full")
-    assert found._repr_html_().startswith("<ul><li>disk-full: OSError")
+    assert "<b>disk-full</b> OSError" in found._repr_html_()
     assert found.to_dict() == {"cause": "disk-full", "message": DISK, "evidence": [DISK], "hint": found.hint}
     assert found
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from toys import ToyBox, ToySession
 
-from toolkit.api.listing import list_endpoints, unknown_endpoint
+from toolkit.api.listing import status, unknown_endpoint
 from toolkit.catalog import registry
 from toolkit.catalog.registry import PlatformEntry
 from toolkit.cli.main import run
@@ -75,7 +75,7 @@ def test_status_shows_what_answers(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_platform_that_is_named_has_to_answer() -> None:
     with pytest.raises(PlatformError, match="the token has expired"):
-        list_endpoints(platform="sagemaker")
+        status(platform="sagemaker")
 
 
 def test_an_unknown_endpoint_gets_the_nearest_name() -> None:

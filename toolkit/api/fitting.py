@@ -1,0 +1,188 @@
+"""On which instance types a recipe's models fit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from toolkit.display import bullets, card, table, toned
+from toolkit.errors import RecipeNotFound, UsageError
+from toolkit.frames import data_frame
+from toolkit.text import inert
+
+if TYPE_CHECKING:
+    from toolkit.catalog.lookup import Instance
+    from toolkit.recipe.lock import Lock
+    from toolkit.recipe.resolve import Recipe
+    from toolkit.sizing.fit import Fit, Order
+
+COLUMNS = (
+    "instance",
+    "accelerators",
+    "TP",
+    "weights",
+    "KV cache",
+    "KV tokens",
+    "full requests",
+    "largest context",
+    "$/h",
+    "$/h per 1M KV tokens",
+    "verdict",
+)
+"""Columns of a table of fits."""
+
+
+@dataclass(frozen=True)
+class Fits(Sequence["Fit"]):
+    """The fit on each instance type, the fitting ones first. Truthy if one fits. `notes` say how far to trust it."""
+
+    recipe: str
+    fits: tuple[Fit, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the models fit one of the instance types."""
+        return any(one.fits for one in self.fits)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.fits[index]
+
+    def __len__(self) -> int:
+        return len(self.fits)
+
+    @property
+    def sized(self) -> Sequence[Fit]:
+        """The fits on types whose memory was compared."""
+        return [one for one in self.fits if one.weights_gib]
+
+    def reasons(self) -> list[str]:
+        """Why the other types were not compared, a line for each reason."""
+        found: dict[str, list[str]] = {}
+        for one in self.fits:
+            if not one.weights_gib:
+                found.setdefault(one.reason, []).append(one.instance)
+        return [f"{reason}: {', '.join(names)}" for reason, names in found.items()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit fit --json`."""
+        return {"recipe": self.recipe, "fits": [one.to_dict() for one in self.fits], "notes": list(self.notes)}
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row for each instance type."""
+        return data_frame(one.to_dict() for one in self.fits)
+
+    def __repr__(self) -> str:
+        fitting = [one.instance for one in self.fits if one.fits]
+        lines = [f"  {', '.join(fit_cells(one))}" for one in self.sized]
+        head = f"<Fits {self.recipe}: {len(fitting)} of {len(self)} instance types>"
+        return inert("\n".join([head, *lines, *self.notes]))
+
+    def _repr_html_(self) -> str:
+        rows = [(*cells[:-1], toned(cells[-1], "good" if one.fits else "bad")) for one, cells in self._rows()]
+        parts = [table(rows, COLUMNS)] if rows else []
+        says = f"fits {sum(one.fits for one in self.fits)} of {len(self)} instance types"
+        return card(self.recipe, *parts, bullets([*self.reasons(), *self.notes]), says=says)
+
+    def _rows(self) -> Iterator[tuple[Fit, tuple[str, ...]]]:
+        return ((one, fit_cells(one)) for one in self.sized)
+
+
+def fit(recipe: str | os.PathLike[str] | Recipe, *, instances: Sequence[str] = (), sort: Order = "price") -> Fits:
+    """On which instance types a recipe's models fit, and how many requests they hold.
+
+    `recipe` may be a .lock.json file, which is sized with the engine's defaults; `instances` are types to look at,
+    by default all. Sorted by the price of the instance (`price`) or of a million tokens of KV cache (`kv-price`).
+    """
+    from toolkit.sizing.fit import fits, sizable
+
+    loaded, models = _read(recipe)
+    models, problem = sizable(models)
+    found = fits(loaded, models, _instances(instances, loaded), sort)
+    unsized = [f"{problem.message}. {problem.hint}"] if problem else []
+    return Fits(loaded.name if loaded else str(recipe), found, (*unsized, *_notes(found)))
+
+
+def fit_cells(found: Fit) -> tuple[str, ...]:
+    """A fit in the order of COLUMNS."""
+    return (
+        found.instance,
+        str(found.accelerators),
+        str(found.tensor_parallel),
+        f"{found.weights_gib + found.drafter_gib:.1f} GiB",
+        f"{found.kv_gib:.1f} GiB" + (f" ±{found.uncertainty_gib:.1f}" if found.uncertainty_gib else ""),
+        f"{found.kv_tokens:,}",
+        f"{found.max_concurrency:.2f}",
+        f"{found.largest_context:,}",
+        _price(found.price_per_hour),
+        _price(found.price_per_million_kv_tokens),
+        _verdict(found),
+    )
+
+
+def _notes(found: Sequence[Fit]) -> Iterator[str]:
+    """How far to trust the numbers, and what the order of the types and idle accelerators mean."""
+    fitting = [one for one in found if one.fits]
+    if unpriced := [one.instance for one in fitting if one.price_per_hour is None]:
+        yield (
+            f"No price is known for {', '.join(unpriced)}; they come after the others, whatever they cost. "
+            "To read prices: toolkit catalog update"
+        )
+    if any(one.uncertainty_gib for one in fitting):
+        yield "The KV cache is an estimate; ± is how far it may be off. It is the memory of one copy of the engine."
+    if idle := [one for one in fitting if one.copies > 1]:
+        most = max(idle, key=lambda one: one.copies)
+        yield (
+            f"One copy of the engine does not use all accelerators of {', '.join(one.instance for one in idle)}. "
+            f"`data-parallel-size: {most.copies}` in engine.args runs {most.copies} copies on {most.instance}, with "
+            f"{most.copies * most.kv_tokens:,} KV tokens in all. The price of KV tokens counts all copies."
+        )
+
+
+def _read(source: str | os.PathLike[str] | Recipe) -> tuple[Recipe | None, Lock]:
+    """The recipe and its models' facts. The recipe is None for a lock file."""
+    from toolkit.platforms.model_files import open_files
+    from toolkit.recipe.lock import lock_path, read_lock, read_models
+    from toolkit.recipe.resolve import load
+
+    if isinstance(source, str | os.PathLike) and str(source).endswith(".lock.json"):
+        lock = read_lock(Path(source))
+        if lock is None:
+            raise RecipeNotFound(f"lock file {source} does not exist")
+        return None, lock
+    recipe = load(source)
+    return recipe, read_lock(lock_path(recipe)) or read_models(recipe, open_files)
+
+
+def _instances(names: Sequence[str], recipe: Recipe | None) -> list[Instance]:
+    """The named instance types, or by default all that the recipe's platform has."""
+    from toolkit.catalog import lookup
+
+    every = recipe.platform.rules.instances() if recipe else [item for item in lookup.instances() if item.hostable]
+    if not names:
+        return list(every)
+    find = recipe.platform.rules.instance if recipe else lookup.instance
+    return [find(name) or _unknown(name, every) for name in names]
+
+
+def _unknown(name: str, known: Sequence[Instance]) -> NoReturn:
+    near = get_close_matches(name, [instance.name for instance in known], n=3)
+    hint = f"Did you mean {', '.join(near)}?" if near else "Remove --instance to see all of them."
+    raise UsageError(f"{name} is not in the catalogue of instance types", hint=hint)
+
+
+def _price(dollars: float | None) -> str:
+    return "?" if dollars is None else f"{dollars:.2f}"
+
+
+def _verdict(found: Fit) -> str:
+    if found.fits:
+        return "fits, narrowly" if found.doubtful else "fits"
+    return f"may not fit: {found.reason}" if found.doubtful else found.reason
