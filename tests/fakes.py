@@ -40,14 +40,16 @@ class Told:
     def __init__(self) -> None:
         self.stages: list[str] = []
         self.updates: list[str] = []
+        self.details: list[str] = []
         self.said: list[str] = []
 
     def stage(self, name: str) -> AbstractContextManager[None]:
         self.stages.append(name)
         return nullcontext()
 
-    def update(self, text: str) -> None:
+    def update(self, text: str, detail: str = "") -> None:
         self.updates.append(text)
+        self.details.append(detail)
 
     def say(self, text: str) -> None:
         self.said.append(text)

@@ -48,7 +48,12 @@ class Fragment(str):
 def card(title: object, *parts: Fragment, says: object = "", tone: Tone = "soft") -> str:
     """An object's HTML: its title, what is said of it, and the parts below."""
     head = f'<div class="toolkit-head toolkit-head-{tone}"><b>{_cell(title)}</b> {_cell(says)}</div>'
-    return f'<div class="toolkit">{_STYLE}{head}{"".join(parts)}</div>'
+    return box(Fragment(head), *parts)
+
+
+def box(*parts: Fragment) -> str:
+    """Parts in the style of a card, without a title."""
+    return f'<div class="toolkit">{_STYLE}{"".join(parts)}</div>'
 
 
 def toned(text: object, tone: Tone) -> Fragment:

@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
-from toolkit.text import inert, raw_stream
+from toolkit.display import Fragment, box, folded, prose, toned
+from toolkit.text import html, inert, raw_stream
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\d")
 _MINUTE = 60.0
+_REDRAW_SECONDS = 0.2
+_STEPS_SHOWN = 8
 
 
 class Progress(Protocol):
@@ -26,8 +30,8 @@ class Progress(Protocol):
     def stage(self, name: str) -> AbstractContextManager[None]:
         """A named stage, timed from enter to exit."""
 
-    def update(self, text: str) -> None:
-        """Show what the current stage is doing."""
+    def update(self, text: str, detail: str = "") -> None:
+        """Show what the current stage is doing. `detail`, such as a log's last line, is for live displays only."""
 
     def say(self, text: str) -> None:
         """Show a line permanently."""
@@ -40,7 +44,7 @@ class Silent:
         """Show nothing."""
         return nullcontext()
 
-    def update(self, text: str) -> None:
+    def update(self, text: str, detail: str = "") -> None:
         """Show nothing."""
 
     def say(self, text: str) -> None:
@@ -68,7 +72,7 @@ class PlainProgress:
         finally:
             self.say(f"[{self._clock() - started:6.1f} s] {name} {outcome}".rstrip())
 
-    def update(self, text: str) -> None:
+    def update(self, text: str, detail: str = "") -> None:
         now = self._clock()
         is_news = _NUMBER.sub("", text) != _NUMBER.sub("", self._last)
         if is_news or (text != self._last and now - self._written >= _MINUTE):
@@ -112,11 +116,53 @@ class TerminalProgress:
         finally:
             self._console.print(_line(mark, f" {name}", (f" {time.monotonic() - started:.1f} s", "dim")))
 
-    def update(self, text: str) -> None:
-        self._text = text
+    def update(self, text: str, detail: str = "") -> None:
+        self._text = f"{text}\n    {detail}" if detail else text
 
     def say(self, text: str) -> None:
         self._console.print(_line(f"  {text}"))
+
+
+class NotebookProgress:
+    """One box in a notebook that is brought up to date: the steps so far, and what is being done.
+
+    `show` replaces the box by HTML; `clock` counts seconds.
+    """
+
+    def __init__(self, show: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
+        self._show, self._clock = show, clock
+        self._ended: list[Fragment] = []
+        self._now: tuple[Fragment, ...] = ()
+        self._name, self._started, self._shown = "", 0.0, -_MINUTE
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        self._name, self._started, sign = name, self._clock(), toned("✘", "bad")
+        self.update("")
+        try:
+            yield
+            sign = toned("✔", "good")
+        finally:
+            self._now = ()
+            self._add(Fragment(f"{sign} {html(name)} {toned(f'{self._clock() - self._started:.1f} s', 'soft')}"))
+
+    def update(self, text: str, detail: str = "") -> None:
+        elapsed = f"{self._clock() - self._started:.0f} s"
+        self._now = (Fragment(f"… {html(self._name)} {toned(f'{elapsed}  {text}', 'soft')}"), toned(detail, "soft"))
+        if self._clock() - self._shown >= _REDRAW_SECONDS:
+            self._draw()
+
+    def say(self, text: str) -> None:
+        self._add(toned(text, "soft"))
+
+    def _add(self, line: Fragment) -> None:
+        self._ended.append(line)
+        self._draw()
+
+    def _draw(self) -> None:
+        self._shown = self._clock()
+        early, late = self._ended[:-_STEPS_SHOWN], self._ended[-_STEPS_SHOWN:]
+        self._show(box(folded(f"{len(early)} steps before", prose(*early)), prose(*late, *self._now)))
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:
@@ -133,5 +179,20 @@ def default_progress() -> Progress:
 
         return TerminalProgress(Console(file=raw_stream(sys.stderr)))
     ipython = sys.modules.get("IPython")
-    notebook = ipython and ipython.get_ipython()  # a notebook shows stderr in red, like an error
-    return PlainProgress(sys.stdout.write if notebook else sys.stderr.write)
+    if ipython and hasattr(ipython.get_ipython(), "kernel"):
+        return NotebookProgress(_notebook_box())
+    return PlainProgress(sys.stderr.write)
+
+
+def _notebook_box() -> Callable[[str], object]:
+    """An output of the current cell that each call replaces."""
+    ipython: Any = import_module("IPython.display")
+    boxes: list[Any] = []
+
+    def show(text: str) -> None:
+        if boxes:
+            boxes[0].update(ipython.HTML(text))
+        else:
+            boxes.append(ipython.display(ipython.HTML(text), display_id=True))
+
+    return show

@@ -14,6 +14,8 @@ PROVISIONING = "waiting for an instance, weights and image"
 PULLING = "pulling the image"
 
 STARTING = "starting"
+CONFIGURING = "reading its configuration, starting the engine's core"
+STARTING_CORE = "starting the core's workers"
 LOADING = "loading the target"
 COMPILING = "compiling and capturing graphs"
 ANSWERING = "answering"
@@ -21,6 +23,8 @@ _NAMES = {
     "provisioning": PROVISIONING,
     "pulling": PULLING,
     "starting": STARTING,
+    "configuring": CONFIGURING,
+    "starting-core": STARTING_CORE,
     "loading": LOADING,
     "loading-drafter": "loading the drafter",
     "compiling": COMPILING,
@@ -33,6 +37,11 @@ STAGES = tuple(_NAMES.values())
 
 # From published logs: instance and image take three to six minutes, compiling and graphs one to three.
 _INSTANCE_SECONDS, _COMPILE_SECONDS = 270.0, 120.0
+
+# In logs of vLLM 0.32 with one server on two CPU cores: each imports the engine in a new process (16 to 25 s).
+_USUAL_SECONDS = {STARTING: 20.0, CONFIGURING: 20.0, STARTING_CORE: 20.0}
+_SLOW = 2.0
+_BEFORE_LOADING = (PROVISIONING, PULLING, STARTING, CONFIGURING, STARTING_CORE)
 
 
 def expected_seconds(download: float, load: float) -> dict[str, float]:
@@ -57,7 +66,7 @@ class Start:
                 self.count = f"{found[1]} {what}".strip()
         marked = [_NAMES[name] for name, mark in self.words.stages if mark.search(line)]
         stage = min(marked, key=STAGES.index, default=STARTING)
-        again = self.stage not in (PROVISIONING, PULLING, STARTING) and self.words.starts.search(line)
+        again = self.stage not in _BEFORE_LOADING and self.words.starts.search(line)
         if not again and STAGES.index(stage) <= STAGES.index(self.stage):
             return ""
         took = f"{self.stage} took {minutes(now - self.entered)}" if now >= self.entered else ""
@@ -66,10 +75,12 @@ class Start:
         return said
 
     def tell(self, now: float, expected: float | None) -> str:
-        """The stage with its elapsed time, expected time and counter."""
-        of = f" of about {_roughly(expected)}" if expected else ""
+        """The stage with its elapsed time, expected time and counter, and whether it takes unusually long."""
+        usual, elapsed = expected or _USUAL_SECONDS.get(self.stage), now - self.entered
+        of = f" of about {_roughly(usual)}" if usual else ""
         counted = f" ({self.count})" if self.count else ""
-        return f"{self.stage} {minutes(now - self.entered)}{of}{counted}"
+        slow = ", slower than usual" if usual and elapsed > _SLOW * usual else ""
+        return f"{self.stage} {minutes(elapsed)}{of}{counted}{slow}"
 
 
 def stage_of(lines: Iterable[str]) -> str:

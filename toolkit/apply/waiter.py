@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +14,12 @@ from toolkit.apply.progress import Progress
 from toolkit.apply.stages import STARTING, Start, minutes
 from toolkit.errors import Cause, EndpointFailed, EndpointNotFound, PlatformError, Unavailable, WaitTimeout
 from toolkit.planning.resources import UNDER_WAY
+from toolkit.text import without_colours
 
 _LAST_LINES = 15
+# What loggers write before their message: the process, the level, the time, the file.
+_LOGGER = re.compile(r"^(\(\w[^)]*\) )?((INFO|WARNING|ERROR|DEBUG) [\d-]+ [\d:]+ \[[^\]]*\] )?")
+_LONGEST_SHOWN = 100
 # If no container is restarted, its endpoint fails by itself within this time after the container died.
 _GRACE_SECONDS = 10.0
 _SILENT_SECONDS = 900.0
@@ -99,7 +104,7 @@ def wait_in_service(
         now = clock()
         if now > deadline:
             raise _timed_out(watches, timeout)
-        progress.update(", ".join(watch.tell(now, expected) for watch in watches))
+        progress.update(", ".join(watch.tell(now, expected) for watch in watches), watches[0].last_line)
         sleep(platform.poll_seconds)
 
 
@@ -201,6 +206,13 @@ class _Watch:
     def stage(self) -> str:
         """What it is doing, as a phrase."""
         return "rolling back" if self._status.status == "RollingBack" else self._newest.start.stage
+
+    @property
+    def last_line(self) -> str:
+        """The newest line of its log, without the logger's prefix."""
+        container = self._newest
+        line = without_colours(container.lines[-1]) if container.lines else ""
+        return _LOGGER.sub("", line).strip()[:_LONGEST_SHOWN]
 
     def tell(self, now: float, expected: Mapping[str, float]) -> str:
         """What it is doing and for how long, for the live line."""

@@ -25,7 +25,7 @@ from toolkit.measure.arm import Arm
 from toolkit.measure.journal import Journal
 from toolkit.measure.machine import Machine
 from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_needed
+from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_needed, speedup
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Workload
 
@@ -92,15 +92,22 @@ class Send(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a measurement is. `remaining` estimates the seconds that it still takes."""
+    """How far a measurement is: `requests` of each arm, of about `of`. `remaining` estimates the seconds still needed.
+
+    `ratio` is the first arm's speedup on `doing` so far; None if there are too few answers, or no baseline.
+    """
 
     requests: int
     seconds: float
     remaining: float
     doing: str
+    of: int = 0
+    ratio: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.doing}: {self.requests} requests, about {self.remaining:.0f} s to go"
+        of = f" of about {self.of}" if self.of > self.requests else ""
+        ratio = f", {self.ratio:.2f}x so far" if self.ratio else ""
+        return f"{self.doing}: {self.requests} requests{of}{ratio}, about {self.remaining:.0f} s to go"
 
 
 @dataclass(frozen=True)
@@ -185,6 +192,8 @@ class _Cell:
     asked: int = 0
     blocks: int = 0
     next_look: float = 0.0
+    next_ratio: float = 0.0
+    ratio: float | None = None
     width: float = math.inf
     done: bool = False
 
@@ -252,7 +261,8 @@ class _Measurement:
             await self._next_block(cell)
             seconds, asked = self._timing.clock() - begun, self._asked - asked_before
             remaining = min(self._design.seconds - seconds, sum(map(self._left, waiting)) * seconds / max(1, asked))
-            progress(Progress(asked, seconds, max(0.0, remaining), str(cell)))
+            of = asked * (1 + max(0.0, remaining) / seconds) if seconds else 0
+            progress(Progress(asked, seconds, max(0.0, remaining), str(cell), round(of), self._ratio(cell)))
 
     def notes(self) -> Iterator[str]:
         """Where less was measured than was asked for, and which requests failed."""
@@ -340,6 +350,14 @@ class _Measurement:
     def _pairs(self, cell: _Cell) -> list[list[Pair]]:
         assert self._design.baseline
         return [pairs_of(cell.results, arm.name, self._design.baseline.name) for arm in self._design.arms]
+
+    def _ratio(self, cell: _Cell) -> float | None:
+        """The first arm's speedup so far, as of the last time that there was a tenth more to compute it from."""
+        if self._design.baseline and cell.asked >= cell.next_ratio:
+            cell.next_ratio = cell.asked * _LOOK_AFTER
+            found = speedup(self._pairs(cell)[0])
+            cell.ratio = found.ratio if found else None
+        return cell.ratio
 
     def _left(self, cell: _Cell) -> float:
         """An estimate of how many more requests of each arm the cell takes."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 
 import pytest
 from fakes import FakeClock
 from rich.console import Console
 
-from toolkit.apply.progress import PlainProgress, TerminalProgress
+from toolkit.apply.progress import NotebookProgress, PlainProgress, TerminalProgress
 
 
 def shown(*updates: tuple[float, str]) -> list[str]:
@@ -56,3 +57,35 @@ def test_a_terminal_has_no_colours_where_the_user_wants_none(
     with TerminalProgress(Console(file=terminal, force_terminal=True)).stage("wait"):
         pass
     assert ("\x1b[32m" in terminal.getvalue()) is coloured
+
+
+def test_a_notebook_has_one_box_that_is_brought_up_to_date() -> None:
+    boxes: list[str] = []
+    clock = FakeClock()
+    progress = NotebookProgress(boxes.append, clock)
+    for number in range(10):
+        with progress.stage(f"step {number}"):
+            clock.sleep(1)
+    with suppress(RuntimeError), progress.stage("wait"):
+        clock.sleep(1)
+        progress.update("<starting> 0:01", "a log line")
+        assert "&lt;starting&gt; 0:01" in boxes[-1]
+        assert "a log line" in boxes[-1]
+        raise RuntimeError
+    folded, _, shown = boxes[-1].partition("</details>")
+    assert "3 steps before" in folded
+    assert "step 2" in folded
+    assert "step 3" in shown
+    assert "✘</span> wait" in shown
+    assert "a log line" not in shown
+
+
+def test_a_notebook_is_not_redrawn_for_each_of_many_updates() -> None:
+    boxes: list[str] = []
+    clock = FakeClock()
+    progress = NotebookProgress(boxes.append, clock)
+    with progress.stage("measure"):
+        for number in range(100):
+            clock.sleep(0.01)
+            progress.update(str(number))
+    assert 2 <= len(boxes) <= 10

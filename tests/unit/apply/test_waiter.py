@@ -219,6 +219,8 @@ class TestProgress:
         assert list(dict.fromkeys(re.sub(r" \d+:\d\d.*", "", update) for update in told.updates)) == [
             "e: waiting for an instance, weights and image",
             "e: starting",
+            "e: reading its configuration, starting the engine's core",
+            "e: starting the core's workers",
             "e: loading the target",
             "e: loading the drafter",
             "e: warming up",
@@ -236,9 +238,17 @@ class TestProgress:
         _, told = wait(Scripted({"e": [*[CREATING] * 10, IN_SERVICE]}, [], [], *log))
         assert told.said == [
             "e: waiting for an instance, weights and image took 0:04",
-            "e: starting took 0:02",
+            "e: reading its configuration, starting the engine's core took 0:02",
             "e is in service",
         ]
+
+    def test_the_logs_last_line_and_what_is_slow_are_told(self) -> None:
+        line = "(APIServer pid=1) INFO 11-21 02:49:05 [model.py:2152] Using max model len 128"
+        log = lines("v/1", ["non-default args: {}", line])
+        _, told = wait(Scripted({"e": [*[CREATING] * 30, IN_SERVICE]}, log))
+        assert told.details[-1] == "Using max model len 128"
+        assert told.updates[5].endswith("0:11 of about 20 s")
+        assert told.updates[-1].endswith(" of about 20 s, slower than usual")
 
     def test_graphs_are_counted(self) -> None:
         log = [line for line in golden("gpu-memory-graphs") if " ERROR " not in line][:-1]

@@ -141,7 +141,8 @@ def test_progress_says_how_long_it_still_takes() -> None:
     simulated, seen = machine(noise=0.1), list[Progress]()
     asyncio.run(run(DESIGN, simulated.send, seen.append, clock=simulated))
     assert seen[0].remaining > seen[-1].remaining == 0
-    assert str(seen[0]).startswith("mine with one request at a time: 1 requests, about")
+    assert str(seen[0]).startswith("mine with one request at a time: 1 requests of about ")
+    assert "x so far, about " in str(seen[-1])
 
 
 class Interrupting:
