@@ -30,7 +30,7 @@ _TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
 _VOCABULARY_PADDING = 64
 
 # Keys of config.json that count a target's own drafting layers (vLLM 0.33.0, config/speculative.py hf_config_override).
-_OWN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+OWN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _drafter_shape(recipe: Recipe | None, models: Lock) -> Shape | None:
         return None
     target = shape_of(models.target)
     config = {**models.target.config, **models.target.text_config}
-    found = (config[key] for key in _OWN_LAYERS if isinstance(config.get(key), int))
+    found = (config[key] for key in OWN_LAYERS if isinstance(config.get(key), int))
     return replace(target, layers=target.layers[-1:] * max(1, next(found, 1)), layers_sharing_kv=0)
 
 
