@@ -26,6 +26,7 @@ from toolkit.cli import (
     explain_command,
     fit_command,
     local_commands,
+    new_command,
     recipe_commands,
     render_command,
     tune_command,
@@ -48,6 +49,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+new_command.register(app)
 recipe_commands.register(app)
 fit_command.register(app)
 compile_command.register(app)

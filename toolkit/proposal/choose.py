@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import methods, registry
+from toolkit.catalog import methods
 from toolkit.checks.run import findings_on
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
@@ -23,7 +23,17 @@ from toolkit.recipe.schema import LONGEST_NAME, RecipeFile
 _USUAL_CONTEXT, _CONTEXT_OF_THIS_MACHINE = 32_768, 4096
 _REQUESTS: Mapping[Goal, int] = {"latency": 32, "throughput": 128}
 _TOKENS_PER_STEP = (8192, 16_384, 32_768, 65_536)
-_OTHERS = 4
+_OTHERS, _OTHER_VERSIONS = 3, 2
+_ENGINE_KEYS = ("version", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "args")
+_HOW: Mapping[tuple[str, bool], str] = {
+    ("head", True): "a small head on the model drafts all K tokens in one pass",
+    ("head", False): "a small head on the model drafts one token after the other",
+    ("target", True): "layers of the model itself draft, so that no second model is needed",
+    ("target", False): "layers of the model itself draft, so that no second model is needed",
+    ("model", True): "a small model drafts all K tokens in one pass",
+    ("model", False): "a small model drafts one token after the other",
+    ("text", False): "drafts what came before in the text: any model can; it pays where answers repeat their prompt",
+}
 # Which of these fits is tried out: version, instance type and tokens per step follow one another.
 _SETTLED_LATER = ("memory.", "sagemaker.", "kubernetes.", "engine.token-budget")
 
@@ -63,9 +73,13 @@ def propose(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter], folder:
         except _Unfit as error:
             reasons.append(f"{drafter.name}: {error}")
             continue
-        others = [item.name for item in able if item is not drafter]
-        return replace(found, choices=_in_order(found.choices, drafter, others), notes=(*found.notes, *reasons[:_OTHERS]))
-    raise ToolkitError("\n  ".join([f"no recipe for {wishes.model} passes the checks", *reasons]), hint=_way_out(wishes))
+        choices = [*_drafting(drafter, able), *found.choices]
+        order = [f"engine.{key}" for key in _ENGINE_KEYS]
+        choices.sort(key=lambda choice: order.index(choice.key) if choice.key in order else -1)
+        return replace(found, recipe=_in_order(found.recipe), choices=choices, notes=tuple(reasons[:_OTHERS]))
+    raise ToolkitError(
+        "\n  ".join([f"no recipe for {wishes.model} passes the checks", *reasons]), hint=_way_out(wishes)
+    )
 
 
 def _of_method(wishes: Wishes, able: Sequence[Drafter]) -> Sequence[Drafter]:
@@ -77,7 +91,9 @@ def _of_method(wishes: Wishes, able: Sequence[Drafter]) -> Sequence[Drafter]:
     if not found:
         known = ", ".join(dict.fromkeys(drafter.method for drafter in able))
         message = f"no drafter of method `{wishes.method}` is known for {wishes.model}"
-        raise ToolkitError(message, hint=f"Known for it: {known}. To train a P-EAGLE head of your own: toolkit train -h")
+        raise ToolkitError(
+            message, hint=f"Known for it: {known}. To train a P-EAGLE head of your own: toolkit train -h"
+        )
     return found
 
 
@@ -95,9 +111,15 @@ def _with_drafter(wishes: Wishes, target: ModelFacts, drafter: Drafter, folder: 
     draft, budget = _token_budget(draft, lock)
     if not draft.recipe().platform.rules.has_instance_types:
         _require_no_error(draft, lock)
-        return Proposal(draft.data, (version, context, budget), lock)
+        return Proposal(draft.data, (version, context, _requests(wishes), budget), lock)
     draft, instance = _instance(draft, lock, wishes)
-    return Proposal(draft.data, (version, context, budget, instance), lock)
+    return Proposal(draft.data, (version, context, _requests(wishes), budget, instance), lock)
+
+
+def _requests(wishes: Wishes) -> Choice:
+    other = next(goal for goal in _REQUESTS if goal != wishes.goal)
+    why = f"requests decoded together, for {wishes.goal}"
+    return Choice("engine.max_num_seqs", _REQUESTS[wishes.goal], why, (f"{_REQUESTS[other]} for {other}",))
 
 
 def _first(wishes: Wishes, target: ModelFacts, drafter: Drafter, folder: Path) -> _Draft:
@@ -124,7 +146,7 @@ def _version(draft: _Draft, lock: Lock, drafter: Drafter) -> tuple[_Draft, Choic
         here = draft.having("engine", version=version)
         problem = next(_errors(here, lock, without=_SETTLED_LATER), None)
         if problem is None:
-            others = tuple(item for item in released if item != version)[:_OTHERS]
+            others = tuple(item for item in released if item != version)[:_OTHER_VERSIONS]
             return here, Choice("engine.version", version, _version_why(version, released, drafter, refused), others)
         refused.append(f"{version}: {problem.message}")
     raise _Unfit(refused[0].partition(": ")[2])
@@ -144,10 +166,10 @@ def _known_first(released: Sequence[str], drafter: Drafter) -> list[str]:
 
 def _version_why(version: str, released: Sequence[str], drafter: Drafter, refused: Sequence[str]) -> str:
     if version == drafter.version:
-        return f"that of the recipe {drafter.recipe}, which comes with the toolkit"
+        return f"as in the toolkit's own recipe {drafter.recipe}"
     if refused:
-        return f"the newest that works; {refused[0]}"
-    return "the newest" if version == released[0] else "the newest that works"
+        return f"the newest that works; not {refused[0]}"
+    return "the newest with an image" if version == released[0] else "the newest that works"
 
 
 def _context(draft: _Draft, wishes: Wishes, target: ModelFacts) -> tuple[_Draft, Choice]:
@@ -157,7 +179,7 @@ def _context(draft: _Draft, wishes: Wishes, target: ModelFacts) -> tuple[_Draft,
     context = wishes.context or (min(usual, limit) if isinstance(limit, int) else usual)
     if isinstance(limit, int) and context > limit:
         raise _Unfit(f"it takes {limit:,} tokens at most, and --context asks for {context:,}")
-    why = "as you asked" if wishes.context else "prompt and answer together"
+    why = f"tokens of prompt and answer together{', as you asked' if wishes.context else ''}"
     others = (f"up to {limit:,}, the model's limit",) if isinstance(limit, int) and limit > context else ()
     return draft.having("engine", max_model_len=context), Choice("engine.max_model_len", context, why, others)
 
@@ -168,7 +190,7 @@ def _token_budget(draft: _Draft, lock: Lock) -> tuple[_Draft, Choice]:
         here = draft.having("engine", max_num_batched_tokens=tokens)
         if not any(item.code == "engine.token-budget" for item in findings_on(here.recipe(), lock)):
             break
-    why = "tokens per step: enough for drafts and prompts together"
+    why = "tokens per step, enough for drafts and prompts together"
     return here, Choice("engine.max_num_batched_tokens", tokens, why)
 
 
@@ -207,7 +229,9 @@ def _on(draft: _Draft, offer: Offer) -> _Draft:
     here = draft.having("platform", instance_types=[offer.instance_type])
     if offer.tensor_parallel == 1:
         return here
-    return here.having("engine", args={**draft.data["engine"].get("args", {}), "tensor-parallel-size": offer.tensor_parallel})
+    return here.having(
+        "engine", args={**draft.data["engine"].get("args", {}), "tensor-parallel-size": offer.tensor_parallel}
+    )
 
 
 def _require_no_error(draft: _Draft, lock: Lock) -> None:
@@ -221,13 +245,22 @@ def _errors(draft: _Draft, lock: Lock, without: tuple[str, ...] = ()) -> Iterato
             yield finding
 
 
-def _in_order(found: Sequence[Choice], drafter: Drafter, others: Sequence[str]) -> tuple[Choice, ...]:
-    shown = tuple(others[:_OTHERS])
-    model = (Choice("speculation.model", drafter.model, drafter.why),) if drafter.model else ()
-    why = f"of {registry.default_engine()}" if drafter.model else drafter.why
-    return (
-        Choice("speculation.method", drafter.method, why, shown),
-        *model,
-        Choice("speculation.num_speculative_tokens", drafter.tokens, drafter.tokens_why),
-        *found,
-    )
+def _in_order(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe with its sections and the engine's keys in the usual order."""
+    engine = {key: data["engine"][key] for key in _ENGINE_KEYS if key in data["engine"]}
+    return {
+        **{key: value for key, value in data.items() if key != "platform"},
+        "engine": engine,
+        "platform": data["platform"],
+    }
+
+
+def _drafting(drafter: Drafter, able: Sequence[Drafter]) -> Iterator[Choice]:
+    """The choices of method, drafter and K."""
+    method = methods.method(drafter.method)
+    others = dict.fromkeys(item.method for item in able if item.method != drafter.method)
+    yield Choice("speculation.method", drafter.method, _HOW[method.kind, method.parallel], tuple(others))
+    if drafter.model:
+        models = [f"{item.model} ({item.method})" for item in able if item.model and item is not drafter]
+        yield Choice("speculation.model", drafter.model, drafter.why, tuple(models[:_OTHERS]))
+    yield Choice("speculation.num_speculative_tokens", drafter.tokens, f"K: {drafter.tokens_why}")

@@ -54,6 +54,16 @@ def head_facts(target: ModelFacts, model: str, source: str) -> ModelFacts:
     return ModelFacts(model, source, config, None, None, partial=True, unverified=unverified)
 
 
+def recipes_for(target: ModelFacts) -> list[str]:
+    """Names of the toolkit's own recipes for the target, on any engine."""
+    return [name for name in catalogue() if _is_for(name, target)]
+
+
+def _is_for(name: str, target: ModelFacts) -> bool:
+    lock = read_lock(catalogue_dir() / f"{name}.lock.json")
+    return lock is not None and same_model(lock.target.model) == same_model(target.model)
+
+
 def _rank(drafter: Drafter, target: ModelFacts, context: int | None) -> tuple[Any, ...]:
     method, length = methods.method(drafter.method), context or 0
     too_long = bool(drafter.longest_context and length > drafter.longest_context)
@@ -97,7 +107,7 @@ def _head(target: ModelFacts, head: Head, *, exact: bool) -> Iterator[Drafter]:
     if method.kind == "model":
         about = f"a small model with the tokens of {head.target}"
     most = max(head.acceptance, key=lambda item: item.acceptance_length, default=None)
-    measured = f"; {most.acceptance_length:g} tokens a step on {most.workload}, K={most.k}" if most else ""
+    measured = f"; published: {most.acceptance_length:g} tokens a step ({most.workload}, K={most.k})" if most else ""
     yield Drafter(
         head.method,
         tokens,
@@ -187,18 +197,16 @@ def _with_recipes(target: ModelFacts, found: Iterable[Drafter]) -> Iterator[Draf
 def _as_in(drafter: Drafter, name: str, recipe: Recipe) -> Drafter:
     assert recipe.speculation
     tokens = recipe.speculation.num_speculative_tokens
-    why = drafter.tokens_why if tokens == drafter.tokens else f"that of the recipe {name}"
+    why = drafter.tokens_why if tokens == drafter.tokens else f"as in the toolkit's own recipe {name}"
     return replace(drafter, recipe=name, version=recipe.engine.version, tokens=tokens, tokens_why=why)
 
 
 def _recipes(target: ModelFacts) -> Iterator[tuple[str, Recipe]]:
     """The toolkit's own recipes for the target, on the default engine."""
-    for name in catalogue():
-        lock = read_lock(catalogue_dir() / f"{name}.lock.json")
-        if lock and same_model(lock.target.model) == same_model(target.model):
-            recipe = load(name)
-            if recipe.engine.name == registry.default_engine():
-                yield name, recipe
+    for name in recipes_for(target):
+        recipe = load(name)
+        if recipe.engine.name == registry.default_engine():
+            yield name, recipe
 
 
 def _active_bytes(facts: ModelFacts) -> float:

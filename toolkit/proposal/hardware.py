@@ -57,7 +57,8 @@ def _sized(recipe: Recipe, models: Lock, instances: Sequence[Instance], goal: Go
             one.tensor_parallel,
             one.price_per_hour,
             f"{one.weights_gib + one.drafter_gib:.0f} GiB of weights on each of {one.tensor_parallel} GPUs, "
-            f"room for {one.kv_tokens:,} tokens" if one.tensor_parallel > 1
+            f"room for {one.kv_tokens:,} tokens"
+            if one.tensor_parallel > 1
             else f"{one.weights_gib + one.drafter_gib:.0f} GiB of weights, room for {one.kv_tokens:,} tokens",
         )
         for one in found

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from toolkit.proposal.model import Choice, Proposal
+from toolkit.text import inert
 
 _WIDTH = 118
 # YAML reads these without quotes as the text that they are.
@@ -24,7 +25,7 @@ def recipe_text(proposal: Proposal, origin: str) -> str:
 
 
 def _comment(choice: Choice) -> str:
-    also = f"; also possible: {', '.join(choice.others)}" if choice.others else ""
+    also = f"; also: {', '.join(choice.others)}" if choice.others else ""
     return f"{choice.why}{also}"
 
 
@@ -51,7 +52,7 @@ def _line(line: str, comment: str, indent: str) -> Iterator[str]:
 
 def _comment_lines(comment: str, indent: str) -> Sequence[str]:
     prefix = f"{indent}# "
-    one_line = " ".join(comment.split())
+    one_line = inert(" ".join(comment.split()))
     return textwrap.wrap(one_line, _WIDTH, initial_indent=prefix, subsequent_indent=prefix, break_on_hyphens=False)
 
 

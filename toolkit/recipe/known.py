@@ -34,7 +34,13 @@ def known_models() -> Mapping[str, ModelFacts]:
 
 
 def _listed(entry: dict[str, object]) -> ModelFacts:
-    rest = {"revision": "", "generation_config": {}, "tensors": None, "tokenizer": None, "weight_bytes": None}
+    rest: dict[str, object] = {
+        "revision": "",
+        "generation_config": {},
+        "tensors": None,
+        "tokenizer": None,
+        "weight_bytes": None,
+    }
     return ModelFacts.from_dict({**rest, "partial": True, "unverified": _NOT_READ, **entry})
 
 

@@ -59,8 +59,14 @@ def file_bytes(facts: ModelFacts) -> int | None:
     return facts.weight_bytes
 
 
+def stored_bytes(facts: ModelFacts) -> int:
+    """Size of the model's weights, as stated or by its config. Raises ToolkitError if neither says it."""
+    known = file_bytes(facts)
+    return known if known is not None else round(sum(map(_stored_bytes, expected_tensors(shape_of(facts)).values())))
+
+
 def active_bytes(facts: ModelFacts) -> float:
-    """Size of the large tensors that one token passes through, by the config. Raises ToolkitError if it has no sizes."""
+    """Size of the large tensors that one token passes through. Raises ToolkitError for a config without sizes."""
     shape = shape_of(facts)
     share = shape.experts_per_token / shape.experts if shape.experts else 1.0
     tensors = expected_tensors(shape).items()
