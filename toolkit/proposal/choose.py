@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import methods
+from toolkit.catalog import methods, registry
 from toolkit.checks.run import findings_on
+from toolkit.engines.open_choices import versions
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.proposal.hardware import Offer, offers
@@ -129,7 +130,14 @@ def _first(wishes: Wishes, target: ModelFacts, drafter: Drafter, folder: Path) -
     platform = {"name": wishes.platform, "region": wishes.region}
     draft = _Draft({"name": name, "target": {"model": target.model}}, folder)
     draft = draft.having("speculation", **speculation).having("platform", **platform)
-    return draft.having("engine", max_num_seqs=_REQUESTS[wishes.goal])
+    draft = draft.having("engine", max_num_seqs=_REQUESTS[wishes.goal])
+    return draft.having("platform", instance_types=_any_type(wishes.platform))
+
+
+def _any_type(platform: str) -> list[str] | None:
+    """A type with which the recipe can be read until the right one is found; None where types mean nothing."""
+    rules, engine = registry.platform_rules(platform), registry.engine_rules(registry.default_engine())
+    return [next(item.name for item in rules.instances() if engine.runs_on(item))] if rules.has_instance_types else None
 
 
 def _name(text: str) -> str:
@@ -150,12 +158,6 @@ def _version(draft: _Draft, lock: Lock, drafter: Drafter) -> tuple[_Draft, Choic
             return here, Choice("engine.version", version, _version_why(version, released, drafter, refused), others)
         refused.append(f"{version}: {problem.message}")
     raise _Unfit(refused[0].partition(": ")[2])
-
-
-def versions(recipe: Recipe) -> list[str]:
-    """Versions of the recipe's engine that have an image on its platform, the newest first; no pre-releases."""
-    listed = (image.version for image in recipe.platform.rules.images(recipe))
-    return list(dict.fromkeys(version for version in listed if version.replace(".", "").isdigit()))
 
 
 def _known_first(released: Sequence[str], drafter: Drafter) -> list[str]:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.catalog.lookup import Instance
+from toolkit.engines.open_choices import able_types
 from toolkit.errors import ToolkitError
 from toolkit.proposal.model import Goal
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
-from toolkit.sizing.fit import GIB, fits, sizable
+from toolkit.sizing.fit import GIB, Fit, fits, sizable
 from toolkit.sizing.weights import file_bytes
 
 _TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
@@ -38,9 +39,7 @@ def offers(recipe: Recipe, models: Lock, goal: Goal, max_price: float | None = N
     Those above `max_price` or of unknown price are left out if there is a limit. Raises ToolkitError if the target's
     size is unknown.
     """
-    able = [item for item in recipe.platform.rules.instances() if recipe.engine.rules.runs_on(item)]
-    region = recipe.platform.region
-    there = [item for item in able if not (region and item.regions) or region in item.regions]
+    there = able_types(recipe)
     try:
         found = _sized(recipe, models, there, goal)
     except ToolkitError as error:
@@ -52,18 +51,15 @@ def _sized(recipe: Recipe, models: Lock, instances: Sequence[Instance], goal: Go
     known, _ = sizable(models)
     found = fits(recipe, known, instances, "kv-price" if goal == "throughput" else "price")
     return [
-        Offer(
-            one.instance,
-            one.tensor_parallel,
-            one.price_per_hour,
-            f"{one.weights_gib + one.drafter_gib:.0f} GiB of weights on each of {one.tensor_parallel} GPUs, "
-            f"room for {one.kv_tokens:,} tokens"
-            if one.tensor_parallel > 1
-            else f"{one.weights_gib + one.drafter_gib:.0f} GiB of weights, room for {one.kv_tokens:,} tokens",
-        )
+        Offer(one.instance, one.tensor_parallel, one.price_per_hour, _room(one))
         for one in found
         if one.fits and not one.doubtful
     ]
+
+
+def _room(found: Fit) -> str:
+    each = f" on each of {found.tensor_parallel} GPUs" if found.tensor_parallel > 1 else ""
+    return f"{found.weights_gib + found.drafter_gib:.0f} GiB of weights{each}, room for {found.kv_tokens:,} tokens"
 
 
 def _by_weights(recipe: Recipe, models: Lock, instances: Sequence[Instance], error: ToolkitError) -> list[Offer]:
