@@ -26,9 +26,11 @@ from toolkit.cli import (
     endpoint_commands,
     explain_command,
     fit_command,
+    import_command,
     local_commands,
     new_command,
     recipe_commands,
+    recipes_command,
     render_command,
     tune_command,
 )
@@ -54,6 +56,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 new_command.register(app)
+import_command.register(app)
+recipes_command.register(app)
 recipe_commands.register(app)
 fit_command.register(app)
 compile_command.register(app)

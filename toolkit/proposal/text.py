@@ -24,6 +24,12 @@ def recipe_text(proposal: Proposal, origin: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def data_text(data: Mapping[str, Any], comments: Sequence[str]) -> str:
+    """A recipe's data as a file, with these sentences as comments above it."""
+    lines = [line for comment in comments for line in _comment_lines(comment, "")]
+    return "\n".join([*lines, *_mapping(data, "", "", {})]) + "\n"
+
+
 def _comment(choice: Choice) -> str:
     also = f"; also: {', '.join(choice.others)}" if choice.others else ""
     return f"{choice.why}{also}"
@@ -33,11 +39,12 @@ def _mapping(data: Mapping[str, Any], path: str, indent: str, comments: Mapping[
     for key, value in data.items():
         here = f"{path}.{key}" if path else key
         has_comments = any(known == here or known.startswith(f"{here}.") for known in comments)
-        if isinstance(value, Mapping) and (has_comments or len(value) > 1 or path == "engine"):
+        one_line = f"{indent}{key}: {_value(value)}"
+        if isinstance(value, Mapping) and (has_comments or len(value) > 1 or len(one_line) > _WIDTH):
             yield f"{indent}{key}:"
             yield from _mapping(value, here, f"{indent}  ", comments)
             continue
-        yield from _line(f"{indent}{key}: {_value(value)}", comments.get(here, ""), indent)
+        yield from _line(one_line, comments.get(here, ""), indent)
 
 
 def _line(line: str, comment: str, indent: str) -> Iterator[str]:

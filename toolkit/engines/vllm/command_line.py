@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkit import documents
 from toolkit.catalog import lookup, methods
 from toolkit.engines.vllm.facts import alias_of, takes
 from toolkit.engines.vllm.flags import OWN_FLAGS
+from toolkit.engines.vllm.risk_checks import risk_of
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.recipe.schema import SpeculationSection
@@ -103,6 +104,9 @@ class Imported:
             )
         elif name in OWN_FLAGS:
             self.leave_out(f"--{name} {value}", f"the toolkit sets it itself; a recipe has {OWN_FLAGS[name]}")
+        elif risk := risk_of(name, value):
+            hint = f"If you trust that: add it to `engine.args`, and `allow: [{name}]` to `engine`."
+            self.leave_out(f"--{name}", f"it {risk}", hint)
         else:
             self.engine.setdefault("args", {})[name] = value
 
@@ -304,8 +308,8 @@ def _nested(before: Any, keys: Sequence[str], value: Any) -> dict[str, Any]:
 def _value(text: str) -> Any:
     """A word as JSON if it is a number, an object or a list; else as the text that it is."""
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = documents.decode(text)
+    except documents.Unfit:
         return text
     return value if isinstance(value, int | float | dict | list) else text
 

@@ -112,4 +112,4 @@ def _benchmark(document: Mapping[str, Any], found: Imported) -> None:
         found.leave_out("benchmark", "it is a command here", f"Run: toolkit bench RECIPE{option}")
     for key in ("pipeline", "cost", "version"):
         if document.get(key):
-            found.leave_out(key, "plan, price and versions are the toolkit's own")
+            found.leave_out(key, "the toolkit has its own")
