@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from http import HTTPStatus
 from pathlib import Path
 
@@ -20,6 +20,9 @@ from toolkit.recipe.known import known_model, known_models
 from toolkit.recipe.model_files import read_folder, read_model
 from toolkit.recipe.source import ModelSource, model_source
 
+_LIKE = 0.7
+"""From which likeness on two names may be meant for one another."""
+
 
 @dataclass(frozen=True)
 class Sources:
@@ -32,6 +35,11 @@ class Sources:
     def target(self, model: str) -> tuple[ModelFacts, Sources]:
         """Facts of the model, and the sources that answered. Raises ToolkitError if nothing is known of it."""
         source = model_source(model, self.folder)
+        if source.folder and not source.folder.is_dir():
+            hint = _near(model, [facts.model for facts in known_models().values()])
+            raise UnreadableModel(
+                f"there is no folder {model}", hint=hint or "A model on the hub is named MAKER/MODEL."
+            )
         if source.folder:
             return replace(read_folder(source.folder), model=model), self
         if source.kind == "jumpstart":
@@ -103,11 +111,16 @@ def _not_found(model: str, listed: Sequence[str]) -> RecipeNotFound:
 
 def _near(model: str, names: Sequence[str]) -> str:
     """A question with the names most like the model's, with or without its maker; empty if there are none."""
-    by_key = {key: name for name in names for key in (name.lower(), name.lower().rpartition("/")[2])}
-    keys = get_close_matches(model.lower(), by_key, n=3, cutoff=0.6)
-    keys += get_close_matches(model.lower().rpartition("/")[2], by_key, n=3, cutoff=0.7)
-    found = list(dict.fromkeys(by_key[key] for key in keys))[:3]
+    scored = sorted(((_likeness(model.lower(), name.lower()), name) for name in dict.fromkeys(names)), reverse=True)
+    found = [name for likeness, name in scored if likeness >= _LIKE][:3]
     return f"Did you mean {' or '.join(found)}?" if found else ""
+
+
+def _likeness(written: str, name: str) -> float:
+    """From 0 to 1; a name that is a part of the other, such as `qwen3-8b` of `qwen3-8b-instruct`, counts more."""
+    short, wanted = name.rpartition("/")[2], written.rpartition("/")[2]
+    ratio = max(SequenceMatcher(None, written, name).ratio(), SequenceMatcher(None, wanted, short).ratio())
+    return 0.9 + ratio / 10 if short in wanted or wanted in short else ratio
 
 
 def _first_line(error: ToolkitError) -> str:

@@ -29,15 +29,10 @@ def import_(
     variant: Annotated[str | None, typer.Option(help="Variant of a vllm-project recipe, such as fp8.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a recipe from a vLLM command line, or from YAML of vllm-project/recipes or of AWS's benchmark suite.
+    """Write a recipe from a vLLM command line, or from another tool's YAML.
 
-    Nothing is run. What a recipe has no place for is listed, with the reason.
-
-    Examples:
-
-      toolkit import serve.sh
-
-      pbpaste | toolkit import - --out qwen.yaml
+    The YAML is that of vllm-project/recipes, of AWS's inference benchmark suite, or of `vllm serve --config`. Nothing
+    is run. What a recipe has no place for is listed, with the reason.
     """
     from toolkit.api.importing import import_recipe
 

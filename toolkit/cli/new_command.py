@@ -14,7 +14,7 @@ from toolkit.cli.recipe_commands import AnyPlatform, Json
 from toolkit.cli.table import paragraphs, table
 
 if TYPE_CHECKING:
-    from toolkit.api.new import NewRecipe
+    from toolkit.api.proposing import NewRecipe
 
 Goal = Literal["latency", "throughput"]
 
@@ -49,12 +49,6 @@ def new(
 
     Looks for drafters in the toolkit's catalogue and on the Hugging Face hub; without a network it goes by what it
     knows. Nothing is started. In a terminal it asks what you leave out.
-
-    Examples:
-
-      toolkit new Qwen/Qwen3-8B
-
-      toolkit new ./my-finetune --max-price 5 --optimize throughput
     """
     from toolkit.api import new as make
 

@@ -38,14 +38,14 @@ def list_recipes(
     with_evidence: Annotated[bool, typer.Option("--with-evidence", help="With measured numbers only.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the recipes that come with the toolkit; `toolkit recipes show NAME` shows one.
-
-    Example: toolkit recipes --model qwen3 --hardware g6e --max-price 5
-    """
+    """List the recipes that come with the toolkit; `toolkit recipes show NAME` shows one."""
     if context.invoked_subcommand is not None:
         return
     from toolkit.api.catalogue import recipes
+    from toolkit.catalog import methods
 
+    if method:
+        methods.method(method)  # an unknown one is an error, not an empty list
     everything = recipes()
     found = everything.matching(model, method, hardware, max_price, with_evidence=with_evidence)
     head = ("recipe", "method", "K", "$/h", "description")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def new(
     folder = Path(out).parent if out else Path()
     wishes = Wishes(_written(model, folder), platform, method, goal, max_price, context, region)
     _require_known(wishes)
-    with client or _client() as opened:
+    with nullcontext(client) if client else _client() as opened:
         sources = Sources(None if _is_offline() and client is None else opened, folder.resolve(), progress.say)
         with progress.stage(f"look at {model} and at what can draft for it"):
             target, sources = sources.target(wishes.model)
