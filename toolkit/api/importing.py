@@ -17,7 +17,7 @@ from toolkit.engines.vllm.command_line import Imported, read_command
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
-from toolkit.platforms.sagemaker.rules.benchmark_suite import is_suite, read_suite
+from toolkit.engines.vllm.benchmark_suite import is_suite, read_suite
 from toolkit.proposal.text import data_text
 from toolkit.recipe.load import plain_yaml
 from toolkit.recipe.schema import LONGEST_NAME

@@ -104,7 +104,7 @@ def new(
     _require_known(wishes)
     with nullcontext(client) if client else _client() as opened:
         sources = Sources(None if _is_offline() and client is None else opened, folder.resolve(), progress.say)
-        with progress.stage(f"look at {model} and at what can draft for it"):
+        with progress.stage(f"look at {model}"):
             target, sources = sources.target(wishes.model)
             found = _confirmed(wishes, target, sources)
     path = Path(out) if out else Path(f"{found.recipe['name']}.yaml")

@@ -122,7 +122,7 @@ def _shown(value: object) -> str:
 
 
 def _next_steps(made: NewRecipe) -> None:
-    say(f"Wrote {made.path}; the comments in it say what else was possible.")
+    say(f"Wrote {made.path}. Its comments say what else was possible.")
     next_step("plan", str(made.path))
     if made.rehearsal:
         say("To rehearse it on this machine, which costs nothing:")

@@ -74,7 +74,8 @@ def show(
 
 
 def _shown(found: Listed) -> str:
-    parts = [found.recipe.path.read_text(encoding="utf-8").rstrip(), "", f"Price: {found.price_text}"]
+    text = found.recipe.path.read_text(encoding="utf-8").rstrip()
+    parts = [f"Price: {found.price_text}"]
     parts += [f"Fit: {line}" for line in found.fit_lines]
     if evidence := found.recipe.evidence:
         head = ("measured", "K", "requests", "tokens/step", "speedup", "hardware", "source")
@@ -90,8 +91,10 @@ def _shown(found: Listed) -> str:
             )
             for item in evidence
         ]
-        return paragraphs(parts) + "\n" + table(head, rows)
-    return paragraphs([*parts, "Measured: nothing that is published. Measure it: toolkit prove ENDPOINT"])
+        return "\n\n".join([text, paragraphs(parts), table(head, rows)])
+    return "\n\n".join(
+        [text, paragraphs([*parts, "Measured: nothing that is published. Measure it: toolkit prove ENDPOINT"])]
+    )
 
 
 def _text(value: object) -> str:

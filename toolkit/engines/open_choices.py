@@ -37,6 +37,11 @@ def versions(recipe: Recipe) -> list[str]:
     return list(dict.fromkeys(version for version in listed if version.replace(".", "").isdigit()))
 
 
+def newest_with(recipe: Recipe, works: Callable[[str], bool]) -> str:
+    """The newest such version that has an image on the recipe's platform; empty if there is none."""
+    return next((version for version in versions(recipe) if works(version)), "")
+
+
 def able_types(recipe: Recipe) -> list[Instance]:
     """Instance types of the recipe's platform and region that its engine runs on, the cheapest first."""
     region = recipe.platform.region

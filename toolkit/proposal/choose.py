@@ -26,6 +26,7 @@ _REQUESTS: Mapping[Goal, int] = {"latency": 32, "throughput": 128}
 _TOKENS_PER_STEP = (8192, 16_384, 32_768, 65_536)
 _OTHERS, _OTHER_VERSIONS = 3, 2
 _ENGINE_KEYS = ("version", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "args")
+_POSITION = {f"engine.{key}": number for number, key in enumerate(_ENGINE_KEYS)} | {"platform.instance_types": 9}
 _HOW: Mapping[tuple[str, bool], str] = {
     ("head", True): "a small head on the model drafts all K tokens in one pass",
     ("head", False): "a small head on the model drafts one token after the other",
@@ -75,8 +76,7 @@ def propose(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter], folder:
             reasons.append(f"{drafter.name}: {error}")
             continue
         choices = [*_drafting(drafter, able), *found.choices]
-        order = [f"engine.{key}" for key in _ENGINE_KEYS]
-        choices.sort(key=lambda choice: order.index(choice.key) if choice.key in order else -1)
+        choices.sort(key=lambda choice: _POSITION.get(choice.key, -1))
         return replace(found, recipe=_in_order(found.recipe), choices=choices, notes=tuple(reasons[:_OTHERS]))
     raise ToolkitError(
         "\n  ".join([f"no recipe for {wishes.model} passes the checks", *reasons]), hint=_way_out(wishes)

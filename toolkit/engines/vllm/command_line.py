@@ -99,9 +99,9 @@ class Imported:
             self.target["revision"] = value
         elif name == "tokenizer-revision" and value == self.target.get("revision"):
             return
-        elif name == "api-key":
+        elif _SECRET_FLAG.search(name):
             self.leave_out(
-                "--api-key", "a secret must not stand in a recipe", "Who may ask is the platform's to decide."
+                f"--{name}", "a secret must not stand in a recipe", "Who may ask is the platform's to decide."
             )
         elif name in OWN_FLAGS:
             self.leave_out(f"--{name} {value}", f"the toolkit sets it itself; a recipe has {OWN_FLAGS[name]}")
