@@ -12,12 +12,12 @@ from typing import Any
 from toolkit.catalog import lookup, registry
 from toolkit.catalog.age import current_day
 from toolkit.checks.run import check
+from toolkit.engines.vllm.benchmark_suite import is_suite, read_suite
 from toolkit.engines.vllm.collection import is_collected, is_configuration, read_collected, read_configuration
 from toolkit.engines.vllm.command_line import Imported, read_command
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
-from toolkit.engines.vllm.benchmark_suite import is_suite, read_suite
 from toolkit.proposal.text import data_text
 from toolkit.recipe.load import plain_yaml
 from toolkit.recipe.schema import LONGEST_NAME

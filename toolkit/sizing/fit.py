@@ -177,18 +177,17 @@ def _each(recipe: Recipe | None, models: Lock, instances: Iterable[Instance]) ->
     known: dict[Any, Fit] = {}
     for instance in instances:
         own = recipe is not None and instance.name in recipe.platform.overrides
-        alike = instance.name if own else _hardware(instance)
+        alike = instance.name if own or instance.neuron_cores else _hardware(instance)
         if alike not in known:
             known[alike] = fit(recipe, models, instance)
         yield replace(known[alike], instance=instance.name, price_per_hour=_price(recipe, instance))
 
 
 def _hardware(instance: Instance) -> tuple[Any, ...]:
-    """All of an instance on which a fit depends."""
+    """All of an instance on which a fit depends, but for Neuron's, whose engines know families by name."""
     host = 0.0 if instance.accelerator_count else instance.host_memory_gib
     accelerators = (instance.accelerator, instance.accelerator_count, instance.memory_per_accelerator_mib)
-    cores = (instance.neuron_cores, instance.neuron_cores_logical)
-    return (*accelerators, instance.compute_capability, instance.architecture, *cores, host)
+    return (*accelerators, instance.compute_capability, instance.architecture, host)
 
 
 def _price(recipe: Recipe | None, instance: Instance) -> float | None:
