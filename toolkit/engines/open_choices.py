@@ -105,11 +105,12 @@ def _fitting(recipe: Recipe, models: Lock | None, able: Sequence[Instance]) -> l
 
 
 def _on(recipe: Recipe, instance_type: str, tensor_parallel: int = 1) -> Recipe:
-    args = recipe.engine.args
-    if tensor_parallel > 1 and _TENSOR_PARALLEL not in args:
-        args = {**args, _TENSOR_PARALLEL: tensor_parallel}
-    platform = replace(recipe.platform, instance_types=(instance_type,))
-    return replace(recipe, platform=platform, engine=replace(recipe.engine, args=args))
+    here = replace(recipe, platform=replace(recipe.platform, instance_types=(instance_type,)))
+    if tensor_parallel == 1 or _TENSOR_PARALLEL in recipe.engine.args:
+        return here
+    args = {**recipe.engine.args, _TENSOR_PARALLEL: tensor_parallel}
+    chosen = replace(here, engine=replace(recipe.engine, args=args))
+    return _chosen(chosen, f"engine.args.{_TENSOR_PARALLEL}", f"{tensor_parallel}: as many as the models need there")
 
 
 def _offer(found: Fit) -> str:

@@ -267,7 +267,9 @@ class Recipe:
         lines = {path: line for path, line in self.lines.items() if not changes_names or path != _CLUSTER}
         if INSTANCE_TYPES in self.left_open:
             settings = rules.settled(replace(settings, instance_types=()))
-        return _with_choices(replace(self, platform=settings, lines=lines, chosen={}))
+        args = {flag: value for flag, value in self.engine.args.items() if f"engine.args.{flag}" not in self.chosen}
+        engine = replace(self.engine, args=args)
+        return _with_choices(replace(self, platform=settings, engine=engine, lines=lines, chosen={}))
 
     def chosen_notes(self) -> list[str]:
         """A sentence for each key that the file leaves open: what was taken, and why."""
