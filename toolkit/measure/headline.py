@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from toolkit.measure.pays import verdict_pays
 from toolkit.measure.wording import dollars, load_in_words, ratio
 
 if TYPE_CHECKING:
-    from toolkit.measure.report import ArmReport, BenchReport, Claim, Noise, Speedup, Verdict
+    from toolkit.measure.report import ArmReport, BenchReport, Claim, Speedup, Verdict
 
 Answer = Literal["yes", "no", "mixed", "not shown"]
 SpeedupClass = Literal["pays", "costs", "not shown"]
@@ -62,15 +61,14 @@ def comparable(report: BenchReport) -> bool:
     return not any(verdict.holds is False and verdict.claim in _INCOMPARABLE for verdict in report.verdicts)
 
 
-def speedup_class(speedup: Speedup, noise: Noise | None) -> SpeedupClass:
+def speedup_class(speedup: Speedup) -> SpeedupClass:
     """Whether speculation pays at one point."""
-    pays = verdict_pays(speedup, noise)
-    return "not shown" if pays is None else "pays" if pays else "costs"
+    return "not shown" if speedup.pays is None else "pays" if speedup.pays else "costs"
 
 
 def best_point(report: BenchReport) -> Speedup | None:
     """Where speculation pays most; None if it is shown to pay nowhere."""
-    pays = (speedup for speedup in report.speedups if speedup_class(speedup, report.noise) == "pays")
+    pays = (speedup for speedup in report.speedups if speedup_class(speedup) == "pays")
     return max(pays, key=lambda speedup: speedup.ratio, default=None)
 
 
@@ -129,7 +127,7 @@ def _faults(report: BenchReport) -> Iterator[str]:
 
 def _speed(report: BenchReport) -> Iterator[str]:
     """The best point that pays, what it costs, and the worst that does not."""
-    found = [speedup_class(speedup, report.noise) for speedup in report.speedups]
+    found = [speedup_class(speedup) for speedup in report.speedups]
     costs = [s for s, judged in zip(report.speedups, found, strict=True) if judged == "costs"]
     best, worst = best_point(report), min(costs, key=lambda s: s.ratio, default=None)
     if best:

@@ -64,7 +64,10 @@ class ArmReport:
 
 @dataclass(frozen=True)
 class Speedup:
-    """How many times faster an arm is than the baseline, with a 95 % interval."""
+    """How many times faster an arm is than the baseline, with a 95 % interval.
+
+    `pays` is True if it pays, False if it costs, None if neither is shown (`pays.py`).
+    """
 
     workload: str
     concurrency: int | None
@@ -73,6 +76,7 @@ class Speedup:
     low: float
     high: float
     rate: float | None = None
+    pays: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Arm
+from toolkit.measure.pays import verdict_pays
 from toolkit.measure.report import ArmReport, Noise, Speedup
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
@@ -94,13 +96,22 @@ def summarise(
     )
     if baseline is None:
         return Summary(rows)
-    speedups = tuple(
-        Speedup(point.workload, point.concurrency, arm.name, ratio.ratio, ratio.low, ratio.high, point.rate)
-        for point, found in points.items()
-        for arm in arms
-        if (ratio := speedup(pairs_of(found, arm.name, baseline.name)))
-    )
-    return Summary(rows, speedups, _noise(points.values(), baseline.name))
+    noise = _noise(points.values(), baseline.name)
+    return Summary(rows, tuple(_speedups(points, arms, baseline.name, noise)), noise)
+
+
+def _speedups(
+    points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm], baseline: str, noise: Noise | None
+) -> Iterator[Speedup]:
+    loads = Counter(point.workload for point in points)
+    for point, found in points.items():
+        for arm in arms:
+            pairs = pairs_of(found, arm.name, baseline)
+            ratio, among_all = speedup(pairs), speedup(pairs, looks=loads[point.workload] * len(arms))
+            if ratio:
+                at = point.workload, point.concurrency, arm.name
+                pays = verdict_pays(among_all, noise)
+                yield Speedup(*at, ratio.ratio, ratio.low, ratio.high, point.rate, pays)
 
 
 def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | None = None) -> ArmReport:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolkit.measure.arm import Arm
-from toolkit.measure.pays import verdict_pays
 from toolkit.measure.report import ArmReport, Claim, Speedup, Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.statistics import Interval, acceptance_length, pairs_of, requests_needed, share
@@ -97,7 +96,7 @@ def _on_by_speed(arm: Arm, summary: Summary) -> Verdict:
         return Verdict("on", None, f"{arm.name}: {_REPORTS_NONE}, and there is no baseline to compare its speed with")
     shown = "; ".join(_at(item) for item in found)
     detail = f"{arm.name}: {_REPORTS_NONE}; speedup over the baseline: {shown}"
-    if any(verdict_pays(item, summary.noise) for item in found):
+    if any(item.pays for item in found):
         return Verdict("on", True, detail)
     return Verdict("on", False if all(item.high < _LEAST_GAIN for item in found) else None, detail)
 
@@ -130,7 +129,7 @@ def _pays(summary: Summary, answers: Sequence[RequestResult], baseline: str) -> 
     """One verdict for each workload: True if an arm pays at any load, False if none gains anything at any."""
     for workload in dict.fromkeys(row.workload for row in summary.arms):
         found = [item for item in summary.speedups if item.workload == workload]
-        judged = {item: verdict_pays(item, summary.noise) for item in found if not _fails_more(item, summary, baseline)}
+        judged = {item: item.pays for item in found if not _fails_more(item, summary, baseline)}
         failing = [item for item in found if item not in judged]
         if any(judged.values()):
             holds: bool | None = True
