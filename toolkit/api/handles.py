@@ -88,7 +88,13 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
         recipe is None or recipe.engine.rules.reports_drafts(recipe),
         _served_with(recipe, has_instances=price != 0) if recipe else {},
         recipe.speculation.synthetic_acceptance_length if recipe and recipe.speculation else None,
+        _target(recipe) if recipe else "",
     )
+
+
+def _target(recipe: Recipe) -> str:
+    revision = recipe.target.revision
+    return f"{recipe.target}@{revision}" if revision else str(recipe.target)
 
 
 def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:

@@ -20,7 +20,7 @@ from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import UsageError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure
-from toolkit.measure.connection import connect_endpoint, connect_url
+from toolkit.measure.connection import connect_endpoint, connect_url, target_of
 from toolkit.measure.journal import Journal
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
@@ -34,7 +34,6 @@ Subject = RecipeLike | Endpoint
 KEY_VARIABLE = "OPENAI_API_KEY"
 """The environment variable with the key of servers that want one."""
 
-_MAX_TOKENS = 256
 _T = TypeVar("_T")
 
 
@@ -85,7 +84,7 @@ def bench(
         hint = "Deploy it with --baseline, or name one with --baseline."
         raise UsageError(f"{first.address} has no baseline to compare with", hint=hint)
     others = [_subject(arm, model, platform) for arm in arms]
-    _check_different([first, *others, *([compared] if compared else [])])
+    _check_arms([first, *others, *([compared] if compared else [])])
     asked = _workloads(first, workloads)
     if fixed_length:
         asked = tuple(replace(workload, fixed_length=True) for workload in asked)
@@ -104,7 +103,7 @@ def bench(
                 precision=precision,
                 seconds=seconds,
                 requests=requests,
-                max_tokens=max_tokens or _MAX_TOKENS,
+                max_tokens=max_tokens,
                 settle_seconds=first.platform.pause_between_arms if isinstance(first, Endpoint) else 0.0,
             )
             saved = Journal(journal, _setting(design, [first, *others, compared])) if journal else None
@@ -162,7 +161,9 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
     if isinstance(subject, _Server):
         key = KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
         async with connect_url(subject.url, subject.model, key) as connection:
-            yield Arm(name, connection, name != "baseline")
+            speculative, target = name != "baseline", await target_of(connection)
+            seen = not speculative or await connection.counts_drafts()  # a baseline that reports none has none
+            yield Arm(name, connection, speculative, reports_drafts=seen, target=target)
         return
     async with connect_endpoint(subject.platform, subject.address) as connection:
         yield Arm(
@@ -171,6 +172,7 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
             subject.speculative and name != "baseline",
             price_per_hour=subject.price_per_hour,
             reports_drafts=subject.reports_drafts,
+            target=subject.target,
             synthetic_acceptance_length=subject.synthetic_acceptance_length,
         )
 
@@ -183,11 +185,15 @@ def _names(subjects: Sequence[Endpoint | _Server]) -> dict[str, Endpoint | _Serv
     return {subject.address: subject for subject in subjects}
 
 
-def _check_different(subjects: Sequence[Endpoint | _Server]) -> None:
-    """Raise UsageError if two arms, or an arm and the baseline, are the same."""
+def _check_arms(subjects: Sequence[Endpoint | _Server]) -> None:
+    """Raise UsageError if two arms, or an arm and the baseline, are the same, or if recipes name other targets."""
     addresses = [subject.address for subject in subjects]
     if twice := next((address for address in addresses if addresses.count(address) > 1), None):
         raise UsageError(f"{twice} is given twice", hint="Remove it once: arms and baseline are different endpoints.")
+    known = [subject for subject in subjects if isinstance(subject, Endpoint) and subject.target]
+    if other := next((subject for subject in known if subject.target != known[0].target), None):
+        served = f"{other.address} serves {other.target}, {known[0].address} serves {known[0].target}"
+        raise UsageError(f"other targets: {served}", hint="Compare endpoints of one target model and revision.")
 
 
 def _workloads(subject: Endpoint | _Server, names: Sequence[str]) -> tuple[Workload, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless, next_step, say
+from toolkit.cli.output import CutShort, answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.errors import UsageError
 
@@ -233,6 +233,8 @@ def _answer(report: BenchReport, as_json: bool, *then: str) -> None:
     from toolkit.cli.report_text import report_text
 
     answer(report.to_dict(), as_json, lambda: report_text(report))
+    if report.interrupted:
+        raise CutShort
     if then and not as_json:
         next_step(*then)
     exit_unless(report.ok)

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 from toolkit.endpoint.generation import Acceptance
 
+NO_PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""A server applies those of generation_config.json otherwise; greedy tokens are then not the model's first choices."""
+
 
 class Chunk(NamedTuple):
     """Bytes of an answer that arrived `seconds` after the request was sent."""
@@ -37,7 +40,8 @@ class Arm:
     """One served model: the baseline, or one way to speculate.
 
     `options` are added to each request (`temperature`, `seed`, …). `price_per_hour` is in US dollars, None if unknown.
-    `reports_drafts` is False for an engine that does not count its draft tokens. With `synthetic_acceptance_length` it
+    `reports_drafts` is False for an engine that does not count its draft tokens, or whose counters cannot be read.
+    `target` is the model as the server names it, empty if it does not. With `synthetic_acceptance_length` the engine
     accepts drafts by chance, that many tokens a step: only its speed means anything, its text is garbage.
     """
 
@@ -47,4 +51,5 @@ class Arm:
     options: Mapping[str, Any] = field(default_factory=dict)
     price_per_hour: float | None = None
     reports_drafts: bool = True
+    target: str = ""
     synthetic_acceptance_length: float | None = None

@@ -18,7 +18,7 @@ from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.openai_route import machine_tls
 from toolkit.endpoint.platform import EndpointPlatform
-from toolkit.endpoint.prometheus import acceptance_of_page
+from toolkit.endpoint.prometheus import acceptance_of_page, counts_drafts
 from toolkit.errors import InvocationError, PlatformError, UsageError
 from toolkit.measure.arm import Chunk
 from toolkit.measure.wire import Client, Response
@@ -51,18 +51,31 @@ class HttpConnection:
         route = "completions" if "prompt" in body else "chat/completions"
         return _json(self.name, await self._whole("POST", f"{self._base}/{route}", {"model": self.model, **body}))
 
-    async def models(self) -> list[str]:
-        """The names of the models that it serves, as far as it lists them. Raises InvocationError."""
+    async def models(self) -> dict[str, str]:
+        """The models that it serves by name, as far as it lists them, and where each is from. Raises InvocationError.
+
+        vLLM and SGLang name the folder or the hub's model as `root`; it is empty for others.
+        """
         listed = _json(self.name, await self._whole("GET", f"{self._base}/models")).get("data")
-        return [str(item.get("id")) for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+        found = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+        return {str(item.get("id")): str(item.get("root") or "") for item in found}
 
     async def acceptance(self) -> Acceptance | None:
         """The acceptance of all drafts since the engine's start; None if its `/metrics` cannot be read or has none."""
-        path = f"{self._base.removesuffix('/v1')}/metrics"
         try:
-            return acceptance_of_page(await self._whole("GET", path), self.name)
+            return acceptance_of_page(await self._metrics(), self.name)
         except PlatformError:
             return None
+
+    async def counts_drafts(self) -> bool:
+        """Whether its `/metrics` can be read, and would show drafts if there were any."""
+        try:
+            return counts_drafts(await self._metrics(), self.name)
+        except PlatformError:
+            return False
+
+    async def _metrics(self) -> bytes:
+        return await self._whole("GET", f"{self._base.removesuffix('/v1')}/metrics")
 
     @property
     def _base(self) -> str:
@@ -135,11 +148,20 @@ async def _connection(name: str, access: OpenAIAccess, invoke: Invoke | None = N
 
 
 async def _only_model(connection: HttpConnection) -> str:
-    names = await connection.models()
+    names = [*await connection.models()]
     if len(names) != 1:
         served = f"serves {len(names)} models: {', '.join(names)}" if names else "names no model on /models"
         raise UsageError(f"{connection.name} {served}", hint="Name the model with --model.")
     return names[0]
+
+
+async def target_of(connection: HttpConnection) -> str:
+    """The model that is asked, as its server names it; empty if it does not."""
+    try:
+        found = await connection.models()
+    except InvocationError:
+        return ""
+    return found.get(connection.model) or connection.model
 
 
 def proxy_of(access: OpenAIAccess) -> str | None:

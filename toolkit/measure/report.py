@@ -131,7 +131,10 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The result of a measurement. Truthy if no verdict fails. `complete` is False if it was interrupted."""
+    """The result of a measurement. Truthy if no verdict fails.
+
+    `complete` is False if it ended early: Ctrl-C `interrupted` it, or an arm broke off while its answers were judged.
+    """
 
     title: str
     verdicts: tuple[Verdict, ...]
@@ -141,6 +144,7 @@ class BenchReport:
     notes: tuple[str, ...] = ()
     setting: dict[str, Any] = field(default_factory=dict)
     complete: bool = True
+    interrupted: bool = False
     what_if: WhatIf | None = None
 
     @property

@@ -337,7 +337,7 @@ def test_false_alarms_are_as_rare_as_the_rule_says(noise: Callable[[random.Rando
 
 
 def test_one_text_may_be_the_answer_to_two_prompts() -> None:
-    scorer = Scorer(FakeConnection())
+    scorer = Scorer(Arm("base", FakeConnection()))
 
     async def both() -> list[int]:
         return [len(await scorer.scores(prompt, answer)) for prompt, answer in [((1, 2), (3, 4)), ((1, 2, 3), (4,))]]
