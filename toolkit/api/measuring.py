@@ -162,7 +162,8 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
         key = KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
         async with connect_url(subject.url, subject.model, key) as connection:
             speculative, target = name != "baseline", await target_of(connection)
-            seen = not speculative or await connection.counts_drafts()  # a baseline that reports none has none
+            # a baseline that reports no drafts has none
+            seen = True if not speculative or await connection.counts_drafts() else None
             yield Arm(name, connection, speculative, reports_drafts=seen, target=target)
         return
     async with connect_endpoint(subject.platform, subject.address) as connection:

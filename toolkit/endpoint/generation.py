@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, pairwise, zip_longest
 from math import ceil
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from toolkit.endpoint.events import Choice, Delta, Drafts, Event, EventReader, Usage
 from toolkit.endpoint.options import require_known
@@ -164,8 +164,7 @@ class AsyncStream:
         self._result = answer.finished()
 
 
-@dataclass(frozen=True)
-class _Piece:
+class _Piece(NamedTuple):
     """The tokens of one event. `tokens` is None if the engine does not say how many."""
 
     seconds: float

@@ -40,7 +40,7 @@ class Arm:
     """One served model: the baseline, or one way to speculate.
 
     `options` are added to each request (`temperature`, `seed`, …). `price_per_hour` is in US dollars, None if unknown.
-    `reports_drafts` is False for an engine that does not count its draft tokens, or whose counters cannot be read.
+    `reports_drafts` is False for an engine that does not count its draft tokens, None if its counters cannot be read.
     `target` is the model as the server names it, empty if it does not. With `synthetic_acceptance_length` the engine
     accepts drafts by chance, that many tokens a step: only its speed means anything, its text is garbage.
     """
@@ -50,6 +50,6 @@ class Arm:
     speculative: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
     price_per_hour: float | None = None
-    reports_drafts: bool = True
+    reports_drafts: bool | None = True
     target: str = ""
     synthetic_acceptance_length: float | None = None

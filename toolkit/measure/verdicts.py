@@ -25,7 +25,7 @@ _LEAST_GAIN = 1.05
 _TOLERATED_FAILURES = 0.01
 _FAILS_MORE = "more of its requests failed than of the baseline's"
 _REPORTS_NONE = "the engine reports no draft tokens"
-_UNSEEN = "whether it drafts cannot be seen: the engine counts no draft tokens, or shows no metrics"
+_UNSEEN = "whether it drafts cannot be seen: neither its answers nor its /metrics have figures of drafts"
 
 
 @dataclass(frozen=True)
@@ -92,16 +92,18 @@ def _on(arm: Arm, answers: Sequence[RequestResult], summary: Summary) -> Verdict
 
 def _can_be_seen(arm: Arm, answers: Sequence[RequestResult]) -> bool:
     """Whether it shows how much an arm drafts: its engine counts drafts, or the answers have figures of them."""
-    return arm.reports_drafts or any(item.arm == arm.name and item.acceptance for item in answers)
+    return bool(arm.reports_drafts) or any(item.arm == arm.name and item.acceptance for item in answers)
 
 
 def _on_by_speed(arm: Arm, summary: Summary) -> Verdict:
-    """An arm whose drafts cannot be seen speculates if it is faster; one that is not may speculate in vain."""
+    """An engine that does not count drafts speculates if it is faster; one that is not may speculate in vain."""
+    if arm.reports_drafts is None:
+        return Verdict("on", None, f"{arm.name}: {_UNSEEN}")
     found = [item for item in summary.speedups if item.arm == arm.name]
     if not found:
-        return Verdict("on", None, f"{arm.name}: {_UNSEEN}, and there is no baseline to compare its speed with")
+        return Verdict("on", None, f"{arm.name}: {_REPORTS_NONE}, and there is no baseline to compare its speed with")
     shown = "; ".join(_at(item) for item in found)
-    detail = f"{arm.name}: {_UNSEEN}; speedup over the baseline: {shown}"
+    detail = f"{arm.name}: {_REPORTS_NONE}; speedup over the baseline: {shown}"
     return Verdict("on", True if any(item.pays for item in found) else None, detail)
 
 
@@ -125,7 +127,7 @@ def _baseline(baseline: Arm, answers: Sequence[RequestResult]) -> Verdict:
         why = f"{baseline.name} speculates itself: {drafted.steps} of its steps verified drafts"
         return Verdict("baseline", False, f"{why}. Compare with an endpoint without speculation")
     if not mine or not baseline.reports_drafts:
-        return Verdict("baseline", None, f"{baseline.name}: {_UNSEEN if mine else 'no answers'}")
+        return Verdict("baseline", None, f"{baseline.name}: {_REPORTS_NONE if mine else 'no answers'}")
     return Verdict("baseline", True, f"{baseline.name} reports no drafts")
 
 
