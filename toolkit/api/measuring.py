@@ -25,6 +25,7 @@ from toolkit.measure.journal import Journal
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.run import Design, Load
+from toolkit.measure.time_series import figures_of
 from toolkit.measure.verdicts import Expected
 from toolkit.measure.workload import GENERAL, Workload
 
@@ -66,6 +67,7 @@ def bench(
     journal: Path | None = None,
     what_if: Sequence[float] = (),
     fixed_length: bool = False,
+    publish: bool = False,
     progress: Progress | None = None,
 ) -> BenchReport:
     """Measure `what` and further `arms` against the baseline, by turns, at each concurrency and request rate.
@@ -74,12 +76,15 @@ def bench(
     what `read_workloads` takes: files, data sets, known names; by default all of the recipe's. It goes on until every
     95 % interval is within `precision`, or `seconds` are over. With a `journal` an interrupted measurement carries on
     where it stopped. `what_if` are acceptance lengths: the report then says how fast the arms would be at each, from
-    their steps per second. With `fixed_length` every answer has exactly `max_tokens`. Ctrl-C ends it early, with what
-    it has. Raises UsageError, EndpointNotFound or InvocationError.
+    their steps per second. With `fixed_length` every answer has exactly `max_tokens`. With `publish` the figures are
+    added to the platform's monitoring (CloudWatch), too. Ctrl-C ends it early, with what it has. Raises UsageError,
+    EndpointNotFound or InvocationError.
     """
     progress = progress or default_progress()
     first = _subject(what, model, platform)
     compared = _subject(baseline, model, platform) if baseline else _twin(first)
+    if publish and not isinstance(first, Endpoint):
+        raise UsageError(f"{first.address} belongs to no platform with monitoring", hint="Leave out --publish.")
     if what_if and compared is None:
         hint = "Deploy it with --baseline, or name one with --baseline."
         raise UsageError(f"{first.address} has no baseline to compare with", hint=hint)
@@ -113,6 +118,9 @@ def bench(
     with progress.stage(f"measure {first.address}"):
         report = run_to_end(measured())
     served_with = first.served_with if isinstance(first, Endpoint) else {}
+    if publish and isinstance(first, Endpoint):
+        monitoring = first.platform.publish(first.component or first.name, figures_of(report))
+        progress.say(f"the figures are in {monitoring}")
     return replace(report, setting={**served_with, "date": date.today().isoformat()})
 
 

@@ -83,6 +83,12 @@ MaxTokens = Annotated[
     int | None,
     typer.Option("--max-tokens", min=1, help="The longest answer, in tokens, to prompts without a limit of their own."),
 ]
+Publish = Annotated[
+    bool,
+    typer.Option(
+        "--publish", help="Add the figures to CloudWatch, by Variant and Workload; the dashboard shows both arms."
+    ),
+]
 WorkloadNames = Annotated[
     list[str] | None,
     typer.Option(
@@ -108,6 +114,7 @@ def prove(
     ] = None,
     time: Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")] = "60s",
     max_tokens: MaxTokens = None,
+    publish: Publish = False,
     model: Model = None,
     platform: PlatformName = None,
     as_json: Json = False,
@@ -123,6 +130,7 @@ def prove(
         requests=requests,
         seconds=seconds_of(time),
         max_tokens=max_tokens,
+        publish=publish,
         model=model or "",
         platform=platform,
     )
@@ -170,6 +178,7 @@ def bench(
     dummy_weights: Annotated[
         bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, before there are any.")
     ] = False,
+    publish: Publish = False,
     model: Model = None,
     platform: PlatformName = None,
     as_json: Json = False,
@@ -204,6 +213,7 @@ def bench(
         max_tokens=max_tokens,
         precision=_share(precision),
         journal=resume,
+        publish=publish,
         model=model or "",
         platform=platform,
     )

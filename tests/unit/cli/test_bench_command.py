@@ -321,6 +321,12 @@ def test_two_reports_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert "8 slower" in capsys.readouterr().out
 
 
+def test_figures_of_a_url_cannot_be_published(capsys: pytest.CaptureFixture[str]) -> None:
+    with served(speculative()) as arguments:
+        assert run(["prove", *arguments, "--publish"]) == 2
+    assert "belongs to no platform with monitoring" in capsys.readouterr().err
+
+
 def test_nothing_to_measure(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench"]) == 2
     assert "give a recipe, an endpoint's name or a URL" in capsys.readouterr().err
