@@ -89,6 +89,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
         _served_with(recipe, has_instances=price != 0) if recipe else {},
         recipe.speculation.synthetic_acceptance_length if recipe and recipe.speculation else None,
         _target(recipe) if recipe else "",
+        recipe.engine.max_model_len if recipe else None,
     )
 
 

@@ -20,7 +20,7 @@ from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import UsageError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure
-from toolkit.measure.connection import connect_endpoint, connect_url, target_of
+from toolkit.measure.connection import connect_endpoint, connect_url, served_model
 from toolkit.measure.journal import Journal
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
@@ -169,10 +169,17 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
     if isinstance(subject, _Server):
         key = KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
         async with connect_url(subject.url, subject.model, key) as connection:
-            speculative, target = name != "baseline", await target_of(connection)
+            speculative, model = name != "baseline", await served_model(connection)
             # a baseline that reports no drafts has none
             seen = True if not speculative or await connection.counts_drafts() else None
-            yield Arm(name, connection, speculative, reports_drafts=seen, target=target)
+            yield Arm(
+                name,
+                connection,
+                speculative,
+                reports_drafts=seen,
+                target=model.source,
+                max_model_len=model.max_model_len,
+            )
         return
     async with connect_endpoint(subject.platform, subject.address) as connection:
         yield Arm(
@@ -182,6 +189,7 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
             price_per_hour=subject.price_per_hour,
             reports_drafts=subject.reports_drafts,
             target=subject.target,
+            max_model_len=subject.max_model_len,
             synthetic_acceptance_length=subject.synthetic_acceptance_length,
         )
 

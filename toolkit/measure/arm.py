@@ -41,8 +41,9 @@ class Arm:
 
     `options` are added to each request (`temperature`, `seed`, …). `price_per_hour` is in US dollars, None if unknown.
     `reports_drafts` is False for an engine that does not count its draft tokens, None if its counters cannot be read.
-    `target` is the model as the server names it, empty if it does not. With `synthetic_acceptance_length` the engine
-    accepts drafts by chance, that many tokens a step: only its speed means anything, its text is garbage.
+    `target` is the model as the server names it, empty if it does not; `max_model_len` is the most tokens of a request
+    with its answer, None if unknown. With `synthetic_acceptance_length` the engine accepts drafts by chance, that many
+    tokens a step: only its speed means anything, its text is garbage.
     """
 
     name: str
@@ -52,4 +53,5 @@ class Arm:
     price_per_hour: float | None = None
     reports_drafts: bool | None = True
     target: str = ""
+    max_model_len: int | None = None
     synthetic_acceptance_length: float | None = None

@@ -29,6 +29,18 @@ Invoke = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
+class ServedModel:
+    """A model as its server lists it.
+
+    vLLM and SGLang tell the folder or the hub's model that it is from; for others `source` is the name that they give
+    it. `max_model_len` is None where it is not listed.
+    """
+
+    source: str
+    max_model_len: int | None = None
+
+
+@dataclass(frozen=True)
 class HttpConnection:
     """Chats over an OpenAI route. `name` is for messages; an empty `model` is the served one, whatever its name."""
 
@@ -51,14 +63,11 @@ class HttpConnection:
         route = "completions" if "prompt" in body else "chat/completions"
         return _json(self.name, await self._whole("POST", f"{self._base}/{route}", {"model": self.model, **body}))
 
-    async def models(self) -> dict[str, str]:
-        """The models that it serves by name, as far as it lists them, and where each is from. Raises InvocationError.
-
-        vLLM and SGLang name the folder or the hub's model as `root`; it is empty for others.
-        """
+    async def models(self) -> dict[str, ServedModel]:
+        """The models that it serves by name, as far as it lists them. Raises InvocationError."""
         listed = _json(self.name, await self._whole("GET", f"{self._base}/models")).get("data")
         found = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-        return {str(item.get("id")): str(item.get("root") or "") for item in found}
+        return {str(item.get("id")): _served_model(item) for item in found}
 
     async def acceptance(self) -> Acceptance | None:
         """The acceptance of all drafts since the engine's start; None if its `/metrics` cannot be read or has none."""
@@ -155,13 +164,19 @@ async def _only_model(connection: HttpConnection) -> str:
     return names[0]
 
 
-async def target_of(connection: HttpConnection) -> str:
-    """The model that is asked, as its server names it; empty if it does not."""
+async def served_model(connection: HttpConnection) -> ServedModel:
+    """The model that is asked, as far as its server tells."""
     try:
         found = await connection.models()
     except InvocationError:
-        return ""
-    return found.get(connection.model) or connection.model
+        found = {}
+    return found.get(connection.model, ServedModel(connection.model))
+
+
+def _served_model(listed: Mapping[str, Any]) -> ServedModel:
+    longest = listed.get("max_model_len")
+    known = longest if isinstance(longest, int) and longest > 0 else None
+    return ServedModel(str(listed.get("root") or listed.get("id")), known)
 
 
 def proxy_of(access: OpenAIAccess) -> str | None:

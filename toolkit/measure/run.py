@@ -64,9 +64,9 @@ class Design:
 
     `requests` are asked of each arm for every workload and load; None: as many as it takes for intervals of
     ±`precision` (0.05 is 5 %). No block begins after `seconds`. `max_tokens` limits the answers of prompts without a
-    limit of their own; None: 256, or 1,024 if the model reasons before it answers. On a machine that all arms share, an
-    engine that has just answered slows the others down for `settle_seconds`: another arm is asked after that time, with
-    more in a row.
+    limit of their own; None: 256, or up to 1,024 if the model reasons before it answers. On a machine that all arms
+    share, an engine that has just answered slows the others down for `settle_seconds`: another arm is asked after that
+    time, with more in a row.
     """
 
     arms: tuple[Arm, ...]
@@ -260,8 +260,8 @@ class _Measurement:
 
     def notes(self) -> Iterator[str]:
         """Where less was measured than was asked for, and which requests failed."""
-        if self._timing.max_tokens == _LONGEST_WITH_REASONING != self._design.max_tokens:
-            yield f"the model reasons: answers may have {_LONGEST_WITH_REASONING} tokens; see --max-tokens"
+        if self._design.max_tokens is None and self._timing.max_tokens > _LONGEST_ANSWER:
+            yield f"the model reasons: answers may have {self._timing.max_tokens} tokens; see --max-tokens"
         yield from _failures(self.results)
         for cell in self._cells:
             wanted = self._design.requests
@@ -307,7 +307,13 @@ class _Measurement:
                 raise InvocationError(f"{arm.name} answers no request: {answers[0].error}")
             reasons |= any(answer.reasoning for answer in answers)
         if reasons and self._design.max_tokens is None:
-            self._timing = replace(self._timing, max_tokens=_LONGEST_WITH_REASONING)
+            self._timing = replace(self._timing, max_tokens=self._room_for_reasoning)
+
+    @property
+    def _room_for_reasoning(self) -> int:
+        """Half of a short context is left to the prompts."""
+        known = [arm.max_model_len // 2 for arm in self._design.all_arms if arm.max_model_len]
+        return max(_LONGEST_ANSWER, min([_LONGEST_WITH_REASONING, *known]))
 
     async def _next_block(self, cell: _Cell) -> None:
         left = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -308,6 +310,23 @@ def test_a_server_that_dies_in_the_middle_is_reported_with_what_was_measured(
     arm = next(item for item in found["arms"] if item["arm"] == "speculative")
     assert 0 < arm["failed"] < arm["requests"]
     assert code == (0 if found["ok"] else 1)
+
+
+def test_ctrl_c_ends_with_what_was_measured_and_code_130(capsys: pytest.CaptureFixture[str], prompts: Path) -> None:
+    answers, asked = speculative(), list[Served]()
+
+    def interrupting(request: Served) -> Answer:
+        asked.append(request)
+        if len(asked) == 12:
+            os.kill(os.getpid(), signal.SIGINT)
+        return answers(request)
+
+    with served(interrupting) as arguments:
+        code, found, holds = proved(capsys, prompts, arguments)
+
+    assert (code, found["interrupted"], found["complete"], holds["lossless"]) == (130, True, False, None)
+    assert found["arms"][0]["requests"] > 0
+    assert found["notes"][0].startswith("the measurement was interrupted")
 
 
 def test_two_reports_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -236,6 +236,45 @@ def test_it_measures_what_is_really_sent() -> None:
     }
 
 
+class Reasoning:
+    """A connection to a model that reasons first, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Mapping[str, Any]] = []
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+        self.asked.append(body)
+        thought = {"choices": [{"index": 0, "delta": {"reasoning": "So"}, "token_ids": [5]}]}
+        yield Chunk(0.01, event_stream([thought, *answer_events([7, 8])]))
+
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    async def acceptance(self) -> Acceptance | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "context", "room"), [(None, None, 1024), (None, 32768, 1024), (None, 1024, 512), (100, None, 100)]
+)
+def test_a_model_that_reasons_has_room_for_it(wanted: int | None, context: int | None, room: int) -> None:
+    connection = Reasoning()
+    arms = (Arm("spec", connection, max_model_len=context),)
+    found = asyncio.run(run(Design(arms, (workload(1),), max_tokens=wanted), sender()))
+
+    assert connection.asked[-1]["max_tokens"] == room
+    assert any(f"answers may have {room} tokens" in note for note in found.notes) == (wanted is None)
+
+
+def test_the_models_own_penalties_are_switched_off() -> None:
+    """Its generation_config.json may have some, and greedy tokens would not be its first choices."""
+    connection = Reasoning()
+    asyncio.run(run(Design((Arm("spec", connection),), (workload(1),)), sender()))
+
+    penalties = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+    assert [connection.asked[-1][name] for name in penalties] == [1.0, 0.0, 0.0]
+
+
 def test_ctrl_c_cuts_requests_that_hang() -> None:
     connection = Streaming(endless_from=3 + 2)  # three are the warm-up
 
