@@ -156,6 +156,9 @@ def bench(
         str | None, typer.Option(help="Requests per second of open loops, separated by commas.", metavar="R,…")
     ] = None,
     max_tokens: MaxTokens = None,
+    fixed_length: Annotated[
+        bool, typer.Option("--fixed-length", help="Every answer has exactly so many tokens, whatever the model writes.")
+    ] = False,
     precision: Annotated[str, typer.Option(help="Stop when all 95 % intervals are this narrow.", metavar="P")] = "5%",
     time: Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")] = "5m",
     html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
@@ -211,6 +214,7 @@ def bench(
         concurrency=counts_of(concurrency),
         rates=_numbers(rate) if rate else (),
         max_tokens=max_tokens,
+        fixed_length=fixed_length,
         precision=_share(precision),
         journal=resume,
         publish=publish,

@@ -135,6 +135,7 @@ def _speed(report: BenchReport) -> Iterator[str]:
         yield from _price(report, best)
     if worst:
         yield f"It costs elsewhere: {_compared(worst)}." if best else f"{_compared(worst)}."
+    yield from _cheapest(report)
     if unclear := found.count("not shown"):
         yield f"{unclear} of {len(found)} points: no difference shown."
 
@@ -147,6 +148,19 @@ def _compared(speedup: Speedup) -> str:
 def _price(report: BenchReport, best: Speedup) -> Iterator[str]:
     if prices := prices_at(report, best):
         yield f"A million output tokens then cost {prices[0]} instead of {prices[1]}."
+
+
+def _cheapest(report: BenchReport) -> Iterator[str]:
+    """The point with the lowest price of a token among those that meet the SLO."""
+    priced = [
+        (row.price_per_million_output_tokens, row)
+        for row in report.arms
+        if row.meets_slo and row.price_per_million_output_tokens
+    ]
+    if priced:
+        price, row = min(priced, key=lambda item: item[0])
+        at = f"{row.arm} on {row.workload}, {load_in_words(row)}"
+        yield f"The cheapest point within the SLO is {at}: {dollars(price)} per million output tokens."
 
 
 def _answers(report: BenchReport) -> Iterator[str]:

@@ -39,7 +39,8 @@ class ArmReport:
 
     `concurrency` is the number of concurrent requests, None in an open loop, where `rate` is the requests per second.
     `requests` counts all, `failed` and `incomplete` those that no figure includes. `identical` is the share of answers
-    that equal the baseline's token for token. `price_per_million_output_tokens` is in US dollars.
+    that equal the baseline's token for token; `meets_slo` is None without an SLO. `price_per_million_output_tokens` is
+    in US dollars.
     """
 
     arm: str
@@ -59,6 +60,7 @@ class ArmReport:
     acceptance_per_position: tuple[float, ...] = ()
     identical: float | None = None
     goodput: float | None = None
+    meets_slo: bool | None = None
     price_per_million_output_tokens: float | None = None
 
 

@@ -21,11 +21,12 @@ _SECONDS_PER_HOUR = 3600
 
 @dataclass(frozen=True)
 class Slo:
-    """Limits of a request's latencies, in seconds; None: no limit."""
+    """Limits of a request's latencies, in seconds (None: no limit), and the share of requests that shall keep them."""
 
     ttft: float | None = None
     tpot: float | None = None
     e2e: float | None = None
+    share: float = 0.9
 
     def is_met(self, result: RequestResult) -> bool:
         """Whether a successful answer came within all limits."""
@@ -125,6 +126,7 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
     reasoning = sum(item.reasoning_tokens for item in answers)
     throughput = tokens / seconds if tokens and seconds else None
     acceptance = acceptance_of(answers)
+    within = sum(map(slo.is_met, answers)) if slo else 0
     return ArmReport(
         arm=arm.name,
         workload=point.workload,
@@ -141,7 +143,8 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
         reasoning_share=reasoning / tokens if reasoning else None,
         acceptance_length=acceptance.length if acceptance else None,
         acceptance_per_position=acceptance.per_position if acceptance else (),
-        goodput=sum(map(slo.is_met, answers)) / seconds if slo and seconds else None,
+        goodput=within / seconds if slo and seconds else None,
+        meets_slo=within >= slo.share * len(results) if slo and results else None,
         price_per_million_output_tokens=_price(arm.price_per_hour, throughput),
     )
 

@@ -39,7 +39,7 @@ class Expected:
 def slos(expect: Mapping[str, Expect]) -> dict[str, Slo]:
     """The limits on latencies by workload."""
     found = {workload: item.slo for workload, item in expect.items() if item.slo}
-    return {workload: Slo(item.ttft, item.tpot, item.e2e) for workload, item in found.items()}
+    return {workload: Slo(item.ttft, item.tpot, item.e2e, item.share) for workload, item in found.items()}
 
 
 def verdicts(

@@ -57,6 +57,14 @@ def test_a_point_pays_or_costs_or_neither_is_shown(pays: bool | None, found: str
     assert speedup_class(Speedup("w", 1, "a", 1.3, 1.2, 1.4, pays=pays)) == found
 
 
+def test_the_cheapest_point_within_the_slo_is_named() -> None:
+    report = example()
+    arms = tuple(replace(arm, meets_slo=arm.concurrency in (1, 4)) for arm in report.arms)
+    cheapest = "The cheapest point within the SLO is p-eagle on structured, 4 concurrent requests: $3.07 per million"
+    assert any(sentence.startswith(cheapest) for sentence in headline(replace(report, arms=arms)).sentences)
+    assert not any("SLO" in sentence for sentence in headline(report).sentences)
+
+
 def test_without_prices_none_is_told() -> None:
     report = example()
     unpriced = tuple(replace(arm, price_per_million_output_tokens=None) for arm in report.arms)
