@@ -32,8 +32,7 @@ def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequ
     graphs = [
         *_requests(recipe, variants, region),
         *_engine(recipe, variants, region),
-        *(_speculation(recipe, region) if recipe.speculation else []),
-        *_measured(recipe, region),
+        *([*_speculation(recipe, region), *_measured(recipe, region)] if recipe.speculation else []),
     ]
     if alarms:
         prefix = f"arn:{account.partition}:cloudwatch:{region}:{account.id}:alarm:"
