@@ -92,6 +92,7 @@ class Settings:
     flags: dict[str, Any]
     on_gpu: bool
     logs: Path
+    requests: int | None = None
 
 
 def gpu(args: argparse.Namespace, logs: Path) -> Settings:
@@ -111,7 +112,7 @@ def rehearsal(args: argparse.Namespace, logs: Path) -> Settings:
         "enforce-eager": True,
         "kv-cache-memory-bytes": 268435456,
     }
-    return Settings(("tiny",), (1, 2), (3,), args.seconds, 48, flags, False, logs)
+    return Settings(("tiny",), (1, 2), (3,), args.seconds, 48, flags, False, logs, requests=4)
 
 
 async def proof(settings: Settings) -> list[str]:
@@ -149,6 +150,7 @@ async def _proved(settings: Settings, pair: Sequence[Engine], name: str) -> Benc
             workloads=tuple(workload for path in _prompts() for workload in read_workloads(path)),
             loads=tuple(map(Load, settings.loads)),
             seconds=settings.seconds,
+            requests=settings.requests,
             max_tokens=settings.tokens,
         )
         return await measure(design, name)
@@ -213,6 +215,7 @@ class Shape:
                 workloads=(random_prompts(self.configs["target"]["vocab_size"]),),
                 loads=tuple(map(Load, self.settings.loads)),
                 seconds=self.settings.seconds,
+                requests=self.settings.requests,
                 max_tokens=self.settings.tokens,
             )
             return Tried(arm, (await run(design, sender())).results)
