@@ -17,7 +17,8 @@ from toolkit.api.context import RecipeLike
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.handles import connect
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.errors import UsageError
+from toolkit.endpoint.metrics import Figure
+from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
@@ -83,8 +84,8 @@ def bench(
     progress = progress or default_progress()
     first = _subject(what, model, platform)
     compared = _subject(baseline, model, platform) if baseline else _twin(first)
-    if publish and not isinstance(first, Endpoint):
-        raise UsageError(f"{first.address} belongs to no platform with monitoring", hint="Leave out --publish.")
+    if publish:
+        _publish(first, [])  # says whether it can, before a minute of measuring
     if what_if and compared is None:
         hint = "Deploy it with --baseline, or name one with --baseline."
         raise UsageError(f"{first.address} has no baseline to compare with", hint=hint)
@@ -118,10 +119,20 @@ def bench(
     with progress.stage(f"measure {first.address}"):
         report = run_to_end(measured())
     served_with = first.served_with if isinstance(first, Endpoint) else {}
-    if publish and isinstance(first, Endpoint):
-        monitoring = first.platform.publish(first.component or first.name, figures_of(report))
-        progress.say(f"the figures are in {monitoring}")
-    return replace(report, setting={**served_with, "date": date.today().isoformat()})
+    report = replace(report, setting={**served_with, "date": date.today().isoformat()})
+    if publish:
+        try:
+            progress.say(f"the figures are in {_publish(first, figures_of(report))}")
+        except PlatformError as error:
+            return replace(report, notes=(*report.notes, f"the figures were not published: {error.message}"))
+    return report
+
+
+def _publish(subject: Endpoint | _Server, figures: Sequence[Figure]) -> str:
+    """Add figures to the monitoring of the endpoint's platform; where they are. Raises UsageError or PlatformError."""
+    if isinstance(subject, _Server):
+        raise UsageError(f"{subject.address} belongs to no platform with monitoring", hint="Leave out --publish.")
+    return subject.platform.publish(subject.component or subject.name, figures)
 
 
 def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
