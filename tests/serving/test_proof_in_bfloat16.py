@@ -90,10 +90,11 @@ def test_reasoning_is_counted_apart_and_its_first_token_is_the_first(
         report = answered(capsys, "prove", recipe, "--requests", 2, "--time", "2m")
 
     assert (whole.text, whole.reasoning != "") == ("", True)
-    assert (whole.reasoning_tokens, whole.ttft) == (whole.completion_tokens, first)
+    assert whole.completion_tokens - 1 <= whole.reasoning_tokens <= whole.completion_tokens
+    assert whole.ttft == first
     assert whole.ttft < whole.latency / 2
     assert holds(report) == {"on": True, "accepted": True, "lossless": True, "same-target": None}, report
-    assert {row["reasoning_share"] for row in report["arms"]} == {1.0}
+    assert all(row["reasoning_share"] > 0.95 for row in report["arms"]), report
 
 
 def reasoning_target(folder: Path) -> Path:

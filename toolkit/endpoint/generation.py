@@ -223,7 +223,8 @@ class Answer:
             finish_reason=self._finish_reason,
             latency=self._seconds,
             reasoning="".join(self._reasoning),
-            reasoning_tokens=_reasoning_tokens(self._pieces, tokens) if counted is None else counted,
+            # vLLM counts from `<think>`, and finds none where the chat template has written it into the prompt
+            reasoning_tokens=counted or _reasoning_tokens(self._pieces, tokens),
             acceptance=Acceptance(self._drafts.acceptance_histogram) if self._drafts else None,
             arrivals=_arrivals(self._pieces, tokens),
             token_ids=tuple(self._token_ids),
