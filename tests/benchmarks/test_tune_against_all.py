@@ -1,6 +1,6 @@
 """Does `toolkit tune` find the K that measuring all of them finds? Run it on a quiet machine, and look at the noise.
 
-SECONDS is how long each K is measured (15): with 15 it takes ten minutes, with 60 as long as twenty.
+TUNE_SECONDS is how long each K is measured (15): with 15 it takes ten minutes, with 60 as long as twenty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from toolkit.platforms.local import daemon
 from toolkit.recipe.resolve import Recipe
 
 KS = tuple(range(1, 11))
-SECONDS = float(os.environ.get("SECONDS", "15"))
+SECONDS = float(os.environ.get("TUNE_SECONDS", "15"))
 WITHIN = 1.05
 
 
