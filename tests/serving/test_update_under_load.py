@@ -25,7 +25,7 @@ from toolkit.recipe.resolve import Recipe
 
 pytestmark = pytest.mark.serving
 TOKENS = 16
-THINKING_S = 0.5  # between two questions of a caller, so that the new engine gets CPU time to start
+THINKING_S = 1.0  # between two questions of a caller, so that the new engine gets CPU time to start
 PATIENCE_S = 120.0
 
 

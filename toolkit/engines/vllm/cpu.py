@@ -13,9 +13,7 @@ _BINDING, _THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
 _KV_CACHE_SHARE, _MOST_KV_CACHE_BYTES = 0.25, 8 * 1024**3
 
 
-def cpu_variables(
-    given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int
-) -> dict[str, str]:
+def cpu_variables(given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int) -> dict[str, str]:
     """Variables for memory, dtype, eager mode and threads, each only if `given` has none that decides the same.
 
     By default vLLM asks for 92 % of the machine's memory, and refuses to start if that is not free. Without bfloat16
