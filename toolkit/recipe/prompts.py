@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from toolkit import documents
-from toolkit.errors import UsageError
+from toolkit.errors import MissingPackage, UsageError
 
 _LIMITS = documents.Limits(size=256 * 1024**2)
 _SHAPES = 'A row needs a `prompt`, for example {"prompt": "Name three rivers."}; or `messages`, `turns` or `question`.'
@@ -160,8 +160,7 @@ def _parquet(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        hint = "Install it: pip install 'toolkit[bench]'"
-        raise UsageError(f"{name}: reading Parquet needs the package pyarrow", hint=hint) from error
+        raise MissingPackage(f"{name}: reading Parquet needs the package pyarrow", extra="bench") from error
     try:
         file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))
         known = [column for column in (*_PROMPT_COLUMNS, *_LENGTH_COLUMNS) if column in file.schema_arrow.names]
