@@ -62,6 +62,16 @@ class Speculation:
         """What the table says of the method."""
         return methods.method(self.method)
 
+    @property
+    def own_vocabulary(self) -> bool:
+        """Whether the drafter may have another vocabulary than the target."""
+        return bool(self.settings.get("use_heterogeneous_vocab"))
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the engine verifies fewer drafts than K where the drafter is less sure."""
+        return bool(self.settings.get("enable_adaptive_verification"))
+
     def to_dict(self) -> dict[str, Any]:
         """The keys of a recipe's `speculation`."""
         drafter = {"model": str(self.drafter)} if self.drafter else {}
