@@ -44,7 +44,7 @@ def watch(name: RecipeLike, *, minutes: int = 60, platform: str | None = None) -
 def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
     """Every endpoint that the toolkit made: on this machine, on AWS where there are credentials, and on a cluster.
 
-    What does not answer is left out, with a word on stderr, unless `platform` names it.
+    A platform that does not answer is skipped, with a line on stderr, unless `platform` names it.
     """
     listed = list_endpoints(platform=platform, all_regions=all_regions)
     for line in listed.not_listed:

@@ -71,7 +71,7 @@ def counts_drafts(page: bytes, source: str) -> bool:
 
 
 def parse(page: bytes, source: str) -> list[Sample]:
-    """The counts of a page in Prometheus' text format; NaN and the like are left out. Raises PlatformError."""
+    """The counts of a page in Prometheus' text format, without NaN and infinities. Raises PlatformError."""
     from prometheus_client.parser import text_string_to_metric_families
 
     try:

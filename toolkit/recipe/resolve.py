@@ -144,8 +144,8 @@ class PlatformSettings:
 class Recipe:
     """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
 
-    `lock.pinned` fills in revisions, the size of the weights, the target's model type and `image_digests`, which are
-    by address with tag.
+    `lock.pinned` fills in revisions, the size of the weights, the target's model type, `image_digests` by address with
+    tag, and `wheel_digests` by pin.
     `container` None is AWS's image. `baseline_of` is what a baseline leaves out: some engines need their flags to be
     alike. What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and
     kept.
@@ -172,6 +172,7 @@ class Recipe:
     network: NetworkSection = field(default_factory=NetworkSection.model_construct)
     observability: ObservabilitySection = field(default_factory=ObservabilitySection.model_construct)
     image_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
+    wheel_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
     unlisted: tuple[str, ...] = ()
     lines: Lines = field(repr=False, default_factory=dict)
 

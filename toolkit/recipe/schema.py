@@ -257,7 +257,8 @@ class ContainerSection(Section):
         None, description="Python of the base, for `wheels`; default: the catalogue's of AWS's image, 3.12 of a `base`"
     )
     wheels: list[Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*==[\w.!+]+$")]] = Field(
-        default_factory=list, description="packages, pinned as name==version, without what they depend on"
+        default_factory=list,
+        description="packages, pinned as name==version, without what they depend on; `toolkit lock` pins their hashes",
     )
     bake_drafter: StrictBool = Field(False, description="the drafter lies in the image and is not fetched at start")
     builder: Literal["append", "docker", "buildah", "codebuild"] | None = Field(

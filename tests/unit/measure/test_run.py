@@ -187,6 +187,7 @@ def test_an_interrupted_measurement_is_continued(tmp_path: Path) -> None:
     assert sorted((item.arm, item.prompt, item.round) for item in answers) == sorted(
         (name, prompt, turn) for name in ("base", "spec") for prompt in range(8) for turn in range(2)
     )
+    assert answers[-1] in Journal(file, {"arms": 2}).results()  # it can be continued once more
 
 
 def test_results_of_another_measurement_are_refused(tmp_path: Path) -> None:
