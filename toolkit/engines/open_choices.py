@@ -15,10 +15,13 @@ from toolkit.recipe.lock import Lock, lock_path, pins, read_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.resolve import INSTANCE_TYPES, VERSION, Recipe
 from toolkit.recipe.source import ModelSource
-from toolkit.sizing.fit import Fit, fits, sizable
+from toolkit.sizing.fit import GIB, Fit, fits, sizable
+from toolkit.sizing.weights import file_bytes
 
 Check = Callable[[Recipe, Lock | None], Iterator[Finding]]
-_TENSOR_PARALLEL = "tensor-parallel-size"
+_TENSOR_PARALLEL, _SIZES = "tensor-parallel-size", (1, 2, 4, 8)
+# Without an estimate of the rest, weights may take this share of the memory.
+_WEIGHTS_SHARE = 0.65
 
 
 def with_choices(recipe: Recipe, check: Check) -> Recipe:
@@ -98,10 +101,29 @@ def with_instance_type(recipe: Recipe, able: Sequence[Instance]) -> Recipe:
 def _fitting(recipe: Recipe, models: Lock | None, able: Sequence[Instance]) -> list[Fit]:
     if models is None:
         return []
-    with suppress(ToolkitError):
+    try:
         known, _ = sizable(models)
         return [one for one in fits(recipe, known, able) if one.fits and not one.doubtful]
-    return []
+    except ToolkitError:
+        return by_weights(recipe, models, able)
+
+
+def by_weights(recipe: Recipe, models: Lock, able: Sequence[Instance]) -> list[Fit]:
+    """The fit on each type by the size of the weights alone, for models whose KV cache cannot be estimated."""
+    sizes = [file_bytes(facts) for facts in (models.target, models.drafter) if facts]
+    weights, heads = sum(size or 0 for size in sizes), models.target.text_config.get("num_attention_heads") or 1
+    if not sizes[0]:
+        return []
+    found = []
+    for item in able:
+        memory = item.memory_per_accelerator_mib * 2**20 * _WEIGHTS_SHARE
+        sizes_there = [size for size in _SIZES if size <= item.accelerator_count and heads % size == 0]
+        if size := next((size for size in sizes_there if weights / size <= memory), None):
+            price = item.price(recipe.platform.region)
+            dollars = price.usd_per_hour if price else None
+            each = weights / size / GIB
+            found.append(Fit(item.name, item.accelerator_count, size, True, each, price_per_hour=dollars))
+    return found
 
 
 def _on(recipe: Recipe, instance_type: str, tensor_parallel: int = 1) -> Recipe:

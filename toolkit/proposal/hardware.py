@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.catalog.lookup import Instance
-from toolkit.engines.open_choices import able_types
+from toolkit.engines.open_choices import able_types, by_weights
 from toolkit.errors import ToolkitError
 from toolkit.proposal.model import Goal
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.fit import GIB, Fit, fits, sizable
 from toolkit.sizing.weights import file_bytes
-
-_TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
-# Without an estimate of the rest, weights may take this share of the memory.
-_WEIGHTS_SHARE = 0.65
 
 
 @dataclass(frozen=True)
@@ -63,19 +59,10 @@ def _room(found: Fit) -> str:
 
 
 def _by_weights(recipe: Recipe, models: Lock, instances: Sequence[Instance], error: ToolkitError) -> list[Offer]:
-    """By the size of the weights alone, for models whose KV cache cannot be estimated."""
-    sizes = [file_bytes(facts) for facts in (models.target, models.drafter) if facts]
-    weights = sum(size or 0 for size in sizes)
-    if not sizes[0]:
+    """By the size of the weights alone. Raises the error if that is unknown, too."""
+    size = file_bytes(models.target)
+    if not size:
         raise error
-    heads = models.target.text_config.get("num_attention_heads") or 1
-    found = []
-    for instance in instances:
-        memory = instance.memory_per_accelerator_mib * 2**20 * _WEIGHTS_SHARE
-        able = [size for size in _TENSOR_PARALLEL_SIZES if size <= instance.accelerator_count and heads % size == 0]
-        size = next((size for size in able if weights / size <= memory), None)
-        if size:
-            price = instance.price(recipe.platform.region)
-            room = f"by its {weights / GIB:.0f} GiB of weights alone: the rest cannot be estimated"
-            found.append(Offer(instance.name, size, price.usd_per_hour if price else None, room))
-    return sorted(found, key=lambda offer: (offer.price is None, offer.price or 0.0, offer.instance_type))
+    room = f"by its {size / GIB:.0f} GiB of weights alone: the rest cannot be estimated"
+    found = by_weights(recipe, models, instances)
+    return [Offer(one.instance, one.tensor_parallel, one.price_per_hour, room) for one in found]
