@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -11,9 +13,11 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
 def run(name: str) -> nbformat.NotebookNode:
-    """The notebook after its last cell."""
+    """The notebook after its last cell, run in a copy of its folder: what its cells write does not stay."""
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
-    NotebookClient(notebook, timeout=900).execute()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(NOTEBOOKS, Path(folder) / "notebooks")
+        NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(copy)}}).execute()
     return notebook
 
 

@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_an_endpoints_life_runs_to_its_end(home: Path) -> None:
-    notebook = run("02_sagemaker_operations")
+    notebook = run("06_operations")
 
     assert "the same tokens as before: True" in output(notebook, "deploy(shorter)")
     assert "Counter({'speculative': 8})" in output(notebook, "rollback(")
@@ -35,7 +35,7 @@ def test_an_endpoints_life_runs_to_its_end(home: Path) -> None:
 
 def test_a_draft_model_for_trainium_is_planned_and_rehearsed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(home / "none"))
-    notebook = run("03_trainium_kubernetes")
+    notebook = run("04_trainium_study")
 
     assert "it is the newest that supports draft-model on trn2" in output(notebook, "toolkit.plan(")
     assert "Supported: `eagle3`" in output(notebook, "p_eagle =")

@@ -190,9 +190,10 @@ def _notebook_box() -> Callable[[str], object]:
     boxes: list[Any] = []
 
     def show(text: str) -> None:
+        shown = {"text/html": text, "text/plain": "(progress)"}
         if boxes:
-            boxes[0].update(ipython.HTML(text))
+            boxes[0].update(shown, raw=True)
         else:
-            boxes.append(ipython.display(ipython.HTML(text), display_id=True))
+            boxes.append(ipython.display(shown, raw=True, display_id=True))
 
     return show
