@@ -1,7 +1,9 @@
 # `make demo` shows the main job on this machine, `make test` runs everything. Both make what they need in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/pip install -q --no-deps --require-hashes
+INSTALL := $(BIN)/pip install --no-deps --require-hashes
+# uv, where it is installed, takes the same files, several at once. What it cannot get, pip is asked for: it may know other indexes.
+UV_INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python --no-deps --require-hashes,false)
 # A start of vLLM keeps one core busy. What takes longest begins first.
 TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -60,10 +62,11 @@ clean:
 # The locks are complete, so nothing is resolved here, nothing can pull in CUDA packages, and what has another hash than theirs is
 # refused. torch's CPU build comes from where pip is set up to look, else from PyTorch's own index.
 .venv/installed: requirements.lock requirements-torch.lock pyproject.toml
+	@echo "Installing into .venv: first torch's CPU build, then vLLM's and all else. They take 2.6 GB there."
 	$(PYTHON) -m venv .venv
-	$(INSTALL) -r requirements-torch.lock || \
+	$(UV_INSTALL) -r requirements-torch.lock || $(INSTALL) -r requirements-torch.lock || \
 		$(INSTALL) --index-url https://download.pytorch.org/whl/cpu -r requirements-torch.lock
-	$(INSTALL) -r requirements.lock
+	$(UV_INSTALL) -r requirements.lock || $(INSTALL) -r requirements.lock
 	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
 	touch $@
 

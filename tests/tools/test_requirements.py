@@ -50,7 +50,8 @@ def test_make_installs_nothing_without_its_hash_but_the_project_itself() -> None
     text = (ROOT / "Makefile").read_text()
     assert re.search(r"^INSTALL := .* --no-deps --require-hashes$", text, re.M)
     assert re.findall(r"pip install (.*)", text) == [
-        "-q --no-deps --require-hashes",
+        "--no-deps --require-hashes",
+        "--python $(BIN)/python --no-deps --require-hashes,false)",
         "-q --no-deps --no-build-isolation -e .",
     ]
 
