@@ -12,6 +12,7 @@ from toolkit.platforms.sagemaker.rules import compilation, jumpstart, jumpstart_
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.model_data import model_data
+from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.platforms.sagemaker.rules.price import price_text
 from toolkit.recipe.resolve import Recipe
 
@@ -28,6 +29,9 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
             f"This plan was made without an AWS account, as if it were empty: {NO_ACCOUNT} stands for its number, "
             "and images are not pinned. It cannot be applied."
         )
+    else:
+        role = account.role or "a role that is made for it"
+        yield f"Account {account.id}, {account.region}: runs as {role}, weights in s3://{bucket_name(account)}"
     yield from recipe.engine.rules.notes(recipe)
     yield from _jumpstart(recipe, account)
     uri = image_uri(recipe, account)
