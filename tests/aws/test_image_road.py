@@ -80,7 +80,7 @@ def test_building_deploying_and_destroying_take_the_rights_that_are_listed(recip
 
 
 def test_the_plan_pins_the_base_wherever_it_is(recipe: Path, host: str) -> None:
-    note, _ = api.plan(recipe).notes
+    _, note, _ = api.plan(recipe).notes
     assert note.startswith(f"The image is built from {host}/base@sha256:")
 
 

@@ -212,6 +212,16 @@ def test_a_component_is_updated_in_steps_that_alarms_roll_back(tmp_path: Path) -
     assert "DeploymentConfig" not in component_of(at_once).update
 
 
+@pytest.mark.parametrize(
+    ("role", "named"),
+    [(None, "a role that is made for it"), ("arn:aws:iam::1:role/studio", "arn:aws:iam::1:role/studio")],
+)
+def test_a_plan_says_where_it_deploys_and_as_whom(role: str | None, named: str) -> None:
+    here, there = replace(ACCOUNT, role=role), load("gpt-oss-20b/p-eagle")
+    (told,) = [note for note in RULES.notes(there, here) if note.startswith("Account ")]
+    assert told.startswith(f"Account {here.id}, {here.region}: runs as {named}, weights in s3://toolkit-")
+
+
 def test_a_second_data_source_of_a_component_is_unverified(tmp_path: Path) -> None:
     staged = recipe_with(load(write_hub_pair(tmp_path)), component=ComponentSection())
     told = [note for note in RULES.notes(staged, ACCOUNT) if note.startswith("Unverified: AWS documents no second")]
