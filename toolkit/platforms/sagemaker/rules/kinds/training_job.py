@@ -17,7 +17,14 @@ from toolkit.planning.plan import Verb
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.planning.rules import Decision
 from toolkit.platforms.sagemaker.rules.aws_errors import is_denied
-from toolkit.platforms.sagemaker.rules.kinds.artifacts import UNDER_WAY, jobs_named, jobs_of, listed, missing
+from toolkit.platforms.sagemaker.rules.kinds.artifacts import (
+    UNDER_WAY,
+    compiled_state,
+    jobs_named,
+    jobs_of,
+    listed,
+    missing,
+)
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, sagemaker_tags
 
 if TYPE_CHECKING:
