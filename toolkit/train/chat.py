@@ -113,6 +113,8 @@ class Chat:
             )
         except (TemplateError, TypeError, KeyError) as error:
             raise Unmaskable("the chat template refuses it") from error
+        except OverflowError as error:  # transformers, for a mark around nothing
+            raise Unmaskable("the chat template marks no token of the answer") from error
         tokens, mask = list(encoded["input_ids"]), list(encoded["assistant_masks"])
         if 1 not in mask:
             raise Unmaskable("the chat template marks no token of the answer")
