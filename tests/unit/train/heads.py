@@ -1,0 +1,56 @@
+"""A very small random target and random lessons from it, so that a training step takes milliseconds."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from toolkit.train.job import TrainingJob
+from toolkit.train.learn import Lesson
+
+SHIPPED = Path(__file__).parents[3] / "recipes" / "tiny" / "models" / "target"
+VOCAB, HIDDEN, LAYERS = 1440, 32, 6
+"""The vocabulary is that of the shipped tokenizer."""
+
+
+def save_target(folder: Path) -> Path:
+    """A random target with the shipped tokenizer."""
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=VOCAB,
+        hidden_size=HIDDEN,
+        intermediate_size=64,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=256,
+        tie_word_embeddings=True,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(SHIPPED / name, folder)
+    return folder
+
+
+def job_for(target: Path, **changes: object) -> TrainingJob:
+    job = TrainingJob(
+        name="head", method="p-eagle", target=str(target), target_name="org/target", data=(), layers=2, depth=5, steps=1
+    )
+    return job.model_copy(update=changes)
+
+
+def random_lesson(tokens: int, seed: int = 0) -> Lesson:
+    """A prompt of four tokens, and an answer."""
+    generator = torch.Generator().manual_seed(seed)
+    loss_mask = torch.ones(tokens, dtype=torch.long)
+    loss_mask[:4] = 0
+    return Lesson(
+        torch.randint(VOCAB, (tokens,), generator=generator),
+        loss_mask,
+        torch.randn(tokens, 3 * HIDDEN, generator=generator),
+        torch.randn(tokens, HIDDEN, generator=generator),
+    )
