@@ -83,10 +83,11 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(content, beside)
+        with beside.open("wb") as file:
+            torch.save(content, file)
         beside.replace(path)
-    except (OSError, RuntimeError) as error:  # torch's own writer raises RuntimeError on a full disk
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
+    except (OSError, RuntimeError) as error:  # torch's writer turns a full disk into a RuntimeError
+        reason = getattr(error.__context__ or error, "strerror", None) or str(error).splitlines()[0]
         hint = "The checkpoint before it is still there. Make room and start again: it continues there."
         raise PlatformError(f"{path} could not be written: {reason}", hint=hint) from error
     finally:
