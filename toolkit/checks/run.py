@@ -22,6 +22,7 @@ from toolkit.checks.pair import check_pair
 from toolkit.checks.quality import check_quality
 from toolkit.checks.tags import check_tags
 from toolkit.checks.target import check_target
+from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
 from toolkit.checks.workloads import check_workloads
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding, Report
@@ -54,11 +55,19 @@ def check(
     return Report(str(complete.path), tuple(sorted(findings, key=lambda finding: finding.line or 0)))
 
 
-def require(recipe: Recipe) -> Report:
-    """The report of a recipe without errors. Raises RecipeError if a check found an error."""
+def require(recipe: Recipe, *, to_train: bool = False) -> Report:
+    """The report of a recipe without errors. Raises RecipeError if a check found an error.
+
+    A head that is not trained yet is an error too, unless the recipe is checked `to_train` it.
+    """
     report = check(recipe)
-    if not report.ok:
-        raise RecipeError(report.recipe, report.errors)
+    errors = [
+        finding
+        for finding in report.findings
+        if finding.severity == "error" or (finding.code == NOT_TRAINED and not to_train)
+    ]
+    if errors:
+        raise RecipeError(report.recipe, errors)
     return report
 
 
@@ -68,6 +77,7 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
     yield from check_expect(recipe)
     models, findings = _models(recipe)
     yield from findings
+    yield from check_training(recipe, models.target if models else None)
     yield from recipe.engine.rules.check(recipe, models)
     yield from check_tags(recipe)
     yield from recipe.platform.rules.check(recipe, models)
@@ -96,9 +106,15 @@ def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
     if recipe.drafter is None:
         return (Lock(target) if target else None), findings
     in_lock = locked.drafter if locked else None
+    if recipe.training and not _is_trained(recipe.drafter, in_lock):
+        return (Lock(target) if target else None), [*findings, not_trained(recipe)]
     drafter, more = _model(recipe, "speculation.model", recipe.drafter, in_lock, without)
     findings += more
     return (Lock(target, drafter) if target and drafter else None), findings
+
+
+def _is_trained(head: ModelSource, locked: ModelFacts | None) -> bool:
+    return (head.folder / "config.json").is_file() if head.folder else locked is not None
 
 
 def _model(

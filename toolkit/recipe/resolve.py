@@ -30,6 +30,7 @@ from toolkit.recipe.schema import (
     SpeculationSection,
 )
 from toolkit.recipe.source import ModelSource, model_source
+from toolkit.recipe.training_schema import TrainingSection
 from toolkit.text import html_table, inert
 
 if TYPE_CHECKING:
@@ -137,8 +138,8 @@ class Recipe:
     `lock.pinned` fills in revisions, the size of the weights, the target's model type and `image_digests`, which are
     by address with tag.
     `container` None is AWS's image. `baseline_of` is what a baseline leaves out: some engines need their flags to be
-    alike. What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and
-    kept.
+    alike. `training` says how its drafter is trained, None for one that exists. What follows from the fields (`image`,
+    `flags`, the recipe on one of its instance types) is decided once and kept.
     """
 
     name: str
@@ -163,6 +164,7 @@ class Recipe:
     observability: ObservabilitySection = field(default_factory=ObservabilitySection.model_construct)
     image_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
     unlisted: tuple[str, ...] = ()
+    training: TrainingSection | None = None
     lines: Lines = field(repr=False, default_factory=dict)
 
     @property
@@ -296,6 +298,7 @@ class Recipe:
             "observability": self.observability.model_dump(),
             "workloads": {name: str(path) for name, path in self.workloads.items()},
             **({"unlisted": list(self.unlisted)} if self.unlisted else {}),
+            **({"training": self.training.model_dump()} if self.training else {}),
         }
 
     def __repr__(self) -> str:
@@ -338,6 +341,7 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         network=file.network,
         observability=file.observability,
         unlisted=tuple(file.unlisted),
+        training=_training(file, folder),
         lines={_with_dashes(path): line for path, line in loaded.lines.items()},
     )
 
@@ -408,6 +412,16 @@ def _container(file: RecipeFile, folder: Path) -> ContainerSection | None:
     if written.dockerfile is None:
         return written
     return written.model_copy(update={"dockerfile": str(_folder(folder, written.dockerfile))})
+
+
+def _training(file: RecipeFile, folder: Path) -> TrainingSection | None:
+    """The section with absolute paths instead of paths that begin at the recipe's folder."""
+    written = file.training
+    if written is None:
+        return None
+    data = [item if "://" in item else str(_folder(folder, item)) for item in written.data]
+    start = str(model_source(written.start_from, folder)) if written.start_from else None
+    return written.model_copy(update={"data": data, "start_from": start})
 
 
 def _dashed(args: Mapping[str, Any]) -> dict[str, Any]:
