@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from toolkit.api import recipes as recipes
     from toolkit.api import render as render
     from toolkit.api import rollback as rollback
+    from toolkit.api import train as train
     from toolkit.api import tune as tune
     from toolkit.api import watch as watch
     from toolkit.api import what_if as what_if
@@ -52,6 +53,7 @@ __all__ = [
     "recipes",
     "render",
     "rollback",
+    "train",
     "tune",
     "watch",
     "what_if",

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from toolkit.api.measuring import bench as bench
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
+    from toolkit.api.training import TrainingRun as TrainingRun
+    from toolkit.api.training import train as train
+    from toolkit.api.training import train_plan as train_plan
     from toolkit.api.tuning import tune as tune
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
@@ -48,6 +51,7 @@ _MODULES = {
     "Explanation": "toolkit.apply.explain",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
+    "TrainingRun": "toolkit.api.training",
     "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
     "catalog_status": "toolkit.api.facts",
@@ -68,6 +72,8 @@ _MODULES = {
     "rollback": "toolkit.api.deployment",
     "scan": "toolkit.api.images",
     "template": "toolkit.api.export",
+    "train": "toolkit.api.training",
+    "train_plan": "toolkit.api.training",
     "tune": "toolkit.api.tuning",
     "watch": "toolkit.api.handles",
     "what_if": "toolkit.api.acceptance",

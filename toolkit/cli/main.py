@@ -28,6 +28,7 @@ from toolkit.cli import (
     local_commands,
     recipe_commands,
     render_command,
+    train_command,
     tune_command,
 )
 from toolkit.cli.output import error_document, explain, say
@@ -55,6 +56,7 @@ convert_command.register(app)
 endpoint_commands.register(app)
 bench_command.register(app)
 tune_command.register(app)
+train_command.register(app)
 explain_command.register(app)
 catalog_command.register(app)
 local_commands.register(app)
