@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from toolkit import documents
+from toolkit.files import write_whole
 
 FILE = "progress.jsonl"
 PREFIX = "train: "
@@ -20,8 +21,8 @@ Stage = Literal["data", "states", "train", "evaluate", "head"]
 class TrainingProgress:
     """`done` of `total` of a stage: conversations, samples or optimizer steps.
 
-    `loss` and `accuracy` (share of right draft tokens by depth) are those of the training data, or with `held_out`
-    of the held-out data. `seconds_left` is an estimate of the stage.
+    `loss` and `accuracy` (by depth, share of drafts that are right up to there) are those of the training data, or with
+    `held_out` of the held-out data. `seconds_left` is an estimate of the stage.
     """
 
     __pydantic_config__ = documents.NO_OTHER_KEYS
@@ -54,6 +55,20 @@ def report(progress: TrainingProgress, folder: Path, stream: TextIO | None = Non
     print(PREFIX + line, file=stream or sys.stdout, flush=True)
     with (folder / FILE).open("a") as file:
         file.write(line + "\n")
+
+
+def forget_after(folder: Path, stage: Stage, done: int) -> None:
+    """Take from `progress.jsonl` what that stage reported after `done`: it is done again, from a checkpoint."""
+    path = folder / FILE
+    if path.exists():
+        lines = path.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if not _after(parse(PREFIX + line), stage, done)]
+        write_whole(path, "".join(kept))
+
+
+def _after(progress: TrainingProgress | None, stage: Stage, done: int) -> bool:
+    """Also of a line that was cut off."""
+    return progress is None or (progress.stage == stage and progress.done > done)
 
 
 def parse(line: str) -> TrainingProgress | None:
