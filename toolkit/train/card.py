@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
-
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.train.convert import convert
@@ -82,7 +80,7 @@ def write_head(head: Head, job: TrainingJob, report: Report) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
         exported, folder = Path(scratch) / "speculators", Path(scratch) / out.name
-        head.to(torch.bfloat16).save_pretrained(exported)
+        head.bfloat16().save_pretrained(exported)
         convert(exported, folder)
         _name_target(folder / "config.json", job)
         write_whole(folder / REPORT, json.dumps(asdict(report), indent=2) + "\n")

@@ -160,7 +160,7 @@ class PEagleLearner:
         positions = torch.arange(len(sequence), device=drafts.anchor.device)
         tokens, states = self.head.embed_tokens(sequence.input_ids), self.head.fc(sequence.hidden_states)
         outputs = self._decode(tokens, states, positions, None, computed)
-        prefix = {layer: tuple(_leaf(part) for part in parts) for layer, parts in computed.stored.items()}
+        prefix = {layer: (_leaf(keys), _leaf(values)) for layer, (keys, values) in computed.stored.items()}
         hidden = _leaf(outputs)
         right = torch.zeros(len(sequence), self.depths, dtype=torch.bool, device=hidden.device)
         total = torch.zeros((), device=hidden.device)
@@ -183,7 +183,7 @@ class PEagleLearner:
         yield self._score(hidden[:, segment.start : segment.end]), anchor, torch.zeros_like(anchor)
         drafts = segment.drafts
         if len(drafts):
-            token = torch.full_like(drafts.anchor, self.head.mask_token_id)
+            token = torch.full_like(drafts.anchor, self.head.mask_token_id or 0)
             state = self.head.fc(self.head.mask_hidden[0].float()).expand(len(drafts), -1)
             mask = self.masks.of(drafts, segment.end)
             cache = _SegmentCache(prefix, segment.end)

@@ -37,7 +37,7 @@ FLAT = 0.005
 CHECKPOINT_SECONDS = 120.0
 
 
-class TrainingDiverged(ToolkitError):
+class TrainingDiverged(UsageError):
     """The loss, or a gradient, is not a number any more."""
 
 

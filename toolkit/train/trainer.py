@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -16,13 +17,17 @@ from toolkit.train.loop import Data, Loop, Result
 from toolkit.train.masks import DraftMasks
 from toolkit.train.vocabulary import Vocabulary
 
+# The others wait while the first process prepares the data.
+_LONGEST_STAGE = timedelta(days=2)
+
 
 def train(
     job: TrainingJob, data: Data, vocabulary: Vocabulary | None = None, *, stopping: Callable[[], bool] = lambda: False
 ) -> tuple[Head, Result]:
     """The trained head, with its best weights. Raises as `Loop.run` does."""
     device = start_processes()
-    head = build_head(job, vocabulary).to(device)
+    head = build_head(job, vocabulary)
+    head.to(device)  # type: ignore[arg-type]
     longest = max(*data.train.lengths, *data.held_out.lengths)
     loop = Loop(job, head, learner_of(head, job, longest, device), data, device, stopping=stopping)
     return head, loop.run()
@@ -41,7 +46,7 @@ def start_processes() -> torch.device:
     """This process's device; joins the others if torchrun started several."""
     accelerator = torch.accelerator.current_accelerator()
     if "RANK" in os.environ and not dist.is_initialized():
-        dist.init_process_group("nccl" if accelerator else "gloo")
+        dist.init_process_group("nccl" if accelerator else "gloo", timeout=_LONGEST_STAGE)
     if accelerator is None:
         return torch.device("cpu")
     device = torch.device(accelerator.type, int(os.environ.get("LOCAL_RANK", "0")))
