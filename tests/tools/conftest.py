@@ -1,11 +1,4 @@
-<<<<<<< HEAD
-"""Models are so small here that threads only wait for each other."""
-
-import torch
-
-torch.set_num_threads(1)
-=======
-"""The wheel, built once."""
+"""The wheel, built once. Models are so small here that threads only wait for each other."""
 
 from __future__ import annotations
 
@@ -14,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+torch.set_num_threads(1)
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,4 +21,3 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (built,) = folder.iterdir()
     return built
->>>>>>> main
