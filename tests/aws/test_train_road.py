@@ -165,11 +165,12 @@ def test_training_takes_the_rights_that_are_listed(recipe: Path, standin: StandI
     assert {call for call in not_allowed(standin, load(recipe)) if "captured" not in call[1]} == set()
 
 
-def test_a_head_goes_to_s3_with_its_config_last(recipe: Path, standin: StandIn, host: str) -> None:
+def test_a_head_goes_to_s3_and_into_the_lock(recipe: Path, standin: StandIn, host: str) -> None:
     path = written(recipe.parent, host, f"s3://{BUCKET}/heads/mine/")
     run = api.train(path, progress=Silent())
     assert run.head == f"s3://{BUCKET}/heads/mine/"
     assert "heads/mine/config.json" in objects(standin, "heads/mine/")
+    assert api.plan(path).changes  # the lock knows the head, so that it can be deployed
 
 
 def test_a_head_that_fails_its_checks_is_not_copied(recipe: Path, standin: StandIn, host: str) -> None:

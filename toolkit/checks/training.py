@@ -23,7 +23,7 @@ def not_trained(recipe: Recipe) -> Finding:
     """The finding on a recipe whose head does not exist yet."""
     message = f"there is no head in {recipe.drafter} yet: this recipe says how to train it"
     hint = f"Run: toolkit train {recipe.path}"
-    return Finding(NOT_TRAINED, message, "speculation.model", hint=hint, severity="warning")
+    return Finding(NOT_TRAINED, message, "speculation.model", hint=hint, severity="info")
 
 
 def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Finding]:
