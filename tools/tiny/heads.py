@@ -23,11 +23,10 @@ class HeadSettings:
     layers: int
     depth: int
     steps: int
-    conversations: int = 6000
+    conversations: int = 3000
     corpus_seed: int = 11
     batch_tokens: int = 2048
     learning_rate: float = 3e-3
-    partitions: int = 1
 
 
 def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path) -> dict[str, object]:
@@ -51,7 +50,6 @@ def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path)
         steps=settings.steps,
         batch_tokens=settings.batch_tokens,
         learning_rate=settings.learning_rate,
-        partitions=settings.partitions,
         checkpoints=str(scratch / settings.method / "checkpoints"),
         work=str(scratch / "work"),
         head=str(folder),
