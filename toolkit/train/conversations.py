@@ -68,9 +68,9 @@ class Skipped:
             shown.append(location)
 
     def text(self) -> str:
-        """For people: `3 duplicates (a.jsonl:4, a.jsonl:9, …)`."""
+        """For people: `duplicates: 2 (a.jsonl:4, a.jsonl:9)`."""
         return "; ".join(
-            f"{count} {reason} ({', '.join(self.locations[reason])}{', …' if count > _MOST_LOCATIONS else ''})"
+            f"{reason}: {count} ({', '.join(self.locations[reason])}{', …' if count > _MOST_LOCATIONS else ''})"
             for reason, count in self.counts.items()
         )
 
