@@ -1,4 +1,4 @@
-"""The wheel, built once. Models are so small here that threads only wait for each other."""
+"""The wheel, built once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-
-torch.set_num_threads(1)
 
 ROOT = Path(__file__).parents[2]
 

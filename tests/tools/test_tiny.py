@@ -13,6 +13,8 @@ from tools.tiny.models import LanguageModelSettings, Settings, make_all
 from tools.tiny.optimize import Schedule, fit
 from tools.tiny.texts import TextSettings, make_texts
 
+torch.set_num_threads(1)  # models are so small here that threads only wait for each other
+
 SIZE = LanguageModelSize(32, 64, 4, num_attention_heads=2, num_key_value_heads=1, head_dim=16)
 LANGUAGE_MODEL = LanguageModelSettings(SIZE, rows=2, schedule=Schedule(2, 1e-3))
 HEAD = HeadSettings("p-eagle", layers=1, depth=3, steps=2, conversations=60, batch_tokens=64)

@@ -10,6 +10,7 @@ from pathlib import Path
 from toolkit.train.__main__ import run
 from toolkit.train.card import REPORT
 from toolkit.train.job import TrainingJob
+from tools.tiny.conversations import conversation
 from tools.tiny.corpus import Example, examples
 
 CONVERSATIONS = "conversations.jsonl"
@@ -23,11 +24,10 @@ class HeadSettings:
     layers: int
     depth: int
     steps: int
-    conversations: int = 6000
+    conversations: int = 3000
     corpus_seed: int = 11
     batch_tokens: int = 2048
     learning_rate: float = 3e-3
-    partitions: int = 1
 
 
 def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path) -> dict[str, object]:
@@ -51,7 +51,6 @@ def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path)
         steps=settings.steps,
         batch_tokens=settings.batch_tokens,
         learning_rate=settings.learning_rate,
-        partitions=settings.partitions,
         checkpoints=str(scratch / settings.method / "checkpoints"),
         work=str(scratch / "work"),
         head=str(folder),
@@ -62,19 +61,8 @@ def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path)
 
 
 def write_conversations(texts: Iterable[Example], path: Path) -> None:
-    """One conversation a line, as `training.data` of a recipe has them; what is there already stays."""
-    lines = [
-        json.dumps(
-            {
-                "messages": [
-                    {"role": "user", "content": text.prompt},
-                    {"role": "assistant", "content": text.answer},
-                ]
-            }
-        )
-        for text in texts
-    ]
-    content = "\n".join(lines) + "\n"
-    if not path.exists() or path.read_text() != content:  # a changed file would have its samples made anew
+    """One conversation a line; a file that has them already stays as it is, and so do the samples made of it."""
+    content = "".join(conversation(text) + "\n" for text in texts)
+    if not path.exists() or path.read_text() != content:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)

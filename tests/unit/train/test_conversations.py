@@ -61,7 +61,7 @@ def test_captured_requests_that_are_not_chats_are_counted() -> None:
         ("a:3", captured("not json")),
     ]
     assert len(list(distinct(rows, keep=False, skipped=skipped))) == 1
-    assert skipped.text() == "2 captured requests that are not chats (a:1, a:3)"
+    assert skipped.text() == "captured requests that are not chats: 2 (a:1, a:3)"
 
 
 def test_the_same_question_is_asked_once() -> None:
@@ -70,14 +70,14 @@ def test_the_same_question_is_asked_once() -> None:
     found = list(distinct(rows, keep=False, skipped=skipped))
     assert [one.location for one in found] == ["a:1", "a:3"]
     assert found[0].messages == (USER,), "the target answers it anew"
-    assert skipped.text() == "1 duplicates (a:2)"
+    assert skipped.text() == "duplicates: 1 (a:2)"
 
 
 def test_conversations_without_an_answer_are_not_kept() -> None:
     skipped = Skipped()
     rows = [("a:1", {"prompt": "Hi"}), ("a:2", {"messages": [USER, ANSWER]})]
     assert [one.location for one in distinct(rows, keep=True, skipped=skipped)] == ["a:2"]
-    assert skipped.text() == "1 conversations without an answer of the assistant (a:1)"
+    assert skipped.text() == "conversations without an answer of the assistant: 1 (a:1)"
 
 
 def question(text: str) -> str:
