@@ -91,7 +91,8 @@ def written(folder: Path, host: str, head: str) -> Path:
 def head_files(**changes: Any) -> dict[str, bytes]:
     files = {path.name: path.read_bytes() for path in (MODELS / "p-eagle").iterdir() if path.suffix != ".md"}
     config = {**json.loads(files["config.json"]), **changes}
-    return {**files, "config.json": json.dumps(config).encode(), "report.json": b'{"held_out_loss": 1.5}'}
+    files |= {"config.json": json.dumps(config).encode(), "report.json": b'{"held_out_loss": 1.5}'}
+    return {f"head/{name}": content for name, content in files.items()}
 
 
 def objects(standin: StandIn, prefix: str) -> list[str]:
@@ -122,7 +123,7 @@ def test_the_job_reads_its_channels(recipe: Path) -> None:
     data = "/opt/ml/input/data"
     assert (job.target, job.start_from) == (f"{data}/target", f"{data}/start")
     assert job.data == (f"{data}/data-0", f"{data}/data-1")
-    assert (job.checkpoints, job.head) == ("/opt/ml/checkpoints", "/opt/ml/model")
+    assert (job.checkpoints, job.head) == ("/opt/ml/checkpoints", "/opt/ml/model/head")
     assert job.num_speculative_tokens == 7
 
 
