@@ -26,6 +26,7 @@ from toolkit.cli import (
     endpoint_commands,
     explain_command,
     fit_command,
+    improve_command,
     local_commands,
     recipe_commands,
     render_command,
@@ -61,6 +62,7 @@ endpoint_commands.register(app)
 bench_command.register(app)
 tune_command.register(app)
 train_command.register(app)
+improve_command.register(app)
 explain_command.register(app)
 catalog_command.register(app)
 local_commands.register(app)
