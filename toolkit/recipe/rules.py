@@ -131,8 +131,10 @@ class EngineRules(Protocol):
     def cache_variables(self, folder: str) -> dict[str, str]:
         """Environment that keeps in `folder` what the engine finds out when it first starts."""
 
-    def cpu_variables(self, given: Collection[str], free_bytes: int, cpu_features: Collection[str]) -> dict[str, str]:
-        """Environment for a CPU with that much free memory, for flags that the `given` variables leave open."""
+    def cpu_variables(
+        self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int
+    ) -> dict[str, str]:
+        """Environment for a machine without an accelerator, for settings that the `given` variables leave open."""
         return {}
 
     def reports_drafts(self, recipe: Recipe) -> bool:
@@ -185,6 +187,9 @@ class PlatformTraits(Protocol):
 
     gated_models: str
     """What to do for a model that the hub gives to some users only, as the end of a sentence."""
+
+    price_option: str
+    """The option with which `toolkit catalog update` reads this platform's prices too; empty if it needs none."""
 
     compile_command: str
     """The command that compiles RECIPE for Trainium ahead of its endpoint."""
