@@ -91,6 +91,32 @@ def answer(arguments: Mapping[str, Any], prompts: Sequence[str]) -> dict[str, An
     }
 
 
+def drafts(arguments: Mapping[str, Any], prompt: str) -> dict[str, Any]:
+    """One greedy answer, and every draft that led to it, token by token."""
+    llm = _started(arguments)
+    drafter, found = _runner(llm).drafter, []
+    propose = drafter.propose
+
+    def recorded(*given: Any, **named: Any) -> Any:
+        tokens = propose(*given, **named)
+        found.append(tokens[0].tolist())
+        return tokens
+
+    drafter.propose = recorded
+    sampling = SamplingParams(max_tokens=ANSWER_TOKENS, temperature=0)
+    (answered,) = llm.chat([[{"role": "user", "content": prompt}]], sampling)
+    return {
+        "prompt": list(answered.prompt_token_ids),
+        "tokens": list(answered.outputs[0].token_ids),
+        "drafts": found,
+        "accepted_per_position": next(
+            metric.values
+            for metric in llm.get_metrics()
+            if metric.name == "vllm:spec_decode_num_accepted_tokens_per_pos"
+        ),
+    }
+
+
 def parse(command_line: Sequence[str]) -> dict[str, Any]:
     """What the server makes of its arguments before it loads the model."""
     args = make_arg_parser(FlexibleArgumentParser()).parse_args(command_line)
@@ -124,7 +150,7 @@ def parse_names(command_lines: Sequence[Sequence[str]], names: Sequence[str]) ->
 
 
 JOBS: Mapping[str, Callable[..., Any]] = {
-    job.__name__: job for job in (sizes, growth, answer, parse, parse_names, catalogue, judged)
+    job.__name__: job for job in (sizes, growth, answer, drafts, parse, parse_names, catalogue, judged)
 }
 
 
