@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolkit.api import destroy as destroy
     from toolkit.api import endpoints as endpoints
     from toolkit.api import explain as explain
+    from toolkit.api import improve as improve
     from toolkit.api import load as load
     from toolkit.api import plan as plan
     from toolkit.api import recipes as recipes
@@ -48,6 +49,7 @@ __all__ = [
     "destroy",
     "endpoints",
     "explain",
+    "improve",
     "load",
     "plan",
     "recipes",

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from toolkit.api.handles import watch as watch
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
+    from toolkit.api.improvement import Improvement as Improvement
+    from toolkit.api.improvement import improve as improve
     from toolkit.api.measuring import bench as bench
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
@@ -49,6 +51,7 @@ _MODULES = {
     "DeploymentPlan": "toolkit.api.deployment",
     "Endpoint": "toolkit.api.endpoint",
     "Explanation": "toolkit.apply.explain",
+    "Improvement": "toolkit.api.improvement",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
     "TrainingRun": "toolkit.api.training",
@@ -64,6 +67,7 @@ _MODULES = {
     "destroy": "toolkit.api.removal",
     "endpoints": "toolkit.api.handles",
     "explain": "toolkit.apply.explain",
+    "improve": "toolkit.api.improvement",
     "load": "toolkit.recipe.resolve",
     "plan": "toolkit.api.deployment",
     "read_plan": "toolkit.api.saved_plan",

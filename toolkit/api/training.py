@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from toolkit import documents
-from toolkit.api.context import RecipeLike, complete_recipe, record_of
+from toolkit.api.context import RecipeLike, complete_recipe, read_lock_of, record_of
 from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.training import wait_completed
@@ -23,6 +23,8 @@ from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed, Observer
 from toolkit.platforms import rules_of, session_of
 from toolkit.recipe.content import manifest, manifest_digest
+from toolkit.recipe.lock import Lock, write_lock
+from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
 from toolkit.text import html, html_table, inert
@@ -191,11 +193,22 @@ def _deliver(
         if destination is None:
             with progress.stage(f"copy the head to {recipe.drafter}"):
                 platform.put_head(fetched, str(recipe.drafter), progress)
+                _lock_head(recipe, fetched)
         elif not destination.exists() or manifest_digest(manifest(destination)) != manifest_digest(manifest(fetched)):
             if not overwrite:
                 _require_free(recipe)
             _replace(destination, fetched)
     return metrics
+
+
+def _lock_head(recipe: Recipe, head: Path) -> None:
+    """Write what the checks need to know of a head in S3 into the recipe's lock, which is made if there is none."""
+    locked = read_lock_of(recipe)
+    if locked is None:
+        assert recipe.target.folder  # of any other target the checks have asked for a lock
+        locked = Lock(read_folder(recipe.target.folder))
+    facts = replace(read_folder(head), model=str(recipe.drafter), source="its training job")
+    write_lock(recipe, replace(locked, drafter=facts))
 
 
 def _require_fit(recipe: Recipe, head: Path) -> None:

@@ -75,7 +75,7 @@ def wait_completed(
     `again` is the command that waits for them once more, `done` what a completed job has done. No timeout is needed: a
     job has a maximum runtime. Raises TrainingJobFailed, with cause and last lines.
     """
-    watches = [_Watch(platform, name, expected, progress, done) for name, expected in jobs.items()]
+    watches = [_Watch(platform, name, expected, progress, done, again) for name, expected in jobs.items()]
     try:
         while watches := [watch for watch in watches if not watch.completed(clock())]:
             progress.update(", ".join(watch.tell(clock()) for watch in watches))
@@ -89,9 +89,9 @@ def wait_completed(
 class _Watch:
     """One job that is waited for, and its state so far."""
 
-    def __init__(self, platform: Trainer, name: str, expected: int, progress: Progress, done: str) -> None:
+    def __init__(self, platform: Trainer, name: str, expected: int, progress: Progress, done: str, again: str) -> None:
         self._platform, self._name, self._expected, self._progress = platform, name, expected, progress
-        self._done = done
+        self._done, self._again = done, again
         self._job: TrainingJob | None = None
         self._bookmarks: dict[str, str] = {}
         self._lines: list[str] = []
@@ -135,7 +135,8 @@ class _Watch:
         ended = "failed" if job.status == "Failed" else f"was stopped ({job.stage})"
         cause = diagnose(self._lines, job.reason, self._platform.name)
         why = cause.line if cause else job.reason or last_error(self._lines) or "no reason was given"
-        hint = cause.hint if cause else "This is not a cause that the toolkit knows."
+        unknown = "This is not a cause that the toolkit knows."
+        hint = cause.hint if cause else f"To go on from its last checkpoint: {self._again}" if self._again else unknown
         return TrainingJobFailed(
             f"{job.name} {ended}: {why}",
             hint=f"{hint}\n  For the whole log, run: {self._platform.log_command(job.name)}",

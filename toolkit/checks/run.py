@@ -39,17 +39,18 @@ def check(
     *,
     account: Callable[[Recipe], Iterable[Finding]] | None = None,
     today: date | None = None,
+    to_train: bool = False,
 ) -> Report:
     """All findings on a recipe, including errors in the file. Raises RecipeNotFound or UnreadableRecipe.
 
     `account` returns findings on the account that the recipe is deployed to; its exceptions are not caught. `today`
-    tells old facts from recent ones.
+    tells old facts from recent ones. `to_train` leaves out the head that is there, which training replaces.
     """
     try:
         complete = load(recipe)
     except RecipeError as error:
         return Report(error.recipe, error.findings)
-    found = [*_findings(complete), *check_catalogue(complete, today or current_day())]
+    found = [*_findings(complete, to_train), *check_catalogue(complete, today or current_day())]
     found += account(complete) if account else ()
     findings = [_with_line(finding, complete) for finding in found]
     return Report(str(complete.path), tuple(sorted(findings, key=lambda finding: finding.line or 0)))
@@ -60,7 +61,7 @@ def require(recipe: Recipe, *, to_train: bool = False) -> Report:
 
     A head that is not trained yet is an error too, unless the recipe is checked `to_train` it.
     """
-    report = check(recipe)
+    report = check(recipe, to_train=to_train)
     errors = [
         finding
         for finding in report.findings
@@ -71,11 +72,11 @@ def require(recipe: Recipe, *, to_train: bool = False) -> Report:
     return report
 
 
-def _findings(recipe: Recipe) -> Iterator[Finding]:
+def _findings(recipe: Recipe, to_train: bool) -> Iterator[Finding]:
     yield from check_container(recipe)
     yield from check_workloads(recipe)
     yield from check_expect(recipe)
-    models, findings = _models(recipe)
+    models, findings = _models(recipe, to_train)
     yield from findings
     yield from check_training(recipe, models.target if models else None)
     yield from recipe.engine.rules.check(recipe, models)
@@ -91,7 +92,7 @@ def _findings(recipe: Recipe) -> Iterator[Finding]:
         yield from check_memory(recipe, models)
 
 
-def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
+def _models(recipe: Recipe, to_train: bool) -> tuple[Lock | None, list[Finding]]:
     """Facts of the recipe's models (None if one of them is unknown), and findings on the models and the lock."""
     findings = []
     locked, without = None, "there is no lock file"
@@ -106,7 +107,7 @@ def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
     if recipe.drafter is None:
         return (Lock(target) if target else None), findings
     in_lock = locked.drafter if locked else None
-    if recipe.training and not _is_trained(recipe.drafter, in_lock):
+    if recipe.training and (to_train or not _is_trained(recipe.drafter, in_lock)):
         return (Lock(target) if target else None), [*findings, not_trained(recipe)]
     drafter, more = _model(recipe, "speculation.model", recipe.drafter, in_lock, without)
     findings += more

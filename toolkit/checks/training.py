@@ -9,7 +9,7 @@ from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.training_schema import TrainingSection
+from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import shape_of
 from toolkit.sizing.training import training_size
 
@@ -23,13 +23,18 @@ def not_trained(recipe: Recipe) -> Finding:
     """The finding on a recipe whose head does not exist yet."""
     message = f"there is no head in {recipe.drafter} yet: this recipe says how to train it"
     hint = f"Run: toolkit train {recipe.path}"
-    return Finding(NOT_TRAINED, message, "speculation.model", hint=hint, severity="warning")
+    return Finding(NOT_TRAINED, message, "speculation.model", hint=hint, severity="info")
 
 
 def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Finding]:
     """Findings on the section `training`; empty without one."""
     training = recipe.training
     if training is None:
+        return
+    if recipe.method not in TRAINED_METHODS:
+        message = f"`training` makes a head, and method `{recipe.method}` has none"
+        hint = f"Set `method: {TRAINED_METHODS[0]}` or `{TRAINED_METHODS[1]}`, or remove `training`."
+        yield Finding("training.method", message, "speculation.method", hint=hint)
         return
     yield from _depth(recipe, training)
     yield from _data(training)

@@ -16,14 +16,6 @@ _HELP = """Name the cause of a failure, the lines that show it, and the edit to 
 
 Reads any log, also of endpoints that the toolkit did not create: of a container, CloudWatch or Docker, `kubectl
 describe pod` or `kubectl get events`, and what `aws` answers as JSON. Exits with 1 when the cause is not known.
-
-Examples:
-
-  toolkit logs my-endpoint | toolkit explain -
-
-  aws sagemaker describe-endpoint --endpoint-name NAME | toolkit explain -
-
-  toolkit explain container.log --reason 'The primary container ... did not pass the ping health check'
 """
 File = Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="A log; `-` reads it from stdin.")]
 Reason = Annotated[str, typer.Option("--reason", help="What the platform says, such as SageMaker's FailureReason.")]

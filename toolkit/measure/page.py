@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.errors import UsageError
+from toolkit.errors import MissingPackage
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
 from toolkit.measure.notebook import figures_html, what_if_html
@@ -64,16 +64,15 @@ th { color: var(--soft); font-weight: 600; } th:nth-child(-n+3), td:nth-child(-n
 
 
 def require_packages() -> None:
-    """Raise UsageError where the packages that draw the figures are not installed."""
+    """Raise MissingPackage where the packages that draw the figures are not installed."""
     try:
         import toolkit.measure.figures  # noqa: F401
     except ImportError as error:
-        hint = "Install it: pip install 'toolkit[bench]'"
-        raise UsageError(f"an HTML report needs the package {error.name}", hint=hint) from error
+        raise MissingPackage(f"an HTML report needs the package {error.name}", extra="bench") from error
 
 
 def page_html(report: BenchReport) -> str:
-    """The page. Raises UsageError where the packages that draw the figures are not installed."""
+    """The page. Raises MissingPackage where the packages that draw the figures are not installed."""
     require_packages()
     from toolkit.measure.figures import break_even_map, figures
 

@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 from toolkit.catalog import methods, registry
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.section import ModelName, NonEmptyStr, PositiveInt, Section
-from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
+from toolkit.recipe.training_schema import TrainingSection
 
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 FlagValue = Scalar | list[Scalar] | dict[str, Any]
@@ -524,13 +524,6 @@ class RecipeFile(Section):
         if name.endswith("-baseline"):
             raise ValueError("names that end in `-baseline` are those of the endpoints that `--baseline` makes")
         return name
-
-    @model_validator(mode="after")
-    def _trains_a_head(self) -> RecipeFile:
-        if self.training and self.speculation.method not in TRAINED_METHODS:
-            allowed = " or ".join(f"`{method}`" for method in TRAINED_METHODS)
-            raise ValueError(f"`training` makes a head: write {allowed} as speculation.method, or remove `training`")
-        return self
 
 
 @cache

@@ -59,6 +59,9 @@ class TrainingSection(Section):
     start_from: ModelName | None = Field(
         None, description="a trained head to continue from, in its size: a folder, hub id or s3://bucket/prefix/"
     )
+    image: NonEmptyStr | None = Field(
+        None, description="image of the job, made from containers/train; default: built in your account, SageMaker's"
+    )
     instance_type: NonEmptyStr | None = Field(
         None, description="machine of the job, such as ml.p5.48xlarge; default: the first of platform.instance_types"
     )

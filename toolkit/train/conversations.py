@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.recipe.captured import captured, is_captured
 from toolkit.recipe.prompts import Message, messages_of, request_of
@@ -158,6 +159,8 @@ def _conversation(row: Mapping[str, Any], location: str) -> Conversation:
     answer = next((row[name] for name in _ANSWER_COLUMNS if isinstance(row.get(name), str)), None)
     if answer and column in ("prompt", "question") and messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": answer})
+    if sum(len(message["content"]) for message in messages) > documents.LIMITS.size:  # a packed file may be small
+        raise refusal(location, f"the conversation has more than {documents.LIMITS.size // 1024**2} MiB of text")
     return Conversation(tuple(messages), location)
 
 

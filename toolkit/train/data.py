@@ -23,7 +23,7 @@ from transformers import AutoConfig
 
 from toolkit import documents
 from toolkit.errors import UsageError
-from toolkit.files import write_whole
+from toolkit.files import write_whole, writing
 from toolkit.recipe.source import is_commit
 from toolkit.train.chat import Chat, Cut, Turn, Unmaskable, load_chat, samples_of
 from toolkit.train.conversations import Conversation, Skipped, distinct, held_out
@@ -31,7 +31,7 @@ from toolkit.train.generators import InTransformers, in_vllm
 from toolkit.train.job import TrainingJob
 from toolkit.train.progress import TrainingProgress
 from toolkit.train.responses import Answered, Generator, Lengths, Responses, respond
-from toolkit.train.samples import INDEX, Contents, Sample, SampleWriter, read_contents, read_samples, writing
+from toolkit.train.samples import INDEX, Contents, Sample, SampleWriter, read_contents, read_samples
 from toolkit.train.sources import HubDataset, Objects, on_the_hub, source_rows
 from toolkit.train.states import Extractor, extract_states, load_target, require_room
 from toolkit.train.vocabulary import Vocabulary, count_tokens, draft_vocabulary, read_vocabulary

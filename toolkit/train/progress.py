@@ -51,9 +51,10 @@ class TrainingProgress:
 
 def report(progress: TrainingProgress, folder: Path, stream: TextIO | None = None) -> None:
     """Write the line to the log, and add it to `progress.jsonl` of the folder, where it outlasts the log."""
-    empty = (None, (), False)
-    shown = {key: value for key, value in asdict(progress).items() if not any(value is one for one in empty)}
-    line = json.dumps(shown)
+    defaults = asdict(TrainingProgress(progress.stage, -1, -1))
+    line = json.dumps(
+        {key: value for key, value in asdict(progress).items() if value != defaults[key] or key == "stage"}
+    )
     print(PREFIX + line, file=stream or sys.stdout, flush=True)
     with (folder / FILE).open("a") as file:
         file.write(line + "\n")

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Protocol
 
 from toolkit import documents
+from toolkit.files import writing
 from toolkit.recipe.prompts import Message
 from toolkit.train.chat import Chat, Turn, Unmaskable
 from toolkit.train.conversations import Conversation
-from toolkit.train.samples import writing
 
 TOO_LONG = "questions longer than max_length"
 REFUSED = "questions that the target refused"

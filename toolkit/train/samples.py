@@ -18,7 +18,7 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -31,8 +31,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from toolkit import documents
-from toolkit.errors import PlatformError, UsageError
-from toolkit.files import write_whole
+from toolkit.errors import UsageError
+from toolkit.files import write_whole, writing
 
 SHARD_TOKENS = 32_768
 """Tokens of a shard, more or less: its hidden states are written at once, about 1 GB of an 8B model's in bfloat16."""
@@ -223,22 +223,18 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with writing(path):
-            save_file(tensors, beside, metadata)
+            _save(tensors, beside, metadata)
             beside.replace(path)
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Raises PlatformError where `path` cannot be written, as on a full disk."""
+def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
     try:
-        yield
-    except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        hint = "What is complete stays. Make room or give another folder, and start again: it continues there."
-        raise PlatformError(f"{path} could not be written: {reason}", hint=hint) from error
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
 _DAMAGED = "Remove that file (or the whole folder) and start again: only what is missing is made anew."

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from toolkit.errors import UsageError
+from toolkit.files import writing
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.rows import ENDINGS, Row, rows
 from toolkit.train.conversations import COLUMNS
-from toolkit.train.samples import writing
 
 Objects = Callable[[str], Iterable[tuple[str, bytes]]]
 """Reads every object below a prefix such as `s3://bucket/data-capture/`: its key and content, oldest first."""

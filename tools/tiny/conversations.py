@@ -1,33 +1,37 @@
 """`python -m tools.tiny.conversations recipes/tiny/training`: write the conversations that tiny heads are trained on.
 
-`general.jsonl` has all kinds of texts, as the target learned them. `shifted.jsonl` has letters and opinions only: the
-target's own answers to them follow one path, of which a head that saw all kinds has learned little.
+`general.jsonl` has all kinds of texts, as the target learned them. `shifted.jsonl` has letters and opinions only: a
+head learns little of them in a mixture, though each of the target's own greedy answers to them follows one path.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
 from tools.tiny.corpus import Example, examples
 
-GENERAL_SEED, GENERAL_COUNT = 16, 3500
-SHIFTED_SEED, SHIFTED_COUNT = 17, 600
+GENERAL_SEED, GENERAL_COUNT = 16, 2000
+SHIFTED_SEED, SHIFTED_COUNT = 17, 400
 _SHIFTED_PROMPTS = ("Write a letter", "What do you think")
 
 
-def general() -> Iterator[Example]:
-    """Texts of all kinds, none of them a prompt to measure with."""
-    return examples(GENERAL_SEED, GENERAL_COUNT)
+def general() -> list[Example]:
+    """Texts of all kinds, none of them a prompt to measure with, and no prompt twice."""
+    return _different(examples(GENERAL_SEED, 2 * GENERAL_COUNT), GENERAL_COUNT)
 
 
-def shifted() -> Iterator[Example]:
-    """Letters and opinions."""
-    found = (example for example in examples(SHIFTED_SEED, 100_000) if example.prompt.startswith(_SHIFTED_PROMPTS))
-    return islice(found, SHIFTED_COUNT)
+def shifted() -> list[Example]:
+    """Letters and opinions, likewise."""
+    found = (one for one in examples(SHIFTED_SEED, 20 * SHIFTED_COUNT) if one.prompt.startswith(_SHIFTED_PROMPTS))
+    return _different(found, SHIFTED_COUNT)
+
+
+def _different(found: Iterable[Example], count: int) -> list[Example]:
+    return list(islice({example.prompt: example for example in found}.values(), count))
 
 
 def conversation(example: Example) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.errors import AmbiguousEndpoint, PlatformError, UsageError
+from toolkit.errors import AmbiguousEndpoint, MissingPackage, PlatformError, UsageError
 from toolkit.home import user_home
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.recipe.cluster_schema import KubernetesSection
@@ -99,8 +99,7 @@ def kubernetes_platform(scope: str | None) -> KubernetesPlatform:
         from kubernetes.client import ApiClient, Configuration
         from kubernetes.config import ConfigException, kube_config, load_incluster_config
     except ImportError as error:
-        hint = "Run: pip install 'toolkit[kubernetes]'"
-        raise UsageError("the kubernetes package is not installed", hint=hint) from error
+        raise MissingPackage("the kubernetes package is not installed", extra="kubernetes") from error
     from toolkit.platforms.kubernetes.cluster import Cluster
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 

@@ -116,11 +116,11 @@ class LocalTrainer:
                 os.kill(pid, signal.SIGTERM)
             deadline = time.monotonic() + _STOP_SECONDS
             while _is_running(folder) and time.monotonic() < deadline:
-                if child := self._started.get(name):
-                    child.poll()
                 self.sleep(_PAUSE_SECONDS)
         if _is_running(folder):
             return f"{name} still runs (process {pid})"
+        if child := self._started.get(name):
+            child.wait()
         return f"{name} has stopped, and goes on from its last checkpoint"
 
     def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
@@ -174,7 +174,7 @@ def _is_running(folder: Path) -> bool:
     try:
         with (folder / _LOCK).open("r") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except BlockingIOError:
         return True

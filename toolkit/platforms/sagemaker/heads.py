@@ -13,12 +13,12 @@ from toolkit.recipe.content import PART_BYTES, manifest, part_bytes
 
 
 def fetch(clients: Clients, job: Mapping[str, Any], folder: Path) -> None:
-    """Download what a completed job wrote to /opt/ml/model. Raises PlatformError where nothing is left of it."""
+    """Download what a completed job wrote to /opt/ml/model/head. Raises PlatformError where nothing is left of it."""
     name = job["TrainingJobName"]
     described = clients.sagemaker.describe_training_job(TrainingJobName=name)
     address = described["ModelArtifacts"]["S3ModelArtifacts"]
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
-    prefix = prefix.rstrip("/") + "/"
+    prefix = prefix.rstrip("/") + "/head/"
     found = 0
     for page in clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
         for item in page.get("Contents", []):

@@ -34,7 +34,7 @@ from toolkit.train.plan import section, training_job, training_key
 
 JOB_CHANNEL, _START_CHANNEL = "job", "start"
 _ENTRYPOINT = f"/opt/toolkit/{PROGRAM}"
-_MODEL_DIR, _WORK_DIR = "/opt/ml/model", "/tmp/toolkit"  # noqa: S108 (on the job's own volume)
+_MODEL_DIR, _WORK_DIR = "/opt/ml/model/head", "/tmp/toolkit"  # noqa: S108 (on the job's own volume)
 _DEFAULT_VOLUME_GB = 500
 _NAME_CHARACTERS = 44
 # In the lines of toolkit/train/progress.py.
