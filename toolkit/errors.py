@@ -7,7 +7,8 @@
     ├── UnreadableModel             a model lacks a file or holds a broken one
     │   └── HubError                it could not be read from the hub or from S3 (also a PlatformError)
     ├── UsageError                  the call itself makes no sense
-    │   └── AmbiguousEndpoint       several endpoints have that name
+    │   ├── AmbiguousEndpoint       several endpoints have that name
+    │   └── MissingPackage          it needs a package of an extra that is not installed
     └── PlatformError               AWS, or the local platform, refused or failed
         ├── StalePlanError          what runs now is not what the plan was made from
         ├── ApplyError              an action failed; says what was done, how to continue, how to undo
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.text import inert
+from toolkit.version import install_command
 
 if TYPE_CHECKING:
     from toolkit.findings import Finding
@@ -75,6 +77,13 @@ class UnreadableModel(ToolkitError):
 
 class UsageError(ToolkitError):
     """The call makes no sense as written."""
+
+
+class MissingPackage(UsageError):
+    """A package of one of the extras is not installed."""
+
+    def __init__(self, message: str, *, extra: str) -> None:
+        super().__init__(message, hint=f"Run: {install_command(extra)}")
 
 
 class AmbiguousEndpoint(UsageError):

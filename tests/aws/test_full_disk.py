@@ -32,7 +32,7 @@ def lost_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_destroy_removes_the_endpoint_and_says_once_that_it_is_not_recorded(
     standin: StandIn, recipe: Path, lost_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["deploy", str(recipe), "--no-prove"]) == 0, "a record that is lost stops no deployment either"
+    assert run(["deploy", str(recipe), "--no-prove", "--yes"]) == 0, "a record that is lost stops no deployment either"
     capsys.readouterr()
     assert run(["destroy", str(recipe), "--yes"]) == 0
     assert [item for item in standin.leftovers() if not item.startswith("logs group")] == []

@@ -57,6 +57,11 @@ def test_the_log_of_the_last_seconds(user: User, capsys: pytest.CaptureFixture[s
     assert toolkit(capsys, "logs", "chat", "--since", "600")[1].splitlines() == list(LOG)
 
 
+def test_the_lines_that_are_looked_for(user: User, capsys: pytest.CaptureFixture[str]) -> None:
+    write_log(user, "Traceback: CUDA out of memory")
+    assert toolkit(capsys, "logs", "chat", "--grep", "OUT OF") == (0, "Traceback: CUDA out of memory\n")
+
+
 def test_following_reads_each_line_once(standin: StandIn, user: User) -> None:
     platform = SageMakerPlatform(Clients(standin.session()))
     lines = read_log(platform, "chat", follow=True, sleep=lambda _: write_log(user, "POST /invocations 200"))

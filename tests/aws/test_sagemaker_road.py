@@ -256,7 +256,7 @@ def test_the_command_line_takes_the_same_road(recipe: Path, standin: StandIn, tm
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
-    assert run("deploy", str(recipe), "--no-prove")["status"] == "InService"
+    assert run("deploy", str(recipe), "--no-prove", "--yes")["status"] == "InService"
     assert [item["name"] for item in run("status", "--platform", "sagemaker")["endpoints"]] == ["hub"]
     assert run("destroy", "hub", "--platform", "sagemaker", "--yes")["not_removed"]
     assert standin.leftovers() == [LOG_GROUP]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from toolkit.api.context import (
 from toolkit.api.pins import unpinned
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog.age import current_day
-from toolkit.checks.catalogue import old_facts
+from toolkit.checks.catalogue import old_facts, update_command
 from toolkit.checks.run import require
 from toolkit.errors import EndpointNotFound, StalePlanError
 from toolkit.planning.plan import Plan
@@ -95,11 +96,14 @@ def deploy(
     baseline: bool = False,
     wait: bool = True,
     progress: Progress | None = None,
+    approve: Callable[[Plan], object] | None = None,
 ) -> Endpoint:
     """Check, plan and apply; returns when the endpoint is in service, unless `wait` is off.
 
-    `baseline` makes its twin without speculation too. Doing it again does nothing, or carries on where it was
-    interrupted. Raises RecipeError, ApplyError, EndpointFailed or WaitTimeout.
+    `approve` sees the plan before anything changes, and raises to stop. `baseline` makes its twin without speculation
+    too. Doing it again does nothing, or carries on where it was interrupted.
+
+    Raises RecipeError, ApplyError, EndpointFailed or WaitTimeout.
     """
     from toolkit.api.handles import planned_endpoint
 
@@ -112,6 +116,8 @@ def deploy(
     with progress.stage("plan"):
         deployment = _prepare(loaded, opened, baseline, progress)
         made = _plan(deployment, opened)
+    if approve:
+        approve(made)
     _apply(made, opened, deployment.recipe, wait, progress)
     if wait and deployment.is_new:
         _sweep(deployment, opened, progress)
@@ -184,7 +190,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
 
 def _age(recipe: Recipe) -> list[str]:
     told = old_facts(recipe, current_day())
-    return [f"Catalogue: {told}. To renew prices, heads and images: toolkit catalog update"] if told else []
+    return [f"Catalogue: {told}. To renew prices, heads and images: {update_command(recipe)}"] if told else []
 
 
 def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:

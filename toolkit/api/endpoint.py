@@ -14,7 +14,7 @@ from toolkit.endpoint.log import read_log
 from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.options import ChatOptions
 from toolkit.endpoint.platform import EndpointPlatform
-from toolkit.errors import UsageError
+from toolkit.errors import MissingPackage
 from toolkit.measure.report import BenchReport
 from toolkit.measure.verdicts import Expected
 from toolkit.measure.workload import GENERAL, Workload
@@ -163,5 +163,5 @@ def _openai_package() -> ModuleType:
     try:
         import openai
     except ImportError as error:
-        raise UsageError("the openai package is not installed", hint="Run: pip install 'toolkit[openai]'") from error
+        raise MissingPackage("the openai package is not installed", extra="openai") from error
     return openai

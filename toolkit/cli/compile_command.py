@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.output import answer
+from toolkit.cli.output import answer, next_step
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe, plan_text
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def compile_recipe(
         return
     done = api.compile(recipe, platform=platform, baseline=baseline, wait=wait)
     answer(done.to_dict(), as_json, lambda: _done_text(done, wait))
+    if wait:
+        next_step("deploy", recipe, "--baseline" if baseline else None)
 
 
 def _done_text(done: Plan, waited: bool) -> str:

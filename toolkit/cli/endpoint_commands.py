@@ -49,7 +49,9 @@ def deploy(
         bool,
         typer.Option("--prove/--no-prove", help="After the deployment, run `toolkit prove`: a minute of measuring."),
     ] = True,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply a saved plan without asking.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask, neither for a price nor for a saved plan.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Create an endpoint, wait for it, and prove it. Run it again to resume, or to apply a changed recipe."""
@@ -63,9 +65,11 @@ def deploy(
         exit_unless(confirm(f"Do this on {made.platform} ({made.account} {made.region}), as {made.recipe} says?", yes))
         endpoint = made.apply(wait=wait)
     else:
-        endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait)
+        approve = None if yes else _approve_price
+        endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait, approve=approve)
     if not (wait and proof and endpoint.speculative):
         answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {endpoint.status().status}")
+        next_step(*(("invoke", endpoint.name, "Hello") if wait else ("status",)))
         return
     from toolkit.cli.report_text import report_text
     from toolkit.measure.headline import headline
@@ -74,6 +78,13 @@ def deploy(
     answer({**endpoint.to_dict(), "proof": result.to_dict()}, as_json, lambda: report_text(result))
     next_step("invoke", endpoint.name, endpoint.workloads[0].prompts[0].text)
     exit_unless(result.ok or headline(result).answer == "mixed")
+
+
+def _approve_price(plan: Plan) -> None:
+    """Ask before something is created that is billed."""
+    if plan.costs_more:
+        say(plan_text(plan))
+        exit_unless(confirm(f"Deploy this to {plan.account} {plan.region}, {plan.cost}?", yes=False))
 
 
 def status(
@@ -150,6 +161,7 @@ def logs(
     name: Name,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
     since: Annotated[float | None, typer.Option(min=0, help="Print only the last SINCE seconds.")] = None,
+    grep: Annotated[str, typer.Option(help="Print only lines that contain this text, in upper or lower case.")] = "",
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
@@ -159,7 +171,8 @@ def logs(
     if follow and as_json:
         raise UsageError("--json cannot be combined with --follow", hint="Remove one of them.")
     endpoint = api.connect(name, platform=platform)
-    lines = endpoint.logs(follow=follow, since=since)
+    wanted = grep.lower()
+    lines = (line for line in endpoint.logs(follow=follow, since=since) if wanted in line.lower())
     if as_json:
         answer({"endpoint": endpoint.name, "lines": list(lines)}, True, str)
         return

@@ -17,6 +17,7 @@ from typing import Annotated
 
 import typer
 
+import toolkit
 from toolkit.cli import (
     bench_command,
     catalog_command,
@@ -31,6 +32,7 @@ from toolkit.cli import (
     train_command,
     tune_command,
 )
+from toolkit.cli.help import Commands
 from toolkit.cli.output import error_document, explain, say
 from toolkit.errors import (
     PlatformError,
@@ -42,8 +44,10 @@ from toolkit.errors import (
     UsageError,
 )
 from toolkit.text import inert_stream
+from toolkit.version import REINSTALL, __version__
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
@@ -65,9 +69,7 @@ render_command.register(app)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # 40 ms that no other command needs
-
-        print(version("toolkit"))  # noqa: T201
+        print(__version__)  # noqa: T201
         raise typer.Exit
 
 
@@ -108,6 +110,9 @@ _CARRY_ON = "interrupted: what was done is recorded. The same command carries on
 
 def main() -> None:
     """Run one command and exit with its code."""
+    if "deploy" not in getattr(toolkit, "__all__", ()):
+        say(f"error: another project's package `toolkit` has replaced files of this one\n  {REINSTALL}")
+        sys.exit(_EXIT_CODE_OUTSIDE)
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     code = run(sys.argv[1:])
     try:

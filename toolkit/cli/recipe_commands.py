@@ -182,6 +182,7 @@ def build(
     image = api.build(recipe, platform=platform, builder=builder)
     if not scan:
         answer({"image": image}, as_json, lambda: image)
+        next_step("deploy", recipe)
         return
     found = api.scan(recipe, platform=platform)
     text = ", ".join(f"{number} {severity.lower()}" for severity, number in found.items()) or "no vulnerabilities"
@@ -230,6 +231,7 @@ def lock(
 
     locked = write(load(recipe))
     answer(locked.to_dict(), as_json, lambda: _lock_text(locked))
+    next_step("plan", recipe)
 
 
 def _lock_text(locked: Locked) -> str:

@@ -89,6 +89,13 @@ class Plan:
         difference = self.price_per_hour - self.price_before
         return f"{now}, {abs(difference):.2f} {'more' if difference > 0 else 'less'} than now"
 
+    @property
+    def costs_more(self) -> bool:
+        """Whether it raises what is billed per hour, as far as prices are known before or after."""
+        if not self.changes or self.price_per_hour is None:
+            return bool(self.changes) and self.price_before is not None
+        return self.price_per_hour > (self.price_before or 0.0)
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit plan --json` and of a saved plan."""
         return asdict(self)

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, BinaryIO
 
 from toolkit import documents
-from toolkit.errors import UsageError
+from toolkit.errors import MissingPackage, UsageError
 
 LIMITS = documents.Limits(size=256 * 1024**2)
 """Of one document: a line of JSONL, or a whole file of JSON or CSV."""
@@ -99,8 +99,7 @@ def _parquet(stream: BinaryIO, name: str, columns: Sequence[str]) -> Iterator[Ro
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        hint = "Install it: pip install 'toolkit[bench]'"
-        raise UsageError(f"{name}: reading Parquet needs the package pyarrow", hint=hint) from error
+        raise MissingPackage(f"{name}: reading Parquet needs the package pyarrow", extra="bench") from error
     try:
         file = pyarrow.parquet.ParquetFile(stream)
         known = [column for column in columns if column in file.schema_arrow.names]

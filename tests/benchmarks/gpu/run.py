@@ -45,6 +45,7 @@ from toolkit.measure.run import Design, Load, run
 from toolkit.measure.statistics import Interval, pairs_of, speedup
 from toolkit.measure.what_if import other_acceptance, predicted
 from toolkit.measure.workload import Workload, prompts_of
+from toolkit.version import __version__
 
 HERE = Path(__file__).parent
 TINY = HERE.parents[2] / "recipes" / "tiny"
@@ -320,7 +321,7 @@ def main() -> None:
             del parts["sampler"]
         kind = "REHEARSAL on a CPU: no figure below means anything" if args.rehearse else "Measured"
         engine, *_ = packages_distributions()["vllm"]  # `vllm`, or a build of another name
-        versions = f"{engine} {version(engine)}, toolkit {version('toolkit')}"
+        versions = f"{engine} {version(engine)}, toolkit {__version__}"
         text = f"{kind}. {hardware()}; {versions}; {date.today()}\n"
         print(text, flush=True)
         for name, part in parts.items():

@@ -76,7 +76,9 @@ DEAD = {
         "RuntimeError: neuronx-cc compilation failed with 70.", "ahead", "aws-neuron/aws-neuron-sdk#1369", fatal=False
     ),
     "neuron-driver": Log("2026-Oct-27 11:03:22.0589", "driver", "aws-neuron/aws-neuron-sdk#655"),
-    "no-engine": Log("ModuleNotFoundError: No module named 'vllm'", "toolkit[local]", "containers/vllm/serve, CPython"),
+    "no-engine": Log(
+        "ModuleNotFoundError: No module named 'vllm'", "peagle-toolkit[local]", "containers/vllm/serve, CPython"
+    ),
     "no-gpu": Log("RuntimeError: Failed to infer device type", "platform.instance_types", "vLLM 0.30 config/device.py"),
     "no-iptables": Log("Error: netavark: No such file or", "package iptables", "podman 4.3.1, netavark 1.4.0"),
     "no-mask-hidden": Log("ValueError: mask_hidden not found in weights but model is", "method: eagle3"),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from fakes import FakeClock
+import io
 
-from toolkit.apply.progress import PlainProgress
+import pytest
+from fakes import FakeClock
+from rich.console import Console
+
+from toolkit.apply.progress import PlainProgress, TerminalProgress
 
 
 def shown(*updates: tuple[float, str]) -> list[str]:
@@ -40,3 +44,15 @@ def test_a_stage_tells_its_time_when_it_is_over() -> None:
     with PlainProgress(written.append, clock).stage("wait"):
         clock.sleep(2.5)
     assert written == ["[   2.5 s] wait\n"]
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("1", False), ("", True)])
+def test_a_terminal_has_no_colours_where_the_user_wants_none(
+    monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    terminal = io.StringIO()
+    with TerminalProgress(Console(file=terminal, force_terminal=True)).stage("wait"):
+        pass
+    assert ("\x1b[32m" in terminal.getvalue()) is coloured

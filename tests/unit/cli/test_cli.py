@@ -162,7 +162,7 @@ def test_schema(toolkit: Toolkit) -> None:
 
 def test_lock(toolkit: Toolkit, good: Path, tmp_path: Path) -> None:
     path = tmp_path / "recipe.lock.json"
-    assert toolkit("lock", good) == Ended(0, f"wrote {path}\n", "")
+    assert toolkit("lock", good) == Ended(0, f"wrote {path}\n", f"Next: toolkit plan {good}\n")
     assert toolkit("lock", good, "--json").document == {"lock": str(path), "pinned": {}, "unpinned": []}
     assert toolkit("check", good).code == 0
 

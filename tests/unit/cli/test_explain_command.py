@@ -60,8 +60,3 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
     captured = capsys.readouterr()
     assert json.loads(captured.out)["error"] == "UsageError"
     assert captured.err
-
-
-def test_the_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", "--help"]) == 0
-    assert "toolkit logs my-endpoint | toolkit explain -" in capsys.readouterr().out

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
+from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
-from toolkit.cli.main import run
+from toolkit.cli.help import GROUPS
+from toolkit.cli.main import app, run
 
 
 @pytest.mark.parametrize("command", [(), ("deploy",), ("local",), ("local", "status")])
@@ -18,6 +23,38 @@ def test_h_is_help(capsys: pytest.CaptureFixture[str], command: tuple[str, ...])
 def test_completion_can_be_installed(capsys: pytest.CaptureFixture[str]) -> None:
     run(["--help"])
     assert "--install-completion" in capsys.readouterr().out
+
+
+EXAMPLES = [line for commands in GROUPS.values() for examples in commands.values() for line in examples]
+
+
+def test_every_command_is_in_one_group_with_an_example() -> None:
+    grouped = [name for commands in GROUPS.values() for name in commands]
+    assert sorted(grouped) == sorted(typer.main.get_group(app).commands)
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_an_example_has_options_that_exist(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, name, *arguments = shlex.split(line.rpartition("| ")[2])
+    group = typer.main.get_group(app)
+    command = group.commands[name]
+    while isinstance(command, TyperGroup):
+        name, *arguments = arguments
+        command = command.commands[name]
+    command.make_context(name, arguments)
+
+
+def test_help_fits_a_narrow_terminal_without_a_broken_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    run(["--help"])
+    narrow = capsys.readouterr().out
+    assert max(map(len, narrow.splitlines())) <= 60
+    monkeypatch.setenv("COLUMNS", "200")
+    run(["--help"])
+    assert narrow.split() == capsys.readouterr().out.split()
 
 
 def test_region_and_profile_stand_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

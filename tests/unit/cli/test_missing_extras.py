@@ -36,4 +36,4 @@ def test_the_command_is_said(
     assert run([*command]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 2
-    assert error.endswith(f"pip install 'toolkit[{extra}]'\n")
+    assert error.endswith(f"pip install 'peagle-toolkit[{extra}]'\n")

@@ -129,5 +129,5 @@ def test_without_the_openai_package_one_learns_what_to_install(
         return real(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", without_openai)
-    with pytest.raises(UsageError, match=r"pip install 'toolkit\[openai\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'peagle-toolkit\[openai\]'"):
         client(handle(OneEndpoint()))

@@ -107,7 +107,7 @@ def test_without_the_extra_the_command_that_installs_it_is_named(monkeypatch: py
     monkeypatch.delitem(sys.modules, "toolkit.measure.figures", raising=False)
     with pytest.raises(UsageError, match="an HTML report needs the package altair") as refusal:
         page_html(example())
-    assert refusal.value.hint == "Install it: pip install 'toolkit[bench]'"
+    assert refusal.value.hint == "Run: pip install 'peagle-toolkit[bench]'"
 
 
 def test_a_notebook_shows_a_report_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

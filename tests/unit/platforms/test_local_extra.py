@@ -16,4 +16,4 @@ def test_a_missing_extra_is_one_line_and_the_command(monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match=r"packages that are not installed: moto\n") as caught:
         SESSION.open()
 
-    assert caught.value.hint == "Run: pip install 'toolkit[local]'"
+    assert caught.value.hint == "Run: pip install 'peagle-toolkit[local]'"

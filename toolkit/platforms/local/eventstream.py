@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping
 
 _STRING = 7  # header type
+_END_OF_EVENT = b"\n\n"
 _AROUND = 16  # bytes of a frame that are neither headers nor payload
 
 
@@ -29,6 +30,17 @@ _PAYLOAD_PART = _encoded(
 def payload_part(payload: bytes) -> bytes:
     """The frame that carries a piece of the container's answer."""
     return _frame(_PAYLOAD_PART, payload)
+
+
+def payload_parts(piece: bytes) -> bytes:
+    """Frames for what arrived from the container at once: one for each server-sent event in it.
+
+    SageMaker documents no rule, but LiteLLM's `sagemaker_chat` (llms/sagemaker/common_utils.py) drops all text as soon
+    as a part holds two events.
+    """
+    *events, rest = piece.split(_END_OF_EVENT)
+    parts = [event + _END_OF_EVENT for event in events] + ([rest] if rest else [])
+    return b"".join(map(payload_part, parts))
 
 
 def exception(kind: str, message: str, error_code: str) -> bytes:

@@ -325,7 +325,7 @@ async def _relay_whole(call: _Call, answer: Answer, send: Send) -> None:
 
 
 async def _relay_as_event_stream(call: _Call, answer: Answer, send: Send) -> None:
-    """InvokeEndpointWithResponseStream: each piece as it arrives, in a frame."""
+    """InvokeEndpointWithResponseStream: each piece as it arrives, in frames."""
     if not _is_ok(answer):
         await _whole(call, answer)
     headers = {
@@ -338,8 +338,8 @@ async def _relay_as_event_stream(call: _Call, answer: Answer, send: Send) -> Non
     try:
         async with asyncio.timeout(call.limits.stream_s):
             async for piece in answer.pieces():
-                frame = eventstream.payload_part(piece)
-                await send({"type": "http.response.body", "body": frame, "more_body": True})
+                frames = eventstream.payload_parts(piece)
+                await send({"type": "http.response.body", "body": frames, "more_body": True})
     except TimeoutError:
         last = eventstream.exception("ModelStreamError", _TIMED_OUT, "ModelInvocationTimeExceeded")
     except BrokenError as exc:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from toolkit.errors import UsageError
+from toolkit.errors import MissingPackage
 from toolkit.home import containers_dir, home
 from toolkit.planning.resources import Account
 from toolkit.platforms.local.aws import ACCOUNT, REGION
@@ -88,7 +88,7 @@ def _require_packages() -> None:
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         message = f"the local platform needs packages that are not installed: {', '.join(missing)}"
-        raise UsageError(message, hint="Run: pip install 'toolkit[local]'")
+        raise MissingPackage(message, extra="local")
 
 
 SESSION = LocalSession()

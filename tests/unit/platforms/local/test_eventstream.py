@@ -29,3 +29,11 @@ def test_an_exception_carries_its_kind_message_and_code() -> None:
     assert message.headers[":message-type"] == "exception"
     assert message.headers[":exception-type"] == "ModelStreamError"
     assert json.loads(message.payload) == {"Message": "it broke", "ErrorCode": "StreamBroken"}
+
+
+@given(st.lists(st.sampled_from([b"data: {}\n\n", b'data: {"a"', b": 1}\n\n", b"."])))
+def test_a_part_holds_one_event_and_nothing_is_lost(arrived: list[bytes]) -> None:
+    payloads = [message.payload for message in read(eventstream.payload_parts(b"".join(arrived)))]
+    assert b"".join(payloads) == b"".join(arrived)
+    assert all(payload.count(b"\n\n") <= 1 and payload for payload in payloads)
+    assert all(payload.endswith(b"\n\n") for payload in payloads[:-1])
