@@ -117,6 +117,7 @@ class ToyRules:
     starts_image_entrypoint = False
     longest_variable = None
     gated_models = "ask at home"
+    price_option = ""
     compile_command = "none"
     exports_templates = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -408,3 +409,24 @@ def test_of_an_image_that_is_yet_to_be_built_its_base_must_be_there(
 ) -> None:
     recipe = written(tmp_path, more=f"container: {container}\n")
     assert codes(read(clients, recipe), recipe) == expected
+
+
+def test_autoscaling_that_the_recipe_no_longer_has_must_be_removable(
+    standin: StandIn, clients: Clients, recipe: Recipe
+) -> None:
+    standin.account.denied = {"application-autoscaling:DeregisterScalableTarget"}
+    assert read(clients, recipe).denied == ()
+
+    target = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": "endpoint/hub/variant/AllTraffic",
+        "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+        "MinCapacity": 1,
+        "MaxCapacity": 3,
+        "RoleARN": f"arn:aws:iam::{ACCOUNT}:role/{SCALING_ROLE}",
+        "CreationTime": datetime(2026, 11, 1),
+    }
+    with Stubber(clients.application_autoscaling) as stubbed:
+        stubbed.add_response("describe_scalable_targets", {"ScalableTargets": [target]})
+        (denied,) = read(clients, recipe).denied
+    assert denied.actions == ("application-autoscaling:DeregisterScalableTarget",)

@@ -42,6 +42,9 @@ DSPARK = {**LLAMA, "architectures": ["Qwen3DSparkModel"], "model_type": "qwen3"}
 # Target, drafter, the recipe's `speculation` and its method.
 CASES: list[tuple[Config, Config | None, str, str]] = [
     (LLAMA, None, "method: ngram, prompt_lookup_max: 4", "ngram"),
+    (LLAMA, None, "method: ngram_gpu, prompt_lookup_min: 2", "ngram_gpu"),
+    (LLAMA, LLAMA, "method: draft-model, use_heterogeneous_vocab: true", "draft-model"),
+    (LLAMA, DSPARK, "method: dspark, enable_adaptive_verification: true", "dspark"),
     (MIMO, None, "method: mtp, max_model_len: 512", "mtp"),
     (MIMO, None, "method: mimo_mtp, rejection_sample_method: block", "mimo_mtp"),
     (LLAMA, LLAMA, "method: eagle, draft_sample_method: probabilistic", "eagle"),

@@ -12,12 +12,23 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tools.catalogue import neuron
 from tools.catalogue.__main__ import DOCUMENTS
 from tools.catalogue.documents import documents_in
 from tools.catalogue.fetch import fetch
 from tools.catalogue.generators import GENERATORS
 
 HEAD = "amazon/GPT-OSS-20B-P-EAGLE"
+
+CONTAINERS = "/aws-neuron/deep-learning-containers/HEAD"
+GITHUB_FILES = {
+    f"{CONTAINERS}/README.md": neuron.README,
+    "/aws-neuron/aws-neuron-sdk/HEAD/release-notes/components/runtime.rst": neuron.RUNTIME_NOTES,
+    "/awslabs/amazon-eks-ami/HEAD/CHANGELOG.md": neuron.AMI_CHANGELOG,
+} | {
+    f"{CONTAINERS}/vllm/inference/{folder.name}/Dockerfile.neuronx": neuron.dockerfile(folder.name)
+    for folder in (DOCUMENTS / "aws-neuron" / "vllm" / "inference").iterdir()
+}
 
 
 def archive() -> bytes:
@@ -41,6 +52,9 @@ def wheel(package: str, folder: Path) -> Path:
 def answer(request: httpx.Request) -> httpx.Response:
     if request.url.host == "codeload.github.com":
         return httpx.Response(200, content=archive())
+    if request.url.host == "raw.githubusercontent.com":
+        stored = DOCUMENTS / GITHUB_FILES[request.url.path]
+        return httpx.Response(200, text=f"# A line that no generator reads\n{stored.read_text()}")
     if request.url.path == f"/api/models/{HEAD}":
         return httpx.Response(200, json={"id": HEAD, "sha": "abc", "siblings": []})
     if "/AmazonSageMaker/current/us-west-2/" in request.url.path:
@@ -59,7 +73,9 @@ def test_what_is_fetched_makes_the_same_files_but_for_what_is_new(
     (folder / "date").write_text((DOCUMENTS / "date").read_text())
     read = documents_in(folder)
 
-    for name in ("images.json", "registries.json"):
+    for path in GITHUB_FILES.values():
+        assert read.text(path) == (DOCUMENTS / path).read_text(), "cut in the same way"
+    for name in ("images.json", "registries.json", "engines/neuron.json"):
         assert GENERATORS[name](read) == GENERATORS[name](documents_in(DOCUMENTS))
     instances = {item["name"]: item for item in json.loads(GENERATORS["instances.json"](read))["instances"]}
     before = {
@@ -76,6 +92,6 @@ def test_a_document_that_cannot_be_read_stays(tmp_path: Path) -> None:
     folder = shutil.copytree(DOCUMENTS, tmp_path / "documents")
     nothing = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(503)))
     fetch(folder, nothing, wheel)
-    stored = DOCUMENTS / "deep-learning-containers"
-    for file in stored.rglob("*.yml"):
-        assert (folder / "deep-learning-containers" / file.relative_to(stored)).read_bytes() == file.read_bytes()
+    for repository in ("deep-learning-containers", "aws-neuron", "amazon-eks-ami"):
+        for file in (path for path in (DOCUMENTS / repository).rglob("*") if path.is_file()):
+            assert (folder / file.relative_to(DOCUMENTS)).read_bytes() == file.read_bytes()

@@ -21,7 +21,7 @@ from toolkit.api.context import (
 from toolkit.api.pins import unpinned
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog.age import current_day
-from toolkit.checks.catalogue import old_facts
+from toolkit.checks.catalogue import old_facts, update_command
 from toolkit.checks.run import require
 from toolkit.errors import EndpointNotFound, StalePlanError
 from toolkit.planning.plan import Plan
@@ -190,7 +190,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
 
 def _age(recipe: Recipe) -> list[str]:
     told = old_facts(recipe, current_day())
-    return [f"Catalogue: {told}. To renew prices, heads and images: toolkit catalog update"] if told else []
+    return [f"Catalogue: {told}. To renew prices, heads and images: {update_command(recipe)}"] if told else []
 
 
 def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:

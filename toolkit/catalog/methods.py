@@ -26,10 +26,14 @@ BASELINE = "none"
 
 @dataclass(frozen=True)
 class Key:
-    """An optional key of `speculation`: the first engine version that accepts it, and the first for certain values."""
+    """An optional key of `speculation`: the first engine version that accepts it, and the first for certain values.
+
+    `runner` is the only model runner on which it works, `V1` or `V2`; empty for both.
+    """
 
     since: str
     values: Mapping[str, str] = field(default_factory=dict)
+    runner: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,11 @@ class EngineMethod:
     def takes(self, key: str, version: str) -> bool:
         """Whether that version of the engine accepts an optional key of `speculation` with this method."""
         return key in self.keys and not older(version, self.keys[key].since)
+
+    def runner_for(self, settings: Mapping[str, Any]) -> str:
+        """The only model runner for the method with these keys of `speculation`; empty if both can run it."""
+        wanted = (self.keys[key].runner for key, value in settings.items() if value and key in self.keys)
+        return self.runner or next(filter(None, wanted), "")
 
 
 @dataclass(frozen=True)

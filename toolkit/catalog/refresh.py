@@ -28,6 +28,7 @@ _ACCELERATED = re.compile(r"^ml\.(g|p|inf|trn)\d")
 # Who publishes drafters on the hub, and what their names have in common.
 _PUBLISHERS = (("amazon", "p-eagle"), ("RedHatAI", "speculator"), ("z-lab", "DFlash"), ("nvidia", "Eagle3"))
 _RELEASE = re.compile(r"^\d+\.\d+\.\d+$")
+_MOST_PAGES = 20
 _YAML_LIMITS = documents.Limits(size=64 * 1024)
 T = TypeVar("T")
 
@@ -89,17 +90,34 @@ class _Reader:
         except documents.Unfit as error:
             raise _Failed(f"{url}: {error}") from error
 
+    def pages(self, url: str, model: type[list[T]]) -> Iterator[T]:
+        """The entries of a list that may go on at the address in its header `Link`."""
+        for _ in range(_MOST_PAGES):
+            answer = self._answer(url)
+            try:
+                yield from documents.parse(model, answer.content)
+            except documents.Unfit as error:
+                raise _Failed(f"{url}: {error}") from error
+            url = answer.links.get("next", {}).get("url", "")
+            if not url:
+                return
+
     def content(
         self, url: str, limits: documents.Limits = documents.LIMITS, headers: Mapping[str, str] | None = None
     ) -> bytes:
         """The document at `url`. Raises _Failed with the reason why it could not be read."""
+        return self._answer(url, limits, headers).content
+
+    def _answer(
+        self, url: str, limits: documents.Limits = documents.LIMITS, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
         try:
             response = documents.request(self.client, "GET", url, limits, headers=dict(headers or {}))
         except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
             raise _Failed(f"{url}: {error or type(error).__name__}") from error
         if not response.is_success:
             raise _Failed(f"{url} answered {response.status_code} {response.reason_phrase}")
-        return response.content
+        return response
 
 
 def refresh(
@@ -181,7 +199,7 @@ def _new_heads(reader: _Reader, found: Refreshed) -> Refreshed:
     listed: set[str] = set()
     for owner, part in _PUBLISHERS:
         url = f"{reader.sources.hub}/api/models?author={owner}&search={part}&limit=200"
-        listed |= {one.id for one in reader.get(url, list[_Named]) if one.id}
+        listed |= {one.id for one in reader.pages(url, list[_Named]) if one.id}
     drafters = tuple(sorted(listed - {head.repo for head in lookup.heads()}))
     new = [f"new head: {repo}" for repo in drafters if repo not in found.update.drafters]
     return replace(found, update=replace(found.update, drafters=drafters), changed=(*found.changed, *new))

@@ -16,10 +16,16 @@ _KEY = "unlisted"
 def check_catalogue(recipe: Recipe, today: date) -> Iterator[Finding]:
     """Findings on old facts, and on the names under `unlisted`."""
     if told := old_facts(recipe, today):
-        hint = "Run: toolkit catalog update. What it does not renew comes with a newer toolkit."
+        hint = f"Run: {update_command(recipe)}. What it does not renew comes with a newer toolkit."
         yield Finding("catalogue.old", told, hint=hint, severity="info")
     for index, name in enumerate(recipe.unlisted):
         yield _unlisted(recipe, name, f"{_KEY}.{index}")
+
+
+def update_command(recipe: Recipe) -> str:
+    """The command that reads the prices anew that this recipe's own come from."""
+    region = f"--region {recipe.platform.region}" if recipe.platform.region else ""
+    return " ".join(filter(None, ("toolkit catalog update", region, recipe.platform.rules.price_option)))
 
 
 def old_facts(recipe: Recipe, today: date) -> str:

@@ -21,26 +21,33 @@ def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     if recipe.speculation is None or models.drafter is None:
         return
     target, drafter = models.target, models.drafter
-    if not recipe.speculation.facts.format:  # else the engine looks into its files
-        yield from _vocabulary(target, drafter)
+    read_by_engine = recipe.speculation.facts.format  # whose checks look into the drafter's files
+    if not read_by_engine and not recipe.speculation.own_vocabulary:
+        yield from _vocabulary(recipe, target, drafter)
     yield from _precision(recipe, drafter)
 
 
-def _vocabulary(target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
+def _vocabulary(recipe: Recipe, target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
+    drafting, key = recipe.drafting, "use_heterogeneous_vocab"
+    may_differ = drafting is not None and drafting.takes(key, recipe.engine.version)
+    otherwise = f" Or write `{key}: true` under `speculation`: then it drafts the tokens that both have."
     if drafter.vocab_size != target.vocab_size:
         message = f"the draft model has {drafter.vocab_size} tokens in its vocabulary, the target {target.vocab_size}"
-        yield Finding("pair.vocab-size", message, _DRAFTER, hint="Use a draft model of the same family.")
+        hint = f"Use a draft model of the same family.{otherwise if may_differ else ''}"
+        yield Finding("pair.vocab-size", message, _DRAFTER, hint=hint)
     else:
-        yield from _tokenizers(target, drafter)
+        yield from _tokenizers(target, drafter, otherwise if may_differ else "")
 
 
-def _tokenizers(target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
+def _tokenizers(target: ModelFacts, drafter: ModelFacts, otherwise: str) -> Iterator[Finding]:
     ours, theirs = target.tokenizer, drafter.tokenizer
     if ours is None or theirs is None:
         return
     if not ours.agrees_with(theirs):
         message = "the two tokenizers give different token ids for the same text: almost no draft would be accepted"
-        yield Finding("pair.tokenizer", message, _DRAFTER, hint="Use a draft model with the target's tokenizer.")
+        yield Finding(
+            "pair.tokenizer", message, _DRAFTER, hint=f"Use a draft model with the target's tokenizer.{otherwise}"
+        )
     elif differing := sorted(ours.special_tokens.items() ^ theirs.special_tokens.items()):
         names = ", ".join(sorted({f"`{name}`" for name, _ in differing})[:3])
         message = f"only one of the two models has the special tokens {names}"

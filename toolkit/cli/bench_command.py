@@ -192,8 +192,9 @@ def bench(
     if dummy_weights and not what_if_acceptance:
         raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
     if html:
-        from toolkit.measure.page import require_packages
+        from toolkit.measure.page import require_free, require_packages
 
+        require_free(html)
         require_packages()
     measure = partial(
         api.bench,

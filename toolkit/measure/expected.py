@@ -12,7 +12,7 @@ def draft_length(recipe: Recipe) -> int | None:
     """K, if every draft has K tokens and the engine's log counts them; else None."""
     if recipe.speculation is None or not recipe.speculation.facts.full_drafts:
         return None
-    if recipe.speculation.schedule or recipe.engine.args.get("disable-log-stats"):
+    if recipe.speculation.schedule or recipe.speculation.adaptive or recipe.engine.args.get("disable-log-stats"):
         return None
     if not recipe.engine.rules.reports_drafts(recipe):
         return None

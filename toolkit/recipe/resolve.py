@@ -63,6 +63,16 @@ class Speculation:
         """What the table says of the method."""
         return methods.method(self.method)
 
+    @property
+    def own_vocabulary(self) -> bool:
+        """Whether the drafter may have another vocabulary than the target."""
+        return bool(self.settings.get("use_heterogeneous_vocab"))
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the engine verifies fewer drafts than K where the drafter is less sure."""
+        return bool(self.settings.get("enable_adaptive_verification"))
+
     def to_dict(self) -> dict[str, Any]:
         """The keys of a recipe's `speculation`."""
         drafter = {"model": str(self.drafter)} if self.drafter else {}
@@ -135,8 +145,8 @@ class PlatformSettings:
 class Recipe:
     """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
 
-    `lock.pinned` fills in revisions, the size of the weights, the target's model type and `image_digests`, which are
-    by address with tag.
+    `lock.pinned` fills in revisions, the size of the weights, the target's model type, `image_digests` by address with
+    tag, and `wheel_digests` by pin.
     `container` None is AWS's image. `baseline_of` is what a baseline leaves out: some engines need their flags to be
     alike. `training` says how its drafter is trained, None for one that exists. What follows from the fields (`image`,
     `flags`, the recipe on one of its instance types) is decided once and kept.
@@ -163,6 +173,7 @@ class Recipe:
     network: NetworkSection = field(default_factory=NetworkSection.model_construct)
     observability: ObservabilitySection = field(default_factory=ObservabilitySection.model_construct)
     image_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
+    wheel_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
     unlisted: tuple[str, ...] = ()
     training: TrainingSection | None = None
     lines: Lines = field(repr=False, default_factory=dict)

@@ -186,6 +186,9 @@ class PlatformTraits(Protocol):
     gated_models: str
     """What to do for a model that the hub gives to some users only, as the end of a sentence."""
 
+    price_option: str
+    """The option with which `toolkit catalog update` reads this platform's prices too; empty if it needs none."""
+
     compile_command: str
     """The command that compiles RECIPE for Trainium ahead of its endpoint."""
 

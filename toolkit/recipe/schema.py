@@ -121,6 +121,9 @@ class SpeculationSection(Section):
     draft_sample_method: Literal["greedy", "probabilistic"] | None = Field(
         None, description="how the drafter samples: its first choice, or from its distribution; default: greedy"
     )
+    enable_adaptive_verification: StrictBool | None = Field(
+        None, description="dspark: verify fewer drafts of a request where the drafter is less sure; default: all"
+    )
     enforce_eager: StrictBool | None = Field(None, description="run the drafter without CUDA graphs")
     kv_cache_dtype: BackendName | None = Field(
         None, description="type of the drafter's KV cache; default: the target's"
@@ -132,6 +135,11 @@ class SpeculationSection(Section):
     quantization: BackendName | None = Field(None, description="how the drafter's weights are quantized")
     rejection_sample_method: Literal["standard", "block"] | None = Field(
         None, description="drafts are verified one by one, or as a block; default: standard"
+    )
+    use_heterogeneous_vocab: StrictBool | None = Field(
+        None,
+        description="draft-model: the drafter may have another vocabulary than the target; it drafts the tokens that "
+        "both have",
     )
     prompt_lookup_min: PositiveInt | None = Field(
         None, description="ngram: shortest run of tokens that is looked up in the text so far"
@@ -246,7 +254,8 @@ class ContainerSection(Section):
         None, description="Python of the base, for `wheels`; default: the catalogue's of AWS's image, 3.12 of a `base`"
     )
     wheels: list[Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*==[\w.!+]+$")]] = Field(
-        default_factory=list, description="packages, pinned as name==version, without what they depend on"
+        default_factory=list,
+        description="packages, pinned as name==version, without what they depend on; `toolkit lock` pins their hashes",
     )
     bake_drafter: StrictBool = Field(False, description="the drafter lies in the image and is not fetched at start")
     builder: Literal["append", "docker", "buildah", "codebuild"] | None = Field(

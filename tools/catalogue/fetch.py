@@ -28,6 +28,7 @@ import httpx
 
 from toolkit import documents
 from toolkit.catalog import published
+from tools.catalogue import neuron
 from tools.catalogue.documents import kept
 
 REGIONS = {"AmazonSageMaker": ("us-east-1", "us-west-2"), "AmazonEC2": ("us-east-1",)}
@@ -35,6 +36,7 @@ _CONTAINERS = "https://codeload.github.com/aws/deep-learning-containers/tar.gz/r
 _CONTAINER_FILES = re.compile(
     r"^[^/]+/(docs/src/data/(?:vllm|vllm-server|djl-inference|huggingface-vllm)/\S+\.yml|docs/vllm/changelog/index\.md)$"
 )
+_FILES = "https://raw.githubusercontent.com"
 _ARCHIVE = documents.Limits(size=256 * 1024**2, seconds=300.0)
 _HUB = "https://huggingface.co"
 _ENUMS = ("ProductionVariantInstanceType", "ProductionVariantInferenceAmiVersion")
@@ -63,6 +65,9 @@ def fetch(folder: Path, client: httpx.Client | None = None, download: Download |
             "EC2's types": lambda: _ec2_types(folder, types),
             "types by region": lambda: _hosting_types(folder, types),
             "AWS's containers": lambda: _containers(folder, opened),
+            "Neuron's containers": lambda: _neuron_containers(folder, opened),
+            "the release notes of Neuron's runtime": lambda: _runtime_notes(folder, opened),
+            "the changelog of EKS's AMI": lambda: _ami_changelog(folder, opened),
             "AWS's SDK": lambda: _image_uris(folder, download or _pip_download),
             "the hub": lambda: _hub(folder, opened, [head["repo"] for head in kept("heads.json")["heads"]]),
             **{
@@ -136,6 +141,37 @@ def _containers(folder: Path, client: httpx.Client) -> None:
         _write_text(root / path, text.decode())
 
 
+def _neuron_containers(folder: Path, client: httpx.Client) -> None:
+    """The rows of vLLM's images in the README, and the runtime in the newest Dockerfile of each."""
+    repository = "aws-neuron/deep-learning-containers"
+    rows = list(neuron.ROW.finditer(_github_file(client, repository, "README.md")))
+    texts = {}
+    for path in dict.fromkeys(neuron.dockerfile(row["version"]) for row in rows):
+        text = _github_file(client, repository, path.removeprefix(f"{neuron.CONTAINERS}/"))
+        texts[path] = "".join(f"{line}\n" for line in text.splitlines() if neuron.RUNTIME.match(line))
+    _write_text(folder / neuron.README, "".join(f"{row[0]}\n" for row in rows))
+    for path, text in texts.items():
+        _write_text(folder / path, text)
+
+
+def _runtime_notes(folder: Path, client: httpx.Client) -> None:
+    """Only the sentences on which driver and runtime work together; some stand there twice."""
+    text = _github_file(client, "aws-neuron/aws-neuron-sdk", "release-notes/components/runtime.rst")
+    wanted = (
+        line for line in text.splitlines() if neuron.NEEDS_RUNTIME.search(line) or neuron.NEEDS_DRIVER.search(line)
+    )
+    _write_text(folder / neuron.RUNTIME_NOTES, "".join(f"{line}\n" for line in dict.fromkeys(wanted)))
+
+
+def _ami_changelog(folder: Path, client: httpx.Client) -> None:
+    """Only the releases and the driver in each, which stands there for every version of Kubernetes."""
+    wanted: list[str] = []
+    for line in _github_file(client, "awslabs/amazon-eks-ami", "CHANGELOG.md").splitlines():
+        if (neuron.RELEASE.match(line) or neuron.DRIVER.search(line)) and line not in wanted[-1:]:
+            wanted.append(line)
+    _write_text(folder / neuron.AMI_CHANGELOG, "".join(f"{line}\n" for line in wanted))
+
+
 def _image_uris(folder: Path, download: Download) -> None:
     """The registries and images that AWS's SDK lists."""
     with TemporaryDirectory() as wheels, zipfile.ZipFile(download("sagemaker-core", Path(wheels))) as wheel:
@@ -185,6 +221,10 @@ def _prices(folder: Path, client: httpx.Client, service: str, region: str, types
 def _get(client: httpx.Client, url: str, limits: documents.Limits) -> bytes:
     answer = documents.request(client, "GET", url, limits)
     return answer.raise_for_status().content
+
+
+def _github_file(client: httpx.Client, repository: str, path: str) -> str:
+    return _get(client, f"{_FILES}/{repository}/HEAD/{path}", _ARCHIVE).decode()
 
 
 def _pip_download(package: str, folder: Path) -> Path:

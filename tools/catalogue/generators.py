@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tools.catalogue import heads, images, instances, listings, registries, values
+from tools.catalogue import heads, images, instances, listings, neuron, registries, values
 from tools.catalogue.documents import Documents
 
 GENERATORS: Mapping[str, Callable[[Documents], str]] = {
@@ -12,6 +12,7 @@ GENERATORS: Mapping[str, Callable[[Documents], str]] = {
     "images.json": images.generate,
     "instances.json": instances.generate,
     "registries.json": registries.generate,
+    "engines/neuron.json": neuron.generate,
     "engines/vllm/flags.json": listings.generate_flags,
     "engines/vllm/models.json": listings.generate_models,
     "engines/vllm/values.json": values.generate,
@@ -22,6 +23,5 @@ BY_HAND = {
     "platforms.json": "the toolkit's own names; facts name their source",
     "engines/vllm.json": "boundaries between versions, read in vLLM's sources; each fact names where",
     "engines/vllm/risks.json": "judged by people, from the code that reads each flag and variable",
-    "engines/neuron.json": "read in Neuron's release notes and tutorials, which are prose; each fact names where",
 }
 """Files without a generator, and why."""

@@ -1,4 +1,4 @@
-"""images.json: AWS's images for SageMaker, from aws/deep-learning-containers, and those kept by hand."""
+"""images.json: AWS's images for SageMaker and for Neuron, from its repositories of images, and those kept by hand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from toolkit.catalog import published
 from toolkit.catalog.lookup import version_key
+from tools.catalogue import neuron
 from tools.catalogue.documents import Documents, as_text, kept
 
 _REPOSITORY = "github aws/deep-learning-containers"
@@ -38,7 +39,8 @@ def generate(documents: Documents) -> str:
     # Sorting is stable: of one version the Amazon Linux image comes first, and of those the newest.
     made.sort(key=lambda image: (*version_key(image["version"]),), reverse=True)
     made.sort(key=lambda image: list(facts["engines"]).index(image["engine"]))
-    return as_text({"date": documents.date, "sources": facts["sources"], "images": [*facts["images"], *made]})
+    listed = [*facts["images"], *neuron.images(documents), *made]
+    return as_text({"date": documents.date, "sources": facts["sources"], "images": listed})
 
 
 def servers(documents: Documents, dates: Mapping[str, str]) -> Iterator[dict[str, Any]]:

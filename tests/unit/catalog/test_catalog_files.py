@@ -128,3 +128,11 @@ def test_versions_of_flags_and_models_are_in_order(name: str, kinds: list[str]) 
 def test_what_takes_heads_is_also_a_known_target() -> None:
     data = read("engines/vllm/models.json")
     assert set(data["eagle3_targets"]) <= set(data["targets"])
+
+
+def test_every_head_names_where_it_stands() -> None:
+    """A page, a repository, a card or documentation that a reader can open."""
+    address = re.compile(
+        r"https?://|huggingface\.co/|github \S+/|vllm-project/|awsdocs|card|vLLM (tests|sources|blog)|AWS .*blog|post"
+    )
+    assert [head.repo for head in lookup.heads() if not address.search(head.source)] == []

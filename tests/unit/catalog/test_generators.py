@@ -15,7 +15,7 @@ from tools.catalogue.documents import Documents, documents_in
 from tools.catalogue.generators import BY_HAND, GENERATORS
 from tools.catalogue.listings import as_listing, with_version
 
-FROM_VLLM = [name for name in GENERATORS if name.startswith("engines/")]
+FROM_VLLM = [name for name in GENERATORS if name.startswith("engines/vllm/")]
 FROM_DOCUMENTS = [name for name in GENERATORS if name not in FROM_VLLM]
 
 
@@ -63,6 +63,65 @@ def test_a_new_image_of_aws_comes_with_what_is_known_of_its_day(documents: Docum
     assert new["tag"] == "0.34.0-gpu-py312-cu130-ubuntu24.04-sagemaker"
     assert (new["entrypoint"], new["supervisor_quoting"], new["driver"]) == ("python", "fixed", "580")
     assert new["date"] == documents.date
+
+
+def test_a_new_sdk_and_a_new_image_for_trainium_come_from_neurons_repository(documents: Documents) -> None:
+    readme = documents.folder / "aws-neuron" / "README.md"
+    row = readme.read_text().splitlines()[0]
+    assert "0.24.0.1.1.0" in row
+    patched = row.replace("2.32.0", "2.32.1")
+    new = (
+        row.replace("0.24.0", "0.35.0").replace("1.1.0", "1.3.0").replace("2.32.0", "2.34.0").replace("py313", "py314")
+    )
+    readme.write_text("\n".join([new, patched, readme.read_text()]))
+    (documents.folder / "aws-neuron/vllm/inference/0.35.0.1.3.0").mkdir()
+    (documents.folder / "aws-neuron/vllm/inference/0.35.0.1.3.0/Dockerfile.neuronx").write_text(
+        "ARG PYTHON=python3.14\nARG NEURONX_RUNTIME_LIB_VERSION=2.36.4.0-abc\n"
+    )
+
+    generations = {item["version"]: item for item in made("engines/neuron.json", documents)["generations"]}
+    images = {item["version"]: item for item in made("images.json", documents)["images"] if "neuron" in item["engine"]}
+
+    assert generations["0.24.0.1.1.0"]["sdk"] == "2.32.1"
+    assert generations["0.24.0.1.1.0"]["methods"]
+    newest = generations["0.35.0.1.3.0"]
+    assert (newest["engine"], newest["sdk"], newest["runtime"]) == ("vllm-neuron", "2.34.0", "2.36.4")
+    assert (newest["families"], newest["drivers"]) == (["trn2", "trn3"], {"trn2": "2.27", "trn3": "2.27"})
+    assert (newest["methods"], newest["note"]) == ({}, "new; its drafting methods were not looked at yet")
+    assert images["0.35.0.1.3.0"]["tag"] == "0.35.0.1.3.0-neuronx-py314-sdk2.34.0-ubuntu24.04"
+
+
+def test_which_drivers_work_is_read_in_neurons_release_notes(documents: Documents) -> None:
+    notes = documents.folder / "aws-neuron" / "runtime.rst"
+    notes.write_text(
+        "* Neuron Driver 2.31 requires Neuron Runtime Library 2.36 or later.\n"
+        "* Neuron Runtime Library 2.35 is not backward-compatible with Neuron Driver 2.28 or earlier.\n"
+        + notes.read_text()
+    )
+
+    written = made("engines/neuron.json", documents)
+
+    assert written["runtime_of_driver"] == {"2.31": "2.36", "2.29": "2.33"}
+    drivers = {item["sdk"]: item["drivers"] for item in written["generations"]}
+    assert (drivers["2.33.0"]["trn2"], drivers["2.32.0"]["trn2"], drivers["2.28.0"]) == (
+        "2.29",
+        "2.27",
+        {"trn2": "2.22"},
+    )
+
+
+def test_the_last_release_of_an_ami_with_a_driver_is_read_in_its_changelog(documents: Documents) -> None:
+    changelog = documents.folder / "amazon-eks-ami" / "CHANGELOG.md"
+    newer = '# AMI Release v20261120\n      <td colspan="1">2.31.1.0-dkms</td>\n# AMI Release v20261101\n'
+    changelog.write_text(f'{newer}      <td colspan="1">2.29.0.0-dkms</td>\n{changelog.read_text()}')
+
+    releases = made("engines/neuron.json", documents)["eks_ami_releases"]
+
+    assert [(item["release"], item["driver"]) for item in releases[:3]] == [
+        ("v20261120", "2.31.1.0"),
+        ("v20261101", "2.29.0.0"),
+        ("v20260625", "2.28.0.0"),
+    ]
 
 
 def test_a_price_list_takes_the_place_of_prices_at_second_hand_in_its_region_only(documents: Documents) -> None:

@@ -91,6 +91,50 @@ def test_vllm_has_every_key_that_the_table_allows(name: str, told: EngineMethod)
     assert set(told.keys) | set(told.fixed) <= set(fields), name
 
 
+NOT_IN_RECIPES = {
+    "method": "the key `method` of every recipe",
+    "model": "the drafter of every recipe",
+    "revision": "the drafter's",
+    "num_speculative_tokens": "K of every recipe",
+    "synthetic_acceptance_length": "answers by chance: only a measurement may ask for it",
+    "synthetic_acceptance_rates": "the same",
+    "draft_load_config": "the target's is used",
+    "draft_model_config": "made by vLLM itself",
+    "draft_parallel_config": "made by vLLM itself",
+    "target_model_config": "made by vLLM itself",
+    "target_parallel_config": "made by vLLM itself",
+    "tensor_parallel_size": "refused by vLLM: it is `draft_tensor_parallel_size`",
+    "code_revision": "code of others does not run",
+    "disable_eagle_block_drop": "an experiment of vLLM's authors",
+    "disable_padded_drafter_batch": "a choice between two ways to the same drafts",
+    "dspark_draft_topk": "the same",
+    "index_share_for_mtp_iteration": "stands in the drafter's config.json",
+    "use_local_argmax_reduction": "a choice between two ways to the same drafts",
+}
+OTHER_METHODS = {
+    "custom_class": "code of others",
+    "extract_hidden_states": "drafts nothing",
+    "gemma4_mtp": "found out by vLLM itself",
+    "medusa": "heads of 2023 that vLLM's documentation no longer names",
+    "mlp_speculator": "the same",
+}
+
+
+def test_every_method_and_key_of_vllm_can_be_written_or_is_left_out_with_a_reason() -> None:
+    speculative = pytest.importorskip("vllm.config.speculative")
+    ours = [methods.method(name).engines["vllm"] for name in methods.names() if name != methods.BASELINE]
+    keys = {key for item in ours for key in (*item.keys, *item.fixed)}
+
+    assert set(speculative.SpeculativeConfig.__dataclass_fields__) - keys == set(NOT_IN_RECIPES)
+    assert set(get_args(speculative.SpeculativeMethod)) - {item.method for item in ours} == set(OTHER_METHODS)
+
+
+def test_a_key_may_need_one_of_the_two_model_runners() -> None:
+    model = methods.method("draft-model").engines["vllm"]
+    assert (model.runner_for({}), model.runner_for({"use_heterogeneous_vocab": False})) == ("", "")
+    assert model.runner_for({"use_heterogeneous_vocab": True}) == "V1"
+
+
 def test_a_method_that_is_added_can_be_written_and_checked(tmp_path: Path) -> None:
     write_pair(tmp_path)
     text = RECIPE.replace("method: p-eagle\n  model: ./drafter\n  num_speculative_tokens: 7", "method: toy")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,6 +21,7 @@ from toolkit.catalog.refresh import Sources
 from toolkit.errors import PlatformError, UsageError
 
 TODAY = date(2026, 11, 22)
+LIST = "/offers/v1.0/aws/AmazonSageMaker/current/us-east-1/index.json"
 REPO = "amazon/GPT-OSS-20B-P-EAGLE"
 HUB_ANSWER = {"id": REPO, "sha": "abc123", "lastModified": "2026-05-01T10:00:00.000Z", "gated": "auto"}
 IMAGE = """\
@@ -79,8 +82,21 @@ def term(sku: str, price: str) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Raw:
+    """An answer of its own making: `size` is what the server says of its length."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    size: int | None = None
+
+
 class Site(ThreadingHTTPServer):
-    """Answers each path, without its query, with the text or JSON it was given, every other one with 404."""
+    """Answers each path with the text or JSON it was given, or with a Raw one, every other one with 404.
+
+    A path may be given with its query; else it stands for every query.
+    """
 
     daemon_threads = True
 
@@ -101,7 +117,15 @@ class _Handler(BaseHTTPRequestHandler):
     server: Site
 
     def do_GET(self) -> None:
-        answer = self.server.answers.get(self.path.partition("?")[0])
+        answers = self.server.answers
+        answer = answers.get(self.path, answers.get(self.path.partition("?")[0]))
+        if isinstance(answer, Raw):
+            self.send_response(answer.status)
+            for name, value in {"Content-Length": str(answer.size or len(answer.body)), **answer.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(answer.body)
+            return
         self.send_response(404 if answer is None else 200)
         self.end_headers()
         self.wfile.write((answer if isinstance(answer, str) else json.dumps(answer)).encode())
@@ -273,3 +297,57 @@ def test_the_files_age_is_told() -> None:
     ages = {file.name: (file.days, file.old) for file in catalog_status(today=date(2027, 3, 1)).files}
     assert ages["images.json"] == (99, True)
     assert not any(file.old for file in catalog_status(today=TODAY).files)
+
+
+def test_a_list_of_the_hub_goes_on_at_its_next_page(site: Site) -> None:
+    """As the hub pages: the address of the next one stands in the header `Link`."""
+    first = "/api/models?author=z-lab&search=DFlash&limit=200"
+    later = f"{first}&cursor=eyJfaWQiOnt9"
+    next_page = {"Link": f'<{site.url}{later}>; rel="next"', "Content-Type": "application/json; charset=utf-8"}
+    site.answers["/api/models"] = []
+    site.answers[first] = Raw(headers=next_page, body=b'[{"_id": "6", "id": "z-lab/one-DFlash", "downloads": 7}]')
+    site.answers[later] = [{"id": "z-lab/two-DFlash"}]
+
+    assert {"new head: z-lab/one-DFlash", "new head: z-lab/two-DFlash"} <= set(update(site).changed)
+
+
+def test_a_list_that_names_itself_as_its_next_page_ends(site: Site) -> None:
+    path = "/api/models?author=z-lab&search=DFlash&limit=200"
+    site.answers["/api/models"] = []
+    site.answers[path] = Raw(headers={"Link": f'<{site.url}{path}>; rel="next"'}, body=b'[{"id": "z-lab/one-DFlash"}]')
+    assert "new head: z-lab/one-DFlash" in update(site).changed
+
+
+def test_a_head_that_was_renamed_is_found_behind_the_redirect(site: Site) -> None:
+    moved = Raw(status=307, headers={"Location": "/api/models/amazon/renamed", "ETag": 'W/"6e-abc"'})
+    site.answers[f"/api/models/{REPO}"] = moved
+    site.answers["/api/models/amazon/renamed"] = HUB_ANSWER
+    assert f"{REPO}: revision unknown -> abc123" in update(site).changed
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Raw(body=b'{"formatVersion": "v1.0", "prod', size=900), "peer closed connection"),
+        (Raw(headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"{}")), "the server packed it (gzip)"),
+        (Raw(status=403, body=b"<Error><Code>AccessDenied</Code></Error>"), "answered 403 Forbidden"),
+        (Raw(status=301, headers={"Location": LIST}), "redirect"),
+        (Raw(body=b"<html>Sign in to the hotel's network</html>"), "index.json: "),
+    ],
+    ids=["broken off", "packed", "refused", "in a circle", "another page"],
+)  # fmt: skip
+def test_a_price_list_that_does_not_arrive_whole_changes_nothing(site: Site, answer: Raw, why: str) -> None:
+    site.prices("us-east-1", **{"2xlarge": "4.1"})
+    update(site, "us-east-1")
+    site.answers[LIST] = answer
+    site.answers["/simple/vllm/"] = {"versions": ["0.31.0"]}
+
+    again = update(site, "us-east-1")
+
+    (failed,) = [line for line in again.failed if line.startswith("prices in us-east-1: ")]
+    assert why in failed
+    instance = lookup.instance("ml.g7e.2xlarge")
+    assert instance
+    price = instance.price("us-east-1")
+    assert price
+    assert price.usd_per_hour == 4.1

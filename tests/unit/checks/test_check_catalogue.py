@@ -111,6 +111,22 @@ def test_facts_over_90_days_old_are_named_once_in_check_and_plan(
     assert notes == [f"Catalogue: {told}. To renew prices, heads and images: toolkit catalog update"]
 
 
+@pytest.mark.parametrize(
+    ("platform", "command"),
+    [
+        ("platform: {name: sagemaker, region: us-west-2, ", "toolkit catalog update --region us-west-2"),
+        ("platform: {name: kubernetes, ", "toolkit catalog update --ec2"),
+    ],
+)
+def test_the_way_on_reads_the_prices_of_this_recipe(tmp_path: Path, platform: str, command: str) -> None:
+    text = RECIPE[: RECIPE.index("platform:")] + platform + "instance_types: [g6e.2xlarge]}\n"
+    if "sagemaker" in platform:
+        text = text.replace("g6e.", "ml.g6e.")
+    found = codes(recipe(tmp_path, text), date(2027, 3, 1))["info catalogue.old"]
+    assert "g6e.2xlarge (2026-09" in found.message
+    assert found.hint == f"Run: {command}. What it does not renew comes with a newer toolkit."
+
+
 def test_what_the_user_has_read_since_is_not_old(tmp_path: Path) -> None:
     path = recipe(tmp_path, RECIPE)
     price = lookup.Price(4.1, "us-east-1", "2027-02-27", "a test", "good")
@@ -121,3 +137,11 @@ def test_what_the_user_has_read_since_is_not_old(tmp_path: Path) -> None:
     assert "the price" not in told
     assert not [name for name in ("images.json", "heads.json", "instances.json") if name in told]
     assert "methods.json" in told
+
+
+def test_weights_that_a_gpu_is_too_old_for_do_not_fit_whatever_memory_it_has(tmp_path: Path) -> None:
+    """gpt-oss is stored in MXFP4, which vLLM refuses on a T4 (compute capability 7.5)."""
+    path = recipe(tmp_path, RECIPE.replace("[ml.g7e.2xlarge, ml.p5.4xlarge]", "[ml.g4dn.12xlarge]"))
+    found = codes(path)["error memory.does-not-fit"]
+    assert "mxfp4 weights need a GPU of compute capability 8.0 or newer" in found.message
+    assert "g4dn" not in found.hint

@@ -47,6 +47,9 @@ DRAFT_MODEL = ("p-eagle", "draft-model")
 EAGLE3 = ("p-eagle", "eagle3")
 _DRAFTER = "method: p-eagle\n  model: org/drafter"
 NGRAM, SUFFIX, MTP, DSPARK = ((_DRAFTER, f"method: {name}") for name in ("ngram", "suffix", "mtp", "dspark"))
+OTHER_VOCABULARY = ("tokens: 7", "tokens: 7\n  use_heterogeneous_vocab: true")
+V2_RUNNER = ("  max_model_len", '  env: {VLLM_USE_V2_MODEL_RUNNER: "1"}\n  max_model_len')
+ADAPTIVE = ("method: dspark", "method: dspark\n  enable_adaptive_verification: true")
 DEEPSEEK_V4 = config(model_type="deepseek_v4", architectures=["DeepseekV4ForCausalLM"])
 OWN_IMAGE = ("platform: {", "container: {base: 'registry.com/ours:1'}\nplatform: {")
 HYBRID = config(num_hidden_layers=24, sliding_window=128, layer_types=["sliding_attention", "full_attention"] * 12)
@@ -102,7 +105,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "pair.trained-depth", "warning", "speculation.num_speculative_tokens", "K=11 is more than"),
         ([args("dtype: half")], {"drafter": config(torch_dtype="bfloat16")},
          "pair.dtype", "warning", "engine.args.dtype", "would run in float16"),
-        ([("  max_model_len", '  env: {VLLM_USE_V2_MODEL_RUNNER: "1"}\n  max_model_len')], {},
+        ([V2_RUNNER], {},
          "engine.runner", "error", "engine.env.VLLM_USE_V2_MODEL_RUNNER", "on the V1 model runner only"),
         ([args("enable-chunked-prefil: true")], {},
          "engine.unknown-flag", "error", "engine.args.enable-chunked-prefil", "has no flag `--enable-chunked-prefil`"),
@@ -122,6 +125,18 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "engine.speculation-key", "error", "speculation.rejection_sample_method", "sample_method: block` needs"),
         ([("tokens: 7", "tokens: 7\n  max_model_len: 2048")], {},
          "engine.speculation-value", "error", "speculation.max_model_len", "more than the 1024 of a request"),
+        ([version("0.24.0"), DRAFT_MODEL, OTHER_VOCABULARY], {},
+         "engine.speculation-key", "error", "speculation.use_heterogeneous_vocab", "needs vllm 0.25.0 or newer"),
+        ([("tokens: 7", "tokens: 7\n  use_heterogeneous_vocab: true")], {},
+         "engine.speculation-key", "error", "speculation.use_heterogeneous_vocab", "`p-eagle` does not have the key"),
+        ([DRAFT_MODEL, OTHER_VOCABULARY, ("vocab: true", "vocab: true\n  draft_sample_method: probabilistic")], {},
+         "engine.speculation-value", "error", "speculation.draft_sample_method", "can only take its first choice"),
+        ([DRAFT_MODEL, OTHER_VOCABULARY, V2_RUNNER], {},
+         "engine.runner", "error", "engine.env.VLLM_USE_V2_MODEL_RUNNER", "V1 model runner only with these keys"),
+        ([version("0.27.1"), DSPARK, ADAPTIVE], {"target": DEEPSEEK_V4},
+         "engine.speculation-key", "error", "speculation.enable_adaptive_verification", "needs vllm 0.28.0 or newer"),
+        ([version("0.17.0"), (_DRAFTER, "method: ngram_gpu")], {},
+         "engine.version", "error", "engine.version", "method `ngram_gpu` needs vllm 0.18.0 or newer"),
         ([NGRAM, args("async-scheduling: true")], {},
          "engine.clash", "error", "engine.args.async-scheduling", "cannot be combined with method `ngram`"),
         ([SUFFIX], {}, "engine.package", "warning", "speculation.method", "needs the Python package arctic-inference"),
@@ -231,6 +246,9 @@ def test_what_is_wrong_is_found_alone(
 @pytest.mark.parametrize(
     ("edits", "facts"),
     [
+        ([DRAFT_MODEL, OTHER_VOCABULARY], {"drafter": config(vocab_size=96)}),
+        ([DRAFT_MODEL, OTHER_VOCABULARY], {"target": tokenizer(), "drafter": tokenizer(vocabulary_sha256="other")}),
+        ([(_DRAFTER, "method: ngram_gpu"), args("async-scheduling: true")], {}),
         ([DRAFT_MODEL], {"target": tokenizer(), "drafter": tokenizer()}),
         ([version("0.27.0")], {"drafter": config(max_position_embeddings=512)}),
         ([version("0.18.0"), ("16384", "32768")],
@@ -376,3 +394,11 @@ def test_a_head_for_long_prompts_wants_requests_as_long(tmp_path: Path, length: 
         drafter={"model": head, **config(max_position_embeddings=131072)},
     )
     assert ("pair.context" in [finding.code for finding in found]) is is_found
+
+
+@pytest.mark.parametrize("flag", ["enforce-eager: true", "pipeline-parallel-size: 2", "enable-lora: true"])
+def test_adaptive_verification_needs_cuda_graphs_of_one_stage_without_adapters(tmp_path: Path, flag: str) -> None:
+    found = findings(tmp_path, DSPARK, ADAPTIVE, args(flag), target=DEEPSEEK_V4)
+    (clash,) = [finding for finding in found if finding.severity == "error"]
+    assert (clash.code, clash.path) == ("engine.clash", f"engine.args.{flag.partition(':')[0]}")
+    assert "`enable_adaptive_verification`" in clash.message

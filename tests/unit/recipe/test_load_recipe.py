@@ -109,7 +109,7 @@ def test_a_recipe_error_reads_like_a_compiler(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"{path}:5 speculation.method: `peagle` is not allowed [recipe.bad-value]\n"
         "    Did you mean `p-eagle`? Allowed: p-eagle, eagle3, draft-model, pard, dflash, eagle, dspark, mtp, "
-        "gemma4_mtp, ngram, suffix, none."
+        "gemma4_mtp, ngram, ngram_gpu, suffix, none."
     )
 
 

@@ -80,8 +80,13 @@ def ranks(args: Mapping[str, Any]) -> int:
 
 def _runner(recipe: Recipe) -> dict[str, str]:
     """Variables that select the V1 model runner for methods that need it: V2 used to drop all draft tokens silently."""
-    v1 = recipe.drafting is not None and recipe.drafting.runner == "V1"
-    return {"VLLM_USE_V2_MODEL_RUNNER": "0"} if v1 else {}
+    return {"VLLM_USE_V2_MODEL_RUNNER": "0"} if only_runner(recipe) == "V1" else {}
+
+
+def only_runner(recipe: Recipe) -> str:
+    """The only model runner for the recipe's method and its keys, `V1` or `V2`; empty if both can run it."""
+    speculation, drafting = recipe.speculation, recipe.drafting
+    return drafting.runner_for(speculation.settings) if speculation and drafting else ""
 
 
 def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:

@@ -48,6 +48,8 @@ METRICS = MetricNames(
 
 # CUDA 13.0 release notes: compute capability below 7.5 (Maxwell, Pascal, Volta) is no longer supported.
 _OLDEST_GPU = 7.5
+# get_min_capability in vLLM 0.32.0's model_executor/layers/quantization/ where it is above that.
+_OLDEST_GPU_OF = {"mxfp4": 8.0, "fbgemm_fp8": 8.0, "experts_int8": 8.0, "fp_quant": 10.0}
 
 
 class Vllm(EngineRules):
@@ -149,6 +151,9 @@ class Vllm(EngineRules):
         has_types = recipe is None or recipe.platform.rules.has_instance_types
         if has_types and not self.runs_on(instance):
             return replace(empty, reason=f"images of {self.name} need NVIDIA GPUs of Turing or newer and x86 CPUs")
+        method = pair.target.quant_method
+        if has_types and float(instance.compute_capability) < (needs := _OLDEST_GPU_OF.get(method, 0.0)):
+            return replace(empty, reason=f"{method} weights need a GPU of compute capability {needs} or newer")
         return fit_by_size(pair, instance, empty, _workspace_bytes)
 
     def notes(self, recipe: Recipe) -> Iterator[str]:

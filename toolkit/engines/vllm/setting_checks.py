@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
+from toolkit.engines.vllm.flags import only_runner
 from toolkit.findings import Finding
 from toolkit.recipe.resolve import Recipe, Speculation
 
@@ -46,10 +47,14 @@ def runs_on_v1(recipe: Recipe, *, dense: bool = False) -> bool:
     """Whether vLLM's V1 model runner serves the recipe: by version and target, by its variable, or without a GPU."""
     since = _V2_DENSE_MODELS_SINCE if dense else _V2_RUNNER_SINCE
     since = _V2_DRAFT_MODELS_SINCE if recipe.method == "draft-model" else since
-    only_v1 = recipe.drafting is not None and recipe.drafting.runner == "V1"
     written = recipe.engine.env.get(RUNNER_VARIABLE)
     on_cpu = not recipe.platform.rules.has_instance_types
-    return only_v1 or on_cpu or written == "0" or (written is None and lookup.older(recipe.engine.version, since))
+    return (
+        only_runner(recipe) == "V1"
+        or on_cpu
+        or written == "0"
+        or (written is None and lookup.older(recipe.engine.version, since))
+    )
 
 
 def _stages(recipe: Recipe) -> Iterator[Finding]:
@@ -117,7 +122,8 @@ def _long_draft(speculation: Speculation) -> Iterator[Finding]:
 def _short_matches(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
     shortest = speculation.settings.get("prompt_lookup_min", speculation.settings.get("prompt_lookup_max"))
     shortest = _DEFAULT_MATCH if shortest is None else shortest
-    if recipe.method == "ngram" and recipe.engine.args.get(_TOOLS) is True and shortest < _SAFE_MATCH:
+    looks_up = recipe.drafting is not None and "prompt_lookup_min" in recipe.drafting.keys
+    if looks_up and recipe.engine.args.get(_TOOLS) is True and shortest < _SAFE_MATCH:
         message = f"tool calls were reported to be broken by drafts from matches of few tokens (here {shortest})"
         hint = f"Set `prompt_lookup_min: {_SAFE_MATCH}` or more, and `prompt_lookup_max` too (vLLM issue 40875)."
         yield Finding("quality.short-matches", message, "speculation.prompt_lookup_min", hint=hint, severity="warning")

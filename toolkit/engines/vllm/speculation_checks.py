@@ -7,6 +7,7 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.catalog.methods import EngineMethod, Key
+from toolkit.engines.vllm.flags import only_runner
 from toolkit.findings import Finding
 from toolkit.recipe.resolve import Recipe, Speculation
 
@@ -28,6 +29,8 @@ def check_speculation(recipe: Recipe) -> Iterator[Finding]:
         yield from _runner(recipe, drafting)
         yield from _packages(recipe, drafting)
     yield from _draft_tensor_parallel(recipe, speculation)
+    yield from _two_vocabularies(speculation)
+    yield from _adaptive(recipe, speculation)
     length, longest = speculation.settings.get("max_model_len"), recipe.engine.max_model_len
     if length and longest and length > longest:
         message = f"{length} tokens are more than the {longest} of a request (engine.max_model_len)"
@@ -102,13 +105,37 @@ def _draft_tensor_parallel(recipe: Recipe, speculation: Speculation) -> Iterator
         yield Finding("engine.draft-tensor-parallel", message, path, hint=hint)
 
 
-def _runner(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
-    written = recipe.engine.env.get(_RUNNER_VARIABLE)
-    if written is None or not drafting.runner:
+def _two_vocabularies(speculation: Speculation) -> Iterator[Finding]:
+    """A drafter with a vocabulary of its own has to take its first choice (config/speculative.py)."""
+    if speculation.own_vocabulary and speculation.settings.get("draft_sample_method") == "probabilistic":
+        message = "with a vocabulary of its own (`use_heterogeneous_vocab`) the drafter can only take its first choice"
+        hint = "Set it to greedy, or remove it."
+        yield Finding("engine.speculation-value", message, "speculation.draft_sample_method", hint=hint)
+
+
+def _adaptive(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
+    """Adaptive verification needs full CUDA graphs of one stage without adapters (config/vllm.py)."""
+    if not speculation.adaptive:
         return
-    if (drafting.runner == "V1") != (written in _OFF):
-        message = f"method `{recipe.method}` runs on the {drafting.runner} model runner only"
-        hint = "Remove it: the toolkit sets it to 0." if drafting.runner == "V1" else "Remove it."
+    args = recipe.engine.args
+    clashes = {
+        "enable-lora": bool(args.get("enable-lora")),
+        "enforce-eager": args.get("enforce-eager") is True,
+        "pipeline-parallel-size": args.get("pipeline-parallel-size", 1) != 1,
+    }
+    for flag in (flag for flag, clashing in clashes.items() if clashing):
+        message = f"`{flag}` cannot be combined with `enable_adaptive_verification`"
+        yield Finding("engine.clash", message, f"engine.args.{flag}", hint="Remove one of the two.")
+
+
+def _runner(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
+    written, runner = recipe.engine.env.get(_RUNNER_VARIABLE), only_runner(recipe)
+    if written is None or not runner:
+        return
+    if (runner == "V1") != (written in _OFF):
+        because = "" if drafting.runner else " with these keys of `speculation`"
+        message = f"method `{recipe.method}` runs on the {runner} model runner only{because}"
+        hint = "Remove it: the toolkit sets it to 0." if runner == "V1" else "Remove it."
         yield Finding("engine.runner", message, f"engine.env.{_RUNNER_VARIABLE}", hint=hint)
 
 

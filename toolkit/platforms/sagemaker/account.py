@@ -32,7 +32,7 @@ from toolkit.platforms.sagemaker.errors import aws_errors, hint_for
 from toolkit.platforms.sagemaker.images import is_missing_image
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.network import read_subnets
-from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, permissions
+from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, hosts, permissions
 from toolkit.platforms.sagemaker.quotas import read_quotas
 from toolkit.platforms.sagemaker.reading import Reading
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
@@ -47,6 +47,7 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
 )
 from toolkit.platforms.sagemaker.rules.jumpstart import ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
+from toolkit.platforms.sagemaker.rules.scaling_names import resource_ids
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ def examine(
     else:
         role = _role(reading, arn) if arn else None
     with_role = replace(account, role=role.arn if role else None)
-    needed = permissions(recipe, with_role, scaling_role_exists=scaling_role is not False)
+    scales_now = not scales and _scales_now(reading, recipe)
+    needed = permissions(recipe, with_role, scaling_role_exists=scaling_role is not False, scales_now=scales_now)
     missing_image, image_problem = _image(reading, recipe, account)
     subnets, missing_subnets = read_subnets(reading, recipe.network.subnets, region)
     return AccountFacts(
@@ -133,6 +135,18 @@ def examine(
         scaling_role=scaling_role,
         unread=tuple(reading.unread),
     )
+
+
+def _scales_now(reading: Reading, recipe: Recipe) -> bool:
+    """Whether endpoints of an earlier deployment still have autoscaling, which the next one removes."""
+    action = "application-autoscaling:DescribeScalableTargets"
+    ids = [resource_id for name in {*hosts(recipe), recipe.name} for resource_id in resource_ids(name)]
+
+    def targets() -> bool:
+        client = reading.clients.application_autoscaling
+        return bool(client.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=ids)["ScalableTargets"])
+
+    return bool(reading.ask("reading which endpoints have autoscaling", action, targets))
 
 
 def _require_here(role: str | None, account: Account) -> None:

@@ -47,10 +47,13 @@ _EVERYWHERE = (
 )
 
 
-def permissions(recipe: Recipe, account: Account, *, scaling_role_exists: bool = True) -> tuple[Permission, ...]:
+def permissions(
+    recipe: Recipe, account: Account, *, scaling_role_exists: bool = True, scales_now: bool = False
+) -> tuple[Permission, ...]:
     """What a recipe's life takes, from plan to destroy, with and without `--baseline`.
 
-    `account.role` is the execution role that exists. Without one it is made, if the recipe says so.
+    `account.role` is the execution role that exists. Without one it is made, if the recipe says so. With `scales_now`
+    its endpoints have autoscaling, which an update removes if the recipe has none any more.
     """
     found = [Permission(_EVERYWHERE, ("*",)), *_endpoint(recipe, account), *_storage(account), *_role(recipe, account)]
     found += [*_logs(recipe, account), *_monitoring(recipe, account)]
@@ -69,12 +72,14 @@ def permissions(recipe: Recipe, account: Account, *, scaling_role_exists: bool =
         found.append(_allowed("secretsmanager", "GetSecretValue", arn))
     if recipe.scaling.max_instances > recipe.scaling.min_instances:
         found += _scaling(recipe, account, scaling_role_exists)
+    elif scales_now:
+        found += _without_scaling(recipe, account)
     return tuple(found)
 
 
 def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
-    endpoints = _arns(account, "sagemaker", "endpoint/", *_hosts(recipe))
-    configs = _arns(account, "sagemaker", "endpoint-config/", *(f"{name}-*" for name in _hosts(recipe)))
+    endpoints = _arns(account, "sagemaker", "endpoint/", *hosts(recipe))
+    configs = _arns(account, "sagemaker", "endpoint-config/", *(f"{name}-*" for name in hosts(recipe)))
     models = _arns(account, "sagemaker", "model/", f"{recipe.name}-*")
     components = _arns(account, "sagemaker", "inference-component/", *_arms(recipe))
     # These two are asked for both, the endpoint and its configuration.
@@ -143,7 +148,7 @@ def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
     )
     made = recipe.platform.role == "create"
     yield _allowed("iam", f"{reading} {making}" if made else reading, *ours)
-    passed = ours if compiles_ahead(recipe) or recipe.training else _role_arns(account, _hosts(recipe))
+    passed = ours if compiles_ahead(recipe) or recipe.training else _role_arns(account, hosts(recipe))
     if roles := (account.role,) if account.role else passed if made else ():
         yield Permission(("iam:PassRole",), roles, {"iam:PassedToService": PRINCIPAL})
 
@@ -177,7 +182,7 @@ def _scaling(recipe: Recipe, account: Account, role_exists: bool) -> Iterator[Pe
         components = _arns(account, "sagemaker", "inference-component/", *_arms(recipe))
         yield _allowed("sagemaker", "UpdateInferenceComponentRuntimeConfig", *components)
     else:
-        endpoints = _arns(account, "sagemaker", "endpoint/", *_hosts(recipe))
+        endpoints = _arns(account, "sagemaker", "endpoint/", *hosts(recipe))
         yield _allowed("sagemaker", "UpdateEndpointWeightsAndCapacities", *endpoints)
     theirs = _arns(account, "cloudwatch", "alarm:", "TargetTracking-*")
     yield _allowed("cloudwatch", "PutMetricAlarm DeleteAlarms", *theirs, *_alarms(recipe, account))
@@ -187,24 +192,31 @@ def _scaling(recipe: Recipe, account: Account, role_exists: bool) -> Iterator[Pe
         yield Permission(("iam:CreateServiceLinkedRole",), (arn,), {"iam:AWSServiceName": _SCALING_PRINCIPAL})
 
 
+def _without_scaling(recipe: Recipe, account: Account) -> Iterator[Permission]:
+    """To remove policies, targets and the alarms that belong to them."""
+    yield _allowed("application-autoscaling", "DeregisterScalableTarget DeleteScalingPolicy", "*")
+    theirs = _arns(account, "cloudwatch", "alarm:", "TargetTracking-*")
+    yield _allowed("cloudwatch", "DeleteAlarms", *theirs, *_alarms(recipe, account))
+
+
 def _arms(recipe: Recipe) -> tuple[str, str]:
     return recipe.name, f"{recipe.name}-baseline"
 
 
-def _hosts(recipe: Recipe) -> tuple[str, ...]:
+def hosts(recipe: Recipe) -> tuple[str, ...]:
     """The endpoints that serve the recipe and its baseline; components may share one."""
     return tuple(dict.fromkeys((endpoint_name(recipe), endpoint_name(recipe.baseline()))))
 
 
 def _roles(recipe: Recipe) -> tuple[str, ...]:
     """Whose roles are made or, when all goes, looked for: the endpoints', and those of jobs that compile or train."""
-    names = (*_arms(recipe), *_hosts(recipe))
-    return tuple(dict.fromkeys((*_hosts(recipe), *map(compiler, names), *map(trainer, names))))
+    names = (*_arms(recipe), *hosts(recipe))
+    return tuple(dict.fromkeys((*hosts(recipe), *map(compiler, names), *map(trainer, names))))
 
 
 def _watched(recipe: Recipe) -> tuple[str, ...]:
     """The names in alarms, dashboards and log groups: an endpoint's or an inference component's."""
-    return tuple(dict.fromkeys((*_hosts(recipe), *_arms(recipe))))
+    return tuple(dict.fromkeys((*hosts(recipe), *_arms(recipe))))
 
 
 def _is_watched(recipe: Recipe) -> bool:

@@ -44,6 +44,7 @@ class KubernetesRules:
     starts_image_entrypoint = False
     longest_variable: int | None = None
     gated_models = "set platform.hub_token_secret to a Secret of the cluster"
+    price_option = "--ec2"
     compile_command = f"toolkit render RECIPE --part compile | {manifests.APPLY} -f -"
     exports_templates = False
 

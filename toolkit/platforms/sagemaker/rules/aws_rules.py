@@ -41,6 +41,7 @@ class AwsRules:
     builds_images = True
     isolates_containers = True
     gated_models = "set `weights: s3`: the toolkit stages it with your own hub token"
+    price_option = ""
     compile_command = "toolkit compile RECIPE"
     check: Callable[[Recipe, Lock | None], Iterator[Finding]]
 
