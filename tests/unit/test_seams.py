@@ -50,9 +50,9 @@ def test_no_code_names_an_engine() -> None:
         path.relative_to(PACKAGE).as_posix() for path in modules("engines") for text in texts(path) if text in engines
     }
     found -= {"train/convert.py", "train/data.py"}
-    assert found <= {"platforms/sagemaker/rules/jumpstart.py", "platforms/local/doctor.py"}
+    assert found <= {"platforms/sagemaker/rules/jumpstart_entry.py", "platforms/local/doctor.py"}
     flags = [path for path in modules("engines") for text in texts(path) if text.startswith(("SM_VLLM_", "vllm:"))]
-    assert {path.name for path in flags} <= {"jumpstart.py"}
+    assert {path.name for path in flags} <= {"jumpstart_entry.py"}
 
 
 def test_planning_has_no_platforms_word() -> None:
