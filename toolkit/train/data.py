@@ -34,7 +34,7 @@ from toolkit.train.responses import Answered, Generator, Lengths, Responses, res
 from toolkit.train.samples import INDEX, Contents, Sample, SampleWriter, read_contents, read_samples
 from toolkit.train.sources import HubDataset, Objects, on_the_hub, source_rows
 from toolkit.train.states import Extractor, extract_states, load_target, require_room
-from toolkit.train.vocabulary import Vocabulary, count_tokens, draft_vocabulary, read_vocabulary
+from toolkit.train.vocabulary import Vocabulary, count_tokens, draft_vocabulary, head_vocabulary, read_vocabulary
 
 TRAIN, HELD_OUT = "train", "held-out"
 
@@ -159,7 +159,9 @@ def _made_from(job: TrainingJob, chat: Chat) -> str:
     keys = {"target", "data", "responses", "temperature", "max_new_tokens", "held_out", "max_length", "seed"}
     files = [path for source in job.data for path in sorted([Path(source), *Path(source).rglob("*")]) if path.is_file()]
     states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return _digest([job.model_dump(include=keys | {"draft_vocab_size", "target_revision"}), chat.digest, states])
+    return _digest(
+        [job.model_dump(include=keys | {"draft_vocab_size", "start_from", "target_revision"}), chat.digest, states]
+    )
 
 
 def _collect(job: TrainingJob, skipped: Skipped, around: Surroundings) -> tuple[int, set[str]]:
@@ -294,7 +296,12 @@ def _write_vocabulary(job: TrainingJob, chat: Chat) -> float:
     work, size = Path(job.work), job.draft_vocab_size or 0
     target = AutoConfig.from_pretrained(job.target, revision=job.target_revision or "main").get_text_config()
     always = (token for token in chat.special_tokens if token < target.vocab_size)
-    vocabulary = draft_vocabulary(count_tokens(work / TRAIN, target.vocab_size), size, always)
+    vocabulary = head_vocabulary(Path(job.start_from), target.vocab_size) if job.start_from else None
+    if vocabulary is None:
+        vocabulary = draft_vocabulary(count_tokens(work / TRAIN, target.vocab_size), size, always)
+    if len(vocabulary.d2t) != size:
+        hint = f"Write training.draft_vocab_size: {len(vocabulary.d2t)}; a head keeps its tokens when it is continued."
+        raise UsageError(f"the head in {job.start_from} drafts {len(vocabulary.d2t)} tokens, not {size}", hint=hint)
     vocabulary.write(work)
     return vocabulary.coverage(count_tokens(work / HELD_OUT, target.vocab_size))
 

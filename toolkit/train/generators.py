@@ -122,7 +122,9 @@ def in_vllm(
     """Answers from vLLM in processes of its own, which end with the context, and their memory is free."""
     from vllm import LLM, SamplingParams, TokensPrompt
 
-    engine = LLM(target, dtype=dtype, max_model_len=max_length, seed=seed, disable_log_stats=True)
+    # On a CPU, compiling takes longer than the answers of a small model, and it is a small model there.
+    eager = not torch.cuda.is_available()
+    engine = LLM(target, dtype=dtype, max_model_len=max_length, seed=seed, enforce_eager=eager, disable_log_stats=True)
 
     def generate(questions: Sequence[Question]) -> Sequence[Answer | None]:
         settings = [

@@ -30,7 +30,7 @@ from toolkit.train.samples import (
     write_tensors,
 )
 
-_TOKENS_AT_ONCE = 8192
+_TOKENS_AT_ONCE = 4096
 # Room that is left on the disk for checkpoints and logs.
 _SPARE_BYTES = 1024**3
 

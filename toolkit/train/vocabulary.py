@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from torch import Tensor
 
 from toolkit.errors import UsageError
@@ -38,6 +39,19 @@ class Vocabulary:
 def read_vocabulary(folder: Path) -> Vocabulary:
     """The maps of a folder. Raises UsageError."""
     return Vocabulary(**read_tensors(folder / FILE, ("d2t", "t2d")))
+
+
+def head_vocabulary(head: Path, vocab_size: int) -> Vocabulary | None:
+    """The maps of a trained head, which training has to keep when it continues that head; None if it has none."""
+    for file in sorted(head.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as tensors:
+            if "d2t" not in tensors.keys():  # noqa: SIM118 - it is no mapping
+                continue
+        d2t = read_tensors(file, ("d2t",))["d2t"].long()
+        t2d = torch.zeros(vocab_size, dtype=torch.bool)
+        t2d[torch.arange(len(d2t)) + d2t] = True
+        return Vocabulary(d2t, t2d)
+    return None
 
 
 def count_tokens(folder: Path, vocab_size: int) -> Tensor:

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from hub import COMMIT, hub
+from safetensors.torch import save_file
 
 from toolkit.errors import UsageError
 from toolkit.recipe.hub import HubFiles, hub_client
@@ -210,6 +211,20 @@ def test_sources_that_are_not_there(tmp_path: Path, source: str, words: str) -> 
     (tmp_path / "empty").mkdir()
     path = source if source.startswith("s3://") else tmp_path / source
     assert words in refusal(job(tmp_path, path))
+
+
+def test_a_continued_head_keeps_its_draft_vocabulary(tmp_path: Path) -> None:
+    head = tmp_path / "head"
+    head.mkdir()
+    save_file({"d2t": torch.full((40,), 2)}, head / "model.safetensors")
+    data = write(tmp_path / "a.jsonl", rows(6))
+    Prepares()(job(tmp_path, data, draft_vocab_size=40, start_from=str(head)))
+    vocabulary = read_draft_vocabulary(job(tmp_path, data, draft_vocab_size=40))
+    assert vocabulary
+    assert vocabulary.t2d.nonzero().flatten().tolist() == list(range(2, 42))
+    message = refusal(job(tmp_path, data, draft_vocab_size=50, start_from=str(head)))
+    assert "drafts 40 tokens, not 50" in message
+    assert "training.draft_vocab_size: 40" in message
 
 
 def test_longer_answers_are_cut_and_counted(tmp_path: Path) -> None:

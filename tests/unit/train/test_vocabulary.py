@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from toolkit.errors import UsageError
 from toolkit.train.samples import Sample, SampleWriter
-from toolkit.train.vocabulary import count_tokens, draft_vocabulary, read_vocabulary
+from toolkit.train.vocabulary import count_tokens, draft_vocabulary, head_vocabulary, read_vocabulary
 
 COUNTS = torch.tensor([0, 9, 0, 5, 7, 0, 1])
 
@@ -44,3 +45,14 @@ def test_the_maps_are_read_again(tmp_path: Path) -> None:
     vocabulary.write(tmp_path)
     assert torch.equal(read_vocabulary(tmp_path).d2t, vocabulary.d2t)
     assert torch.equal(read_vocabulary(tmp_path).t2d, vocabulary.t2d)
+
+
+def test_a_head_that_is_continued_keeps_its_maps(tmp_path: Path) -> None:
+    assert head_vocabulary(tmp_path, 7) is None
+    chosen = draft_vocabulary(COUNTS, 4, always=[])
+    save_file({"fc.weight": torch.ones(1)}, tmp_path / "a.safetensors")
+    save_file({"d2t": chosen.d2t}, tmp_path / "b.safetensors")
+    found = head_vocabulary(tmp_path, 7)
+    assert found
+    assert torch.equal(found.d2t, chosen.d2t)
+    assert torch.equal(found.t2d, chosen.t2d)
