@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from toolkit.api import explain as explain
     from toolkit.api import improve as improve
     from toolkit.api import load as load
+    from toolkit.api import new as new
     from toolkit.api import plan as plan
     from toolkit.api import recipes as recipes
     from toolkit.api import render as render
@@ -51,6 +52,7 @@ __all__ = [
     "explain",
     "improve",
     "load",
+    "new",
     "plan",
     "recipes",
     "render",

@@ -24,6 +24,7 @@ import toolkit
 from toolkit.api.catalogue import Catalogue
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.improvement import Improvement
+from toolkit.api.proposing import NewRecipe
 from toolkit.api.training import TrainingRun
 from toolkit.apply.explain import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
@@ -40,6 +41,7 @@ from toolkit.measure.compare import Comparison, compare
 from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
+from toolkit.proposal.model import Choice
 from toolkit.recipe.resolve import load
 from toolkit.text import inert_stream
 
@@ -251,6 +253,11 @@ def hostile_run(_: Path) -> TrainingRun:
     return TrainingRun(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, {HOSTILE: 1.0})
 
 
+def hostile_new_recipe(folder: Path) -> NewRecipe:
+    choice = Choice("speculation.model", HOSTILE, HOSTILE, (HOSTILE,))
+    return NewRecipe(folder / HOSTILE.replace("/", ""), [choice], [], [HOSTILE])
+
+
 PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Plan": hostile_plan,
     "Report": hostile_report,
@@ -264,6 +271,7 @@ PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "TrainingRun": hostile_run,
     "TuneReport": hostile_tuning,
     "Recipe": hostile_recipe,
+    "NewRecipe": hostile_new_recipe,
 }
 
 

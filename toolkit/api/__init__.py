@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from toolkit.api.improvement import Improvement as Improvement
     from toolkit.api.improvement import improve as improve
     from toolkit.api.measuring import bench as bench
+    from toolkit.api.proposing import NewRecipe as NewRecipe
+    from toolkit.api.proposing import new as new
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
     from toolkit.api.training import TrainingRun as TrainingRun
@@ -69,6 +71,8 @@ _MODULES = {
     "explain": "toolkit.apply.explain",
     "improve": "toolkit.api.improvement",
     "load": "toolkit.recipe.resolve",
+    "NewRecipe": "toolkit.api.proposing",
+    "new": "toolkit.api.proposing",
     "plan": "toolkit.api.deployment",
     "read_plan": "toolkit.api.saved_plan",
     "recipes": "toolkit.api.catalogue",

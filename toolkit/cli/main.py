@@ -26,9 +26,12 @@ from toolkit.cli import (
     endpoint_commands,
     explain_command,
     fit_command,
+    import_command,
     improve_command,
     local_commands,
+    new_command,
     recipe_commands,
+    recipes_command,
     render_command,
     train_command,
     tune_command,
@@ -54,6 +57,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+new_command.register(app)
+import_command.register(app)
+recipes_command.register(app)
 recipe_commands.register(app)
 fit_command.register(app)
 compile_command.register(app)

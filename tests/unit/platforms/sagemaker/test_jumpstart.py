@@ -294,7 +294,7 @@ def test_jumpstarts_head_drafts_for_a_target_from_elsewhere(tmp_path: Path) -> N
     found = filled(recipe(tmp_path, text), gpt_oss())
     assert found.speculation
     assert found.speculation.num_speculative_tokens == 3
-    assert found.platform.instance_types == ("ml.m7i.large",)
+    assert found.platform.instance_types == ("ml.g6e.xlarge",)  # by fit: JumpStart's are those of its own targets
     (drafter,) = container(found, gpt_oss())["AdditionalModelDataSources"]
     assert drafter["S3DataSource"]["S3Uri"] == HEAD
 
