@@ -15,7 +15,6 @@ from types import FrameType
 
 import torch.distributed as dist
 from loguru import logger
-from transformers import AutoConfig
 from transformers.utils import logging
 
 from toolkit import documents
@@ -23,7 +22,7 @@ from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageEr
 from toolkit.train import progress
 from toolkit.train.card import report_of, write_head
 from toolkit.train.data import HELD_OUT, TRAIN, prepare_data, read_draft_vocabulary
-from toolkit.train.head import aux_layers
+from toolkit.train.head import layers_read
 from toolkit.train.job import FILE, TrainingJob, read_job
 from toolkit.train.loop import Data, TrainingStopped
 from toolkit.train.progress import TrainingProgress
@@ -61,9 +60,7 @@ def run(job: TrainingJob) -> None:
         progress.report(line, checkpoints)
 
     if os.environ.get("LOCAL_RANK", "0") == "0":
-        revision = job.target_revision or "main"
-        target = AutoConfig.from_pretrained(job.target, revision=revision).get_text_config()
-        prepare_data(job, aux_layers(target.num_hidden_layers), report, say)
+        prepare_data(job, layers_read(job), report, say)
     if dist.is_initialized():
         dist.barrier()
     signals = Signals()  # before, SIGTERM simply ends it: what is complete on the disk stays

@@ -13,7 +13,7 @@ from speculators.models.peagle import PEagleDraftModel, PEagleSpeculatorConfig
 from speculators.models.utils import get_verifier_config, resolve_draft_intermediate_size
 from speculators.proposals.greedy import GreedyTokenProposalConfig
 from torch import Tensor
-from transformers import AutoTokenizer, LlamaConfig, PretrainedConfig
+from transformers import AutoConfig, AutoTokenizer, LlamaConfig, PretrainedConfig
 
 from toolkit.errors import UsageError
 from toolkit.train.job import TrainingJob
@@ -34,14 +34,15 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     Embedding and output layer start as copies of the target's, and are trained. Raises UsageError.
     """
     torch.manual_seed(job.seed)
-    target = get_verifier_config(job.target)
+    target, former = get_verifier_config(job.target), _former(job)
     verifier = VerifierConfig.from_pretrained(job.target)
     drafted = len(vocabulary.d2t) if vocabulary else target.vocab_size
     algorithm = "peagle" if job.method == "p-eagle" else "eagle3"
     common: dict[str, Any] = {
-        "transformer_layer_config": layer_config(target, job.layers),
+        "transformer_layer_config": former or layer_config(target, job.layers),
         "draft_vocab_size": drafted,
-        "eagle_aux_hidden_state_layer_ids": list(aux_layers(target.num_hidden_layers)),
+        "eagle_aux_hidden_state_layer_ids": list(layers_read(job)),
+        **{key: getattr(former, key) for key in _OPTIONS if hasattr(former, key)},
         "embed_requires_grad": True,
         "speculators_config": SpeculatorsConfig(
             algorithm=algorithm,
@@ -51,7 +52,9 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
         ),
     }
     if job.method == "p-eagle":
-        head: Head = PEagleDraftModel(PEagleSpeculatorConfig(mask_token_id=mask_token(job.target, target), **common))
+        token = next((getattr(former, key) for key in _MASK_KEYS if hasattr(former, key)), None)
+        token = mask_token(job.target, target) if token is None else token
+        head: Head = PEagleDraftModel(PEagleSpeculatorConfig(mask_token_id=token, **common))
     else:
         head = Eagle3DraftModel(Eagle3SpeculatorConfig(**common))
     if vocabulary:
@@ -61,6 +64,35 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     if job.start_from:
         _load(head, Path(job.start_from))
     return head
+
+
+def layers_read(job: TrainingJob) -> tuple[int, ...]:
+    """The layers of the target whose hidden states the job's head reads. Raises UsageError."""
+    former = _former(job)
+    nested = getattr(former, "eagle_config", None) or {}
+    ids = getattr(former, _LAYERS, None) or nested.get(_LAYERS)
+    return tuple(ids) if ids else aux_layers(get_verifier_config(job.target).num_hidden_layers)
+
+
+def _former(job: TrainingJob) -> PretrainedConfig | None:
+    """The config of the head to start from, whose layers are those of the new one. Raises UsageError."""
+    if not job.start_from:
+        return None
+    try:
+        config: PretrainedConfig = AutoConfig.from_pretrained(job.start_from)
+    except (OSError, ValueError) as error:
+        hint = "Name the folder of a head with config.json and weights, or remove it."
+        raise UsageError(f"training.start_from: {job.start_from} is not a head: {error}", hint=hint) from error
+    if config.num_hidden_layers != job.layers:
+        message = f"training.start_from: that head has {config.num_hidden_layers} layers, and training.layers is "
+        raise UsageError(message + str(job.layers), hint=f"Write `layers: {config.num_hidden_layers}`, or start anew.")
+    config._attn_implementation = "sdpa"
+    return config
+
+
+_LAYERS = "eagle_aux_hidden_state_layer_ids"
+_MASK_KEYS = ("ptd_token_id", "pard_token", "mask_token_id")
+_OPTIONS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 
 
 def layer_config(target: PretrainedConfig, layers: int) -> LlamaConfig:

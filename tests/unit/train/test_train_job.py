@@ -125,7 +125,8 @@ def test_another_head_goes_on_from_this_one(job: TrainingJob, finished: Path, tm
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"layers": 2}, "training.start_from: the head in"),
+        ({"layers": 2}, "that head has 1 layers, and training.layers is 2"),
+        ({"start_from": "/nowhere"}, "training.start_from: /nowhere is not a head"),
         ({"method": "eagle3"}, "another size or method: tensor `mask_hidden` does not fit"),
     ],
 )
