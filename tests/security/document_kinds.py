@@ -65,7 +65,7 @@ from toolkit.platforms.sagemaker.jumpstart import read_jumpstart  # noqa: E402
 from toolkit.platforms.sagemaker.lease import BucketLease  # noqa: E402
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform  # noqa: E402
 from toolkit.platforms.sagemaker.role import find_role  # noqa: E402
-from toolkit.platforms.sagemaker.rules.jumpstart import parse as parse_jumpstart  # noqa: E402
+from toolkit.platforms.sagemaker.rules.jumpstart_entry import parse as parse_jumpstart  # noqa: E402
 from toolkit.recipe.hub import HubFiles  # noqa: E402
 from toolkit.recipe.lock import read_lock  # noqa: E402
 from toolkit.recipe.model_files import read_folder  # noqa: E402

@@ -189,8 +189,8 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
 
 
 def _age(recipe: Recipe) -> list[str]:
-    told = old_facts(recipe, current_day())
-    return [f"Catalogue: {told}. To renew prices, heads and images: {update_command(recipe)}"] if told else []
+    outdated = old_facts(recipe, current_day())
+    return [f"Catalogue: {outdated}. To renew prices, heads and images: {update_command(recipe)}"] if outdated else []
 
 
 def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:

@@ -64,7 +64,7 @@ class Trials:
                 hint = "Wait until it has ended."
                 raise UsageError(f"{self._recipe.name} is being tuned by another process", hint=hint) from error
             for name in sorted(filter(self._may_remove, (path.name for path in self._deployed.iterdir()))):
-                self._progress.say(f"{name} was left by a process that was killed: it is removed")
+                self._progress.say(f"{name} remains of a process that was killed: it is removed")
                 self._remove(replace(self._recipe, name=name))
             self._stack = stack.pop_all()
         return self

@@ -33,7 +33,7 @@ from toolkit.cli import (
     tune_command,
 )
 from toolkit.cli.help import Commands
-from toolkit.cli.output import error_document, explain, say
+from toolkit.cli.output import CutShort, error_document, explain, say
 from toolkit.errors import (
     PlatformError,
     RecipeError,
@@ -132,6 +132,8 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     try:
         app(arguments, prog_name="toolkit")
+    except CutShort:
+        return _INTERRUPTED
     except SystemExit as ended:  # how typer ends: 0, an Exit's own code, 2 for wrong usage, 130 for Ctrl-C
         code = int(ended.code or 0)
         if code == _INTERRUPTED:

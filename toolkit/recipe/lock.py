@@ -58,9 +58,9 @@ def lock_path(recipe: Recipe) -> Path:
 
 
 def read_models(recipe: Recipe, open_files: OpenFiles, sources: Sources | None = None) -> Lock:
-    """Facts read from where the recipe's models are, now. Raises UnreadableModel.
+    """Read the facts of the recipe's models now. Raises UnreadableModel.
 
-    `sources` are where target and drafter are, where that is another place than the recipe says.
+    `sources` replace the locations of target and drafter in the recipe.
     """
     found: dict[str, ModelFacts] = {}
     problems: dict[str, UnreadableModel] = {}

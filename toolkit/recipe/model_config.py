@@ -1,4 +1,4 @@
-"""The keys of a model's config.json that the toolkit reads, with their types: a wrong one is told here, once."""
+"""The keys of a model's config.json that the toolkit reads, with their types: a wrong one is reported here, once."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def parse_prompts(content: bytes, name: str) -> tuple[Prompt, ...]:
 
 
 def prompt_of(row: Any, location: str) -> Prompt:
-    """A row as a prompt. Of several turns only the first is asked, and answers at the end are left out."""
+    """A row as a prompt: the first of several turns, without answers at the end."""
     row = request_of(row, location)
     column, messages = messages_of(row, location)
     if _is_turns(row[column]):

@@ -131,8 +131,10 @@ class EngineRules(Protocol):
     def cache_variables(self, folder: str) -> dict[str, str]:
         """Environment that keeps in `folder` what the engine finds out when it first starts."""
 
-    def cpu_variables(self, given: Collection[str], free_bytes: int, cpu_features: Collection[str]) -> dict[str, str]:
-        """Environment for a CPU with that much free memory, for flags that the `given` variables leave open."""
+    def cpu_variables(
+        self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int
+    ) -> dict[str, str]:
+        """Environment for a machine without an accelerator, for settings that the `given` variables leave open."""
         return {}
 
     def reports_drafts(self, recipe: Recipe) -> bool:

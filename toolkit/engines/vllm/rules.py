@@ -112,8 +112,10 @@ class Vllm(EngineRules):
         """vLLM's inspection of a model class takes 8 s without its cache."""
         return {"VLLM_CACHE_ROOT": f"{folder}/vllm"}
 
-    def cpu_variables(self, given: Collection[str], free_bytes: int, cpu_features: Collection[str]) -> dict[str, str]:
-        return cpu_variables(given, free_bytes, cpu_features)
+    def cpu_variables(
+        self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int
+    ) -> dict[str, str]:
+        return cpu_variables(given, free_bytes, cpu_features, cores)
 
     def reports_drafts(self, recipe: Recipe) -> bool:
         return True
