@@ -79,9 +79,9 @@ class LocalTrainer:
         """The job now."""
         folder, child = self.folder / name, self._started.get(name)
         began = (folder / train_job.FILE).stat().st_mtime
-        code = child.poll() if child else None
-        if _is_running(folder) and code is None:
+        if _is_running(folder):
             return TrainingJob(name, "InProgress", "Training", "", began, began)
+        code = child.wait() if child else None  # it has given up its lock, and ends
         if _is_complete(folder):
             return TrainingJob(name, "Completed", "Completed", "", began, began)
         if code in (-signal.SIGTERM, 128 + signal.SIGTERM) or (code is None and not child):
