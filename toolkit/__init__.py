@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolkit.api import endpoints as endpoints
     from toolkit.api import explain as explain
     from toolkit.api import fit as fit
+    from toolkit.api import improve as improve
     from toolkit.api import load as load
     from toolkit.api import new as new
     from toolkit.api import plan as plan
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from toolkit.api import render as render
     from toolkit.api import rollback as rollback
     from toolkit.api import status as status
+    from toolkit.api import train as train
     from toolkit.api import tune as tune
     from toolkit.api import watch as watch
     from toolkit.api import what_if as what_if
@@ -51,6 +53,7 @@ __all__ = [
     "endpoints",
     "explain",
     "fit",
+    "improve",
     "load",
     "new",
     "plan",
@@ -58,6 +61,7 @@ __all__ = [
     "render",
     "rollback",
     "status",
+    "train",
     "tune",
     "watch",
     "what_if",

@@ -15,7 +15,7 @@ def test_from_a_models_name_to_a_recipe_and_a_head_of_ones_own(monkeypatch: pyte
     assert "RedHatAI/Qwen3-8B-speculator.peagle" in output(notebook, "toolkit.new(")
     assert "fits 2 of 3 instance types" in output(notebook, "toolkit.fit(")
     assert "2.61 $/h while running" in output(notebook, "toolkit.plan(")
-    assert "method: ngram" in output(notebook, "print(open(")
+    assert "method: ngram" in output(notebook, "print(Path(")
     assert "toolkit lock own-head.yaml" in output(notebook, 'check("own-head.yaml")')
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from toolkit.api.handles import watch as watch
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
+    from toolkit.api.improvement import Improvement as Improvement
+    from toolkit.api.improvement import improve as improve
     from toolkit.api.listing import Listing as Listing
     from toolkit.api.listing import status as status
     from toolkit.api.measuring import bench as bench
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from toolkit.api.proposing import new as new
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
+    from toolkit.api.training import TrainingRun as TrainingRun
+    from toolkit.api.training import train as train
+    from toolkit.api.training import train_plan as train_plan
     from toolkit.api.tuning import tune as tune
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
@@ -54,8 +59,10 @@ _MODULES = {
     "Fits": "toolkit.api.fitting",
     "Listing": "toolkit.api.listing",
     "Explanation": "toolkit.apply.explain",
+    "Improvement": "toolkit.api.improvement",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
+    "TrainingRun": "toolkit.api.training",
     "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
     "catalog_status": "toolkit.api.facts",
@@ -70,6 +77,7 @@ _MODULES = {
     "fit": "toolkit.api.fitting",
     "status": "toolkit.api.listing",
     "explain": "toolkit.apply.explain",
+    "improve": "toolkit.api.improvement",
     "load": "toolkit.recipe.resolve",
     "NewRecipe": "toolkit.api.proposing",
     "new": "toolkit.api.proposing",
@@ -80,6 +88,8 @@ _MODULES = {
     "rollback": "toolkit.api.deployment",
     "scan": "toolkit.api.images",
     "template": "toolkit.api.export",
+    "train": "toolkit.api.training",
+    "train_plan": "toolkit.api.training",
     "tune": "toolkit.api.tuning",
     "watch": "toolkit.api.handles",
     "what_if": "toolkit.api.acceptance",
