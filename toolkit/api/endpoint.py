@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.waiter import EndpointStatus, wait_in_service
+from toolkit.endpoint.connect_info import ConnectInfo
 from toolkit.endpoint.generation import AsyncStream, Generation, Message, Stream, chat_body
 from toolkit.endpoint.log import read_log
 from toolkit.endpoint.metrics import Metrics
@@ -35,8 +36,7 @@ class Endpoint:
     `baseline` is the same endpoint without speculation, as a name or `name/component`, if it exists; `speculative` is
     False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
     for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware.
-    for an engine that does not count its draft tokens. With `synthetic_acceptance_length` it accepts drafts by chance:
-    its answers are garbage, for measuring speed only.
+    With `synthetic_acceptance_length` it accepts drafts by chance: its answers are garbage, for measuring speed only.
     """
 
     name: str
@@ -115,6 +115,11 @@ class Endpoint:
 
         client: AsyncOpenAI = package.AsyncOpenAI(base_url=access.base_url, api_key=token, http_client=http)
         return client
+
+    def connect_info(self) -> ConnectInfo:
+        """What other clients need: base URL, model and a token. Printed, it shows ready lines for some of them."""
+        access = self.platform.openai_access(self.address)
+        return ConnectInfo(self.address, self.component or self.name, access)
 
     def status(self) -> EndpointStatus:
         """Its current status, and the configuration that it runs."""
