@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from toolkit.measure.pays import verdict_pays
 from toolkit.measure.report import (
     ArmReport,
     BenchReport,
@@ -16,7 +17,9 @@ from toolkit.measure.report import (
     WhatIf,
     WhatIfSpeedup,
 )
+from toolkit.measure.statistics import Interval
 
+NOISE = Noise(1.01, 0.97, 1.05)
 LOADS = (1, 4, 16, 64)
 # Structured text pays up to 16 requests at a time, open-ended text hardly ever.
 RATIOS = {"structured": (2.31, 1.92, 1.34, 0.93), "open-ended": (1.04, 1.01, 0.85, 0.71)}
@@ -77,9 +80,11 @@ def example() -> BenchReport:
         ),
         arms=tuple(arms),
         speedups=tuple(
-            Speedup(workload, load, "p-eagle", ratio, ratio * 0.95, ratio * 1.06) for workload, load, _, ratio in points
+            Speedup(workload, load, "p-eagle", *interval, pays=verdict_pays(Interval(*interval), NOISE))
+            for workload, load, _, ratio in points
+            for interval in [(ratio, ratio * 0.95, ratio * 1.06)]
         ),
-        noise=Noise(1.01, 0.97, 1.05),
+        noise=NOISE,
         notes=("The machine was idle.",),
         setting={"hardware": "1 x RTX PRO 6000", "vllm": "0.32.0", "date": "2026-11-22"},
     )

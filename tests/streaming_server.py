@@ -34,13 +34,14 @@ class Answer:
 
 @dataclass
 class Served:
-    """A request that came, on which connection, and when its parts went out (time.perf_counter)."""
+    """A request: on which connection it came, when, and when its parts went out (time.perf_counter)."""
 
     path: str
     headers: Mapping[str, str]
     body: Any
     connection: int
     sent: list[float] = field(default_factory=list)
+    came: float = field(default_factory=time.perf_counter)
 
 
 Answers = Callable[[Served], Answer]

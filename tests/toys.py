@@ -40,7 +40,6 @@ METHOD = Method(
 
 class ToyEngine(EngineRules):
     name = "toy"
-    needs_version = False
     has_cpu_build = False
     explains_hardware = False
     variable_prefix = "TOY_"

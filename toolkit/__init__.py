@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolkit.api import endpoints as endpoints
     from toolkit.api import explain as explain
     from toolkit.api import load as load
+    from toolkit.api import new as new
     from toolkit.api import plan as plan
     from toolkit.api import recipes as recipes
     from toolkit.api import render as render
@@ -48,6 +49,7 @@ __all__ = [
     "endpoints",
     "explain",
     "load",
+    "new",
     "plan",
     "recipes",
     "render",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,13 +12,23 @@ from toolkit.errors import PlatformError
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write the text in one step: whatever fails, the file that was there stays. Raises PlatformError."""
+    """Write the text in one step: whatever fails, the file that was there stays. Raises PlatformError.
+
+    Who may read the file does not change. A link is replaced, and not followed.
+    """
     if path.exists() and not path.is_file():  # such as /dev/stdout
         path.write_text(text, encoding="utf-8")
         return
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    # A name that can be guessed could be a link by then, which somebody else has made.
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() and not path.is_symlink() else None
     try:
-        beside.write_text(text, encoding="utf-8")
+        with os.fdopen(
+            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode or 0o666), "w", encoding="utf-8"
+        ) as stream:
+            if mode is not None:
+                os.fchmod(stream.fileno(), mode)
+            stream.write(text)
         beside.replace(path)
     except OSError as error:
         with suppress(OSError):

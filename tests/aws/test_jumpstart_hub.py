@@ -15,7 +15,7 @@ from jumpstart_entries import GPT_OSS, gpt_oss
 from toolkit.errors import PlatformError, UnreadableModel, UsageError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
-from toolkit.platforms.sagemaker.rules.jumpstart import parse
+from toolkit.platforms.sagemaker.rules.jumpstart_entry import parse
 
 HUB = {"HubName": "SageMakerPublicHub", "HubContentType": "Model"}
 ONE = {**HUB, "HubContentName": GPT_OSS}

@@ -89,8 +89,8 @@ def test_a_command_does_what_it_does_whichever_file_is_damaged(
 
 
 def _words(text: str) -> list[str]:
-    """Without the times that pass."""
-    return [word for word in text.split() if not word[0].isdigit() and word not in ("s", "min")]
+    """Without the times that pass, and lines below a table's head, which are as long as they are."""
+    return [word for word in text.split() if not word[0].isdigit() and word.strip("-") not in ("", "s", "min")]
 
 
 @pytest.mark.parametrize("damage", TRIED)

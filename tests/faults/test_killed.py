@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,8 +29,8 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from toolkit.platforms.local import session
-session.containers_dir = lambda: Path(sys.argv[1])
-del sys.argv[1]
+containers = Path(sys.argv.pop(1))
+session.containers_dir = lambda: containers
 from toolkit.cli.main import main
 main()
 """
@@ -43,12 +44,12 @@ LENGTHS = ("max_model_len: 1024", "max_model_len: 512")
 
 @pytest.fixture
 def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the local platform keeps its state; and a folder of its own for temporary files."""
+    """Where the local platform keeps its state; and a folder of its own for temporary files, whose path is short."""
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    (tmp_path / "tmp").mkdir()
-    yield tmp_path / "home" / "local"
-    stop(tmp_path / "home" / "local")
+    with tempfile.TemporaryDirectory() as temporary:
+        monkeypatch.setenv("TMPDIR", temporary)
+        yield tmp_path / "home" / "local"
+        stop(tmp_path / "home" / "local")
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
@@ -118,7 +119,7 @@ def play(
     assert list(local.glob("endpoints/*")) == []
     stop(local)
     assert processes_in(local) == []
-    assert list((local.parent.parent / "tmp").iterdir()) == []
+    assert list(Path(os.environ["TMPDIR"]).iterdir()) == []
 
 
 def kill(victim: str, command: subprocess.Popen[bytes], local: Path) -> bool:

@@ -7,13 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from fault_tools import CONTAINERS, Toolkit, daemon_in
 from processes import until
 
-from toolkit.errors import UsageError
+from toolkit.errors import PlatformError, UsageError
 from toolkit.platforms.local import LocalDaemon, running, start, stop
 from toolkit.platforms.local.activity import Activity
 
@@ -90,18 +91,25 @@ def test_another_daemon_in_its_home_ends_it(tmp_path: Path) -> None:
         assert running(local) == second
 
 
+def is_gone(local: Path) -> bool:
+    """Whether there is no daemon; one that is just ending cannot say where it answers."""
+    with suppress(PlatformError):
+        return running(local) is None
+    return False
+
+
 def test_after_hours_without_a_request_it_ends_and_the_next_command_says_why(
     tmp_path: Path, recipe: Path, toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path))
-    monkeypatch.setenv("TOOLKIT_LOCAL_IDLE_HOURS", "0.0005")  # 1.8 s
+    monkeypatch.setenv("TOOLKIT_LOCAL_IDLE_HOURS", "0.0015")  # 5.4 s, with room for a slow plan
     with daemon_in(tmp_path):
         assert toolkit("deploy", recipe, "--no-prove").code == 0
-        until(lambda: running(tmp_path / "local") is None)
+        until(lambda: is_gone(tmp_path / "local"))
         log = (tmp_path / "local" / "daemon.log").read_text()
         first, second = toolkit("status", "--platform", "local"), toolkit("status", "--platform", "local")
     assert "The local platform ended by itself on " in log
-    assert "nothing was asked of it for 0.0005 hours (TOOLKIT_LOCAL_IDLE_HOURS)." in log
+    assert "nothing was asked of it for 0.0015 hours (TOOLKIT_LOCAL_IDLE_HOURS)." in log
     assert "Its endpoints went with it: tiny." in log
     assert log.splitlines()[-1] in first.err
     assert second.err == "Next: toolkit deploy tiny/p-eagle --platform local\n"

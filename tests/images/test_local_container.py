@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from botocore.exceptions import ClientError
 from build_tools import install, own_storage, tool
-from processes import until
+from other_user import as_nobody
+from processes import processes_in, until
 from standin_base import push_standin
 
 import toolkit
@@ -179,3 +182,60 @@ def test_without_podman_and_docker_both_are_named(
         with pytest.raises(PlatformError, match="podman is not installed; docker is not installed") as refused:
             deploy(recipe())
     assert "run: process" in refused.value.hint
+
+
+def test_other_users_of_the_machine_reach_its_port_and_nothing_else(recipe: Callable[..., Path]) -> None:
+    """The port is loopback's, and whoever is on this machine may ask the model there; SECURITY.md says so."""
+    deploy(recipe("HF_TOKEN_OF_THE_OWNER"))
+    (container,) = containers()
+    host, port = tool("podman", "port", container, "8080/tcp").split(":")
+    assert host == "127.0.0.1"
+    assert b"arguments" in as_nobody(posted, port)
+    for file in ("environment", "session", "opt/ml/model/config.json"):
+        (path,) = home().glob(f"local/endpoints/*/*/*/{file}")
+        with pytest.raises(PermissionError):
+            as_nobody(Path.read_bytes, path)
+    for pid in processes_in(home() / "local"):
+        assert b"HF_TOKEN_OF_THE_OWNER" not in as_nobody(Path.read_bytes, Path(f"/proc/{pid}/cmdline"))
+    with pytest.raises(PermissionError):
+        as_nobody(os.kill, keeper(), signal.SIGTERM)
+
+
+def posted(port: str) -> bytes:
+    with urlopen(f"http://127.0.0.1:{port}/invocations", b"{}", timeout=30) as answer:
+        return bytes(answer.read())
+
+
+def test_the_container_of_a_pod_runs_without_rights_and_with_its_image_read_only(base: str, tmp_path: Path) -> None:
+    """As its manifest says, by a real container runtime, with the programs and the volumes that the manifest names."""
+    parts = api.render(toolkit.load("gpt-oss-20b/p-eagle"))
+    (spec,) = (item["spec"]["template"]["spec"] for item in parts["serve"] if item["kind"] == "Deployment")
+    (programs,) = (item["data"] for item in parts["base"] if item["kind"] == "ConfigMap")
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+    tmp_path.chmod(0o755)  # as a ConfigMap is mounted
+    (container,), user = spec["containers"], spec["securityContext"]["runAsUser"]
+    security = container["securityContext"]
+    assert (security["readOnlyRootFilesystem"], security["capabilities"]["drop"]) == (True, ["ALL"])
+    options = ["--read-only", "--read-only-tmpfs=false", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    options += ["--user", f"{user}:{user}", "--volume", f"{tmp_path}:/opt/toolkit:ro", "--network", "none"]
+    mounts = {item["mountPath"] for item in container["volumeMounts"]} - {"/opt/toolkit", "/dev/shm"}
+    options += [option for mount in sorted(mounts) for option in ("--tmpfs", f"{mount}:mode=1777")]
+    options += [option for item in container["env"] for option in ("--env", f"{item['name']}={item['value']}")]
+    image = ["--tls-verify=false", base, *container["command"][1:]]
+    name = tool("podman", "run", "--detach", *options, "--entrypoint", container["command"][0], *image)
+    try:
+        ask_it = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8080/ping').status)"
+        until(lambda: running_in(name, ask_it) == "200")
+        assert "Read-only file system" in running_in(name, "open('/usr/bin/new', 'w')")
+        assert running_in(name, "open('/cache/new', 'w')") == ""
+        assert running_in(name, "import os; print(os.getuid(), open('/proc/1/status').read())").startswith(str(user))
+        assert "CapEff:\t0000000000000000" in running_in(name, "print(open('/proc/1/status').read())")
+    finally:
+        tool("podman", "rm", "--force", "--time", "0", name)
+
+
+def running_in(container: str, code: str) -> str:
+    """What Python code says in the container, or how it fails."""
+    done = subprocess.run(["podman", "exec", container, "python3", "-c", code], capture_output=True, text=True)
+    return f"{done.stdout}{done.stderr}".strip()

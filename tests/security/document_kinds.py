@@ -35,6 +35,7 @@ import manifests  # noqa: E402
 import neuron_entrypoint  # noqa: E402
 from jumpstart_entries import gated, gpt_oss  # noqa: E402
 from reports import example  # noqa: E402
+from state_kinds import state_kinds  # noqa: E402
 
 from toolkit.catalog import lookup, updates  # noqa: E402
 from toolkit.catalog.refresh import refresh  # noqa: E402
@@ -64,7 +65,7 @@ from toolkit.platforms.sagemaker.jumpstart import read_jumpstart  # noqa: E402
 from toolkit.platforms.sagemaker.lease import BucketLease  # noqa: E402
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform  # noqa: E402
 from toolkit.platforms.sagemaker.role import find_role  # noqa: E402
-from toolkit.platforms.sagemaker.rules.jumpstart import parse as parse_jumpstart  # noqa: E402
+from toolkit.platforms.sagemaker.rules.jumpstart_entry import parse as parse_jumpstart  # noqa: E402
 from toolkit.recipe.hub import HubFiles  # noqa: E402
 from toolkit.recipe.lock import read_lock  # noqa: E402
 from toolkit.recipe.model_files import read_folder  # noqa: E402
@@ -573,7 +574,8 @@ def kinds(folder: Path) -> dict[str, Kind]:
         "engine's metrics": Kind(_PAGE, _metrics_page, "pod a"),
         "benchmark's stream": Kind(_json(_CHAT), _benchmark_events),
     }
-    return {**files, **services, **_aws_kinds(), **_kubernetes_kinds()}
+    state = {name: Kind(*good) for name, good in state_kinds(folder / "state").items()}
+    return {**files, **services, **_aws_kinds(), **_kubernetes_kinds(), **state}
 
 
 def _aws_kinds() -> dict[str, Kind]:

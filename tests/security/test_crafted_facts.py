@@ -6,7 +6,8 @@ import io
 import json
 import time
 from dataclasses import asdict
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,7 @@ from toolkit.home import home
 from toolkit.planning.differences import differences
 from toolkit.planning.record import Event
 from toolkit.planning.resources import Existing, Observed, Resource
+from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.lease import lease as hold
 from toolkit.platforms.lease import this_process
 from toolkit.platforms.sagemaker.lease import BucketLease
@@ -196,10 +198,46 @@ def test_a_lease_of_somebody_else_keeps_out_whatever_it_says() -> None:
             pass
 
 
-def _lease(text: str) -> BucketLease:
+YEARS_AHEAD = time.time() + 10 * 365 * 24 * 3600
+
+
+@pytest.mark.parametrize("until", [YEARS_AHEAD, 1e300])
+def test_a_lease_that_is_to_last_for_years_is_over_when_nobody_renews_it(until: float) -> None:
+    """By S3's own clock: what is written in a lease, and the clock of this machine, keep nobody out for ever."""
+    with (
+        pytest.raises(PlatformError, match="is being changed by") as refused,
+        hold("tiny", _lease(stored(until=until))),
+    ):
+        pass
+    assert "its lease expires within 300 seconds" in refused.value.hint
+    with hold("tiny", _lease(stored(until=until), age_s=301)):
+        pass
+
+
+def test_on_a_cluster_too_one_that_is_to_last_for_years_is_over_when_nobody_renews_it() -> None:
+    labels = {"app.kubernetes.io/managed-by": "toolkit"}
+    document = {
+        "metadata": {"name": "toolkit-tiny", "resourceVersion": "1", "labels": labels},
+        "spec": {"holderIdentity": "ann@laptop", "leaseDurationSeconds": 2**31 - 1},
+    }
+    cluster: Any = SimpleNamespace(url="https://cluster.example", find=lambda _: document)
+    held = ClusterLease(cluster, "ml", "tiny", time.monotonic, time.sleep).read()
+    assert held
+    assert held.seconds == 300
+
+
+def _lease(text: str, age_s: float = 0) -> BucketLease:
+    """The lease with that text, which was written so many seconds ago."""
+    now = datetime.now(UTC)
+    answer = {
+        "ETag": "1",
+        "LastModified": now - timedelta(seconds=age_s),
+        "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(now)}},
+    }
     s3 = SimpleNamespace(
-        get_object=lambda **_: {"ETag": "1", "Body": io.BytesIO(text.encode())},
-        put_object=lambda IfNoneMatch="", **_: {"ETag": ""},  # noqa: N803
+        get_object=lambda **_: {**answer, "Body": io.BytesIO(text.encode())},
+        put_object=lambda IfNoneMatch="", **_: {"ETag": "" if IfNoneMatch else "2"},  # noqa: N803
+        delete_object=lambda **_: {},
     )
     clients: Any = SimpleNamespace(s3=s3, account_id="123456789012")
     return BucketLease(clients, "toolkit-123456789012-us-west-2", "tiny")

@@ -6,7 +6,7 @@ import os
 import re
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
+import boto3
 import httpx
 import pytest
 from document_kinds import Kind, kinds
@@ -22,12 +23,16 @@ from pairs import write_pair
 
 from toolkit import documents
 from toolkit.cli import main
-from toolkit.errors import BuildError, HubError, ToolkitError, UnreadableRecipe
+from toolkit.errors import BuildError, HubError, PlatformError, ToolkitError, UnreadableRecipe
 from toolkit.images.auth import anonymous
 from toolkit.images.copy import find_image
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.planning.plan import Plan
+from toolkit.platforms.kubernetes.session import kubernetes_platform
+from toolkit.platforms.sagemaker.answers import UnreadableAnswer
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.recipe.hub import HubFiles
 from toolkit.recipe.load import load_file
 
@@ -45,6 +50,8 @@ NAMES = (
     "CloudWatch alarms", "CloudWatch log", "S3 listing", "IAM role", "S3 lease", "JumpStart answer", "JumpStart entry",
     "JumpStart gated entry", "SageMaker invocation", "Kubernetes deployment", "Kubernetes list", "Kubernetes objects",
     "Kubernetes pods", "Kubernetes refusal", "Kubernetes invocation",
+    "kubeconfig", "head of specforge", "head of speculators", "journal", "captured requests", "log to explain",
+    "dashboard",
 )  # fmt: skip
 
 
@@ -156,6 +163,23 @@ def test_a_file_without_an_end_is_not_read_to_it() -> None:
         Plan.read(Path("/dev/zero"))
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"[" * 2000 + b"]" * 2000, "recursion"),
+        (b"# " + b"x" * 5 * 1024**2, "larger than 4194304 bytes"),
+    ],
+    ids=["deep", "large"],
+)
+def test_a_kubeconfig_beyond_its_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, why: str
+) -> None:
+    (tmp_path / "config").write_bytes(content)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(PlatformError, match=f"cannot use the kubeconfig: .*{why}"):
+        kubernetes_platform("ctx/ml")
+
+
 def test_a_null_byte_in_a_recipe_is_named_with_its_line(tmp_path: Path) -> None:
     recipe = write_pair(tmp_path)
     recipe.write_text(recipe.read_text().replace("model: ./target", r'model: "./a\0b"'))
@@ -177,6 +201,8 @@ class Endless(BaseHTTPRequestHandler):
         else:
             self._head(200, {"Content-Type": "application/vnd.docker.distribution.manifest.v2+json"})
         self._body(0.02 if path == "/slow" else 0)
+
+    do_POST = do_GET  # noqa: N815
 
     def _head(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -239,6 +265,25 @@ def test_a_hub_whose_answer_has_no_end(endless: str) -> None:
     before = memory()
     with httpx.Client(base_url=endless) as client, pytest.raises(HubError, match=r"org/model@main: .* larger than"):
         HubFiles("org/model", None, client).sizes()
+    assert memory() - before < MOST_BYTES
+
+
+ASK_AWS: dict[str, Callable[[Clients], object]] = {
+    "a description": lambda clients: clients.sagemaker.describe_endpoint(EndpointName="chat"),
+    "a list": lambda clients: clients.s3.list_objects_v2(Bucket="bucket"),
+    "a role": lambda clients: clients.iam.get_role(RoleName="me"),
+    "the refusal of an object": lambda clients: clients.s3.get_object(Bucket="redirects", Key="1"),
+}
+
+
+@pytest.mark.parametrize("ask", ASK_AWS.values(), ids=ASK_AWS)
+def test_an_answer_of_aws_that_has_no_end(
+    endless: str, ask: Callable[[Clients], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endless)
+    clients, before = Clients(boto3.Session("AKID", "secret", region_name="us-west-2"), attempts=2), memory()
+    with aws_errors("asking"), pytest.raises(UnreadableAnswer, match="larger than 16777216 bytes"):
+        ask(clients)
     assert memory() - before < MOST_BYTES
 
 

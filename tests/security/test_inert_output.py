@@ -23,6 +23,7 @@ from toys import ToyBox, ToySession
 import toolkit
 from toolkit.api.catalogue import Catalogue
 from toolkit.api.endpoint import Endpoint
+from toolkit.api.proposing import NewRecipe
 from toolkit.apply.explain import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
@@ -38,6 +39,7 @@ from toolkit.measure.compare import Comparison, compare
 from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
+from toolkit.proposal.model import Choice
 from toolkit.recipe.resolve import load
 from toolkit.text import inert_stream
 
@@ -241,6 +243,11 @@ def hostile_comparison(_: Path) -> Comparison:
     return compare(example(), with_text(HOSTILE))
 
 
+def hostile_new_recipe(folder: Path) -> NewRecipe:
+    choice = Choice("speculation.model", HOSTILE, HOSTILE, (HOSTILE,))
+    return NewRecipe(folder / HOSTILE.replace("/", ""), [choice], [], [HOSTILE])
+
+
 PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Plan": hostile_plan,
     "Report": hostile_report,
@@ -252,6 +259,7 @@ PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Explanation": hostile_explanation,
     "TuneReport": hostile_tuning,
     "Recipe": hostile_recipe,
+    "NewRecipe": hostile_new_recipe,
 }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair
 
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.codebuild_project import template as codebuild_template
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
 from toolkit.recipe.resolve import Recipe, load
@@ -95,6 +97,79 @@ def test_a_stack_closes_the_bucket_that_it_makes(recipe: Recipe) -> None:
     (statement,) = policy["Properties"]["PolicyDocument"]["Statement"]
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     assert (statement["Effect"], policy["Condition"]) == ("Deny", found["Condition"])
+
+
+@dataclass(frozen=True)
+class Call:
+    """A service that wants a role, as AWS sees it: who it is, and on behalf of which account and resource."""
+
+    service: str = "sagemaker.amazonaws.com"
+    account: str | None = "123456789012"
+    source: str | None = "arn:aws:sagemaker:us-west-2:123456789012:endpoint/chat"
+
+    @property
+    def context(self) -> dict[str, str]:
+        """The condition keys of the request; AWS leaves out those that it does not know."""
+        known = {"aws:SourceAccount": self.account, "aws:SourceArn": self.source}
+        return {key: value for key, value in known.items() if value is not None}
+
+
+TEST = {"StringEquals": str.__eq__, "ArnLike": fnmatchcase, "StringLike": fnmatchcase, "Bool": str.__eq__}
+
+
+def allows(policy: Mapping[str, Any], call: Call) -> bool:
+    """By AWS's rules (IAM user guide, "Condition operators"): all conditions hold; a key that is absent does not."""
+    return any(
+        statement["Effect"] == "Allow"
+        and statement["Action"] == "sts:AssumeRole"
+        and statement["Principal"] == {"Service": call.service}
+        and all(
+            key in call.context and TEST[operator](call.context[key], wanted)
+            for operator, conditions in statement.get("Condition", {}).items()
+            for key, wanted in conditions.items()
+        )
+        for statement in policy["Statement"]
+    )
+
+
+OTHERS = {
+    "another account's endpoint": Call(
+        account="999999999999", source="arn:aws:sagemaker:us-west-2:999999999999:endpoint/chat"
+    ),
+    "another account that names our endpoint": Call(account="999999999999"),
+    "our account by another account's endpoint": Call(
+        source="arn:aws:sagemaker:us-west-2:999999999999:endpoint/123456789012"
+    ),
+    "another service": Call(service="lambda.amazonaws.com"),
+    "a service of ours that is not SageMaker's": Call(source="arn:aws:lambda:us-west-2:123456789012:function:f"),
+    "nobody's account": Call(account=None),
+    "nothing that asks": Call(source=None),
+}
+
+
+def trusts(recipe: Recipe) -> list[Mapping[str, Any]]:
+    """Trust policies of all roles that are made, for endpoints and for builds."""
+    made = desired([recipe_with(recipe, role="create")], ACCOUNT)
+    return [json.loads(item.request["AssumeRolePolicyDocument"]) for item in made if item.kind == "Role"]
+
+
+@pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
+def test_no_role_is_given_to_others(recipe: Recipe, call: Call) -> None:
+    assert [allows(trust, call) for trust in trusts(recipe)] == [False]
+
+
+def test_the_role_of_builds_is_given_to_its_own_project_only() -> None:
+    (role,) = of_type(codebuild_template(ACCOUNT), "AWS::IAM::Role")
+    trust = role["Properties"]["AssumeRolePolicyDocument"]
+    project = f"arn:aws:codebuild:{ACCOUNT.region}:{ACCOUNT.id}:project/toolkit-image-build"
+    own = Call("codebuild.amazonaws.com", ACCOUNT.id, project)
+    assert allows(trust, own)
+    for other in (replace(own, source=f"{project}2"), replace(own, account="999999999999"), Call()):
+        assert not allows(trust, other)
+
+
+def test_sagemaker_takes_the_role_for_an_endpoint_of_this_account(recipe: Recipe) -> None:
+    assert [allows(trust, Call()) for trust in trusts(recipe)] == [True]
 
 
 def test_every_role_is_for_this_account_and_its_sagemaker_only(recipe: Recipe) -> None:

@@ -122,6 +122,26 @@ def test_the_model_answers_its_owner_only(account: Account, route: str, tmp_path
             assert as_nobody(ask, url, "POST", target, b"{}", headers) == 403
 
 
+def test_the_engines_figures_are_for_its_owner_only(account: Account) -> None:
+    url, target = account.daemon.runtime_url, "/endpoints/chat/metrics"
+    token = {"Authorization": f"Bearer {bearer_token(FORGED, 'us-west-2')}"}
+    assert [as_nobody(ask, url, "GET", target, b"", headers) for headers in ({}, token)] == [403, 403]
+    assert ask(url, "GET", target, headers=account.bearer()) == 200
+
+
+def test_keys_that_the_stand_in_for_aws_gives_out_open_nothing(account: Account) -> None:
+    """Whoever gets one of them, such as a model that asks for its role, has the rights of nobody."""
+    role = account.session.client("sts").assume_role(
+        RoleArn="arn:aws:iam::123456789012:role/execution", RoleSessionName="model"
+    )
+    given = role["Credentials"]
+    key = Credentials(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
+    method, target, body, headers = sagemaker("DeleteEndpoint", EndpointName="chat")
+    request = AWSRequest(method, f"{account.daemon.control_url}{target}", headers, data=body)
+    SigV4Auth(key, "sagemaker", "us-west-2").add_auth(request)
+    assert ask(account.daemon.control_url, method, target, body, dict(request.headers.items())) == 403
+
+
 def test_the_models_own_server_is_out_of_reach(account: Account, home: Path) -> None:
     """vLLM itself asks nobody for a key: it listens on a socket in a folder of the owner's, and on no port."""
     (container,) = home.glob("endpoints/*/*/*/tmp")

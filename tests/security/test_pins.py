@@ -20,12 +20,13 @@ from toolkit.api.pins import unpinned
 from toolkit.checks.run import check
 from toolkit.errors import BuildError, UnreadableModel, UsageError
 from toolkit.planning.resources import Account
-from toolkit.platforms.image import base_image
+from toolkit.platforms.image import base_image, render
 from toolkit.platforms.image_digests import find_digest
 from toolkit.platforms.kubernetes.rules import RULES as KUBERNETES
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import OpenFiles, lock_path, read_lock
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import ContainerSection
 
 DIGEST = "sha256:" + "d" * 64
 AWS = Account("123456789012", "us-west-2")
@@ -120,6 +121,16 @@ def test_a_lock_without_the_hub_names_both_models_and_changes_nothing(recipe: Re
     assert "target.model" in caught.value.message
     assert "speculation.model" in caught.value.message
     assert lock_path(recipe).read_bytes() == before
+
+
+def test_a_lock_pins_the_hash_of_each_package_and_the_image_is_built_with_it(recipe: Recipe, files: OpenFiles) -> None:
+    section = ContainerSection(base="registry.example/vllm@" + DIGEST, wheels=["orjson==3.11.5"])
+    mine = replace(recipe, container=section)
+    assert any("orjson==3.11.5: a version without its hash" in text for text in unpinned(locked(mine, AWS), AWS))
+    made = lock(mine, files=files, digests=digests, find_wheel=lambda pin, python: f"sha256:{'a' * 64}")
+    assert made.pinned["container.wheels orjson==3.11.5"] == f"sha256:{'a' * 64}"
+    assert list(unpinned(locked(mine, AWS), AWS)) == []
+    assert render(locked(mine, AWS), AWS).wheels == (f"orjson==3.11.5 --hash=sha256:{'a' * 64}",)
 
 
 def test_a_lock_of_another_version_s_image_is_refused(recipe: Recipe, files: OpenFiles) -> None:

@@ -38,9 +38,13 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedVllm]:
 
 
 @pytest.fixture(scope="session")
-def endpoint(serving_home: Path) -> Iterator[Endpoint]:
-    """`tiny/p-eagle` and its baseline, in service."""
-    assert os.environ["TOOLKIT_HOME"] == str(serving_home)
-    deployed = toolkit.deploy("tiny/p-eagle", baseline=True, progress=Silent())
-    yield deployed
+def _removed_at_the_end(serving_home: Path) -> Iterator[None]:
+    yield
     toolkit.destroy("tiny/p-eagle", progress=Silent())
+
+
+@pytest.fixture(scope="module")
+def endpoint(serving_home: Path, _removed_at_the_end: None) -> Endpoint:
+    """`tiny/p-eagle` and its baseline, in service. They are there already, unless another module has removed them."""
+    assert os.environ["TOOLKIT_HOME"] == str(serving_home)
+    return toolkit.deploy("tiny/p-eagle", baseline=True, progress=Silent())

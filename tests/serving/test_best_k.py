@@ -1,4 +1,7 @@
-"""`toolkit tune` on a real vLLM: few of the K are measured, the best is written down, and nothing else stays."""
+"""`toolkit tune` on a real vLLM: the best K is written down, and nothing else stays.
+
+That few of many K are measured is shown on a toy platform, in tests/unit/test_tune_on_toys.py.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from toolkit.recipe.load import find
 
 pytestmark = pytest.mark.serving
 
-KS = tuple(range(1, 7))
+KS = (1, 6)
 
 
 def test_the_tiny_pair_is_tuned_and_nothing_stays(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -28,8 +31,7 @@ def test_the_tiny_pair_is_tuned_and_nothing_stays(endpoint: Endpoint, tmp_path: 
     assert report, report
     assert {item.name for item in toolkit.endpoints()} == before
     measured = {row.setting: row for row in report.rows if row.ratio}
-    assert len(measured) <= 3
-    assert {row.setting for row in report.rows} == {f"K={k}" for k in KS}
+    assert set(measured) == {f"K={k}" for k in KS}
     best = measured[report.winner or ""]
     assert best.acceptance_length
     assert best.acceptance_length > 2

@@ -67,6 +67,8 @@ class Container:
             "SM_VLLM_DTYPE": "float32",
             "SM_VLLM_ENFORCE_EAGER": "true",
             "SM_VLLM_KV_CACHE_MEMORY_BYTES": "268435456",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else all of them on this machine share one core
+            "OMP_NUM_THREADS": "1",
         }
         program = [sys.executable, ROOT / "containers" / "vllm" / "serve", "serve"]
         with self._log.open("w") as log:

@@ -40,6 +40,7 @@ TINY = Path(__file__).parents[2] / "recipes" / "tiny"
 MODELS = ("target", "draft-model")
 TOKEN = "hf_hunter2"
 TEXT = "$(HOME) costs $5"  # as no shell and no kubelet shall read it
+UNBOUND = 'VLLM_CPU_OMP_THREADS_BIND: nobind, OMP_NUM_THREADS: "1"'  # else both arms share one core
 PLATFORM = "{name: kubernetes, instance_types: [g6.xlarge], hub_token_secret: hub}"
 PROMPT = "Write JSON records of the books 205 to 215."
 REQUEST: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 60}
@@ -53,7 +54,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
         ("./models/", "tiny/"),
         ("./prompts/", f"{TINY / 'prompts'}/"),
         ("{name: local}", PLATFORM),
-        ("env: {", f"env: {{TEXT: '{TEXT}', "),
+        ("env: {", f"env: {{TEXT: '{TEXT}', {UNBOUND}, "),
     ):
         assert ours in text
         text = text.replace(ours, theirs)

@@ -1,7 +1,7 @@
 """The quickstart notebook, with the endpoint that other tests share: its `deploy` finds no changes were needed.
 
 That the same cells deploy what is not there yet is shown on AWS's stand-in, in tests/aws/test_notebook_on_sagemaker.py.
-The last module of those that share the endpoint: the notebook removes it.
+The notebook removes the endpoint, so it is best the last module of those that share it: another would deploy it again.
 """
 
 from __future__ import annotations

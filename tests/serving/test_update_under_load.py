@@ -25,7 +25,7 @@ from toolkit.recipe.resolve import Recipe
 
 pytestmark = pytest.mark.serving
 TOKENS = 16
-THINKING_S = 0.5  # between two questions of a caller, so that the new engine gets CPU time to start
+THINKING_S = 1.0  # between two questions of a caller, so that the new engine gets CPU time to start
 PATIENCE_S = 120.0
 
 
@@ -131,7 +131,7 @@ def _at_home(home: Path, _in_serving_home: None, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture(scope="module")
 def recipe() -> Recipe:
-    return _on_cpu(1, replace(toolkit.load("tiny/p-eagle"), name="tiny-load"))
+    return replace(toolkit.load("tiny/p-eagle"), name="tiny-load")
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def broken_update(home: Path, recipe: Recipe) -> BrokenUpdate:
     """An update to a KV cache that holds no request: no check compares the two, vLLM does when it has loaded."""
     endpoint = toolkit.deploy(recipe, progress=Silent())
     too_small = {**recipe.engine.args, "kv-cache-memory-bytes": 65536}
-    broken = _on_cpu(0, replace(recipe, engine=replace(recipe.engine, args=too_small)))
+    broken = replace(recipe, engine=replace(recipe.engine, args=too_small))
     running, callers = endpoint.status().config, Callers(endpoint)
     with callers.at_work():
         with pytest.raises(EndpointFailed) as failed:
@@ -150,7 +150,7 @@ def broken_update(home: Path, recipe: Recipe) -> BrokenUpdate:
 
 
 def test_an_update_to_p_eagle_loses_no_request(recipe: Recipe) -> None:
-    callers = Callers(toolkit.deploy(_on_cpu(0, replace(recipe, speculation=None)), progress=Silent()))
+    callers = Callers(toolkit.deploy(replace(recipe, speculation=None), progress=Silent()))
 
     with callers.at_work():
         toolkit.deploy(recipe, progress=Silent())
@@ -178,12 +178,6 @@ def test_destroy_leaves_nothing_of_both_updates(broken_update: BrokenUpdate, hom
     broken_update.endpoint.destroy()
 
     assert _left(broken_update.endpoint, home) == {}
-
-
-def _on_cpu(number: int, recipe: Recipe) -> Recipe:
-    """Without it both engines bind to the first CPU, and the one that serves leaves the other's start next to none."""
-    env = {**recipe.engine.env, "VLLM_CPU_OMP_THREADS_BIND": str(number)}
-    return replace(recipe, engine=replace(recipe.engine, env=env))
 
 
 def _asked_once(endpoint: Endpoint) -> Endpoint:

@@ -49,9 +49,9 @@ def test_no_code_names_an_engine() -> None:
     found = {
         path.relative_to(PACKAGE).as_posix() for path in modules("engines") for text in texts(path) if text in engines
     }
-    assert found <= {"train/convert.py", "platforms/sagemaker/rules/jumpstart.py", "platforms/local/doctor.py"}
+    assert found <= {"train/convert.py", "platforms/sagemaker/rules/jumpstart_entry.py", "platforms/local/doctor.py"}
     flags = [path for path in modules("engines") for text in texts(path) if text.startswith(("SM_VLLM_", "vllm:"))]
-    assert {path.name for path in flags} <= {"jumpstart.py"}
+    assert {path.name for path in flags} <= {"jumpstart_entry.py"}
 
 
 def test_planning_has_no_platforms_word() -> None:

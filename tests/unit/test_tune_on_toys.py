@@ -53,21 +53,29 @@ def recipe(tmp_path: Path) -> Path:
 
 @dataclass
 class Bench:
-    """Measures by a law; remembers which endpoints served meanwhile. `fails_at` raises at one of the K."""
+    """Measures by a law; remembers which endpoints served meanwhile. `fails_at` raises at one of the K.
+
+    A K by batch size is as fast as the best K at each concurrency, times its factor in `by_batch`.
+    """
 
     fails_at: dict[int, BaseException] = field(default_factory=dict)
     cut_at: int = 0
+    by_batch: tuple[float, ...] = (1.0, 1.0)
     served: list[list[str]] = field(default_factory=list)
 
     def __call__(self, endpoint: Endpoint, *, concurrency: tuple[int, ...], **_: Any) -> BenchReport:
         self.served.append(sorted(name for kind, name in SESSION.box.holds if kind == "Top"))
         found = re.search(r"-k(\d+)$", endpoint.name)
-        if not found:  # a K by batch size: the best K at every concurrency
+        if not found:
             schedule = [report_at(3, {"chat": 0.8}, concurrency), report_at(1, {"chat": 0.8}, concurrency)]
             best = [
                 max(pair, key=lambda item: item.ratio) for pair in zip(*(r.speedups for r in schedule), strict=True)
             ]
-            return replace(schedule[0], speedups=tuple(best))
+            found_by_batch = (
+                replace(item, ratio=factor * item.ratio, low=factor * item.low, high=factor * item.high)
+                for item, factor in zip(best, self.by_batch, strict=True)
+            )
+            return replace(schedule[0], speedups=tuple(found_by_batch))
         k = int(found[1])
         if k in self.fails_at:
             raise self.fails_at.pop(k)
@@ -195,6 +203,13 @@ def test_a_k_by_batch_size_is_measured_and_written_where_it_beats_all(recipe: Pa
     assert "num_speculative_tokens_per_batch_size: [[1, 2, 3], [3, 128, 1]]" in report.notes
     assert "K=6 on chat breaks even at about 5 concurrent requests." in report.notes
     assert any("beats K=3 and the baseline" in note for note in report.notes)
+
+
+def test_a_k_by_batch_size_that_is_slower_somewhere_is_not_the_best_however_fast_it_is_elsewhere(recipe: Path) -> None:
+    report = tune(recipe, k=[1, 3, 6], concurrency=(1, 8), measure=Bench(by_batch=(4.0, 0.5)), progress=Silent())
+
+    assert report.schedule_pays is False
+    assert report.winner == "K=3"
 
 
 def test_where_one_k_suits_all_concurrencies_the_report_says_so(recipe: Path) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
     from toolkit.api.measuring import bench as bench
+    from toolkit.api.proposing import NewRecipe as NewRecipe
+    from toolkit.api.proposing import new as new
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
     from toolkit.api.tuning import tune as tune
@@ -61,6 +63,8 @@ _MODULES = {
     "endpoints": "toolkit.api.handles",
     "explain": "toolkit.apply.explain",
     "load": "toolkit.recipe.resolve",
+    "NewRecipe": "toolkit.api.proposing",
+    "new": "toolkit.api.proposing",
     "plan": "toolkit.api.deployment",
     "read_plan": "toolkit.api.saved_plan",
     "recipes": "toolkit.api.catalogue",

@@ -2,13 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolkit.errors import ToolkitError
+from toolkit.platforms import rules_of
 from toolkit.recipe.load import catalogue
+from toolkit.recipe.lock import lock_path, read_lock
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.text import html_table, inert
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A recipe by its name, with what it costs and whether it fits."""
+
+    name: str
+    recipe: Recipe
+
+    @property
+    def tokens(self) -> str:
+        """K; empty without speculation."""
+        return str(self.recipe.speculation.num_speculative_tokens) if self.recipe.speculation else ""
+
+    @property
+    def price_per_hour(self) -> float | None:
+        """US dollars per hour, None where that is unknown."""
+        return rules_of(self.recipe.platform.name).price_per_hour(self.recipe)
+
+    @property
+    def dollars(self) -> str:
+        """The price per hour, or `?`."""
+        return "?" if self.price_per_hour is None else f"{self.price_per_hour:.2f}"
+
+    @property
+    def price_text(self) -> str:
+        """The price with its source, or why it is unknown."""
+        return rules_of(self.recipe.platform.name).price_text(self.recipe)
+
+    @property
+    def hardware(self) -> str:
+        """Instance types and their accelerators; empty on this machine."""
+        platform = self.recipe.platform
+        if not platform.rules.has_instance_types:
+            return ""
+        known = [platform.rules.instance(name) for name in platform.instance_types]
+        return " ".join([*platform.instance_types, *(item.accelerator for item in known if item)])
+
+    @property
+    def fit_lines(self) -> list[str]:
+        """How its models fit each instance type, a line each; why not where it cannot be told."""
+        return list(_fits(self.recipe)) if self.recipe.platform.rules.has_instance_types else []
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit recipes show --json`."""
+        return {
+            "name": self.name,
+            "path": str(self.recipe.path),
+            "text": self.recipe.path.read_text(encoding="utf-8"),
+            "recipe": self.recipe.to_dict(),
+            "price_per_hour": self.price_per_hour,
+            "price": self.price_text,
+            "fit": self.fit_lines,
+            "evidence": [item.model_dump() for item in self.recipe.evidence],
+        }
+
+    def __repr__(self) -> str:
+        return inert(f"<{self.name}: {self.recipe.description}, {self.dollars} $/h>")
 
 
 @dataclass(frozen=True)
@@ -22,6 +84,36 @@ class Catalogue(Sequence[Recipe]):
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    @property
+    def listed(self) -> list[Listed]:
+        """Its entries with their prices."""
+        return [Listed(name, recipe) for name, recipe in self.entries]
+
+    def matching(
+        self,
+        model: str | None = None,
+        method: str | None = None,
+        hardware: str | None = None,
+        max_price: float | None = None,
+        *,
+        with_evidence: bool = False,
+    ) -> Catalogue:
+        """Those whose target, method, instance types or accelerators have these words, at most at that price.
+
+        `max_price` is in US dollars per hour; a recipe whose price is unknown is not among them.
+        """
+        return Catalogue(
+            tuple(
+                (item.name, item.recipe)
+                for item in self.listed
+                if _has(f"{item.recipe.target} {item.name}", model)
+                and method in (None, item.recipe.method)
+                and _has(item.hardware, hardware)
+                and (max_price is None or (item.price_per_hour is not None and item.price_per_hour <= max_price))
+                and not (with_evidence and not item.recipe.evidence)
+            )
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Recipes by catalogue name."""
@@ -37,3 +129,31 @@ class Catalogue(Sequence[Recipe]):
 def recipes() -> Catalogue:
     """All recipes that come with the toolkit."""
     return Catalogue(tuple((name, load(name)) for name in catalogue()))
+
+
+def show_recipe(name: str | os.PathLike[str]) -> Listed:
+    """One recipe, with price, fit and evidence. Raises RecipeNotFound with the nearest names."""
+    return Listed(str(name), load(name))
+
+
+def _has(text: str, words: str | None) -> bool:
+    return words is None or words.lower() in text.lower()
+
+
+def _fits(recipe: Recipe) -> Iterator[str]:
+    from toolkit.sizing.fit import fits, sizable
+
+    try:
+        models = read_lock(lock_path(recipe))
+        if models is None:
+            yield f"not known without a lock: toolkit lock {recipe.path}"
+            return
+        known, problem = sizable(models)
+        types = [recipe.platform.rules.instance(name) for name in recipe.platform.instance_types]
+        for found in fits(recipe, known, [item for item in types if item]):
+            room = f"fits, with room for {found.kv_tokens:,} tokens" if found.fits else found.reason
+            yield f"{found.instance}: {room}"
+        if problem:
+            yield problem.message
+    except ToolkitError as error:
+        yield error.message

@@ -182,15 +182,15 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         account=deployment.account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
         price_before=rules.price_now(observed, recipe.platform.region),
-        notes=(*rules.notes(recipe, deployment.account), *_age(recipe)),
+        notes=(*recipe.chosen_notes(), *rules.notes(recipe, deployment.account), *_age(recipe)),
     )
     found = {item.name: getattr(made, item.name) for item in fields(made)}
     return DeploymentPlan(**{**found, "unpinned": tuple(unpinned(recipe, deployment.account))})
 
 
 def _age(recipe: Recipe) -> list[str]:
-    told = old_facts(recipe, current_day())
-    return [f"Catalogue: {told}. To renew prices, heads and images: {update_command(recipe)}"] if told else []
+    outdated = old_facts(recipe, current_day())
+    return [f"Catalogue: {outdated}. To renew prices, heads and images: {update_command(recipe)}"] if outdated else []
 
 
 def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:

@@ -35,8 +35,10 @@ class Endpoint:
 
     `baseline` is the same endpoint without speculation, as a name or `name/component`, if it exists; `speculative` is
     False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
-    for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware.
-    With `synthetic_acceptance_length` it accepts drafts by chance: its answers are garbage, for measuring speed only.
+    for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware;
+    `target` is the recipe's target model with its revision, empty if unknown, and `max_model_len` the tokens that a
+    request may have with its answer. With `synthetic_acceptance_length` it accepts drafts by chance: its answers are
+    garbage, for measuring speed only.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Endpoint:
     reports_drafts: bool = True
     served_with: Mapping[str, str] = field(repr=False, default_factory=dict)
     synthetic_acceptance_length: float | None = None
+    target: str = field(repr=False, default="")
+    max_model_len: int | None = field(repr=False, default=None)
 
     @property
     def address(self) -> str:

@@ -44,7 +44,7 @@ def watch(name: RecipeLike, *, minutes: int = 60, platform: str | None = None) -
 def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
     """Every endpoint that the toolkit made: on this machine, on AWS where there are credentials, and on a cluster.
 
-    What does not answer is left out, with a word on stderr, unless `platform` names it.
+    A platform that does not answer is skipped, with a line on stderr, unless `platform` names it.
     """
     listed = list_endpoints(platform=platform, all_regions=all_regions)
     for line in listed.not_listed:
@@ -88,7 +88,14 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
         recipe is None or recipe.engine.rules.reports_drafts(recipe),
         _served_with(recipe, has_instances=price != 0) if recipe else {},
         recipe.speculation.synthetic_acceptance_length if recipe and recipe.speculation else None,
+        _target(recipe) if recipe else "",
+        recipe.engine.max_model_len if recipe else None,
     )
+
+
+def _target(recipe: Recipe) -> str:
+    revision = recipe.target.revision
+    return f"{recipe.target}@{revision}" if revision else str(recipe.target)
 
 
 def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:

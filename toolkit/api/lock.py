@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from toolkit.api.context import open_for_plan, read_lock_of
-from toolkit.api.pins import images_by_tag, unpinned_models
+from toolkit.api.pins import images_by_tag, unpinned_models, wheels_of
 from toolkit.errors import BuildError, ToolkitError
 from toolkit.images.reference import same_repository
+from toolkit.images.wheels import find_wheel
 from toolkit.planning.resources import Account
 from toolkit.platforms import jumpstart_entries, session_of
+from toolkit.platforms.image import python_of
 from toolkit.platforms.image_digests import find_digest
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
@@ -22,6 +24,8 @@ from toolkit.recipe.resolve import Recipe
 
 FindDigest = Callable[[str], str]
 """The digest of the image of an address. Raises BuildError."""
+FindWheel = Callable[[str, str], str]
+"""The digest of the wheel of a pin, for a version of Python. Raises BuildError."""
 
 
 @dataclass(frozen=True)
@@ -37,29 +41,44 @@ class Locked:
         return {"lock": str(self.path), "pinned": dict(self.pinned), "unpinned": list(self.unpinned)}
 
 
-def lock(recipe: Recipe, *, files: OpenFiles = open_files, digests: FindDigest = find_digest) -> Locked:
-    """Read both models, ask the registries of the images, and write the lock beside the recipe.
+def lock(
+    recipe: Recipe,
+    *,
+    files: OpenFiles = open_files,
+    digests: FindDigest = find_digest,
+    find_wheel: FindWheel = find_wheel,
+) -> Locked:
+    """Read both models, ask the registries of the images and the index of packages, and write the lock.
 
-    An image whose registry does not answer keeps the digest that it had. Raises UnreadableModel when a model cannot be
-    read; then nothing has changed.
+    What does not answer keeps the digest that it had. Raises UnreadableModel when a model cannot be read; then nothing
+    has changed.
     """
     entries = jumpstart_entries(recipe)
     models = read_models(recipe, files, in_s3(recipe, entries))
     used = images_by_tag(recipe, replace(_account(recipe), jumpstart=entries))
     before = read_lock_of(recipe)
     images = {image: digest for image, digest in (before.images if before else {}).items() if _may_stay(image, used)}
-    whys = {}
-    for image in used:
-        try:
-            images[image] = digests(image)
-        except BuildError as error:
-            whys[image] = f"{error.message}{'; it keeps the digest it had' if image in images else ''}"
-    made = replace(models, images=images)
+    pins = wheels_of(recipe)
+    wheels = {pin: digest for pin, digest in (before.wheels if before else {}).items() if pin in pins}
+    missing = [
+        *_ask("image", used, digests, images),
+        *_ask("container.wheels", pins, lambda pin: find_wheel(pin, python_of(recipe)), wheels),
+    ]
+    made = replace(models, images=images, wheels=wheels)
     complete = pinned(recipe, made)
     known = {f"{key} {source}": source.commit for key, source in complete.models.items() if source.commit}
     known |= {f"image {image}": images[image] for image in used if image in images}
-    missing = [f"image {image}: {why}" for image, why in whys.items()]
+    known |= {f"container.wheels {pin}": digest for pin, digest in wheels.items()}
     return Locked(write_lock(recipe, made), known, (*unpinned_models(complete), *missing))
+
+
+def _ask(what: str, names: Sequence[str], find: FindDigest, known: dict[str, str]) -> Iterator[str]:
+    """Renew the known digests. What could not be asked, and why."""
+    for name in names:
+        try:
+            known[name] = find(name)
+        except BuildError as error:
+            yield f"{what} {name}: {error.message}{'; it keeps the digest it had' if name in known else ''}"
 
 
 def _account(recipe: Recipe) -> Account:

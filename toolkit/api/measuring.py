@@ -17,14 +17,16 @@ from toolkit.api.context import RecipeLike
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.handles import connect
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.errors import UsageError
+from toolkit.endpoint.metrics import Figure
+from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure
-from toolkit.measure.connection import connect_endpoint, connect_url
+from toolkit.measure.connection import connect_endpoint, connect_url, served_model
 from toolkit.measure.journal import Journal
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.run import Design, Load
+from toolkit.measure.time_series import figures_of
 from toolkit.measure.verdicts import Expected
 from toolkit.measure.workload import GENERAL, Workload
 
@@ -34,7 +36,6 @@ Subject = RecipeLike | Endpoint
 KEY_VARIABLE = "OPENAI_API_KEY"
 """The environment variable with the key of servers that want one."""
 
-_MAX_TOKENS = 256
 _T = TypeVar("_T")
 
 
@@ -67,6 +68,7 @@ def bench(
     journal: Path | None = None,
     what_if: Sequence[float] = (),
     fixed_length: bool = False,
+    publish: bool = False,
     progress: Progress | None = None,
 ) -> BenchReport:
     """Measure `what` and further `arms` against the baseline, by turns, at each concurrency and request rate.
@@ -75,17 +77,20 @@ def bench(
     what `read_workloads` takes: files, data sets, known names; by default all of the recipe's. It goes on until every
     95 % interval is within `precision`, or `seconds` are over. With a `journal` an interrupted measurement carries on
     where it stopped. `what_if` are acceptance lengths: the report then says how fast the arms would be at each, from
-    their steps per second. With `fixed_length` every answer has exactly `max_tokens`. Ctrl-C ends it early, with what
-    it has. Raises UsageError, EndpointNotFound or InvocationError.
+    their steps per second. With `fixed_length` every answer has exactly `max_tokens`. With `publish` the figures are
+    added to the platform's monitoring (CloudWatch), too. Ctrl-C ends it early, with what it has. Raises UsageError,
+    EndpointNotFound or InvocationError.
     """
     progress = progress or default_progress()
     first = _subject(what, model, platform)
     compared = _subject(baseline, model, platform) if baseline else _twin(first)
+    if publish:
+        _publish(first, [])  # says whether it can, before a minute of measuring
     if what_if and compared is None:
         hint = "Deploy it with --baseline, or name one with --baseline."
         raise UsageError(f"{first.address} has no baseline to compare with", hint=hint)
     others = [_subject(arm, model, platform) for arm in arms]
-    _check_different([first, *others, *([compared] if compared else [])])
+    _check_arms([first, *others, *([compared] if compared else [])])
     asked = _workloads(first, workloads)
     if fixed_length:
         asked = tuple(replace(workload, fixed_length=True) for workload in asked)
@@ -104,7 +109,7 @@ def bench(
                 precision=precision,
                 seconds=seconds,
                 requests=requests,
-                max_tokens=max_tokens or _MAX_TOKENS,
+                max_tokens=max_tokens,
                 settle_seconds=first.platform.pause_between_arms if isinstance(first, Endpoint) else 0.0,
             )
             saved = Journal(journal, _setting(design, [first, *others, compared])) if journal else None
@@ -114,7 +119,20 @@ def bench(
     with progress.stage(f"measure {first.address}"):
         report = run_to_end(measured())
     served_with = first.served_with if isinstance(first, Endpoint) else {}
-    return replace(report, setting={**served_with, "date": date.today().isoformat()})
+    report = replace(report, setting={**served_with, "date": date.today().isoformat()})
+    if publish:
+        try:
+            progress.say(f"the figures are in {_publish(first, figures_of(report))}")
+        except PlatformError as error:
+            return replace(report, notes=(*report.notes, f"the figures were not published: {error.message}"))
+    return report
+
+
+def _publish(subject: Endpoint | _Server, figures: Sequence[Figure]) -> str:
+    """Add figures to the monitoring of the endpoint's platform; where they are. Raises UsageError or PlatformError."""
+    if isinstance(subject, _Server):
+        raise UsageError(f"{subject.address} belongs to no platform with monitoring", hint="Leave out --publish.")
+    return subject.platform.publish(subject.component or subject.name, figures)
 
 
 def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
@@ -162,7 +180,17 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
     if isinstance(subject, _Server):
         key = KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
         async with connect_url(subject.url, subject.model, key) as connection:
-            yield Arm(name, connection, name != "baseline")
+            speculative, model = name != "baseline", await served_model(connection)
+            # a baseline that reports no drafts has none
+            seen = True if not speculative or await connection.counts_drafts() else None
+            yield Arm(
+                name,
+                connection,
+                speculative,
+                reports_drafts=seen,
+                target=model.source,
+                max_model_len=model.max_model_len,
+            )
         return
     async with connect_endpoint(subject.platform, subject.address) as connection:
         yield Arm(
@@ -171,6 +199,8 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
             subject.speculative and name != "baseline",
             price_per_hour=subject.price_per_hour,
             reports_drafts=subject.reports_drafts,
+            target=subject.target,
+            max_model_len=subject.max_model_len,
             synthetic_acceptance_length=subject.synthetic_acceptance_length,
         )
 
@@ -183,11 +213,15 @@ def _names(subjects: Sequence[Endpoint | _Server]) -> dict[str, Endpoint | _Serv
     return {subject.address: subject for subject in subjects}
 
 
-def _check_different(subjects: Sequence[Endpoint | _Server]) -> None:
-    """Raise UsageError if two arms, or an arm and the baseline, are the same."""
+def _check_arms(subjects: Sequence[Endpoint | _Server]) -> None:
+    """Raise UsageError if two arms, or an arm and the baseline, are the same, or if recipes name other targets."""
     addresses = [subject.address for subject in subjects]
     if twice := next((address for address in addresses if addresses.count(address) > 1), None):
         raise UsageError(f"{twice} is given twice", hint="Remove it once: arms and baseline are different endpoints.")
+    known = [subject for subject in subjects if isinstance(subject, Endpoint) and subject.target]
+    if other := next((subject for subject in known if subject.target != known[0].target), None):
+        served = f"{other.address} serves {other.target}, {known[0].address} serves {known[0].target}"
+        raise UsageError(f"other targets: {served}", hint="Compare endpoints of one target model and revision.")
 
 
 def _workloads(subject: Endpoint | _Server, names: Sequence[str]) -> tuple[Workload, ...]:

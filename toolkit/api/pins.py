@@ -19,8 +19,14 @@ def unpinned(recipe: Recipe, account: Account) -> Iterator[str]:
     for image in images_by_tag(recipe, account):
         if parse(by_digest(image, recipe, account)).digest is None:
             yield f"image {image}: its tag may move. {command}"
-    for wheel in recipe.container.wheels if recipe.container else ():
-        yield f"container.wheels {wheel}: a version without its hash. Name a base image that holds it, by digest"
+    for wheel in wheels_of(recipe):
+        if wheel not in recipe.wheel_digests:
+            yield f"container.wheels {wheel}: a version without its hash. {command}"
+
+
+def wheels_of(recipe: Recipe) -> list[str]:
+    """The packages that its image gets."""
+    return recipe.container.wheels if recipe.container else []
 
 
 def unpinned_models(recipe: Recipe) -> Iterator[str]:

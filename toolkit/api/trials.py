@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import platform
@@ -11,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,7 +27,7 @@ from toolkit.files import write_whole
 from toolkit.home import home
 from toolkit.measure.report import BenchReport
 from toolkit.measure.saved_report import read_report
-from toolkit.measure.settings import Setting
+from toolkit.measure.settings import Setting, is_tuned
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.lock import lock_path
 from toolkit.recipe.resolve import Recipe
@@ -63,8 +63,8 @@ class Trials:
             except BlockingIOError as error:
                 hint = "Wait until it has ended."
                 raise UsageError(f"{self._recipe.name} is being tuned by another process", hint=hint) from error
-            for name in sorted(path.name for path in self._deployed.iterdir()):
-                self._progress.say(f"{name} was left by a process that was killed: it is removed")
+            for name in sorted(filter(self._may_remove, (path.name for path in self._deployed.iterdir()))):
+                self._progress.say(f"{name} remains of a process that was killed: it is removed")
                 self._remove(replace(self._recipe, name=name))
             self._stack = stack.pop_all()
         return self
@@ -86,6 +86,10 @@ class Trials:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(report.to_dict()))
         return report
+
+    def _may_remove(self, name: str) -> bool:
+        """Whether tuning made such an endpoint: a file alone shall not have another one removed."""
+        return is_tuned(name, self._recipe) or name == self._recipe.baseline().name
 
     def _kept(self, path: Path) -> BenchReport | None:
         if not path.is_file():
@@ -138,7 +142,7 @@ class Trials:
                 for source in recipe.models.values()
             ],
             "lock": lock.read_text(encoding="utf-8") if lock.is_file() else "",
-            "prompts": [sha256(path.read_bytes()).hexdigest() for path in (*recipe.workloads.values(), *named)],
+            "prompts": [_sha256(path) for path in (*recipe.workloads.values(), *named)],
         }
 
 
@@ -150,6 +154,11 @@ def circumstances(recipe: Recipe) -> dict[str, str]:
         "toolkit": __version__,
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _hardware(recipe: Recipe) -> str:

@@ -199,13 +199,13 @@ def _settings(
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"{twice} is given twice", hint="Remove one of them, or give the recipes different names.")
     refused = {one.name: errors for one in (*own.values(), *others) if (errors := check(one.recipe).errors)}
-    left = {k: one for k, one in own.items() if one.name not in refused}
+    own_usable = {k: one for k, one in own.items() if one.name not in refused}
     usable = [one for one in others if one.name not in refused]
-    if not refused and not usable and not left:
+    if not refused and not usable and not own_usable:
         raise UsageError("there is nothing to measure", hint="Give at least one K, method or recipe.")
-    if not (left or usable):
+    if not (own_usable or usable):
         raise RecipeError(str(recipe.path), next(iter(refused.values())))
-    return left, usable, [f"{name} cannot be used: {_reasons(errors)}" for name, errors in refused.items()]
+    return own_usable, usable, [f"{name} cannot be used: {_reasons(errors)}" for name, errors in refused.items()]
 
 
 def _reasons(errors: Sequence[Finding]) -> str:

@@ -153,7 +153,7 @@ class Head:
 class PlatformFacts:
     """US dollars per instance and hour, and the seconds that an endpoint usually takes to come up.
 
-    `scale_to_zero_refused` are regions where somebody saw AWS refuse it, each with where that is told.
+    `scale_to_zero_refused` are regions where AWS was seen to refuse it, each with the source of that report.
     """
 
     price_per_hour: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from functools import lru_cache
@@ -42,6 +43,7 @@ class Update:
 
 
 NOTHING = Update()
+_VERSION = re.compile(r"\d{1,9}(\.\d{1,9})*((rc|\.dev)\d{1,9})?", re.ASCII)
 HEAD_FACTS = ("revision", "last_modified", "gated")
 """The fields of a head that the hub has."""
 
@@ -84,6 +86,8 @@ def _check(found: Update) -> None:
     """What the types leave open. Raises documents.Unfit."""
     if strange := [name for facts in found.heads.values() for name in facts if name not in HEAD_FACTS]:
         raise documents.Unfit(f"`heads`: a head has no `{strange[0]}`")
+    if strange := [image.version for image in found.images if not _VERSION.fullmatch(image.version)]:
+        raise documents.Unfit(f"`images`: {strange[0][:60]!r} is not a version")
     for by_type in (*found.prices.values(), *found.ec2_prices.values()):
         for name, price in by_type.items():
             if not documents.is_day(price.date):

@@ -15,9 +15,9 @@ _KEY = "unlisted"
 
 def check_catalogue(recipe: Recipe, today: date) -> Iterator[Finding]:
     """Findings on old facts, and on the names under `unlisted`."""
-    if told := old_facts(recipe, today):
+    if outdated := old_facts(recipe, today):
         hint = f"Run: {update_command(recipe)}. What it does not renew comes with a newer toolkit."
-        yield Finding("catalogue.old", told, hint=hint, severity="info")
+        yield Finding("catalogue.old", outdated, hint=hint, severity="info")
     for index, name in enumerate(recipe.unlisted):
         yield _unlisted(recipe, name, f"{_KEY}.{index}")
 

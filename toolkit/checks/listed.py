@@ -41,7 +41,7 @@ def check_listed(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 
 def _method(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterator[Finding]:
     """A drafter of another kind: the engine cannot load it, or accepts nothing that it drafts."""
-    written = _written_kind(models.drafter.config) if models and models.drafter else ""
+    written = written_method(models.drafter.config) if models and models.drafter else ""
     made_for = listed.method if listed else written
     ours, theirs = _family(recipe.method), _family(made_for)
     # A P-EAGLE head may also draft one token after the other, but an EAGLE-3 head not all in parallel.
@@ -72,8 +72,8 @@ def _family(method: str) -> str:
     return {"p-eagle": "eagle3", "pard": "draft-model"}.get(method, method)
 
 
-def _written_kind(config: Mapping[str, Any]) -> str:
-    """The method that a drafter's config.json names; empty if it names none."""
+def written_method(config: Mapping[str, Any]) -> str:
+    """The method that a drafter's config.json says it is for; empty if it says none."""
     speculators = {"peagle": "p-eagle", "eagle3": "eagle3", "eagle": "eagle", "dflash": "dflash", "dspark": "dspark"}
     if named := speculators.get(str(config.get("speculators_model_type"))):
         return named
@@ -99,15 +99,15 @@ def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterato
     speculators = (drafter.config.get("speculators_config") or {}) if drafter else {}
     verifier = (speculators.get("verifier") or {}).get("name_or_path")
     trained_for = (listed.target if listed and methods.method(listed.method).kind != "model" else None) or verifier
-    if not trained_for or _same_model(trained_for) == _same_model(target):
+    if not trained_for or same_model(trained_for) == same_model(target):
         return
     message = f"this drafter was trained for {trained_for}, not for {target}"
     # A target that other public heads were trained for is a model of its own, not a fine-tune.
-    other_model = _same_model(target) in {_same_model(head.target) for head in lookup.heads()}
+    other_model = same_model(target) in {same_model(head.target) for head in lookup.heads()}
     severity: Severity = "error" if other_model else "warning"
     hint = "A fine-tune of that target accepts fewer drafts, another model none. Measure it: toolkit prove."
     if other_model:
-        known = [head.repo for head in lookup.heads() if _same_model(head.target) == _same_model(target)]
+        known = [head.repo for head in lookup.heads() if same_model(head.target) == same_model(target)]
         hint = f"Set `target.model: {trained_for}`, or use a drafter of this target, such as {known[0]}."
     yield Finding("pair.other-target", message, _DRAFTER, hint=hint, severity=severity)
 
@@ -136,7 +136,7 @@ def _context(listed: Head, length: int) -> Iterator[Finding]:
         yield Finding("pair.context", message, _LENGTH, hint=hint, severity="warning")
 
 
-def _same_model(model: str) -> str:
+def same_model(model: str) -> str:
     """A key that is equal for a model and its copies in another precision, whoever published them."""
     name = model.lower()
     while (shorter := _PRECISION.sub("", name)) != name:

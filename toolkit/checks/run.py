@@ -26,6 +26,7 @@ from toolkit.checks.workloads import check_workloads
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding, Report
 from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.known import known_model
 from toolkit.recipe.load import nearest_line
 from toolkit.recipe.lock import Lock, lock_path, pins, read_lock
 from toolkit.recipe.model_files import read_folder
@@ -48,10 +49,11 @@ def check(
         complete = load(recipe)
     except RecipeError as error:
         return Report(error.recipe, error.findings)
-    found = [*_findings(complete), *check_catalogue(complete, today or current_day())]
+    models, on_models = _models(complete)
+    found = [*on_models, *findings_on(complete, models), *check_catalogue(complete, today or current_day())]
     found += account(complete) if account else ()
-    findings = [_with_line(finding, complete) for finding in found]
-    return Report(str(complete.path), tuple(sorted(findings, key=lambda finding: finding.line or 0)))
+    located = [_with_line(finding, complete) for finding in found]
+    return Report(str(complete.path), tuple(sorted(located, key=lambda finding: finding.line or 0)))
 
 
 def require(recipe: Recipe) -> Report:
@@ -62,12 +64,11 @@ def require(recipe: Recipe) -> Report:
     return report
 
 
-def _findings(recipe: Recipe) -> Iterator[Finding]:
+def findings_on(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    """Findings on a recipe with these facts of its models; None if they are unknown. Reads no lock and no model."""
     yield from check_container(recipe)
     yield from check_workloads(recipe)
     yield from check_expect(recipe)
-    models, findings = _models(recipe)
-    yield from findings
     yield from recipe.engine.rules.check(recipe, models)
     yield from check_tags(recipe)
     yield from recipe.platform.rules.check(recipe, models)
@@ -119,6 +120,9 @@ def _model(
         message = f"`{source}` names a model on the hub, and there is a folder of that name"
         hint = f"For the folder, write `model: {folder}`. For the hub's model, run: toolkit lock {recipe.path}"
         return None, [Finding("model.folder-or-hub", message, key, hint=hint)]
+    if locked is None and source.revision is None and (known := known_model(source.written)):
+        message = f"{without}: {source} was checked by what the toolkit itself knows of it, and may have changed since"
+        return known, [Finding("lock.missing", message, key, hint=_relock(recipe), severity="warning")]
     if locked is None:
         message = f"{without}, so nothing is known about {source}: the pair was not checked"
         return None, [Finding("lock.missing", message, key, hint=_relock(recipe))]

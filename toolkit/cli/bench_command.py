@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless, next_step, say
+from toolkit.cli.output import CutShort, answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.errors import UsageError
 
@@ -83,6 +83,15 @@ MaxTokens = Annotated[
     int | None,
     typer.Option("--max-tokens", min=1, help="The longest answer, in tokens, to prompts without a limit of their own."),
 ]
+FixedLength = Annotated[
+    bool, typer.Option("--fixed-length", help="Every answer has exactly so many tokens, whatever the model writes.")
+]
+Publish = Annotated[
+    bool,
+    typer.Option(
+        "--publish", help="Add the figures to CloudWatch, by Variant and Workload; the dashboard shows both arms."
+    ),
+]
 WorkloadNames = Annotated[
     list[str] | None,
     typer.Option(
@@ -99,6 +108,39 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
+MeasuredOrNothing = Annotated[
+    str | None,
+    typer.Argument(help="A recipe, an endpoint's name, or a URL; nothing with --compare.", metavar="WHAT"),
+]
+OtherArms = Annotated[
+    list[str] | None,
+    typer.Option("--arm", help="Another arm: a recipe, a name or a URL. May be repeated.", metavar="WHAT"),
+]
+Concurrency = Annotated[str, typer.Option(help="Numbers of concurrent requests, separated by commas.", metavar="N,…")]
+Rates = Annotated[
+    str | None, typer.Option(help="Requests per second of open loops, separated by commas.", metavar="R,…")
+]
+Precision = Annotated[str, typer.Option(help="Stop when all 95 % intervals are this narrow.", metavar="P")]
+Time = Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")]
+Resume = Annotated[Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")]
+Compared = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(help="Measure nothing: compare two reports that --json printed.", metavar="BEFORE AFTER"),
+]
+WhatIfAcceptance = Annotated[
+    str | None,
+    typer.Option(
+        help="How fast would a drafter with these acceptance lengths be, and where does it break even? Where the "
+        "engine can accept drafts by chance, <name>-what-if is deployed, measured and removed; else it follows "
+        "from the steps per second of what serves now.",
+        metavar="L,…",
+    ),
+]
+DummyWeights = Annotated[
+    bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, before there are any.")
+]
+
+
 def prove(
     what: What,
     baseline: BaselineOf = None,
@@ -106,8 +148,9 @@ def prove(
     requests: Annotated[
         int | None, typer.Option(min=1, help="Requests to send to each arm for each workload; default: as time allows.")
     ] = None,
-    time: Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")] = "60s",
+    time: Time = "60s",
     max_tokens: MaxTokens = None,
+    publish: Publish = False,
     model: Model = None,
     platform: PlatformName = None,
     as_json: Json = False,
@@ -123,6 +166,7 @@ def prove(
         requests=requests,
         seconds=seconds_of(time),
         max_tokens=max_tokens,
+        publish=publish,
         model=model or "",
         platform=platform,
     )
@@ -130,46 +174,23 @@ def prove(
 
 
 def bench(
-    what: Annotated[
-        str | None,
-        typer.Argument(help="A recipe, an endpoint's name, or a URL; nothing with --compare.", metavar="WHAT"),
-    ] = None,
+    what: MeasuredOrNothing = None,
     baseline: BaselineOf = None,
-    arm: Annotated[
-        list[str] | None,
-        typer.Option("--arm", help="Another arm: a recipe, a name or a URL. May be repeated.", metavar="WHAT"),
-    ] = None,
+    arm: OtherArms = None,
     prompts: Prompts = None,
     workload: WorkloadNames = None,
-    concurrency: Annotated[
-        str, typer.Option(help="Numbers of concurrent requests, separated by commas.", metavar="N,…")
-    ] = "1,4,16",
-    rate: Annotated[
-        str | None, typer.Option(help="Requests per second of open loops, separated by commas.", metavar="R,…")
-    ] = None,
+    concurrency: Concurrency = "1,4,16",
+    rate: Rates = None,
     max_tokens: MaxTokens = None,
-    precision: Annotated[str, typer.Option(help="Stop when all 95 % intervals are this narrow.", metavar="P")] = "5%",
-    time: Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")] = "5m",
+    fixed_length: FixedLength = False,
+    precision: Precision = "5%",
+    time: Time = "5m",
     html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")
-    ] = None,
-    compare: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(help="Measure nothing: compare two reports that --json printed.", metavar="BEFORE AFTER"),
-    ] = None,
-    what_if_acceptance: Annotated[
-        str | None,
-        typer.Option(
-            help="How fast would a drafter with these acceptance lengths be, and where does it break even? Where the "
-            "engine can accept drafts by chance, <name>-what-if is deployed, measured and removed; else it follows "
-            "from the steps per second of what serves now.",
-            metavar="L,…",
-        ),
-    ] = None,
-    dummy_weights: Annotated[
-        bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, before there are any.")
-    ] = False,
+    resume: Resume = None,
+    compare: Compared = None,
+    what_if_acceptance: WhatIfAcceptance = None,
+    dummy_weights: DummyWeights = False,
+    publish: Publish = False,
     model: Model = None,
     platform: PlatformName = None,
     as_json: Json = False,
@@ -192,8 +213,9 @@ def bench(
     if dummy_weights and not what_if_acceptance:
         raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
     if html:
-        from toolkit.measure.page import require_packages
+        from toolkit.measure.page import require_free, require_packages
 
+        require_free(html)
         require_packages()
     measure = partial(
         api.bench,
@@ -202,37 +224,41 @@ def bench(
         concurrency=counts_of(concurrency),
         rates=_numbers(rate) if rate else (),
         max_tokens=max_tokens,
+        fixed_length=fixed_length,
         precision=_share(precision),
         journal=resume,
+        publish=publish,
         model=model or "",
         platform=platform,
     )
-    if what_if_acceptance is None:
-        report = measure(what, baseline=baseline, seconds=seconds_of(time))
-    else:
-        lengths, limit = _numbers(what_if_acceptance), seconds_of(time)
-        report = api.what_if(
-            what,
-            lengths,
-            baseline=baseline,
-            seconds=limit,
+    if what_if_acceptance:
+        measure = partial(
+            api.what_if,
+            lengths=_numbers(what_if_acceptance),
             dummy_weights=dummy_weights,
             platform=platform,
             measure=measure,
         )
+    report = measure(what, baseline=baseline, seconds=seconds_of(time))
     if html:
-        from toolkit.files import write_whole
-        from toolkit.measure.page import page_html
-
-        write_whole(html, page_html(report))
-        say(f"wrote {html}")
+        _write_page(report, html)
     _answer(report, as_json)
+
+
+def _write_page(report: BenchReport, html: Path) -> None:
+    from toolkit.files import write_whole
+    from toolkit.measure.page import page_html
+
+    write_whole(html, page_html(report))
+    say(f"wrote {html}")
 
 
 def _answer(report: BenchReport, as_json: bool, *then: str) -> None:
     from toolkit.cli.report_text import report_text
 
     answer(report.to_dict(), as_json, lambda: report_text(report))
+    if report.interrupted:
+        raise CutShort
     if then and not as_json:
         next_step(*then)
     exit_unless(report.ok)

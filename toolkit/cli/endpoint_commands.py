@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.output import answer, confirm, exit_unless, next_step, say
+from toolkit.cli.output import CutShort, answer, confirm, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Baseline, Json, PlatformName, plan_text
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
@@ -76,6 +76,8 @@ def deploy(
 
     result = endpoint.prove()
     answer({**endpoint.to_dict(), "proof": result.to_dict()}, as_json, lambda: report_text(result))
+    if result.interrupted:
+        raise CutShort
     next_step("invoke", endpoint.name, endpoint.workloads[0].prompts[0].text)
     exit_unless(result.ok or headline(result).answer == "mixed")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from toolkit.cli.output import answer, exit_unless
 from toolkit.cli.recipe_commands import AnyPlatform, Json
 from toolkit.errors import UsageError
 
+_MOST_BYTES = 64 * 1024**2
 _HELP = """Name the cause of a failure, the lines that show it, and the edit to make.
 
 Reads any log, also of endpoints that the toolkit did not create: of a container, CloudWatch or Docker, `kubectl
@@ -37,9 +39,13 @@ def explain(file: File = None, reason: Reason = "", platform: Platform = None, a
 
 
 def _read(file: str) -> str:
-    """The text of a log, whatever bytes it has. Raises UsageError for a file that cannot be read."""
+    """The text of a log, whatever bytes it has. Raises UsageError for a file that cannot be read, or is too large."""
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as log:
+            data = log.read(_MOST_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}", hint="Give the path of a log, or `-` for stdin.") from error
+    if len(data) > _MOST_BYTES:
+        hint = f"Give its end: tail -c {_MOST_BYTES} FILE | toolkit explain -"
+        raise UsageError(f"{file}: the log is larger than {_MOST_BYTES} bytes", hint=hint)
     return data.decode(errors="replace")

@@ -10,7 +10,16 @@ from typer.core import TyperGroup
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Start": {
         "doctor": ("toolkit doctor",),
-        "recipes": ("toolkit recipes",),
+        "new": ("toolkit new Qwen/Qwen3-8B", "toolkit new ./my-model --max-price 5 --optimize throughput"),
+        "recipes": (
+            "toolkit recipes",
+            "toolkit recipes --model qwen3 --hardware g6e --max-price 5",
+            "toolkit recipes show qwen3-8b/p-eagle",
+        ),
+        "import": (
+            "toolkit import serve.sh",
+            "echo 'vllm serve Qwen/Qwen3-8B -tp 2' | toolkit import - --out qwen.yaml",
+        ),
     },
     "Before anything costs": {
         "check": ("toolkit check tiny/p-eagle", "toolkit check recipe.yaml --account"),

@@ -26,13 +26,16 @@ from toolkit.cli import (
     endpoint_commands,
     explain_command,
     fit_command,
+    import_command,
     local_commands,
+    new_command,
     recipe_commands,
+    recipes_command,
     render_command,
     tune_command,
 )
 from toolkit.cli.help import Commands
-from toolkit.cli.output import error_document, explain, say
+from toolkit.cli.output import CutShort, error_document, explain, say
 from toolkit.errors import (
     PlatformError,
     RecipeError,
@@ -52,6 +55,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+new_command.register(app)
+import_command.register(app)
+recipes_command.register(app)
 recipe_commands.register(app)
 fit_command.register(app)
 compile_command.register(app)
@@ -130,6 +136,8 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     try:
         app(arguments, prog_name="toolkit")
+    except CutShort:
+        return _INTERRUPTED
     except SystemExit as ended:  # how typer ends: 0, an Exit's own code, 2 for wrong usage, 130 for Ctrl-C
         code = int(ended.code or 0)
         if code == _INTERRUPTED:

@@ -40,6 +40,13 @@ def exit_unless(yes: bool) -> None:
         raise typer.Exit(1)
 
 
+class CutShort(SystemExit):
+    """The answer is printed, but Ctrl-C ended it early: exit code 130."""
+
+    def __init__(self) -> None:
+        super().__init__(130)
+
+
 def confirm(question: str, yes: bool) -> bool:
     """Ask on the terminal, unless `yes` answers for the user. Raises UsageError without a terminal."""
     if yes:

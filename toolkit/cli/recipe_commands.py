@@ -37,7 +37,7 @@ PlatformName = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    for command in (check, plan, build, recipes, lock, schema):
+    for command in (check, plan, build, lock, schema):
         app.command()(command)
 
 
@@ -199,23 +199,6 @@ def _print_admin_template(recipe: str) -> None:
     print(json.dumps(template(account), indent=2))  # noqa: T201
     deploy = f"aws cloudformation deploy --template-file FILE --stack-name {PROJECT} --region {account.region}"
     say(f"an administrator of account {account.id} runs: {deploy} --capabilities CAPABILITY_NAMED_IAM")
-
-
-def recipes(as_json: Json = False) -> None:
-    """List the recipes that come with the toolkit."""
-    from toolkit.api import recipes as list_recipes
-
-    found = list_recipes()
-    rows = [
-        (
-            name,
-            recipe.method,
-            str(recipe.speculation.num_speculative_tokens if recipe.speculation else ""),
-            recipe.description,
-        )
-        for name, recipe in found.entries
-    ]
-    answer(found.to_dict(), as_json, lambda: table(("recipe", "method", "K", "description"), rows))
 
 
 def lock(

@@ -10,7 +10,8 @@ import typer
 
 from toolkit.cli.output import answer, say
 from toolkit.cli.recipe_commands import Baseline, Json, Recipe
-from toolkit.errors import UsageError
+from toolkit.errors import PlatformError, UsageError
+from toolkit.files import write_whole
 
 
 def register(app: typer.Typer) -> None:
@@ -63,6 +64,10 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         for name, content in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, encoding="utf-8")
-    except OSError as error:
+            if not path.parent.resolve().is_relative_to(folder.resolve()):
+                raise UsageError(
+                    f"{path.parent} leads out of {folder}", hint="Remove that link, or choose another folder."
+                )
+            write_whole(path, content)
+    except (OSError, PlatformError) as error:
         raise UsageError(f"cannot write {folder}: {error}", hint="Choose another folder with --out.") from error

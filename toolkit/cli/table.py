@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from toolkit.text import inert
@@ -39,6 +40,21 @@ def _unwrapped(rows: Sequence[tuple[str, ...]], room: int) -> str | None:
     lines = [head, tuple("-" * width for width in widths), *body]
     gap = " " * _GAP
     return "\n".join(gap.join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def paragraphs(texts: Sequence[str]) -> str:
+    """Texts below one another, wrapped to the terminal; lines of a table stay as they are."""
+    room = terminal_width()
+    return "\n".join(line for text in texts for line in _wrapped(inert(text), room))
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    lines = text.splitlines()
+    return [part for line in lines for part in (_wrap(line, room) if len(line) > room else [line])]
+
+
+def _wrap(line: str, room: int) -> list[str]:
+    return textwrap.wrap(line, room, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def terminal_width() -> int:

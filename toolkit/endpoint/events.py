@@ -93,16 +93,19 @@ class EventReader:
         documents.prepare(Event)  # takes milliseconds, which are none of the endpoint's
         self.done = False
         self._bytes = 0
-        self._rest = b""
+        self._rest = bytearray()
 
     def read(self, part: bytes) -> Iterator[Event]:
         """The events in a chunk, which may end anywhere. Raises InvocationError."""
         self._bytes += len(part)
         if self._bytes > _MOST_BYTES or len(self._rest) > documents.LIMITS.size:
             raise InvocationError("the endpoint sends without an end", hint="Ask for fewer tokens.")
-        *lines, self._rest = (self._rest + part).split(b"\n")
+        self._rest += part
+        if b"\n" not in part:  # what has no line is not looked through again and again
+            return
+        *lines, self._rest = self._rest.split(b"\n")
         for line in lines:
-            data = line[5:].strip() if line.startswith(b"data:") else b""
+            data = bytes(line[5:].strip()) if line.startswith(b"data:") else b""
             if data == b"[DONE]":
                 self.done = True
             elif data:

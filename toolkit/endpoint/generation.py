@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, pairwise, zip_longest
 from math import ceil
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from toolkit.endpoint.events import Choice, Delta, Drafts, Event, EventReader, Usage
 from toolkit.endpoint.options import require_known
@@ -164,8 +164,7 @@ class AsyncStream:
         self._result = answer.finished()
 
 
-@dataclass(frozen=True)
-class _Piece:
+class _Piece(NamedTuple):
     """The tokens of one event. `tokens` is None if the engine does not say how many."""
 
     seconds: float
@@ -224,7 +223,8 @@ class Answer:
             finish_reason=self._finish_reason,
             latency=self._seconds,
             reasoning="".join(self._reasoning),
-            reasoning_tokens=_reasoning_tokens(self._pieces, tokens) if counted is None else counted,
+            # vLLM counts from `<think>`, and finds none where the chat template has written it into the prompt
+            reasoning_tokens=counted or _reasoning_tokens(self._pieces, tokens),
             acceptance=Acceptance(self._drafts.acceptance_histogram) if self._drafts else None,
             arrivals=_arrivals(self._pieces, tokens),
             token_ids=tuple(self._token_ids),

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from toolkit.text import html_list, html_table, inert
+
+Unit = Literal["Seconds", "Count", "Count/Second", "None"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure for a platform's monitoring; `dimensions` tell it apart from others of its name."""
+
+    name: str
+    value: float
+    unit: Unit
+    dimensions: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from toolkit.apply.waiter import Waitable
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.generation import Invoker
-from toolkit.endpoint.metrics import Metrics
+from toolkit.endpoint.metrics import Figure, Metrics
 
 
 class EndpointPlatform(Waitable, Invoker, Protocol):
@@ -23,6 +23,9 @@ class EndpointPlatform(Waitable, Invoker, Protocol):
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         """What an endpoint, or `endpoint/component`, did in the last `minutes`. Raises PlatformError."""
+
+    def publish(self, name: str, figures: Sequence[Figure]) -> str:
+        """Add measured figures to the platform's monitoring; where they are. Raises UsageError where it has none."""
 
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Key and content of each object below `s3://bucket/…`, by key. Raises UsageError where there is no S3."""

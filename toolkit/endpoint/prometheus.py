@@ -64,8 +64,14 @@ def acceptance_of_page(page: bytes, source: str) -> Acceptance | None:
     return Acceptance(tuple(round(more - less) for more, less in pairwise(at_least)))
 
 
+def counts_drafts(page: bytes, source: str) -> bool:
+    """Whether it is the page of an engine that would count its drafts on it. Raises PlatformError."""
+    known = {registry.engine_rules(name).metrics.running_requests for name in registry.engines()}
+    return any(sample.name in known for sample in parse(page, source))
+
+
 def parse(page: bytes, source: str) -> list[Sample]:
-    """The counts of a page in Prometheus' text format; NaN and the like are left out. Raises PlatformError."""
+    """The counts of a page in Prometheus' text format, without NaN and infinities. Raises PlatformError."""
     from prometheus_client.parser import text_string_to_metric_families
 
     try:

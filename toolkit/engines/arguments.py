@@ -22,7 +22,7 @@ MODEL_DIR, TARGET_FOLDER = "/opt/ml/model", "target"
 """The folder of a container's ModelDataSource, and the target's folder in it where it brings all files."""
 
 IMAGE_DRAFTER_DIR = "/opt/toolkit/drafter"
-"""The folder of a drafter that is baked into the image."""
+"""The folder, in the image, of a drafter that is part of the image."""
 
 CONFIG_CHANNEL = "config"
 FILES_CHANNEL = "files"
@@ -80,7 +80,7 @@ def builds(recipe: Recipe) -> bool:
 
 
 def is_in_image(recipe: Recipe) -> bool:
-    """Whether the drafter is baked into the image."""
+    """Whether the drafter is part of the image."""
     return builds(recipe) and recipe.container is not None and recipe.container.bake_drafter
 
 

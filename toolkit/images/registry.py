@@ -152,7 +152,7 @@ class Registry:
         return self._url.copy_with(path=f"/v2/{repository}/{path}")
 
     def location(self, answer: httpx.Response) -> str:
-        """Where an answer says to go on, never less encrypted than we came; the same place when it does not say."""
+        """The URL of the answer's `Location` header, else that of the request; always https if the registry is."""
         try:
             url = answer.request.url.join(answer.headers.get("Location", ""))
         except httpx.InvalidURL as error:

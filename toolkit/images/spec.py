@@ -24,7 +24,8 @@ class ImageSpec:
         base: reference, with its digest where that is known.
         dockerfile: the whole text, for builders that read one; the other fields say the same for one that does not.
         files: by their absolute paths in the image.
-        wheels: exact pins, installed without what they depend on into /opt/toolkit/site-packages.
+        wheels: exact pins, with their hashes where those are known, installed without what they depend on into
+            /opt/toolkit/site-packages.
         python: version of the base's Python, `3.12`, for the wheels.
         needs_run: the Dockerfile has instructions of the user's own, which only a builder with a container can follow.
         tag: digest of all of it.

@@ -44,7 +44,7 @@ def upload(
 ) -> None:
     """Upload what `read` gives, to `location` if the registry has named one already.
 
-    `count` is told how many bytes are on their way more than before, and fewer where some have to be sent again.
+    `count` gets the number of further bytes that were sent; it is negative if some have to be sent again.
     Raises BuildError.
     """
     _Upload(registry, repository, blob, read, count, chunk, location).run()

@@ -6,12 +6,14 @@ Python of ours. What they depend on is not fetched: the base has it, or it is an
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from toolkit.errors import BuildError
@@ -21,35 +23,65 @@ SITE_PACKAGES = "/opt/toolkit/site-packages"
 
 # The C library of the base images is newer than 2.28; a wheel for an older one runs on a newer one.
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 16, -1)] + ["manylinux2014_x86_64"]
-_PIN = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?==[\w.!+]+", re.ASCII)
+_PIN = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?==[\w.!+]+( --hash=sha256:[0-9a-f]{64})?", re.ASCII)
+_MOST_UNPACKED = 32 * 1024**3  # bytes of one wheel; torch with CUDA has 4 GB
+_HASH = " --hash="
 _OTHER_BUILDERS = "or build with docker, buildah or codebuild, which run commands"
 
 
-def fetch_wheels(pins: Sequence[str], python: str, folder: Path) -> dict[str, ContextFile]:
-    """The packages' files by their paths in the image, unpacked under `folder`. Raises BuildError."""
+def fetch_wheels(pins: Sequence[str], python: str, folder: Path, most: int = _MOST_UNPACKED) -> dict[str, ContextFile]:
+    """The packages' files by their paths in the image, unpacked under `folder`. Raises BuildError.
+
+    A pin may have the hash of its wheel, as pip writes it: `name==version --hash=sha256:…`; another wheel is refused.
+    """
     if not pins:
         return {}
-    for pin in pins:
-        if not _PIN.fullmatch(pin):
-            raise BuildError(f"{pin!r} is not an exact pin", hint="Write name==version.")
     fetched, unpacked = folder / "wheels", folder / "site-packages"
-    _download(pins, python, fetched)
+    _download([pin for pin in pins if _HASH in pin], python, fetched)
+    _download([pin for pin in pins if _HASH not in pin], python, fetched)
     try:
         return {
             f"{SITE_PACKAGES}/{name}": file
             for wheel in sorted(fetched.iterdir())
-            for name, file in _unpack(wheel, unpacked)
+            for name, file in _unpack(wheel, unpacked, most)
         }
     except (OSError, zipfile.BadZipFile) as error:
         hint = "Make room, or set TMPDIR to a folder of a disk that has it." if isinstance(error, OSError) else ""
         raise BuildError(f"cannot unpack wheels: {error}", hint=hint) from error
 
 
+def find_wheel(pin: str, python: str) -> str:
+    """The hash of the wheel that an exact pin means now, as `sha256:…`. Raises BuildError."""
+    with tempfile.TemporaryDirectory(prefix="toolkit-wheel-") as folder:
+        _download([pin], python, Path(folder))
+        (wheel,) = Path(folder).glob("*.whl")
+        with wheel.open("rb") as stream:
+            return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
+
+
+def with_hash(pin: str, digests: Mapping[str, str]) -> str:
+    """The pin as `fetch_wheels` takes it, with its hash where that is known."""
+    return f"{pin}{_HASH}{digests[pin]}" if pin in digests else pin
+
+
 def _download(pins: Sequence[str], python: str, folder: Path) -> None:
+    if not pins:
+        return
+    for pin in pins:
+        if not _PIN.fullmatch(pin):
+            raise BuildError(f"{pin!r} is not an exact pin", hint="Write name==version.")
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = folder / "requirements.txt"  # pip takes hashes from a file only
+    wanted.write_text("\n".join(pins), encoding="utf-8")
+    _run_pip(wanted, python, folder)
+    wanted.unlink()
+
+
+def _run_pip(wanted: Path, python: str, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
     target = [option for platform in _PLATFORMS for option in ("--platform", platform)]
     target += ["--implementation", "cp", "--python-version", python]
-    command += [*target, "--only-binary", ":all:", "--no-deps", "--dest", str(folder), *pins]
+    command += [*target, "--only-binary", ":all:", "--no-deps", "--dest", str(folder), "--requirement", str(wanted)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return
@@ -57,14 +89,19 @@ def _download(pins: Sequence[str], python: str, folder: Path) -> None:
         raise BuildError(
             f"{sys.executable} has no pip, which is needed to download wheels", hint="Run: python -m ensurepip"
         )
+    if "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr:
+        message = "a wheel is not the one that the lock pins: an index sends another file under the same version"
+        raise BuildError(message, hint="If you trust it, pin it anew: toolkit lock RECIPE")
     errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
     why = errors[-1] if errors else done.stderr.strip()[-300:]
     message = f"cannot download wheels for Python {python} on Linux x86-64: {why}"
     raise BuildError(message, hint=f"Pin a version that has such a wheel, {_OTHER_BUILDERS}.")
 
 
-def _unpack(wheel: Path, folder: Path) -> Iterator[tuple[str, ContextFile]]:
+def _unpack(wheel: Path, folder: Path, most: int) -> Iterator[tuple[str, ContextFile]]:
     with zipfile.ZipFile(wheel) as archive:
+        if sum(entry.file_size for entry in archive.infolist()) > most:
+            raise BuildError(f"{wheel.name} unpacks to more than {most} bytes")
         for entry in archive.infolist():
             path = _installed(PurePosixPath(entry.filename))
             if entry.is_dir() or path is None:

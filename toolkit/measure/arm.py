@@ -8,6 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 from toolkit.endpoint.generation import Acceptance
 
+NO_PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""A server applies those of generation_config.json otherwise; greedy tokens are then not the model's first choices."""
+
 
 class Chunk(NamedTuple):
     """Bytes of an answer that arrived `seconds` after the request was sent."""
@@ -37,8 +40,10 @@ class Arm:
     """One served model: the baseline, or one way to speculate.
 
     `options` are added to each request (`temperature`, `seed`, …). `price_per_hour` is in US dollars, None if unknown.
-    `reports_drafts` is False for an engine that does not count its draft tokens. With `synthetic_acceptance_length` it
-    accepts drafts by chance, that many tokens a step: only its speed means anything, its text is garbage.
+    `reports_drafts` is False for an engine that does not count its draft tokens, None if its counters cannot be read.
+    `target` is the model as the server names it, empty if it does not; `max_model_len` is the most tokens of a request
+    with its answer, None if unknown. With `synthetic_acceptance_length` the engine accepts drafts by chance, that many
+    tokens a step: only its speed means anything, its text is garbage.
     """
 
     name: str
@@ -46,5 +51,7 @@ class Arm:
     speculative: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
     price_per_hour: float | None = None
-    reports_drafts: bool = True
+    reports_drafts: bool | None = True
+    target: str = ""
+    max_model_len: int | None = None
     synthetic_acceptance_length: float | None = None

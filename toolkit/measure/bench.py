@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from toolkit.errors import PlatformError
 from toolkit.measure.arm import Arm, Connection
@@ -16,6 +17,7 @@ from toolkit.measure.lossless import paired
 from toolkit.measure.report import ArmReport, BenchReport, Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import Design, Load, Measured, Progress, Send, again, run
+from toolkit.measure.scoring import Scoring
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.summary import summarise
 from toolkit.measure.verdicts import Expected, slos, verdicts
@@ -28,7 +30,7 @@ async def measure(
     design: Design,
     title: str,
     expected: Expected | None = None,
-    progress: Callable[[Progress], object] = lambda _: None,
+    progress: Callable[[Progress | Scoring], object] = lambda _: None,
     journal: Journal | None = None,
     what_if: Sequence[float] = (),
 ) -> BenchReport:
@@ -43,7 +45,7 @@ async def measure(
     real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
     speed = verdicts(results, summary, real, design.baseline, expected)
     baseline, comparable = design.baseline.name if design.baseline else "", {arm.name for arm in real}
-    judged, complete = await _judged(design, real, measured)
+    judged, ending = await _judged(design, real, measured, progress)
     return BenchReport(
         title,
         verdicts=(
@@ -58,7 +60,8 @@ async def measure(
         speedups=summary.speedups,
         noise=summary.noise,
         notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
-        complete=complete,
+        complete=ending == "complete",
+        interrupted=ending == "interrupted",
         what_if=other_acceptance(results, design.arms, baseline, what_if) if what_if else None,
     )
 
@@ -82,24 +85,35 @@ def sender(settle_seconds: float = 0.0) -> Send:
     return send
 
 
-async def _judged(design: Design, arms: Sequence[Arm], measured: Measured) -> tuple[tuple[Verdict, ...], bool]:
-    """The claims about the answers; not shown if Ctrl-C or the endpoint's end came before. And whether none did."""
+_Ending = Literal["complete", "interrupted", "broken off"]
+
+
+async def _judged(
+    design: Design, arms: Sequence[Arm], measured: Measured, progress: Callable[[Scoring], object]
+) -> tuple[tuple[Verdict, ...], _Ending]:
+    """The claims about the answers; not shown if Ctrl-C or the endpoint's end came before. And how it ended."""
     why = "the measurement was interrupted before the answers were judged"
+    ending: _Ending = "interrupted"
     try:
         if measured.complete:
-            return await _lossless(design.baseline, arms, measured.results), True
+            return await _lossless(design.baseline, arms, measured.results, progress), "complete"
     except asyncio.CancelledError:
         if task := asyncio.current_task():
             task.uncancel()
     except PlatformError as error:
-        why = error.message
-    return (Verdict("lossless", None, why), Verdict("same-target", None, why)), False
+        why, ending = error.message, "broken off"
+    return (Verdict("lossless", None, why), Verdict("same-target", None, why)), ending
 
 
-async def _lossless(baseline: Arm | None, arms: Sequence[Arm], results: Sequence[RequestResult]) -> tuple[Verdict, ...]:
+async def _lossless(
+    baseline: Arm | None,
+    arms: Sequence[Arm],
+    results: Sequence[RequestResult],
+    progress: Callable[[Scoring], object],
+) -> tuple[Verdict, ...]:
     if baseline is None:
-        return tuple([verdict for arm in arms for verdict in await judge_alone(arm, results)])
-    judgements = await judge(baseline, arms, results, again(baseline.name)) if arms else ()
+        return tuple([verdict for arm in arms for verdict in await judge_alone(arm, results, progress=progress)])
+    judgements = await judge(baseline, arms, results, again(baseline.name), progress=progress) if arms else ()
     return tuple(verdict for judgement in judgements for verdict in judgement.verdicts)
 
 

@@ -18,7 +18,7 @@ from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.openai_route import machine_tls
 from toolkit.endpoint.platform import EndpointPlatform
-from toolkit.endpoint.prometheus import acceptance_of_page
+from toolkit.endpoint.prometheus import acceptance_of_page, counts_drafts
 from toolkit.errors import InvocationError, PlatformError, UsageError
 from toolkit.measure.arm import Chunk
 from toolkit.measure.wire import Client, Response
@@ -26,6 +26,18 @@ from toolkit.measure.wire import Client, Response
 _LONGEST_ERROR = 64 * 1024
 
 Invoke = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model as its server lists it.
+
+    vLLM and SGLang tell the folder or the hub's model that it is from; for others `source` is the name that they give
+    it. `max_model_len` is None where it is not listed.
+    """
+
+    source: str
+    max_model_len: int | None = None
 
 
 @dataclass(frozen=True)
@@ -51,18 +63,28 @@ class HttpConnection:
         route = "completions" if "prompt" in body else "chat/completions"
         return _json(self.name, await self._whole("POST", f"{self._base}/{route}", {"model": self.model, **body}))
 
-    async def models(self) -> list[str]:
-        """The names of the models that it serves, as far as it lists them. Raises InvocationError."""
+    async def models(self) -> dict[str, ServedModel]:
+        """The models that it serves by name, as far as it lists them. Raises InvocationError."""
         listed = _json(self.name, await self._whole("GET", f"{self._base}/models")).get("data")
-        return [str(item.get("id")) for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+        found = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+        return {str(item.get("id")): _served_model(item) for item in found}
 
     async def acceptance(self) -> Acceptance | None:
         """The acceptance of all drafts since the engine's start; None if its `/metrics` cannot be read or has none."""
-        path = f"{self._base.removesuffix('/v1')}/metrics"
         try:
-            return acceptance_of_page(await self._whole("GET", path), self.name)
+            return acceptance_of_page(await self._metrics(), self.name)
         except PlatformError:
             return None
+
+    async def counts_drafts(self) -> bool:
+        """Whether its `/metrics` can be read, and would show drafts if there were any."""
+        try:
+            return counts_drafts(await self._metrics(), self.name)
+        except PlatformError:
+            return False
+
+    async def _metrics(self) -> bytes:
+        return await self._whole("GET", f"{self._base.removesuffix('/v1')}/metrics")
 
     @property
     def _base(self) -> str:
@@ -135,11 +157,26 @@ async def _connection(name: str, access: OpenAIAccess, invoke: Invoke | None = N
 
 
 async def _only_model(connection: HttpConnection) -> str:
-    names = await connection.models()
+    names = [*await connection.models()]
     if len(names) != 1:
         served = f"serves {len(names)} models: {', '.join(names)}" if names else "names no model on /models"
         raise UsageError(f"{connection.name} {served}", hint="Name the model with --model.")
     return names[0]
+
+
+async def served_model(connection: HttpConnection) -> ServedModel:
+    """The model that is asked, as far as its server tells."""
+    try:
+        found = await connection.models()
+    except InvocationError:
+        found = {}
+    return found.get(connection.model, ServedModel(connection.model))
+
+
+def _served_model(listed: Mapping[str, Any]) -> ServedModel:
+    longest = listed.get("max_model_len")
+    known = longest if isinstance(longest, int) and longest > 0 else None
+    return ServedModel(str(listed.get("root") or listed.get("id")), known)
 
 
 def proxy_of(access: OpenAIAccess) -> str | None:

@@ -58,7 +58,7 @@ def break_even_map(report: BenchReport) -> Figure | None:
             "load": load(item),
             "workload": inert(item.workload),
             "arm": inert(item.arm),
-            "class": speedup_class(item, report.noise),
+            "class": speedup_class(item),
             "ratio": ratio(item.ratio),
         }
         for item in report.speedups

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from toolkit.measure.pays import verdict_pays
 from toolkit.measure.wording import dollars, load_in_words, ratio
 
 if TYPE_CHECKING:
-    from toolkit.measure.report import ArmReport, BenchReport, Claim, Noise, Speedup, Verdict
+    from toolkit.measure.report import ArmReport, BenchReport, Claim, Speedup, Verdict
 
 Answer = Literal["yes", "no", "mixed", "not shown"]
 SpeedupClass = Literal["pays", "costs", "not shown"]
@@ -62,15 +61,14 @@ def comparable(report: BenchReport) -> bool:
     return not any(verdict.holds is False and verdict.claim in _INCOMPARABLE for verdict in report.verdicts)
 
 
-def speedup_class(speedup: Speedup, noise: Noise | None) -> SpeedupClass:
+def speedup_class(speedup: Speedup) -> SpeedupClass:
     """Whether speculation pays at one point."""
-    pays = verdict_pays(speedup, noise)
-    return "not shown" if pays is None else "pays" if pays else "costs"
+    return "not shown" if speedup.pays is None else "pays" if speedup.pays else "costs"
 
 
 def best_point(report: BenchReport) -> Speedup | None:
     """Where speculation pays most; None if it is shown to pay nowhere."""
-    pays = (speedup for speedup in report.speedups if speedup_class(speedup, report.noise) == "pays")
+    pays = (speedup for speedup in report.speedups if speedup_class(speedup) == "pays")
     return max(pays, key=lambda speedup: speedup.ratio, default=None)
 
 
@@ -129,7 +127,7 @@ def _faults(report: BenchReport) -> Iterator[str]:
 
 def _speed(report: BenchReport) -> Iterator[str]:
     """The best point that pays, what it costs, and the worst that does not."""
-    found = [speedup_class(speedup, report.noise) for speedup in report.speedups]
+    found = [speedup_class(speedup) for speedup in report.speedups]
     costs = [s for s, judged in zip(report.speedups, found, strict=True) if judged == "costs"]
     best, worst = best_point(report), min(costs, key=lambda s: s.ratio, default=None)
     if best:
@@ -137,6 +135,7 @@ def _speed(report: BenchReport) -> Iterator[str]:
         yield from _price(report, best)
     if worst:
         yield f"It costs elsewhere: {_compared(worst)}." if best else f"{_compared(worst)}."
+    yield from _cheapest(report)
     if unclear := found.count("not shown"):
         yield f"{unclear} of {len(found)} points: no difference shown."
 
@@ -149,6 +148,19 @@ def _compared(speedup: Speedup) -> str:
 def _price(report: BenchReport, best: Speedup) -> Iterator[str]:
     if prices := prices_at(report, best):
         yield f"A million output tokens then cost {prices[0]} instead of {prices[1]}."
+
+
+def _cheapest(report: BenchReport) -> Iterator[str]:
+    """The point with the lowest price of a token among those that meet the SLO."""
+    priced = [
+        (row.price_per_million_output_tokens, row)
+        for row in report.arms
+        if row.meets_slo and row.price_per_million_output_tokens
+    ]
+    if priced:
+        price, row = min(priced, key=lambda item: item[0])
+        at = f"{row.arm} on {row.workload}, {load_in_words(row)}"
+        yield f"The cheapest point within the SLO is {at}: {dollars(price)} per million output tokens."
 
 
 def _answers(report: BenchReport) -> Iterator[str]:

@@ -32,6 +32,7 @@ class Journal:
     def results(self) -> list[RequestResult]:
         """What was measured before. A last line that was cut short is removed. Raises UsageError."""
         try:
+            self._must_be_ours()
             content = documents.read_file(self.path, _LIMITS)
             if not content:
                 return []
@@ -50,6 +51,11 @@ class Journal:
             hint = "Write to another file to measure from the start."
             raise UsageError(f"{self.path} cannot be continued: {error}", hint=hint) from error
 
+    def _must_be_ours(self) -> None:
+        """Raise UsageError for a file that somebody else has made: they would read the answers."""
+        if self.path.is_file() and self.path.stat().st_uid != os.geteuid():
+            raise UsageError(f"{self.path} belongs to another user", hint="Write to a file of your own.")
+
     def add(self, results: Sequence[RequestResult]) -> None:
         """Append results."""
         if self.notes:
@@ -59,6 +65,7 @@ class Journal:
             self.path.touch(mode=0o600)
             with self.path.open("ab") as stream:
                 if stream.tell() == 0:
+                    os.fchmod(stream.fileno(), 0o600)
                     lines = [self._head, *lines]
                 stream.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
         except OSError as error:

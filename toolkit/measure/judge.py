@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.errors import InvocationError
@@ -11,9 +11,9 @@ from toolkit.measure.identity import Identity, compare_identity
 from toolkit.measure.lossless import Floor, Lossless, compare, measure_floor
 from toolkit.measure.report import Verdict
 from toolkit.measure.result import RequestResult
-from toolkit.measure.same_target import SameTarget, other_tokens, same_target
+from toolkit.measure.same_target import SameTarget, other_name, other_tokens, same_target
 from toolkit.measure.sampled import Sampled, compare_sampled
-from toolkit.measure.scoring import MOST_TOKENS, Scorer
+from toolkit.measure.scoring import MOST_TOKENS, Scorer, Scoring
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,15 @@ class AskedOtherwise:
 class Judgement:
     """What is found about one arm; `target` is None where the engine gives no scores.
 
-    `other_tokens` says how it counts the tokens of the same texts otherwise than the baseline; empty if it does not.
+    `other_tokens` says how it counts the tokens of the same texts otherwise than the baseline, `other_name` how it
+    names another model, which decides where there are no scores; both are empty if it does not.
     """
 
     arm: str
     lossless: Lossless | Sampled | Identity | AskedOtherwise
     target: SameTarget | None
     other_tokens: str = ""
+    other_name: str = ""
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -48,6 +50,10 @@ class Judgement:
         target = Verdict("same-target", None, f"{self.arm}: the engine gives no scores of tokens to compare")
         if self.other_tokens:
             target = Verdict("same-target", False, f"{self.arm}: {self.other_tokens}")
+        elif self.target and self.target.holds is not None:
+            target = self.target.verdict
+        elif self.other_name:
+            target = Verdict("same-target", False, f"{self.arm}: {self.other_name}. Serve the same model in both arms")
         elif self.target:
             target = self.target.verdict
         return self.lossless.verdict, target
@@ -59,6 +65,7 @@ async def judge(
     results: Sequence[RequestResult],
     again: str = "",
     most_tokens: int = MOST_TOKENS,
+    progress: Callable[[Scoring], object] = lambda _: None,
 ) -> tuple[Judgement, ...]:
     """Judge arms by the answers in `results`, of which those of the arm `again` are the baseline's second ones.
 
@@ -68,7 +75,7 @@ async def judge(
     def answers(name: str) -> list[RequestResult]:
         return [result for result in results if result.arm == name]
 
-    scorer, reference = Scorer(baseline.connection, most_tokens), answers(baseline.name)
+    scorer, reference = Scorer(baseline, most_tokens, progress), answers(baseline.name)
     try:
         floor = await measure_floor(scorer, reference)
     except InvocationError as error:
@@ -77,11 +84,21 @@ async def judge(
         judged = [Judgement(one.arm, one, None) for one in found]
     else:
         judged = [await _judge(arm, baseline, scorer, floor, answers(arm.name), reference) for arm in arms]
-    return tuple(replace(one, other_tokens=other_tokens(answers(one.arm), reference)) for one in judged)
+    return tuple(
+        replace(
+            one,
+            other_tokens=other_tokens(answers(arm.name), reference),
+            other_name=other_name(arm.target, baseline.target),
+        )
+        for arm, one in zip(arms, judged, strict=True)
+    )
 
 
 async def judge_alone(
-    arm: Arm, results: Sequence[RequestResult], most_tokens: int = MOST_TOKENS
+    arm: Arm,
+    results: Sequence[RequestResult],
+    most_tokens: int = MOST_TOKENS,
+    progress: Callable[[Scoring], object] = lambda _: None,
 ) -> tuple[Verdict, Verdict]:
     """Without a baseline, the arm's own target scores its answers. Whether it is the right target is not shown.
 
@@ -91,7 +108,7 @@ async def judge_alone(
     answers = [result for result in results if result.arm == arm.name]
     if arm.options.get("temperature"):
         return Verdict("lossless", None, f"{arm.name}: sampled answers are judged with a baseline only"), target
-    scorer = Scorer(arm.connection, most_tokens)
+    scorer = Scorer(arm, most_tokens, progress)
     try:
         floor = replace(await measure_floor(scorer, answers), largest_gap=0.0)
     except InvocationError as error:
@@ -112,7 +129,7 @@ async def _judge(
     answers: Sequence[RequestResult],
     reference: Sequence[RequestResult],
 ) -> Judgement:
-    target = await same_target(arm.name, Scorer(arm.connection, scorer.most_tokens), scorer, floor, reference)
+    target = await same_target(arm.name, scorer.by(arm), scorer, floor, reference)
     names = sorted({*arm.options, *baseline.options})
     if other := tuple(name for name in names if arm.options.get(name) != baseline.options.get(name)):
         return Judgement(arm.name, AskedOtherwise(arm.name, other), target)

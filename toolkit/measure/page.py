@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.errors import MissingPackage
+from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
 from toolkit.measure.notebook import figures_html, what_if_html
@@ -24,11 +25,15 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <link rel="icon" href="data:,">
+<meta name="generator" content="toolkit">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <style>{style}</style></head><body><main>
 {body}
 </main></body></html>
 """
+
+_OURS = b'<meta name="generator" content="toolkit">'
+_HEAD_BYTES = 4096
 
 _STYLE = """
 :root { --paper: #ffffff; --card: #f6f7f9; --ink: #1c2330; --soft: #5b6575; --line: #d5dae2;
@@ -69,6 +74,17 @@ def require_packages() -> None:
         import toolkit.measure.figures  # noqa: F401
     except ImportError as error:
         raise MissingPackage(f"an HTML report needs the package {error.name}", extra="bench") from error
+
+
+def require_free(path: Path) -> None:
+    """Raise UsageError for a file that is there and is no report: it shall not be lost by a slip of the hand."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    with path.open("rb") as stream:
+        if _OURS not in stream.read(_HEAD_BYTES):
+            raise UsageError(
+                f"{path} exists, and is not a report of the toolkit", hint="Name another file, or remove it."
+            )
 
 
 def page_html(report: BenchReport) -> str:

@@ -1,4 +1,14 @@
-"""The rule by which an arm pays or costs."""
+"""The rule by which an arm pays or costs.
+
+**Several looks.** A workload pays if an arm does at any load. With m arms and loads that are m chances of an error, so
+each is judged by a wider interval: that of Student's quantile 1 - 0.025/m instead of 0.975. Where nothing differs, the
+probability that at least one of the m intervals lies above 1 is at most m * 0.025/m = 2.5 % (Bonferroni's inequality),
+however much the arms and loads depend on each other. The intervals that a report shows remain those of 95 %. "Nothing
+is gained" needs every load to show that, so it needs no correction.
+
+The measurement may stop early, which is not a further look: it stops when its intervals are narrow (`statistics.py`),
+not when one of them reaches a verdict.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +19,7 @@ _SMALLEST_GAIN = 1.01
 
 
 class Ratio(Protocol):
-    """A ratio with its 95 % interval."""
+    """A ratio with its interval."""
 
     @property
     def ratio(self) -> float:
@@ -25,7 +35,7 @@ class Ratio(Protocol):
 
 
 def verdict_pays(speedup: Ratio | None, noise: Ratio | None) -> bool | None:
-    """Whether an arm pays (True) or costs (False); None if neither is shown.
+    """Whether an arm pays (True) or costs (False); None if neither is shown. `speedup` allows for all looks.
 
     It pays if its whole interval is above 1, by 1 % at least, and above the ratio of the baseline to itself. In a
     measurement without any difference the first happens in 2.5 % of all cases. The second makes it rarer: both ratios

@@ -39,7 +39,8 @@ class ArmReport:
 
     `concurrency` is the number of concurrent requests, None in an open loop, where `rate` is the requests per second.
     `requests` counts all, `failed` and `incomplete` those that no figure includes. `identical` is the share of answers
-    that equal the baseline's token for token. `price_per_million_output_tokens` is in US dollars.
+    that equal the baseline's token for token; `meets_slo` is None without an SLO. `price_per_million_output_tokens` is
+    in US dollars.
     """
 
     arm: str
@@ -59,12 +60,16 @@ class ArmReport:
     acceptance_per_position: tuple[float, ...] = ()
     identical: float | None = None
     goodput: float | None = None
+    meets_slo: bool | None = None
     price_per_million_output_tokens: float | None = None
 
 
 @dataclass(frozen=True)
 class Speedup:
-    """How many times faster an arm is than the baseline, with a 95 % interval."""
+    """How many times faster an arm is than the baseline, with a 95 % interval.
+
+    `pays` is True if it pays, False if it costs, None if neither is shown (`pays.py`).
+    """
 
     workload: str
     concurrency: int | None
@@ -73,6 +78,7 @@ class Speedup:
     low: float
     high: float
     rate: float | None = None
+    pays: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,10 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The result of a measurement. Truthy if no verdict fails. `complete` is False if it was interrupted."""
+    """The result of a measurement. Truthy if no verdict fails.
+
+    `complete` is False if it ended early: Ctrl-C `interrupted` it, or an arm broke off while its answers were judged.
+    """
 
     title: str
     verdicts: tuple[Verdict, ...]
@@ -137,6 +146,7 @@ class BenchReport:
     notes: tuple[str, ...] = ()
     setting: dict[str, Any] = field(default_factory=dict)
     complete: bool = True
+    interrupted: bool = False
     what_if: WhatIf | None = None
 
     @property

@@ -29,6 +29,7 @@ from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_need
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Workload
 
+_LONGEST_ANSWER, _LONGEST_WITH_REASONING = 256, 1024
 _WARM_UP_TOKENS = 8
 _WARM_UP_PROMPTS = 3
 _WAVES = 4
@@ -62,8 +63,10 @@ class Design:
     """What to measure, and when to stop.
 
     `requests` are asked of each arm for every workload and load; None: as many as it takes for intervals of
-    ±`precision` (0.05 is 5 %). No block begins after `seconds`. On a machine that all arms share, an engine that has
-    just answered slows the others down for `settle_seconds`: another arm is asked after that time, with more in a row.
+    ±`precision` (0.05 is 5 %). No block begins after `seconds`. `max_tokens` limits the answers of prompts without a
+    limit of their own; None: 256, or up to 1,024 if the model reasons before it answers. On a machine that all arms
+    share, an engine that has just answered slows the others down for `settle_seconds`: another arm is asked after that
+    time, with more in a row.
     """
 
     arms: tuple[Arm, ...]
@@ -73,7 +76,7 @@ class Design:
     precision: float = 0.05
     seconds: float = 60.0
     requests: int | None = None
-    max_tokens: int = 256
+    max_tokens: int | None = None
     seed: int = 0
     settle_seconds: float = 0.0
 
@@ -129,7 +132,8 @@ async def run(
     saved = journal.results() if journal else []
     elapsed = max((item.started + item.seconds for item in saved), default=0.0)
     stop, machine = asyncio.Event(), Machine()
-    measurement = _Measurement(design, send, saved, journal, Timing(clock() - elapsed, design.max_tokens, stop, clock))
+    timing = Timing(clock() - elapsed, design.max_tokens or _LONGEST_ANSWER, stop, clock)
+    measurement = _Measurement(design, send, saved, journal, timing)
     interrupted = False
     late = asyncio.get_running_loop().call_later(design.seconds + patience, stop.set)
     async with machine.watched():
@@ -256,6 +260,8 @@ class _Measurement:
 
     def notes(self) -> Iterator[str]:
         """Where less was measured than was asked for, and which requests failed."""
+        if self._design.max_tokens is None and self._timing.max_tokens > _LONGEST_ANSWER:
+            yield f"the model reasons: answers may have {self._timing.max_tokens} tokens; see --max-tokens"
         yield from _failures(self.results)
         for cell in self._cells:
             wanted = self._design.requests
@@ -286,9 +292,10 @@ class _Measurement:
     async def _warm_up(self) -> None:
         """A few tokens from each arm, with as many requests at once as there will be. Raises InvocationError.
 
-        Several prompts, because a single one may be too long for the model.
+        Several prompts, because a single one may be too long for the model. Answers that begin with reasoning get room.
         """
         most = max((math.ceil(load.value) for load in self._design.loads if not load.open_loop), default=1)
+        reasons = False
         for arm in self._design.all_arms:
             answers: list[RequestResult] = []
             for workload in self._design.workloads:
@@ -298,6 +305,15 @@ class _Measurement:
                 answers += await self._send(arm, asks, Load(most), self._timing)
             if answers and all(answer.outcome == "failed" for answer in answers):
                 raise InvocationError(f"{arm.name} answers no request: {answers[0].error}")
+            reasons |= any(answer.reasoning for answer in answers)
+        if reasons and self._design.max_tokens is None:
+            self._timing = replace(self._timing, max_tokens=self._room_for_reasoning)
+
+    @property
+    def _room_for_reasoning(self) -> int:
+        """Half of a short context is left to the prompts."""
+        known = [arm.max_model_len // 2 for arm in self._design.all_arms if arm.max_model_len]
+        return max(_LONGEST_ANSWER, min([_LONGEST_WITH_REASONING, *known]))
 
     async def _next_block(self, cell: _Cell) -> None:
         left = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size

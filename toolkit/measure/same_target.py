@@ -18,6 +18,7 @@ average is told apart as surely.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
@@ -27,6 +28,7 @@ from toolkit.measure.report import Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.scoring import Scorer
 
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
 _NOISE = 2.0
 _OF_A_STEP = 1 / 20
 _ANSWERS = 16
@@ -81,6 +83,17 @@ def other_tokens(answers: Sequence[RequestResult], reference: Sequence[RequestRe
     if abs(our_count - their_count) > _TOLERATED_SHARE * their_count:
         return f"it counts {our_count} tokens in answers with the same text, the baseline {their_count}"
     return ""
+
+
+def other_name(arm: str, baseline: str) -> str:
+    """How two servers name models of the hub that are not the same; empty otherwise.
+
+    Folders are not compared: the same model may lie in two of them.
+    """
+    names = arm, baseline
+    if arm == baseline or not all(_HUB_ID.fullmatch(name) for name in names):
+        return ""
+    return f"it says that it serves {arm}, the baseline {baseline}"
 
 
 def _prompt(result: RequestResult) -> tuple[int, ...]:

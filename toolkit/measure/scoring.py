@@ -8,13 +8,13 @@ requests go out one at a time. They do not read the prefix cache, which holds no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from toolkit import documents
 from toolkit.errors import InvocationError
-from toolkit.measure.arm import Connection
+from toolkit.measure.arm import NO_PENALTIES, Arm, Connection
 from toolkit.measure.result import RequestResult
 
 MOST_TOKENS = 512
@@ -58,15 +58,34 @@ class Score:
         return known.get(token, self.best[-1].logprob)
 
 
-class Scorer:
-    """Has one served target score answers, each text once. An answer that it cannot score has no scores."""
+@dataclass(frozen=True)
+class Scoring:
+    """How many answers a target has scored so far."""
 
-    def __init__(self, connection: Connection, most_tokens: int = MOST_TOKENS) -> None:
-        self.connection = connection
+    target: str
+    answers: int
+
+    def __str__(self) -> str:
+        return f"the answers are judged: {self.target} has scored {self.answers}"
+
+
+class Scorer:
+    """Has the target that an arm serves score answers, each text once. An answer that it cannot score has no scores."""
+
+    def __init__(
+        self, arm: Arm, most_tokens: int = MOST_TOKENS, progress: Callable[[Scoring], object] = lambda _: None
+    ) -> None:
+        self.connection = arm.connection
         self.most_tokens = most_tokens
+        self._arm = arm.name
+        self._progress = progress
         self._known: dict[tuple[tuple[int, ...], int], tuple[Score, ...]] = {}
         self.error: InvocationError | None = None
         """Why the engine last gave no scores."""
+
+    def by(self, arm: Arm) -> Scorer:
+        """One like it, that has the target of another arm score."""
+        return Scorer(arm, self.most_tokens, self._progress)
 
     async def scores(self, prompt: Sequence[int], answer: Sequence[int]) -> tuple[Score, ...]:
         """One score for each of the answer's tokens, up to the most that are asked for; empty if there are none."""
@@ -76,6 +95,7 @@ class Scorer:
         key = tokens, len(prompt)
         if key not in self._known:
             self._known[key] = await self._ask(tokens, len(prompt))
+            self._progress(Scoring(self._arm, len(self._known)))
         return self._known[key]
 
     async def of(self, result: RequestResult) -> tuple[Score, ...]:
@@ -106,6 +126,7 @@ async def decode(connection: Connection, prompt: Sequence[int], tokens: int) -> 
         "prompt": list(prompt),
         "max_tokens": tokens,
         "temperature": 0,
+        **NO_PENALTIES,
         "logprobs": _CHOICES,
         "return_tokens_as_token_ids": True,
     }

@@ -16,6 +16,7 @@ from toolkit.recipe.load import load_file
 from toolkit.recipe.resolve import Recipe, Speculation, resolve
 from toolkit.recipe.schema import RolloutSection, SpeculationSection
 
+_MARK = "-tune-"
 # As long as the name of the longest recipe's baseline.
 _LONGEST_NAME = 53
 
@@ -44,6 +45,12 @@ class Setting:
 def with_k(recipe: Recipe, k: int) -> Setting:
     """The recipe with K draft tokens per target step, on every instance type and without a schedule."""
     return Setting(f"K={k}", _variant(recipe, f"k{k}", k))
+
+
+def is_tuned(name: str, recipe: Recipe) -> bool:
+    """Whether an endpoint of that name is one of the recipe's settings."""
+    own, mark, _ = name.partition(_MARK)
+    return bool(mark) and bool(own) and recipe.name.startswith(own)
 
 
 def with_schedule(recipe: Recipe, schedule: Sequence[BatchSizes]) -> Setting:
@@ -106,5 +113,5 @@ def _all_requests(recipe: Recipe) -> RolloutSection:
 
 
 def _name(recipe: Recipe, label: str) -> str:
-    ending = f"-tune-{label.replace('_', '-')}"
+    ending = f"{_MARK}{label.replace('_', '-')}"
     return recipe.name[: _LONGEST_NAME - len(ending)].rstrip("-") + ending

@@ -10,7 +10,7 @@ from typing import Any
 
 from toolkit.endpoint.generation import Answer, chat_body
 from toolkit.errors import PlatformError
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import NO_PENALTIES, Arm
 from toolkit.measure.result import Outcome, RequestResult
 from toolkit.measure.workload import Workload
 
@@ -84,8 +84,8 @@ async def timed(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open_loop: 
 
 
 def body(arm: Arm, ask: Ask, max_tokens: int) -> Mapping[str, Any]:
-    """The request: greedy unless the arm's options differ."""
+    """The request: greedy and without penalties, whatever the model's own defaults are, unless the options differ."""
     prompt = ask.workload.prompts[ask.prompt]
     length = {"max_tokens": prompt.max_tokens or max_tokens}
     fixed = {"ignore_eos": True} if ask.workload.fixed_length else {}
-    return chat_body(prompt.messages, {**length, **fixed, **arm.options})
+    return chat_body(prompt.messages, {**NO_PENALTIES, **length, **fixed, **arm.options})

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Arm
+from toolkit.measure.pays import verdict_pays
 from toolkit.measure.report import ArmReport, Noise, Speedup
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
@@ -19,11 +21,12 @@ _SECONDS_PER_HOUR = 3600
 
 @dataclass(frozen=True)
 class Slo:
-    """Limits of a request's latencies, in seconds; None: no limit."""
+    """Limits of a request's latencies, in seconds (None: no limit), and the share of requests that shall keep them."""
 
     ttft: float | None = None
     tpot: float | None = None
     e2e: float | None = None
+    share: float = 0.9
 
     def is_met(self, result: RequestResult) -> bool:
         """Whether a successful answer came within all limits."""
@@ -94,13 +97,22 @@ def summarise(
     )
     if baseline is None:
         return Summary(rows)
-    speedups = tuple(
-        Speedup(point.workload, point.concurrency, arm.name, ratio.ratio, ratio.low, ratio.high, point.rate)
-        for point, found in points.items()
-        for arm in arms
-        if (ratio := speedup(pairs_of(found, arm.name, baseline.name)))
-    )
-    return Summary(rows, speedups, _noise(points.values(), baseline.name))
+    noise = _noise(points.values(), baseline.name)
+    return Summary(rows, tuple(_speedups(points, arms, baseline.name, noise)), noise)
+
+
+def _speedups(
+    points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm], baseline: str, noise: Noise | None
+) -> Iterator[Speedup]:
+    loads = Counter(point.workload for point in points)
+    for point, found in points.items():
+        for arm in arms:
+            pairs = pairs_of(found, arm.name, baseline)
+            ratio, among_all = speedup(pairs), speedup(pairs, looks=loads[point.workload] * len(arms))
+            if ratio:
+                at = point.workload, point.concurrency, arm.name
+                pays = verdict_pays(among_all, noise)
+                yield Speedup(*at, ratio.ratio, ratio.low, ratio.high, point.rate, pays)
 
 
 def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | None = None) -> ArmReport:
@@ -114,6 +126,7 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
     reasoning = sum(item.reasoning_tokens for item in answers)
     throughput = tokens / seconds if tokens and seconds else None
     acceptance = acceptance_of(answers)
+    within = sum(map(slo.is_met, answers)) if slo else 0
     return ArmReport(
         arm=arm.name,
         workload=point.workload,
@@ -130,7 +143,8 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
         reasoning_share=reasoning / tokens if reasoning else None,
         acceptance_length=acceptance.length if acceptance else None,
         acceptance_per_position=acceptance.per_position if acceptance else (),
-        goodput=sum(map(slo.is_met, answers)) / seconds if slo and seconds else None,
+        goodput=within / seconds if slo and seconds else None,
+        meets_slo=within >= slo.share * len(results) if slo and results else None,
         price_per_million_output_tokens=_price(arm.price_per_hour, throughput),
     )
 

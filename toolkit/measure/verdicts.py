@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolkit.measure.arm import Arm
-from toolkit.measure.pays import verdict_pays
 from toolkit.measure.report import ArmReport, Claim, Speedup, Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.statistics import Interval, acceptance_length, pairs_of, requests_needed, share
@@ -26,6 +25,7 @@ _LEAST_GAIN = 1.05
 _TOLERATED_FAILURES = 0.01
 _FAILS_MORE = "more of its requests failed than of the baseline's"
 _REPORTS_NONE = "the engine reports no draft tokens"
+_UNSEEN = "whether it drafts cannot be seen: neither its answers nor its /metrics have figures of drafts"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Expected:
 def slos(expect: Mapping[str, Expect]) -> dict[str, Slo]:
     """The limits on latencies by workload."""
     found = {workload: item.slo for workload, item in expect.items() if item.slo}
-    return {workload: Slo(item.ttft, item.tpot, item.e2e) for workload, item in found.items()}
+    return {workload: Slo(item.ttft, item.tpot, item.e2e, item.share) for workload, item in found.items()}
 
 
 def verdicts(
@@ -54,7 +54,7 @@ def verdicts(
     wanted = expected or Expected()
     speculative = [arm for arm in arms if arm.speculative]
     found = [_on(arm, answers, summary) for arm in speculative]
-    found += [_accepted(arm, answers) for arm in speculative if arm.reports_drafts]
+    found += [_accepted(arm, answers) for arm in speculative if _can_be_seen(arm, answers)]
     if baseline:
         found += [_baseline(baseline, answers), *(_pays(summary, answers, baseline.name) if arms else ())]
     for arm in speculative:
@@ -76,7 +76,7 @@ def _merged(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
 
 def _on(arm: Arm, answers: Sequence[RequestResult], summary: Summary) -> Verdict:
     mine = [item for item in answers if item.arm == arm.name]
-    if not arm.reports_drafts:
+    if not _can_be_seen(arm, answers):
         return _on_by_speed(arm, summary)
     if not mine:
         return Verdict("on", None, f"{arm.name}: no request was answered")
@@ -90,16 +90,21 @@ def _on(arm: Arm, answers: Sequence[RequestResult], summary: Summary) -> Verdict
     return Verdict("on", True, f"{arm.name}: {total.steps} of {max(steps, total.steps)} target steps verified drafts")
 
 
+def _can_be_seen(arm: Arm, answers: Sequence[RequestResult]) -> bool:
+    """Whether it shows how much an arm drafts: its engine counts drafts, or the answers have figures of them."""
+    return bool(arm.reports_drafts) or any(item.arm == arm.name and item.acceptance for item in answers)
+
+
 def _on_by_speed(arm: Arm, summary: Summary) -> Verdict:
-    """An engine that does not count drafts and is no faster than its baseline drafts nothing that helps."""
+    """An engine that does not count drafts speculates if it is faster; one that is not may speculate in vain."""
+    if arm.reports_drafts is None:
+        return Verdict("on", None, f"{arm.name}: {_UNSEEN}")
     found = [item for item in summary.speedups if item.arm == arm.name]
     if not found:
         return Verdict("on", None, f"{arm.name}: {_REPORTS_NONE}, and there is no baseline to compare its speed with")
     shown = "; ".join(_at(item) for item in found)
     detail = f"{arm.name}: {_REPORTS_NONE}; speedup over the baseline: {shown}"
-    if any(verdict_pays(item, summary.noise) for item in found):
-        return Verdict("on", True, detail)
-    return Verdict("on", False if all(item.high < _LEAST_GAIN for item in found) else None, detail)
+    return Verdict("on", True if any(item.pays for item in found) else None, detail)
 
 
 def _accepted(arm: Arm, answers: Sequence[RequestResult]) -> Verdict:
@@ -122,15 +127,15 @@ def _baseline(baseline: Arm, answers: Sequence[RequestResult]) -> Verdict:
         why = f"{baseline.name} speculates itself: {drafted.steps} of its steps verified drafts"
         return Verdict("baseline", False, f"{why}. Compare with an endpoint without speculation")
     if not mine or not baseline.reports_drafts:
-        return Verdict("baseline", None, f"{baseline.name}: {'no answers' if not mine else _REPORTS_NONE}")
-    return Verdict("baseline", True, f"{baseline.name} drafts nothing")
+        return Verdict("baseline", None, f"{baseline.name}: {_REPORTS_NONE if mine else 'no answers'}")
+    return Verdict("baseline", True, f"{baseline.name} reports no drafts")
 
 
 def _pays(summary: Summary, answers: Sequence[RequestResult], baseline: str) -> Iterator[Verdict]:
     """One verdict for each workload: True if an arm pays at any load, False if none gains anything at any."""
     for workload in dict.fromkeys(row.workload for row in summary.arms):
         found = [item for item in summary.speedups if item.workload == workload]
-        judged = {item: verdict_pays(item, summary.noise) for item in found if not _fails_more(item, summary, baseline)}
+        judged = {item: item.pays for item in found if not _fails_more(item, summary, baseline)}
         failing = [item for item in found if item not in judged]
         if any(judged.values()):
             holds: bool | None = True

@@ -62,7 +62,7 @@ def make_plan(
 
 
 def _without(observed: Observed, removed: Sequence[Action]) -> Observed:
-    """What is left after these actions."""
+    """What exists after these actions."""
     gone = {(action.kind, action.name) for action in removed}
     return replace(observed, existing=tuple(item for item in observed.existing if (item.kind, item.name) not in gone))
 

@@ -41,7 +41,7 @@ def _utc_now() -> datetime:
 
 
 class Record:
-    """The history of one endpoint in a file. `warn` is told, once, that it cannot be written or read."""
+    """The history of one endpoint in a file. `warn` is called once if the file cannot be written or read."""
 
     def __init__(self, path: Path, warn: Callable[[str], object], now: Callable[[], datetime] = _utc_now) -> None:
         self.path = path
@@ -65,7 +65,7 @@ class Record:
             self._say(f"this command is not recorded in {self.path}: {error.strerror}. It goes on all the same")
 
     def events(self) -> list[Event]:
-        """All events, oldest first. What is no event, and a last line that a crash cut short, is left out."""
+        """All events, oldest first, without lines that are not events, such as a last line that a crash cut short."""
         try:
             with self.path.open("rb") as stream:
                 *lines, _unfinished = _newest(stream).split(b"\n")
@@ -83,7 +83,7 @@ class Record:
         return found
 
     def _append(self, line: str) -> None:
-        """After the last whole line: what a crash, or a full disk, left of another is cut off."""
+        """Write after the last whole line, and remove a partial one that a crash or a full disk caused."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as stream:
             newest = _newest(stream)

@@ -19,6 +19,7 @@ from toolkit.errors import StalePlanError, UsageError
 from toolkit.home import containers_dir
 from toolkit.images.reference import parse
 from toolkit.images.spec import ContextFile, ImageSpec
+from toolkit.images.wheels import with_hash
 from toolkit.planning.resources import Account
 from toolkit.recipe.content import digest, fragment, manifest
 from toolkit.recipe.resolve import Recipe
@@ -92,18 +93,18 @@ def base_address(recipe: Recipe, account: Account, store: ImageStore = ECR) -> s
 
 def render(recipe: Recipe, account: Account, store: ImageStore = ECR) -> ImageSpec:
     """All that makes the image. Raises UsageError for a fragment that cannot be read, UnreadableModel for a drafter."""
-    section, base, python = _section(recipe), base_image(recipe, account, store), _python(recipe)
+    section, base, python = _section(recipe), base_image(recipe, account, store), python_of(recipe)
     files = {**_programs(recipe.engine.name, section, base), **_drafter_files(recipe, section)}
     own = (containers_dir() / recipe.engine.name / "Dockerfile").read_text(encoding="utf-8")
     instructions = _INSTRUCTION.findall(own)
     settings = dict(instructions)
     labels = _labels(recipe, base)
     lines = [f'LABEL {key}="{value}"\n' for key, value in labels.items()]
-    added = fragment(section)
+    added, wheels = fragment(section), [with_hash(pin, recipe.wheel_digests) for pin in section.wheels]
     text = own.replace("ARG BASE_IMAGE\n", f"ARG BASE_IMAGE={base}\n", 1) + "".join(lines) + added
     content = [
         text,
-        section.wheels,
+        wheels,
         python,
         {path: [f"{file.mode:o}", _sha256(file)] for path, file in files.items()},
     ]
@@ -115,14 +116,14 @@ def render(recipe: Recipe, account: Account, store: ImageStore = ECR) -> ImageSp
         labels=labels,
         entrypoint=tuple(json.loads(settings["ENTRYPOINT"])),
         user=settings.get("USER"),
-        wheels=tuple(section.wheels),
+        wheels=tuple(wheels),
         python=python,
         needs_run=bool(added),
         tag=digest(content)[:_TAG_CHARACTERS],
     )
 
 
-def _python(recipe: Recipe) -> str:
+def python_of(recipe: Recipe) -> str:
     """Python of the base: what the recipe says, or the catalogue of its own image."""
     section = _section(recipe)
     known = None if section.base else recipe.image

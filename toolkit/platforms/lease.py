@@ -60,7 +60,8 @@ class Rules:
     """How long a lease lasts in a store. A dead holder keeps others out for `seconds`; a live one renews meanwhile.
 
     With `poll_seconds`, the pause between two looks at another's lease, no clock but our own counts, as in client-go's
-    leader election: a lease that nobody changes for its time is over. Without, it is over when its holder said.
+    leader election: a lease that nobody changes for its time is over. Without, it is over when its holder said, or when
+    the store sees that nobody has renewed it for its time.
     """
 
     seconds: float

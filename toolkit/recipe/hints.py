@@ -106,10 +106,9 @@ def _edit(problem: Problem) -> str:
     """The new line as a sentence; empty where nobody but the user can know it."""
     if problem.kind == "model_type":
         return _as_mapping(problem)
-    if problem.kind in ("version_missing", "drafter_missing"):
-        key = "version" if problem.kind == "version_missing" else "model"
-        value = _version(problem) if key == "version" else _drafter(problem)
-        return f"Add `{key}: {value}` to `{problem.key}`." if value else ""
+    if problem.kind == "drafter_missing":
+        drafter = _drafter(problem)
+        return f"Add `model: {drafter}` to `{problem.key}`." if drafter else ""
     if problem.keys == ("engine", "version") and _is_scalar(problem.value):
         return _write("version", _version(problem))
     if problem.keys[:-1] == ("engine", "args") and problem.key.startswith("-"):

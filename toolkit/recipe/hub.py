@@ -125,7 +125,9 @@ class HubFiles:
         return answer
 
 
-def hub_client(endpoint: str | None = None, token: str | None = None) -> httpx.Client:
+def hub_client(
+    endpoint: str | None = None, token: str | None = None, timeout: float = _TIMEOUT_SECONDS
+) -> httpx.Client:
     """A client with that token or the user's own, for `endpoint` (default: the hub, or $HF_ENDPOINT)."""
     from huggingface_hub import constants, get_token
 
@@ -134,7 +136,7 @@ def hub_client(endpoint: str | None = None, token: str | None = None) -> httpx.C
         base_url=endpoint or constants.ENDPOINT,
         headers={"Authorization": f"Bearer {token}"} if token else {},  # httpx drops it when another host takes over
         follow_redirects=True,
-        timeout=_TIMEOUT_SECONDS,
+        timeout=timeout,
     )
 
 

@@ -114,6 +114,16 @@ def load_file(recipe: str | os.PathLike[str]) -> LoadedRecipe:
     return LoadedRecipe(file, path, document.lines)
 
 
+def plain_yaml(text: str) -> Any:
+    """A YAML document as dicts, lists and scalars, within the limits of a recipe. Raises ValueError if it is none."""
+    try:
+        _check_brackets(text)
+        document = _Document()
+        return _plain(document.yaml.compose(text), "", document)
+    except (YAMLError, RecursionError) as error:
+        raise ValueError(f"not YAML, or nested too deeply: {error}") from error
+
+
 def nearest_line(path: str, lines: Lines) -> int | None:
     """The line of the key `path` (in dots), or of the nearest key above it that is written in the file."""
     while path and path not in lines:

@@ -37,17 +37,19 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 class Lock:
     """Facts of the recipe's models; `drafter` is None where the recipe names none.
 
-    `images` has the digests of images that are not built for the recipe, by their address with its tag.
+    `images` has the digests of images that are not built for the recipe, by their address with its tag; `wheels` those
+    of the packages of `container.wheels`, by their pin.
     """
 
     target: ModelFacts
     drafter: ModelFacts | None = None
     images: Mapping[str, str] = field(default_factory=dict)
+    wheels: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a lock file."""
-        images = {"images": dict(self.images)} if self.images else {}
-        return {"target": self.target.to_dict(), "drafter": self.drafter.to_dict() if self.drafter else None, **images}
+        digests = {key: dict(found) for key, found in (("images", self.images), ("wheels", self.wheels)) if found}
+        return {"target": self.target.to_dict(), "drafter": self.drafter.to_dict() if self.drafter else None, **digests}
 
 
 def lock_path(recipe: Recipe) -> Path:
@@ -56,9 +58,9 @@ def lock_path(recipe: Recipe) -> Path:
 
 
 def read_models(recipe: Recipe, open_files: OpenFiles, sources: Sources | None = None) -> Lock:
-    """Facts read from where the recipe's models are, now. Raises UnreadableModel.
+    """Read the facts of the recipe's models now. Raises UnreadableModel.
 
-    `sources` are where target and drafter are, where that is another place than the recipe says.
+    `sources` replace the locations of target and drafter in the recipe.
     """
     found: dict[str, ModelFacts] = {}
     problems: dict[str, UnreadableModel] = {}
@@ -84,7 +86,8 @@ def read_lock(path: Path) -> Lock | None:
     try:
         data = documents.decode(documents.read_file(path))
         drafter = ModelFacts.from_dict(data["drafter"]) if data["drafter"] else None
-        return Lock(ModelFacts.from_dict(data["target"]), drafter, _digests(data.get("images", {})))
+        images, wheels = (_digests(key, data.get(key, {})) for key in ("images", "wheels"))
+        return Lock(ModelFacts.from_dict(data["target"]), drafter, images, wheels)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         first = " ".join(str(error).split("\n")[:3])
         message = f"{path} is not a lock file: {type(error).__name__}: {first}"
@@ -116,6 +119,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
         recipe,
         target=_at(recipe.target, lock.target) if lock else recipe.target,
         image_digests=lock.images if lock else {},
+        wheel_digests=lock.wheels if lock else {},
         speculation=speculation,
         platform=platform,
         weight_bytes=size,
@@ -154,11 +158,11 @@ def _within_limits(seconds: float) -> int:
     return min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, round(seconds)))
 
 
-def _digests(images: Mapping[str, str]) -> dict[str, str]:
-    """A lock's digests of images. Raises ValueError when one is something else."""
-    if wrong := [image for image, digest in images.items() if not _DIGEST.fullmatch(digest)]:
-        raise ValueError(f"images: {wrong[0]} has no digest `sha256:…`")
-    return dict(images)
+def _digests(key: str, found: Mapping[str, str]) -> dict[str, str]:
+    """A lock's digests under a key. Raises ValueError when one is something else."""
+    if wrong := [name for name, digest in found.items() if not _DIGEST.fullmatch(digest)]:
+        raise ValueError(f"{key}: {wrong[0]} has no digest `sha256:…`")
+    return dict(found)
 
 
 def _at(source: ModelSource, facts: ModelFacts) -> ModelSource:

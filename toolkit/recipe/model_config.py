@@ -1,4 +1,4 @@
-"""The keys of a model's config.json that the toolkit reads, with their types: a wrong one is told here, once."""
+"""The keys of a model's config.json that the toolkit reads, with their types: a wrong one is reported here, once."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class _Verifier(_Section):
 
 
 class _Speculators(_Section):
+    proposal_methods: list[dict[str, Any]] | None = None
     verifier: _Verifier | None = None
 
 
@@ -77,6 +78,8 @@ class _Config(_Section):
     ptd_token_id: _Token = None
     qk_rope_head_dim: _Size = None
     quantization_config: _Quantization | None = None
+    rope_parameters: dict[str, Any] | None = None
+    rope_scaling: dict[str, Any] | None = None
     sliding_window: _Count = None
     sliding_window_pattern: _Count = None
     speculators_config: _Speculators | None = None

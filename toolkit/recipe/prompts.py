@@ -67,7 +67,7 @@ def parse_prompts(content: bytes, name: str) -> tuple[Prompt, ...]:
 
 
 def prompt_of(row: Any, location: str) -> Prompt:
-    """A row as a prompt. Of several turns only the first is asked, and answers at the end are left out."""
+    """A row as a prompt: the first of several turns, without answers at the end."""
     if not isinstance(row, Mapping):
         raise _refusal(location, f"a row must be an object, not {_kind(row)}")
     if isinstance(row.get("body"), Mapping):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image
 
 _CLUSTER = "platform.kubernetes"
+# What stands for an instance type until JumpStart's own is read.
+_OF_JUMPSTART = "ml.m7i.large"
+VERSION, INSTANCE_TYPES = "engine.version", "platform.instance_types"
+"""Keys that a recipe may leave open: what suits its models is then chosen when it is read."""
 
 
 @dataclass(frozen=True)
@@ -144,11 +148,11 @@ class PlatformSettings:
 class Recipe:
     """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
 
-    `lock.pinned` fills in revisions, the size of the weights, the target's model type and `image_digests`, which are
-    by address with tag.
+    `lock.pinned` fills in revisions, the size of the weights, the target's model type, `image_digests` by address with
+    tag, and `wheel_digests` by pin.
     `container` None is AWS's image. `baseline_of` is what a baseline leaves out: some engines need their flags to be
-    alike. What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and
-    kept.
+    alike. `left_open` are the keys that the file leaves open, `chosen` says what was taken for them and why.
+    What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and kept.
     """
 
     name: str
@@ -172,8 +176,11 @@ class Recipe:
     network: NetworkSection = field(default_factory=NetworkSection.model_construct)
     observability: ObservabilitySection = field(default_factory=ObservabilitySection.model_construct)
     image_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
+    wheel_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
     unlisted: tuple[str, ...] = ()
     lines: Lines = field(repr=False, default_factory=dict)
+    left_open: frozenset[str] = field(repr=False, default=frozenset())
+    chosen: Mapping[str, str] = field(repr=False, default_factory=dict)
 
     @property
     def method(self) -> str:
@@ -208,7 +215,7 @@ class Recipe:
     @property
     def leaves_instance_type_open(self) -> bool:
         """Whether it names no instance type, and its target comes from where one is known to suit it."""
-        return self.target.kind == "jumpstart" and "platform.instance_types" not in self.lines
+        return self.target.kind == "jumpstart" and INSTANCE_TYPES in self.left_open
 
     @cached_property
     def image(self) -> Image | None:
@@ -258,7 +265,15 @@ class Recipe:
         settings = rules.settings_from(self.platform)
         changes_names = self.platform.kubernetes or settings.kubernetes
         lines = {path: line for path, line in self.lines.items() if not changes_names or path != _CLUSTER}
-        return replace(self, platform=settings, lines=lines)
+        if INSTANCE_TYPES in self.left_open:
+            settings = rules.settled(replace(settings, instance_types=()))
+        args = {flag: value for flag, value in self.engine.args.items() if f"engine.args.{flag}" not in self.chosen}
+        engine = replace(self.engine, args=args)
+        return _with_choices(replace(self, platform=settings, engine=engine, lines=lines, chosen={}))
+
+    def chosen_notes(self) -> list[str]:
+        """A sentence for each key that the file leaves open: what was taken, and why."""
+        return [f"Left open, so chosen: {key} {why}" for key, why in self.chosen.items()]
 
     def to_dict(self) -> dict[str, Any]:
         """The resolved recipe as plain data, for people and `--json`."""
@@ -328,15 +343,16 @@ def load(recipe: str | os.PathLike[str] | Recipe) -> Recipe:
 def resolve(loaded: LoadedRecipe) -> Recipe:
     """Fill in what the file leaves out. Pure but for looking where the recipe's folder is."""
     file, folder = loaded.file, loaded.path.resolve().parent
-    engine = _engine(file)
-    return Recipe(
+    platform = _platform(file)
+    engine = _engine(file, platform)
+    recipe = Recipe(
         name=file.name,
         description=file.description or "",
         path=loaded.path,
         target=model_source(file.target.model, folder, file.target.revision),
         speculation=_speculation(file.speculation, engine, folder),
         engine=engine,
-        platform=_platform(file),
+        platform=platform,
         workloads={name: _folder(folder, path) for name, path in file.workloads.items()},
         tags=file.tags,
         evidence=tuple(file.evidence),
@@ -349,17 +365,35 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         observability=file.observability,
         unlisted=tuple(file.unlisted),
         lines={_with_dashes(path): line for path, line in loaded.lines.items()},
+        left_open=frozenset(_left_open(file)),
     )
+    return _with_choices(recipe)
+
+
+def _left_open(file: RecipeFile) -> Iterator[str]:
+    if file.engine.version is None:
+        yield VERSION
+    if file.platform.instance_types is None:
+        yield INSTANCE_TYPES
+
+
+def _with_choices(recipe: Recipe) -> Recipe:
+    """The recipe with what it leaves open; a JumpStart model's instance type is JumpStart's to choose."""
+    if recipe.leaves_instance_type_open:
+        recipe = replace(recipe, platform=replace(recipe.platform, instance_types=(_OF_JUMPSTART,)))
+    elif not recipe.left_open:
+        return recipe
+    return recipe.engine.rules.completed(recipe)
 
 
 def _platform(file: RecipeFile) -> PlatformSettings:
-    written = file.platform
+    written, types = file.platform, file.platform.instance_types or ()
     rules: PlatformTraits = registry.platform_rules(written.name)
     return rules.settled(
         PlatformSettings(
             name=written.name,
-            instance_types=tuple(item if isinstance(item, str) else item.type for item in written.instance_types),
-            overrides={item.type: item for item in written.instance_types if not isinstance(item, str)},
+            instance_types=tuple(item if isinstance(item, str) else item.type for item in types),
+            overrides={item.type: item for item in types if not isinstance(item, str)},
             health_check_timeout=written.health_check_timeout,
             capacity_timeout=written.capacity_timeout,
             region=written.region,
@@ -377,10 +411,10 @@ def _platform(file: RecipeFile) -> PlatformSettings:
     )
 
 
-def _engine(file: RecipeFile) -> Engine:
-    written, first = file.engine, file.platform.instance_types[0]
+def _engine(file: RecipeFile, platform: PlatformSettings) -> Engine:
+    written = file.engine
     rules: EngineRules = registry.engine_rules(written.name)
-    chosen = rules.settle(written, file.speculation.method, first if isinstance(first, str) else first.type)
+    chosen = rules.settle(written, file.speculation.method, next(iter(platform.instance_types), ""))
     return Engine(
         name=chosen.name,
         version=chosen.version,

@@ -74,7 +74,6 @@ class EngineRules(Protocol):
     """All that differs between engines. `recipe` is always one that runs on this engine.
 
     Attributes:
-        needs_version: a recipe has to write the engine's version.
         has_cpu_build: there is a build for CPUs, which the local platform can start.
         explains_hardware: its own check says why it does not run on an instance type, and where it cannot be sized.
         variable_prefix: what the variables begin with that the container's entrypoint turns into flags.
@@ -83,7 +82,6 @@ class EngineRules(Protocol):
     """
 
     name: str
-    needs_version: bool
     has_cpu_build: bool
     explains_hardware: bool
     variable_prefix: str
@@ -93,6 +91,10 @@ class EngineRules(Protocol):
 
     def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
         """Name, version and limits, where the recipe does not say them."""
+
+    def completed(self, recipe: Recipe) -> Recipe:
+        """With what the recipe leaves open (`left_open`) chosen for its models, and the reasons in `chosen`."""
+        return recipe
 
     def default_tokens(self, engine: Engine, method: str) -> int:
         """K where the recipe does not say it."""
@@ -131,8 +133,10 @@ class EngineRules(Protocol):
     def cache_variables(self, folder: str) -> dict[str, str]:
         """Environment that keeps in `folder` what the engine finds out when it first starts."""
 
-    def cpu_variables(self, given: Collection[str], free_bytes: int, cpu_features: Collection[str]) -> dict[str, str]:
-        """Environment for a CPU with that much free memory, for flags that the `given` variables leave open."""
+    def cpu_variables(
+        self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int
+    ) -> dict[str, str]:
+        """Environment for a machine without an accelerator, for settings that the `given` variables leave open."""
         return {}
 
     def reports_drafts(self, recipe: Recipe) -> bool:

@@ -207,7 +207,7 @@ class EngineSection(Section):
 
     name: EngineName = Field(default_factory=registry.default_engine, description=registry.engine_summary())
     version: Version | None = Field(
-        None, description="engine version, three numbers; default on Trainium: the newest that can do the method"
+        None, description="engine version, three numbers; default: the newest that works with method and models"
     )
     compile: Literal["ahead", "at-start"] = Field(
         "ahead",
@@ -232,12 +232,6 @@ class EngineSection(Section):
         description="flags of `args` and variables of `env` that may run code, load files or open the server further",
     )
 
-    @model_validator(mode="after")
-    def _version_is_known(self) -> EngineSection:
-        if not self.version and registry.engine_rules(self.name).needs_version:
-            raise PydanticCustomError("version_missing", "engine `{name}` needs a version", {"name": self.name})
-        return self
-
     @field_validator("args")
     @classmethod
     def _flags_differ(cls, args: dict[str, Any]) -> dict[str, Any]:
@@ -257,7 +251,8 @@ class ContainerSection(Section):
         None, description="Python of the base, for `wheels`; default: the catalogue's of AWS's image, 3.12 of a `base`"
     )
     wheels: list[Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*==[\w.!+]+$")]] = Field(
-        default_factory=list, description="packages, pinned as name==version, without what they depend on"
+        default_factory=list,
+        description="packages, pinned as name==version, without what they depend on; `toolkit lock` pins their hashes",
     )
     bake_drafter: StrictBool = Field(False, description="the drafter lies in the image and is not fetched at start")
     builder: Literal["append", "docker", "buildah", "codebuild"] | None = Field(
@@ -316,10 +311,10 @@ class PlatformSection(Section):
         description="on this machine: `process` starts the engine that is installed here; `container` builds the image "
         "of `container`, on a `base` that runs here, and runs it with podman or docker",
     )
-    instance_types: Annotated[list[NonEmptyStr | InstanceType], Field(min_length=1, max_length=5)] = Field(
-        default=["ml.m7i.large"],
+    instance_types: Annotated[list[NonEmptyStr | InstanceType], Field(min_length=1, max_length=5)] | None = Field(
+        None,
         description="instance types, best first: where one has no capacity the next is taken; SageMaker's begin with "
-        "`ml.`, a cluster's do not",
+        "`ml.`, a cluster's do not; default: the cheapest that fits the models",
     )
     health_check_timeout: Annotated[StrictInt, Field(ge=60, le=3600)] | None = Field(
         None,

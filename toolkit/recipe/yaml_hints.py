@@ -1,4 +1,4 @@
-"""The edit for text that is not YAML: what the parser says names a place after the mistake, and no cure."""
+"""The edit for text that is not YAML: the parser itself names a line after the mistake, and no edit."""
 
 from __future__ import annotations
 

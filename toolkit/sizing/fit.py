@@ -30,7 +30,7 @@ _TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
 _VOCABULARY_PADDING = 64
 
 # Keys of config.json that count a target's own drafting layers (vLLM 0.33.0, config/speculative.py hf_config_override).
-_OWN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+OWN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,7 @@ def fit(recipe: Recipe | None, models: Lock, instance: Instance) -> Fit:
         )  # the target drafts with layers of its own, configured in `speculation` or in engine.args
     rules: EngineRules = registry.engine_rules(here.engine.name if here else registry.default_engine())
     pair = Pair(models, shape_of(models.target), _drafter_shape(here, models), rules.settings(here, models))
-    price = instance.price(here.platform.region if here else None)
-    dollars = price.usd_per_hour if price else None
-    empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=dollars)
+    empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=_price(here, instance))
     return rules.fit(here, pair, instance, empty)
 
 
@@ -141,7 +139,7 @@ def _drafter_shape(recipe: Recipe | None, models: Lock) -> Shape | None:
         return None
     target = shape_of(models.target)
     config = {**models.target.config, **models.target.text_config}
-    found = (config[key] for key in _OWN_LAYERS if isinstance(config.get(key), int))
+    found = (config[key] for key in OWN_LAYERS if isinstance(config.get(key), int))
     return replace(target, layers=target.layers[-1:] * max(1, next(found, 1)), layers_sharing_kv=0)
 
 
@@ -171,7 +169,30 @@ def fits(recipe: Recipe | None, models: Lock, instances: Iterable[Instance], by:
         price = found.price_per_hour if by == "price" else found.price_per_million_kv_tokens
         return not found.fits, price is None, price or 0.0, found.instance
 
-    return tuple(sorted((fit(recipe, models, instance) for instance in instances), key=order))
+    return tuple(sorted(_each(recipe, models, instances), key=order))
+
+
+def _each(recipe: Recipe | None, models: Lock, instances: Iterable[Instance]) -> Iterator[Fit]:
+    """The fit on each instance. Types that differ only in CPUs, disk and price are estimated once."""
+    known: dict[Any, Fit] = {}
+    for instance in instances:
+        own = recipe is not None and instance.name in recipe.platform.overrides
+        alike = instance.name if own or instance.neuron_cores else _hardware(instance)
+        if alike not in known:
+            known[alike] = fit(recipe, models, instance)
+        yield replace(known[alike], instance=instance.name, price_per_hour=_price(recipe, instance))
+
+
+def _hardware(instance: Instance) -> tuple[Any, ...]:
+    """All of an instance on which a fit depends, but for Neuron's, whose engines know families by name."""
+    host = 0.0 if instance.accelerator_count else instance.host_memory_gib
+    accelerators = (instance.accelerator, instance.accelerator_count, instance.memory_per_accelerator_mib)
+    return (*accelerators, instance.compute_capability, instance.architecture, host)
+
+
+def _price(recipe: Recipe | None, instance: Instance) -> float | None:
+    price = instance.price(recipe.platform.region if recipe else None)
+    return price.usd_per_hour if price else None
 
 
 def cache_of(

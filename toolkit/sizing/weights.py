@@ -59,6 +59,20 @@ def file_bytes(facts: ModelFacts) -> int | None:
     return facts.weight_bytes
 
 
+def stored_bytes(facts: ModelFacts) -> int:
+    """Size of the model's weights, as stated or by its config. Raises ToolkitError if neither says it."""
+    known = file_bytes(facts)
+    return known if known is not None else round(sum(map(_stored_bytes, expected_tensors(shape_of(facts)).values())))
+
+
+def active_bytes(facts: ModelFacts) -> float:
+    """Size of the large tensors that one token passes through. Raises ToolkitError for a config without sizes."""
+    shape = shape_of(facts)
+    share = shape.experts_per_token / shape.experts if shape.experts else 1.0
+    tensors = expected_tensors(shape).items()
+    return sum(_stored_bytes(tensor) * (share if "experts" in name else 1.0) for name, tensor in tensors)
+
+
 def expected_tensors(shape: Shape) -> dict[str, Tensor]:
     """The large tensors in a checkpoint of this shape; biases and scales (below 0.5 %) are omitted."""
     hidden = shape.hidden

@@ -19,6 +19,7 @@ GENERATORS: Mapping[str, Callable[[Documents], str]] = {
 }
 
 BY_HAND = {
+    "models.json": "the keys that the checks read of config.json files, which each entry's source has",
     "methods.json": "read in vLLM's sources; each key names where",
     "platforms.json": "the toolkit's own names; facts name their source",
     "engines/vllm.json": "boundaries between versions, read in vLLM's sources; each fact names where",

@@ -23,10 +23,11 @@ import argparse
 import asyncio
 import json
 import math
+import os
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from importlib.metadata import packages_distributions, version
@@ -89,8 +90,9 @@ class Settings:
     seconds: float
     tokens: int
     flags: dict[str, Any]
-    synthetic: bool
+    on_gpu: bool
     logs: Path
+    requests: int | None = None
 
 
 def gpu(args: argparse.Namespace, logs: Path) -> Settings:
@@ -110,13 +112,15 @@ def rehearsal(args: argparse.Namespace, logs: Path) -> Settings:
         "enforce-eager": True,
         "kv-cache-memory-bytes": 268435456,
     }
-    return Settings(("tiny",), (1, 2), (3,), args.seconds, 48, flags, False, logs)
+    return Settings(("tiny",), (1, 2), (3,), args.seconds, 48, flags, False, logs, requests=4)
 
 
 async def proof(settings: Settings) -> list[str]:
     """The lossless verdict of the tiny pair, and how many answers are the baseline's to the last token."""
     rows = ["| VLLM_BATCH_INVARIANT | lossless | same answers | detail |", "|---|---|---|---|"]
-    for invariant in ("0", "1"):
+    if not settings.on_gpu:
+        rows.append("| 1 | skipped: batch invariance is for GPUs | | |")
+    for invariant in ("0", "1") if settings.on_gpu else ("0",):
         env = {"VLLM_BATCH_INVARIANT": invariant}
         head = {"method": "eagle3", "model": str(TINY / "models/p-eagle"), "parallel_drafting": True}
         flags = {**settings.flags, "max-model-len": 1024}
@@ -146,6 +150,7 @@ async def _proved(settings: Settings, pair: Sequence[Engine], name: str) -> Benc
             workloads=tuple(workload for path in _prompts() for workload in read_workloads(path)),
             loads=tuple(map(Load, settings.loads)),
             seconds=settings.seconds,
+            requests=settings.requests,
             max_tokens=settings.tokens,
         )
         return await measure(design, name)
@@ -184,31 +189,47 @@ class Tried:
         return speedup(pairs_of([item for item in self.results if item.load == load], self.arm.name, "baseline"))
 
 
-async def tried(settings: Settings, shape: str, head: str, k: int, length: float) -> Tried:
-    """Measure a head with random weights; with `settings.synthetic` drafts are accepted by chance."""
-    found = json.loads((HERE / "shapes.json").read_text())["shapes"][shape]
-    folder = settings.logs / shape
-    target = write_model(folder / "target", found["target"], found["target"]["vocab_size"])
-    drafter = write_model(folder / head, found["heads"][head])
-    parallel = {"parallel_drafting": True} if head == "p-eagle" else {}
-    chance = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": length}
-    speculation = {"method": "eagle3", "model": str(drafter), "num_speculative_tokens": k, **parallel}
-    flags = {**settings.flags, "load-format": "dummy"}
-    env = {"VLLM_USE_V2_MODEL_RUNNER": "0"} if parallel else {}
-    arm = Engine(target, flags, {**speculation, **(chance if settings.synthetic else {})}, env)
+@dataclass(frozen=True)
+class Shape:
+    """A target of random weights that is served as the baseline, for all its heads."""
+
+    name: str
+    settings: Settings
+    engine: Engine
+    baseline: Arm
+    configs: dict[str, Any]
+
+    async def tried(self, head: str, k: int, length: float) -> Tried:
+        """Measure a head with random weights; on a GPU drafts are accepted by chance."""
+        drafter = write_model(self.settings.logs / self.name / head, self.configs["heads"][head])
+        parallel = {"parallel_drafting": True} if head == "p-eagle" else {}
+        chance = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": length}
+        speculation = {"method": "eagle3", "model": str(drafter), "num_speculative_tokens": k, **parallel}
+        env = {"VLLM_USE_V2_MODEL_RUNNER": "0"} if parallel else {}
+        engine = replace(self.engine, speculation={**speculation, **(chance if self.settings.on_gpu else {})}, env=env)
+        async with AsyncExitStack() as stack:
+            (arm,) = await _arms(stack, self.settings, [engine], f"{self.name}-{head}-k{k}", chat=False)
+            design = Design(
+                arms=(arm,),
+                baseline=self.baseline,
+                workloads=(random_prompts(self.configs["target"]["vocab_size"]),),
+                loads=tuple(map(Load, self.settings.loads)),
+                seconds=self.settings.seconds,
+                requests=self.settings.requests,
+                max_tokens=self.settings.tokens,
+            )
+            return Tried(arm, (await run(design, sender())).results)
+
+
+@asynccontextmanager
+async def served(settings: Settings, shape: str) -> AsyncIterator[Shape]:
+    """The shape's target, while the block runs. Raises NotStarted."""
+    configs = json.loads((HERE / "shapes.json").read_text())["shapes"][shape]
+    target = write_model(settings.logs / shape / "target", configs["target"], configs["target"]["vocab_size"])
+    engine = Engine(target, {**settings.flags, "load-format": "dummy"})
     async with AsyncExitStack() as stack:
-        name = f"{shape}-{head}-k{k}"
-        baseline, measured = await _arms(stack, settings, (Engine(target, flags), arm), name, chat=False)
-        design = Design(
-            arms=(measured,),
-            baseline=baseline,
-            workloads=(random_prompts(found["target"]["vocab_size"]),),
-            loads=tuple(map(Load, settings.loads)),
-            seconds=settings.seconds,
-            max_tokens=settings.tokens,
-        )
-        results = (await run(design, sender())).results
-    return Tried(measured, results)
+        (baseline,) = await _arms(stack, settings, [engine], shape, chat=False)
+        yield Shape(shape, settings, engine, baseline, configs)
 
 
 def random_prompts(tokens: int) -> Workload:
@@ -228,10 +249,10 @@ async def drafters(settings: Settings) -> list[str]:
     for shape in settings.shapes:
         known = PUBLISHED[shape]
         try:
-            heads = {
-                head: await tried(settings, shape, head, K[head], getattr(known[0], head.replace("-", "_")))
-                for head in K
-            }
+            async with served(settings, shape) as target:
+                heads = {
+                    head: await target.tried(head, K[head], getattr(known[0], head.replace("-", "_"))) for head in K
+                }
         except (NotStarted, InvocationError) as error:
             rows.append(f"| {shape} | does not run: {error} | | | | | |")
             continue
@@ -273,7 +294,8 @@ async def sampler(settings: Settings) -> list[str]:
     rows = ["| shape | measured at | steps/s of | load | computed | measured |", "|---|---|---|---|---|---|"]
     shape = settings.shapes[-1]
     try:
-        low, high = [await tried(settings, shape, "p-eagle", K["p-eagle"], length) for length in SAMPLER]
+        async with served(settings, shape) as target:
+            low, high = [await target.tried("p-eagle", K["p-eagle"], length) for length in SAMPLER]
     except (NotStarted, InvocationError) as error:
         return [*rows, f"| {shape} | does not run: {error} | | | | |"]
     for source, of, other, length in ((low, SAMPLER[0], high, SAMPLER[1]), (high, SAMPLER[1], low, SAMPLER[0])):
@@ -287,16 +309,23 @@ async def k_by_k(settings: Settings) -> list[str]:
     """P-EAGLE at several K, each with the acceptance length of the published curve."""
     rows = ["| shape | K | acceptance length | load | speedup |", "|---|---|---|---|---|"]
     shape = settings.shapes[-1]
-    for k in settings.ks:
-        length = 1 + sum(CURVE[:k])
-        try:
-            found = await tried(settings, shape, "p-eagle", k, length)
-        except (NotStarted, InvocationError) as error:
-            rows.append(f"| {shape} | {k} | does not run: {error} | | |")
-            continue
-        for load in settings.loads:
-            rows.append(f"| {shape} | {k} | {length:.2f} | {load} | {_shown(found.speedup(length, load))} |")
+    try:
+        async with served(settings, shape) as target:
+            for k in settings.ks:
+                rows += await _at_k(target, k)
+    except NotStarted as error:
+        rows.append(f"| {shape} | | does not run: {error} | | |")
     return rows
+
+
+async def _at_k(target: Shape, k: int) -> list[str]:
+    length = 1 + sum(CURVE[:k])
+    try:
+        found = await target.tried("p-eagle", k, length)
+    except (NotStarted, InvocationError) as error:
+        return [f"| {target.name} | {k} | does not run: {error} | | |"]
+    at = f"| {target.name} | {k} | {length:.2f}"
+    return [f"{at} | {load} | {_shown(found.speedup(length, load))} |" for load in target.settings.loads]
 
 
 def main() -> None:
@@ -317,7 +346,8 @@ def main() -> None:
         logs.mkdir(parents=True, exist_ok=True)
         settings = (rehearsal if args.rehearse else gpu)(args, logs)
         parts = {"proof": proof, "drafters": drafters, "k-by-k": k_by_k, "sampler": sampler}
-        if not settings.synthetic:
+        if args.rehearse:
+            os.environ.setdefault("OMP_NUM_THREADS", "1")  # two servers share the cores
             del parts["sampler"]
         kind = "REHEARSAL on a CPU: no figure below means anything" if args.rehearse else "Measured"
         engine, *_ = packages_distributions()["vllm"]  # `vllm`, or a build of another name

@@ -17,7 +17,6 @@ MISTAKES = {
     "version of two numbers": ("version: 0.32.0", "version: 0.32"),
     "version of two numbers in quotes": ("version: 0.32.0", 'version: "0.32"'),
     "version with a v": ("version: 0.32.0", "version: v0.32.0"),
-    "no version": ("  version: 0.32.0\n", ""),
     "target without its key": ("{model: ./target}", "./target"),
     "folder without ./": ("{model: ./target}", "{model: models/target}"),
     "platform without its key": ("{name: local}", "local"),

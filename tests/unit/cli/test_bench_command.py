@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,6 +38,19 @@ def model(
         return Answer((event(0.0, first), *parts, event(0.0, last, usage), DONE))
 
     return answers
+
+
+def with_metrics(answers: Answers, root: str = "") -> Answers:
+    """The server, with vLLM's counters of an engine that drafts nothing, and its model's origin."""
+
+    def more(request: Served) -> Answer:
+        if request.path == "/metrics":
+            return Answer((Part(0.0, b"vllm:num_requests_running 0.0\n"),))
+        if request.path.endswith("/models") and root:
+            return document({"data": [{"id": "tiny", "root": root}]})
+        return answers(request)
+
+    return more
 
 
 def baseline() -> Answers:
@@ -89,7 +104,7 @@ def test_a_faster_arm_with_the_same_answers_pays(capsys: pytest.CaptureFixture[s
     [
         pytest.param(model(0.025, histogram=[12]), None, "pays", id="slower than the baseline"),
         pytest.param(speculative(), speculative(), "baseline", id="a baseline that speculates itself"),
-        pytest.param(model(0.005), None, "on", id="an arm that drafts nothing"),
+        pytest.param(with_metrics(model(0.005)), None, "on", id="an arm that drafts nothing"),
         pytest.param(model(0.010, histogram=[12]), None, "accepted", id="drafts of which none is accepted"),
         pytest.param(model(0.005, range(12, 24), histogram=[0, 6]), None, "lossless", id="other answers"),
     ],
@@ -101,6 +116,26 @@ def test_a_lie_is_caught(
         code, found, holds = proved(capsys, prompts, arguments)
 
     assert (code, found["ok"], holds[lie]) == (1, False, False)
+
+
+def test_drafts_that_a_server_does_not_tell_are_not_shown(capsys: pytest.CaptureFixture[str], prompts: Path) -> None:
+    with served(model(0.005)) as arguments:
+        code, _, holds = proved(capsys, prompts, arguments)
+
+    assert (code, holds["on"]) == (0, None)
+
+
+def test_servers_that_name_different_models_do_not_serve_the_same(
+    capsys: pytest.CaptureFixture[str], prompts: Path
+) -> None:
+    ours, theirs = with_metrics(speculative(), "Qwen/Qwen3-8B"), with_metrics(baseline(), "Qwen/Qwen3-8B-FP8")
+    with served(ours, theirs) as arguments:
+        code, found, holds = proved(capsys, prompts, arguments)
+
+    assert (code, holds["same-target"]) == (1, False)
+    assert any(
+        "it says that it serves Qwen/Qwen3-8B, the baseline Qwen/Qwen3-8B-FP8" in str(v) for v in found["verdicts"]
+    )
 
 
 def altered(usage: dict[str, Any] | None = None, histogram: Sequence[int] = (0, 6)) -> Answers:
@@ -277,6 +312,23 @@ def test_a_server_that_dies_in_the_middle_is_reported_with_what_was_measured(
     assert code == (0 if found["ok"] else 1)
 
 
+def test_ctrl_c_ends_with_what_was_measured_and_code_130(capsys: pytest.CaptureFixture[str], prompts: Path) -> None:
+    answers, asked = speculative(), list[Served]()
+
+    def interrupting(request: Served) -> Answer:
+        asked.append(request)
+        if len(asked) == 12:
+            os.kill(os.getpid(), signal.SIGINT)
+        return answers(request)
+
+    with served(interrupting) as arguments:
+        code, found, holds = proved(capsys, prompts, arguments)
+
+    assert (code, found["interrupted"], found["complete"], holds["lossless"]) == (130, True, False, None)
+    assert found["arms"][0]["requests"] > 0
+    assert found["notes"][0].startswith("the measurement was interrupted")
+
+
 def test_two_reports_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     before, after = tmp_path / "before.json", tmp_path / "after.json"
     before.write_text(json.dumps(example().to_dict()))
@@ -286,6 +338,12 @@ def test_two_reports_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert run(["bench", "--compare", str(before), str(before)]) == 0
     assert run(["bench", "--compare", str(before), str(after)]) == 1
     assert "8 slower" in capsys.readouterr().out
+
+
+def test_figures_of_a_url_cannot_be_published(capsys: pytest.CaptureFixture[str]) -> None:
+    with served(speculative()) as arguments:
+        assert run(["prove", *arguments, "--publish"]) == 2
+    assert "belongs to no platform with monitoring" in capsys.readouterr().err
 
 
 def test_nothing_to_measure(capsys: pytest.CaptureFixture[str]) -> None:

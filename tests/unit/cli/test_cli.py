@@ -151,7 +151,7 @@ def test_plan_starts_nothing(toolkit: Toolkit, good: Path) -> None:
 
 def test_recipes(toolkit: Toolkit) -> None:
     ended = toolkit("recipes")
-    assert (ended.code, ended.err) == (0, "")
+    assert (ended.code, ended.err) == (0, "Next: toolkit recipes show gemma-4-31b-it/p-eagle\n")
     assert "tiny/p-eagle" in ended.out
     assert toolkit("recipes", "--json").document["tiny/p-eagle"]["speculation"]["method"] == "p-eagle"
 

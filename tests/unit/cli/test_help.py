@@ -39,7 +39,7 @@ def test_an_example_has_options_that_exist(line: str, tmp_path: Path, monkeypatc
     _, name, *arguments = shlex.split(line.rpartition("| ")[2])
     group = typer.main.get_group(app)
     command = group.commands[name]
-    while isinstance(command, TyperGroup):
+    while isinstance(command, TyperGroup) and arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
         command = command.commands[name]
     command.make_context(name, arguments)

@@ -50,7 +50,6 @@ def test_a_server_is_measured_as_it_serves(tmp_path: Path, capsys: pytest.Captur
     assert 1.5 * two["ratio"] < four["ratio"] < 2 * two["ratio"] + 1e-6
     (even,) = found["break_even"]
     assert even["low"] <= even["acceptance_length"] <= even["high"]
-    assert even["acceptance_length"] == pytest.approx(STEP / BASELINE_STEP, rel=0.4)
 
 
 def test_a_server_without_a_baseline_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,28 +9,38 @@ from toolkit.engines.vllm.cpu import cpu_variables
 GIB = 1024**3
 
 
-def test_memory_dtype_and_eager_mode_of_a_plain_cpu() -> None:
-    assert cpu_variables((), 12 * GIB, {"avx2"}) == {
+def test_memory_dtype_eager_mode_and_threads_of_a_plain_cpu() -> None:
+    assert cpu_variables((), 12 * GIB, {"avx2"}, cores=8) == {
         "SM_VLLM_KV_CACHE_MEMORY_BYTES": str(3 * GIB),
         "SM_VLLM_DTYPE": "float32",
         "SM_VLLM_ENFORCE_EAGER": "true",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "7",
     }
 
 
+def test_a_machine_with_one_core_has_a_thread() -> None:
+    assert cpu_variables((), GIB, (), cores=1)["OMP_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize("given", ["VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"])
+def test_who_sets_threads_sets_all_of_them(given: str) -> None:
+    assert {"VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"}.isdisjoint(cpu_variables({given}, GIB, (), cores=8))
+
+
 def test_a_cpu_with_bfloat16_and_much_memory() -> None:
-    found = cpu_variables((), 500 * GIB, {"avx512f", "avx512_bf16"})
+    found = cpu_variables((), 500 * GIB, {"avx512f", "avx512_bf16"}, cores=8)
     assert (found["SM_VLLM_DTYPE"], found["SM_VLLM_KV_CACHE_MEMORY_BYTES"]) == ("bfloat16", str(8 * GIB))
 
 
 @pytest.mark.parametrize(
-    ("given", "left_alone"),
+    ("given", "not_set"),
     [
         ("SM_VLLM_DTYPE", "SM_VLLM_DTYPE"),
         ("SM_VLLM_GPU_MEMORY_UTILIZATION", "SM_VLLM_KV_CACHE_MEMORY_BYTES"),
         ("SM_VLLM_NO_ENFORCE_EAGER", "SM_VLLM_ENFORCE_EAGER"),
     ],
 )
-def test_what_the_recipe_says_stays(given: str, left_alone: str) -> None:
-    found = cpu_variables({given}, GIB, ())
-    assert left_alone not in found
-    assert len(found) == 2
+def test_what_the_recipe_says_stays(given: str, not_set: str) -> None:
+    found = cpu_variables({given}, GIB, (), cores=8)
+    assert set(cpu_variables((), GIB, (), cores=8)) - set(found) == {not_set}

@@ -10,7 +10,7 @@ import pytest
 
 from toolkit.errors import BuildError
 from toolkit.images.layer import write_layer
-from toolkit.images.wheels import fetch_wheels
+from toolkit.images.wheels import fetch_wheels, find_wheel, with_hash
 
 SITE = "/opt/toolkit/site-packages"
 
@@ -26,7 +26,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def add_wheel(index: Path, tag: str = "py3-none-any", files: Mapping[str, str] | None = None) -> None:
-    with zipfile.ZipFile(index / f"little-1.0-{tag}.whl", "w") as wheel:
+    with zipfile.ZipFile(index / f"little-1.0-{tag}.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
         wheel.writestr("little-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: little\nVersion: 1.0\n")
         wheel.writestr("little-1.0.dist-info/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
         for name, text in {"little-1.0.dist-info/RECORD": "", **(files or {})}.items():
@@ -94,3 +94,19 @@ def test_a_wheel_that_leads_out_of_its_folder_is_refused(index: Path, tmp_path: 
 
 def test_no_wheels_are_no_work(tmp_path: Path) -> None:
     assert fetch_wheels([], "3.12", tmp_path / "never made") == {}
+
+
+def test_a_wheel_of_another_hash_than_the_pins_is_refused(index: Path, tmp_path: Path) -> None:
+    """The index sends other bytes under the same name and version."""
+    add_wheel(index)
+    pin = with_hash("little==1.0", {"little==1.0": find_wheel("little==1.0", "3.12")})
+    assert fetch_wheels([pin], "3.12", tmp_path / "before")
+    add_wheel(index, files={"little/__init__.py": "import attack"})
+    with pytest.raises(BuildError, match="not the one that the lock pins"):
+        fetch_wheels([pin], "3.12", tmp_path / "after")
+
+
+def test_a_small_wheel_that_unpacks_to_much_is_refused(index: Path, tmp_path: Path) -> None:
+    add_wheel(index, files={"little/data": "0" * 10**6})
+    with pytest.raises(BuildError, match="unpacks to more than 500000 bytes"):
+        fetch_wheels(["little==1.0"], "3.12", tmp_path, most=500_000)

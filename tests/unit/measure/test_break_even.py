@@ -64,6 +64,6 @@ def test_workloads_count_alike() -> None:
 
 
 def test_other_methods_and_larger_batches_are_left_out() -> None:
-    measured = [speedup("ngram", 1, 9.0), speedup("K=7", 1, 1.5), speedup("K=7", 64, 3.0)]
+    measured = [speedup("ngram", 1, 9.0), speedup("K=7", 1, 1.5), speedup("K=2", 64, 3.0)]
 
-    assert schedule(measured, {"K=7": 7}, 8) == ((1, 8, 7),)
+    assert schedule(measured, {"K=7": 7, "K=2": 2}, 8) == ((1, 8, 7),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -16,10 +17,12 @@ KS = range(1, 11)
 class Pair:
     """A pair whose drafts are accepted with some probability at each position; a step takes longer with each token."""
 
-    def __init__(self, acceptance: Mapping[str, float], step: float, per_token: float, noise: float = 0.0) -> None:
+    def __init__(
+        self, acceptance: Mapping[str, float], step: float, per_token: float, noise: float = 0.0, seed: int = 7
+    ) -> None:
         self.acceptance, self.step, self.per_token, self.noise = acceptance, step, per_token, noise
         self.measured: list[int] = []
-        self._random = random.Random(7)
+        self._random = random.Random(seed)
 
     def seconds_per_token(self, k: int, workload: str) -> float:
         accepted = [self.acceptance[workload] ** j for j in range(1, k + 1)]
@@ -75,9 +78,29 @@ def test_workloads_count_alike() -> None:
     assert both.k < easy.k
 
 
+def test_a_workload_with_longer_answers_counts_no_more() -> None:
+    pair = Pair({"easy": 0.95, "hard": 0.2}, step=0.020, per_token=0.004)
+
+    def slow_easy(k: int) -> dict[str, Measured]:
+        found = pair.measure(k)
+        return {**found, "easy": replace(found["easy"], seconds_per_token=10 * found["easy"].seconds_per_token)}
+
+    assert find_k(KS, slow_easy).k == find_k(KS, pair.measure).k
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_third_is_measured_at_most_however_wrong_the_predictions_are(seed: int) -> None:
+    pair = Pair({"chat": 0.6}, step=0.020, per_token=0.004, noise=0.5, seed=seed)
+
+    find_k(range(1, 10), pair.measure)
+
+    assert len(pair.measured) <= 3
+
+
+@pytest.mark.parametrize("rate", [0.7, 0.99])
 @pytest.mark.parametrize("ks", [[5], [3, 7], [1, 4, 6]])
-def test_few_k_are_all_measured(ks: list[int]) -> None:
-    pair = Pair({"chat": 0.7}, step=0.020, per_token=0.002)
+def test_few_k_are_all_measured_even_where_the_first_seem_best(ks: list[int], rate: float) -> None:
+    pair = Pair({"chat": rate}, step=0.020, per_token=0.002)
 
     find_k(ks, pair.measure)
 

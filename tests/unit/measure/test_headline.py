@@ -8,7 +8,7 @@ import pytest
 from reports import example, verdict, with_verdicts
 
 from toolkit.measure.headline import headline, speedup_class
-from toolkit.measure.report import Noise, Speedup, Verdict
+from toolkit.measure.report import Speedup, Verdict
 
 PAYS = verdict("pays", True, workload="structured")
 COSTS = verdict("pays", False, workload="open-ended")
@@ -52,21 +52,17 @@ def test_a_fault_is_explained_first() -> None:
     assert headline(report).sentences[0] == "structured: token 7 of prompt 3 is another"
 
 
-@pytest.mark.parametrize(
-    ("ratio", "low", "high", "noise", "found"),
-    [
-        (1.30, 1.20, 1.40, None, "pays"),
-        (1.30, 0.95, 1.70, None, "not shown"),
-        (0.80, 0.70, 0.90, None, "costs"),
-        (1.04, 1.02, 1.06, Noise(1.03, 0.94, 1.12), "not shown"),
-        (0.95, 0.92, 0.98, Noise(0.97, 0.90, 1.05), "not shown"),
-        (1.30, 1.20, 1.40, Noise(1.0, 0.94, 1.05), "pays"),
-    ],
-)
-def test_a_point_pays_if_its_interval_and_the_noise_say_so(
-    ratio: float, low: float, high: float, noise: Noise | None, found: str
-) -> None:
-    assert speedup_class(Speedup("w", 1, "a", ratio, low, high), noise) == found
+@pytest.mark.parametrize(("pays", "found"), [(True, "pays"), (False, "costs"), (None, "not shown")])
+def test_a_point_pays_or_costs_or_neither_is_shown(pays: bool | None, found: str) -> None:
+    assert speedup_class(Speedup("w", 1, "a", 1.3, 1.2, 1.4, pays=pays)) == found
+
+
+def test_the_cheapest_point_within_the_slo_is_named() -> None:
+    report = example()
+    arms = tuple(replace(arm, meets_slo=arm.concurrency in (1, 4)) for arm in report.arms)
+    cheapest = "The cheapest point within the SLO is p-eagle on structured, 4 concurrent requests: $3.07 per million"
+    assert any(sentence.startswith(cheapest) for sentence in headline(replace(report, arms=arms)).sentences)
+    assert not any("SLO" in sentence for sentence in headline(report).sentences)
 
 
 def test_without_prices_none_is_told() -> None:

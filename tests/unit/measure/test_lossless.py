@@ -16,6 +16,7 @@ from toolkit.measure.arm import Arm
 from toolkit.measure.judge import Judgement, judge, judge_alone
 from toolkit.measure.lossless import Floor, Lossless, binomial_tail, more_frequent, seen_rate
 from toolkit.measure.result import RequestResult
+from toolkit.measure.sampled import Sampled
 from toolkit.measure.scoring import Scorer
 
 TARGET = FakeTarget()
@@ -123,6 +124,18 @@ def test_a_temperature_that_one_arm_does_not_get(temperature: float) -> None:
     verdict = judged(arm, own, {"temperature": 0.8}).verdicts[0]
     assert verdict.holds is False
     assert "Check that both arms get the same temperature" in verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("p_value", "pairs", "holds"),
+    [
+        pytest.param(0.011, 10, True, id="as chance has it once in 90 times"),
+        pytest.param(0.009, 10, False, id="as chance has it once in 110 times"),
+        pytest.param(0.009, 9, None, id="too few pairs to tell"),
+    ],
+)
+def test_a_right_arm_that_samples_fails_once_in_a_hundred_times(p_value: float, pairs: int, holds: bool | None) -> None:
+    assert Sampled("p-eagle", pairs, 0.1, p_value, 0.2).holds is holds
 
 
 def test_another_target() -> None:
@@ -337,7 +350,7 @@ def test_false_alarms_are_as_rare_as_the_rule_says(noise: Callable[[random.Rando
 
 
 def test_one_text_may_be_the_answer_to_two_prompts() -> None:
-    scorer = Scorer(FakeConnection())
+    scorer = Scorer(Arm("base", FakeConnection()))
 
     async def both() -> list[int]:
         return [len(await scorer.scores(prompt, answer)) for prompt, answer in [((1, 2), (3, 4)), ((1, 2, 3), (4,))]]

@@ -187,6 +187,7 @@ def test_an_interrupted_measurement_is_continued(tmp_path: Path) -> None:
     assert sorted((item.arm, item.prompt, item.round) for item in answers) == sorted(
         (name, prompt, turn) for name in ("base", "spec") for prompt in range(8) for turn in range(2)
     )
+    assert answers[-1] in Journal(file, {"arms": 2}).results()  # it can be continued once more
 
 
 def test_results_of_another_measurement_are_refused(tmp_path: Path) -> None:
@@ -234,6 +235,45 @@ def test_it_measures_what_is_really_sent() -> None:
     assert {key: asked[key] for key in asked if key[0] != again("base")} == {
         (name, *load, "successful"): 4 for name in ("spec", "base") for load in loads
     }
+
+
+class Reasoning:
+    """A connection to a model that reasons first, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Mapping[str, Any]] = []
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+        self.asked.append(body)
+        thought = {"choices": [{"index": 0, "delta": {"reasoning": "So"}, "token_ids": [5]}]}
+        yield Chunk(0.01, event_stream([thought, *answer_events([7, 8])]))
+
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    async def acceptance(self) -> Acceptance | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "context", "room"), [(None, None, 1024), (None, 32768, 1024), (None, 1024, 512), (100, None, 100)]
+)
+def test_a_model_that_reasons_has_room_for_it(wanted: int | None, context: int | None, room: int) -> None:
+    connection = Reasoning()
+    arms = (Arm("spec", connection, max_model_len=context),)
+    found = asyncio.run(run(Design(arms, (workload(1),), max_tokens=wanted), sender()))
+
+    assert connection.asked[-1]["max_tokens"] == room
+    assert any(f"answers may have {room} tokens" in note for note in found.notes) == (wanted is None)
+
+
+def test_the_models_own_penalties_are_switched_off() -> None:
+    """Its generation_config.json may have some, and greedy tokens would not be its first choices."""
+    connection = Reasoning()
+    asyncio.run(run(Design((Arm("spec", connection),), (workload(1),)), sender()))
+
+    penalties = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+    assert [connection.asked[-1][name] for name in penalties] == [1.0, 0.0, 0.0]
 
 
 def test_ctrl_c_cuts_requests_that_hang() -> None:

@@ -136,9 +136,21 @@ def test_the_baseline_hardly_ever_pays_against_itself(prompts: int, number: int)
     assert found.count(False) <= 0.025 * RUNS
 
 
+def test_the_baseline_hardly_ever_pays_at_any_of_three_loads() -> None:
+    """Three chances of an error; by intervals for a single one, an arm would pay in 4 to 7 % of the runs."""
+
+    def pays(seed: int) -> bool:
+        rng = random.Random(seed)
+        at_each_load = [speedup(some_rounds(rng, 16, 2, 1.0), looks=3) for _ in range(3)]
+        return any(verdict_pays(item, None) for item in at_each_load)
+
+    assert sum(map(pays, range(RUNS))) <= 0.025 * RUNS
+
+
 def test_an_arm_that_is_as_good_as_it_says_pays() -> None:
     pairs = [some_rounds(random.Random(seed), 16, 3, 1.4) for seed in range(200)]
     assert sum(verdict_pays(speedup(run), None) is True for run in pairs) >= 190
+    assert sum(verdict_pays(speedup(run, looks=3), None) is True for run in pairs) >= 185
 
 
 @pytest.mark.parametrize(
@@ -254,3 +266,9 @@ def test_an_answer_without_its_counterpart_is_not_compared() -> None:
 def test_students_quantiles_are_those_of_the_tables(freedom: float, quantile: float) -> None:
     """From scipy.stats.t.ppf(0.975, freedom)."""
     assert student(freedom) == pytest.approx(quantile, abs=1e-4)
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(1, 38.1885), (7, 3.1276), (40, 2.4989)])
+def test_students_quantiles_at_other_levels(freedom: float, quantile: float) -> None:
+    """From scipy.stats.t.ppf(1 - 0.025 / 3, freedom)."""
+    assert student(freedom, 1 - 0.025 / 3) == pytest.approx(quantile, rel=1e-3)

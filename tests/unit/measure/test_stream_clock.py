@@ -110,6 +110,14 @@ def test_the_engine_counts_reasoning_tokens_better_than_we_do() -> None:
     assert (result.reasoning_tokens, result.output_tokens) == (7, 9)
 
 
+def test_reasoning_that_the_engine_does_not_count_is_counted() -> None:
+    """vLLM 0.32 counts from `<think>` on, which the chat templates of many models write into the prompt."""
+    counted = {"choices": [], "usage": {"completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": 0}}}
+    thought, said = delta([1, 2], reasoning="h"), delta([3], content="h")
+    result = measured(at(0.1, thought), at(0.2, said, STOP, counted), Chunk(0.2, DONE))
+    assert (result.reasoning_tokens, result.output_tokens) == (2, 3)
+
+
 def test_a_chunk_that_ends_the_reasoning_counts_by_its_text() -> None:
     both = delta([2, 3, 4, 5], reasoning="r" * 30, content="c" * 10)
     assert answer(at(0.1, delta([1], reasoning="h")), at(0.2, both), tokens=5, end=0.2).reasoning_tokens == 4

@@ -20,7 +20,7 @@ from toolkit.measure.report import BreakEvenAcceptance, WhatIfSpeedup
 from toolkit.measure.result import RequestResult
 from toolkit.measure.run import Design
 from toolkit.measure.statistics import pairs_of, speedup
-from toolkit.measure.what_if import other_acceptance, predicted
+from toolkit.measure.what_if import other_acceptance, predicted, target_steps
 
 K = 4
 TTFT = 0.05
@@ -124,6 +124,13 @@ def test_steps_without_a_draft_count_as_one_token() -> None:
     found = predicted(results, "spec", "base", 1.0)
     assert found
     assert found.ratio == pytest.approx(0.5, rel=0.05)
+
+
+def test_steps_that_drafted_nothing_are_counted_too() -> None:
+    """An engine that looks drafts up in the prompt reports only steps in which it found some."""
+    twice = result(output_tokens=11, acceptance=Acceptance((0, 2)))
+    always = result(output_tokens=11, acceptance=Acceptance((4, 3)))
+    assert (target_steps(twice), target_steps(always)) == (8, 7)
 
 
 def test_an_arm_that_accepts_by_chance_is_measured_at_its_own_length() -> None:

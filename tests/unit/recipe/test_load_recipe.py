@@ -39,8 +39,6 @@ def test_a_good_file_is_read_with_the_line_of_every_key(tmp_path: Path) -> None:
         ("{name: local}", "{name: local}\nname.x: 1", "unknown-key", 19, "name.x", "`name.x`", "Did you mean `name`?"),
         ("{name: local}", "{name: local}\nname: b", "duplicate-key", 19, "name", "first in line 1",
          "Keep one of the two."),
-        ("  version: 0.32.0\n", "", "bad-value", 8, "engine", "engine `vllm` needs a version",
-         "Add `version: 0.32.0` to `engine`."),
         ("platform: {name: local}", "", "missing-key", None, "platform", "`platform` is missing",
          "Add `platform: {name: local}`."),
         ("0.32.0", "0.32", "bad-value", 10, "engine.version", "text is expected, not 0.32",

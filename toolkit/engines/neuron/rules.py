@@ -16,6 +16,7 @@ from toolkit.engines.neuron.generations import ANY_ENGINE, facts, generation_of,
 from toolkit.engines.neuron.hardware_checks import check_neuron_hardware
 from toolkit.engines.neuron.model_checks import check_neuron_models, samples_greedily
 from toolkit.engines.neuron.sizing import fit_on_cores
+from toolkit.engines.open_choices import able_types, with_instance_type
 from toolkit.engines.vllm import rules as vllm
 from toolkit.engines.vllm.flags import ranks
 from toolkit.findings import Finding
@@ -36,7 +37,6 @@ _GREEDY = (
 class Neuron(vllm.Vllm):
     """One engine. For `neuron` the generation decides which of the two engines it is."""
 
-    needs_version = False
     has_cpu_build = False
     explains_hardware = True
     causes: Sequence[Path] = (Path(__file__).with_name("causes.json"), *vllm.Vllm.causes)
@@ -49,9 +49,18 @@ class Neuron(vllm.Vllm):
 
         If none does, the newest of that engine, and a check reports why it does not work.
         """
-        chosen = newest(self.name, method, family(instance_type)) or generations(self.name)[0]
+        able = generations(self.name)
+        anywhere = (found for found in able if method in found.methods and not instance_type)
+        chosen = newest(self.name, method, family(instance_type)) or next(anywhere, able[0])
         name = chosen.engine if self.name == ANY_ENGINE else self.name
         return EngineDefaults(name, written.version or chosen.version, facts().default_max_num_seqs, None)
+
+    def completed(self, recipe: Recipe) -> Recipe:
+        """With the cheapest type that fits, of those on which its generation supports the method."""
+        generation = generation_of(recipe.engine)
+        able = able_types(recipe)
+        serving = [item for item in able if generation and generation.serves(recipe.method, family(item.name))]
+        return with_instance_type(recipe, serving or able)
 
     def default_tokens(self, engine: Engine, method: str) -> int:
         """The generation's K, or vLLM's if the generation does not support the method (a check reports that)."""

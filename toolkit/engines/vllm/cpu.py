@@ -8,15 +8,17 @@ from toolkit.engines.vllm.flags import PREFIX
 
 # As /proc/cpuinfo calls them.
 _BFLOAT16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+_BINDING, _THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
 # vLLM writes to the whole KV cache when it makes it, and an endpoint may have several variants.
 _KV_CACHE_SHARE, _MOST_KV_CACHE_BYTES = 0.25, 8 * 1024**3
 
 
-def cpu_variables(given: Collection[str], free_bytes: int, cpu_features: Collection[str]) -> dict[str, str]:
-    """Variables for memory, dtype and eager mode, each only if `given` has none that decides the same.
+def cpu_variables(given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int) -> dict[str, str]:
+    """Variables for memory, dtype, eager mode and threads, each only if `given` has none that decides the same.
 
     By default vLLM asks for 92 % of the machine's memory, and refuses to start if that is not free. Without bfloat16
-    instructions, float32 is faster and exact. Compiling takes longer than most local uses.
+    instructions, float32 is faster and exact. Compiling takes longer than most local uses. vLLM binds its threads to
+    all cores but the last one: several servers on a machine would then share some cores and leave the last one idle.
     """
     kv_cache = round(min(free_bytes * _KV_CACHE_SHARE, _MOST_KV_CACHE_BYTES))
     dtype = "bfloat16" if _BFLOAT16_FEATURES.intersection(cpu_features) else "float32"
@@ -25,8 +27,10 @@ def cpu_variables(given: Collection[str], free_bytes: int, cpu_features: Collect
         ("DTYPE", dtype, ()),
         ("ENFORCE_EAGER", "true", ("NO_ENFORCE_EAGER", "COMPILATION_CONFIG", "OPTIMIZATION_LEVEL")),
     )
-    return {
+    flags = {
         f"{PREFIX}{flag}": value
         for flag, value, others in wanted
         if not any(f"{PREFIX}{name}" in given for name in (flag, *others))
     }
+    threads = {_BINDING: "nobind", _THREADS: str(max(1, cores - 1))}
+    return flags if {_BINDING, _THREADS}.intersection(given) else {**flags, **threads}

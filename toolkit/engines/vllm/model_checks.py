@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
+from toolkit.engines.open_choices import newest_with
 from toolkit.engines.vllm.facts import facts, kv_group_factor, mask_token_keys, supports_eagle3
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version
 from toolkit.engines.vllm.setting_checks import runs_on_v1
@@ -52,7 +53,8 @@ def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding
     named = str(architectures[0]) if isinstance(architectures, list) and architectures else ""
     if recipe.speculation.facts.reads_layers and supports_eagle3(engine.version, named) is False:
         message = f"{engine.name} {engine.version} cannot pass the hidden states of a `{named}` to a head"
-        hint = "Use a newer engine.version, or `method: draft-model`."
+        newer = newest_with(recipe, lambda version: supports_eagle3(version, named) is True)
+        hint = f"Set `version: {newer}`." if newer else "Use `method: ngram`, or a draft model."
         yield Finding("engine.target-architecture", message, "target.model", hint=hint)
     since = facts().multimodal_parallel_since
     parallel = recipe.drafting is not None and recipe.drafting.fixed.get("parallel_drafting")
@@ -118,7 +120,8 @@ def _kv_groups(recipe: Recipe, target_facts: ModelFacts, head_facts: ModelFacts)
             f"the target has layers of {len(kinds)} kinds, in KV groups of {size}; the {kinds[spread[0]]} "
             f"{spread[0].kind} ones, those of the drafter included, do not stay together"
         )
-        hint = "Use a newer engine.version, or a head with one layer."
+        newer = newest_with(recipe, lambda version: (kv_group_factor(version) or 1.0) > factor)
+        hint = f"Set `version: {newer}`, or use a head with one layer." if newer else "Use a head with one layer."
         yield Finding("engine.kv-groups", message, "engine.version", hint=hint)
 
 

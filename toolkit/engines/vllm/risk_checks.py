@@ -44,6 +44,12 @@ def _risks(recipe: Recipe) -> Iterator[tuple[str, tuple[str, str]]]:
             yield variable, (f"engine.env.{variable}", risk)
 
 
+def risk_of(flag: str, value: Any) -> str:
+    """What a flag with that value does that a model does not need; empty if nothing."""
+    found = (risky_flags()[name] for name in _spelled_out(flag))
+    return next((item.risk for item in found if _is_meant(item, value)), "")
+
+
 def _spelled_out(flag: str) -> list[str]:
     """The flag itself, or all that it may be short for: the engine's parser takes a beginning for the whole."""
     if takes(flag):

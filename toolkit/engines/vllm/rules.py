@@ -9,6 +9,7 @@ from typing import Any
 
 from toolkit.catalog import methods, registry
 from toolkit.catalog.lookup import Instance, older
+from toolkit.engines.open_choices import with_choices
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.cpu import cpu_variables
 from toolkit.engines.vllm.facts import facts
@@ -56,7 +57,6 @@ class Vllm(EngineRules):
     """vLLM, and the base of other engines that are built on it."""
 
     name = "vllm"
-    needs_version = True
     has_cpu_build = True
     explains_hardware = False
     variable_prefix = PREFIX
@@ -65,11 +65,14 @@ class Vllm(EngineRules):
     causes: Sequence[Path] = (Path(__file__).with_name("causes.json"),)
 
     def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
-        """The version is always set by the recipe."""
+        """A version that the recipe leaves open is chosen by `completed`."""
         known = facts()
         return EngineDefaults(
             self.name, written.version or "", known.default_max_num_seqs, known.default_max_num_batched_tokens
         )
+
+    def completed(self, recipe: Recipe) -> Recipe:
+        return with_choices(recipe, self.check)
 
     def default_tokens(self, engine: Engine, method: str) -> int:
         return methods.method(method).default_num_speculative_tokens
@@ -112,8 +115,10 @@ class Vllm(EngineRules):
         """vLLM's inspection of a model class takes 8 s without its cache."""
         return {"VLLM_CACHE_ROOT": f"{folder}/vllm"}
 
-    def cpu_variables(self, given: Collection[str], free_bytes: int, cpu_features: Collection[str]) -> dict[str, str]:
-        return cpu_variables(given, free_bytes, cpu_features)
+    def cpu_variables(
+        self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int
+    ) -> dict[str, str]:
+        return cpu_variables(given, free_bytes, cpu_features, cores)
 
     def reports_drafts(self, recipe: Recipe) -> bool:
         return True

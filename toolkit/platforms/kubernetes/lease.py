@@ -22,6 +22,7 @@ from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
 # Admission plugin NamespaceLifecycle: the cause that it gives.
 _TERMINATING = "NamespaceTerminating"
 _HOLDER = "toolkit/holder"
+_LONGEST_SECONDS = 300.0
 
 
 class ClusterLease:
@@ -75,8 +76,9 @@ class ClusterLease:
             holder: Holder | str = read_holder((metadata.get("annotations") or {}).get(_HOLDER, ""))
         except ValueError:
             holder = spec.get("holderIdentity", "somebody")
-        # Whoever holds it may have said that it renews less often.
-        return Entry(metadata["resourceVersion"], holder, spec.get("leaseDurationSeconds", self.rules.seconds))
+        # Whoever holds it may have said that it renews less often, but not that it keeps others out for years.
+        seconds = min(spec.get("leaseDurationSeconds", self.rules.seconds), _LONGEST_SECONDS)
+        return Entry(metadata["resourceVersion"], holder, seconds)
 
     def replace(self, holder: Holder, version: str) -> str:
         """The new version; empty when `version` is not the present one."""

@@ -12,7 +12,7 @@ from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.listing import Deployed
-from toolkit.endpoint.metrics import Metrics
+from toolkit.endpoint.metrics import Figure, Metrics
 from toolkit.errors import EndpointNotFound, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Observed, Resource
@@ -122,6 +122,13 @@ class KubernetesPlatform:
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         with api_errors(f"reading the metrics of {endpoint}"):
             return read_metrics(self.cluster, self.namespace, self._deployment(endpoint), minutes)
+
+    def publish(self, name: str, figures: Sequence[Figure]) -> str:
+        """Raises UsageError: a cluster has no monitoring of its own."""
+        raise UsageError(
+            f"the figures of {name} cannot be published from a cluster",
+            hint="Leave out --publish; --json prints them for a monitoring of yours.",
+        )
 
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Raises UsageError: a cluster has no S3."""

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 DEFAULT_NAMESPACE = "toolkit"
 IN_CLUSTER = "in-cluster"
+_MOST_BYTES = 4 * 1024**2
+# The official client takes for granted that it is YAML, and a mapping of mappings.
+_MISREAD = (OSError, ValueError, TypeError, AttributeError, LookupError)
 _IN_POD = "KUBERNETES_SERVICE_HOST"
 
 
@@ -102,6 +105,7 @@ def kubernetes_platform(scope: str | None) -> KubernetesPlatform:
     settings, files = Configuration(), _kubeconfig()
     try:
         if files:
+            _require_small(files)
             written = kube_config.KubeConfigMerger(files).config.value
             context = context or written.get("current-context") or ""
             _require_context(context, [item["name"] for item in written["contexts"]])
@@ -112,8 +116,7 @@ def kubernetes_platform(scope: str | None) -> KubernetesPlatform:
         else:
             hint = "Create one, for EKS: aws eks update-kubeconfig --name CLUSTER. Or set KUBECONFIG."
             raise UsageError("no kubeconfig was found, and this is not a pod", hint=hint)
-    except (ConfigException, kube_config.yaml.YAMLError, OSError, ValueError, TypeError, AttributeError) as error:
-        # The client takes for granted that it is YAML, and a mapping of mappings.
+    except (ConfigException, kube_config.yaml.YAMLError, RecursionError, *_MISREAD) as error:
         hint = f"See: kubectl config view. The files are {files}."
         raise PlatformError(f"cannot use the kubeconfig: {error}", hint=hint) from error
     return KubernetesPlatform(Cluster(ApiClient(settings), context), namespace or DEFAULT_NAMESPACE)
@@ -123,6 +126,13 @@ def _kubeconfig() -> str:
     """The kubeconfig files that exist, as KUBECONFIG has them; empty when there is none."""
     names = os.environ.get("KUBECONFIG") or str(user_home() / ".kube" / "config")
     return os.pathsep.join(name for name in names.split(os.pathsep) if name and Path(name).expanduser().is_file())
+
+
+def _require_small(files: str) -> None:
+    """Raise ValueError for a file that is larger than any kubeconfig."""
+    for name in files.split(os.pathsep):
+        if Path(name).expanduser().stat().st_size > _MOST_BYTES:
+            raise ValueError(f"{name} is larger than {_MOST_BYTES} bytes")
 
 
 def _require_context(context: str, known: list[str]) -> None:

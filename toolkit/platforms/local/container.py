@@ -209,8 +209,8 @@ def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_soc
     """
     opt_ml = str(folder / "opt" / "ml")
     engines = [registry.engine_rules(name) for name in registry.engines() if _runs_here(name)]
-    free, features = machine.free_bytes(), machine.cpu_features()
-    defaults = [item for engine in engines for item in engine.cpu_variables(variables, free, features).items()]
+    free, features, cores = machine.free_bytes(), machine.cpu_features(), machine.cores()
+    defaults = [item for engine in engines for item in engine.cpu_variables(variables, free, features, cores).items()]
     caches = [variable for engine in engines for variable in engine.cache_variables(str(cache())).items()]
     return {
         **{name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},

@@ -61,7 +61,7 @@ def build(spec: ImageSpec, image: str, log: Log) -> None:
 
 
 def command(program: str, image: str, variables: Mapping[str, str], folder: Path, port: int) -> Command:
-    """What runs the image as SageMaker does: told to `serve`, with the model data where it belongs, read-only."""
+    """The command that runs the image as SageMaker does: with `serve`, and the model data mounted read-only."""
     name = f"toolkit-{uuid.uuid4().hex[:12]}"
     options = ["--name", name, "--publish", f"127.0.0.1:{port}:{_PORT}"]
     # vLLM's processes talk through shared memory. And --stop-timeout: who removes it has waited already.

@@ -23,6 +23,9 @@ from pathlib import Path
 
 from toolkit.platforms.local import keeper
 
+# vLLM's sockets are named by 36 characters, our folder by 16.
+_LONGEST_TMPDIR = 50
+
 
 def endpoints_folder(home: Path) -> Path:
     """Where the folders of all containers are."""
@@ -38,7 +41,9 @@ def temporary_folder(folder: Path) -> Path:
     """The container's TMPDIR. Its path is short: sockets are made in it, and their paths end at 107 characters."""
     link = folder / "tmp"
     if not link.is_symlink():
-        link.symlink_to(tempfile.mkdtemp(prefix="toolkit-"))
+        usual = tempfile.gettempdir()
+        short = usual if len(usual) <= _LONGEST_TMPDIR else "/tmp"  # noqa: S108 - mkdtemp's folders are its user's
+        link.symlink_to(tempfile.mkdtemp(prefix="toolkit-", dir=short))
     return link.readlink()
 
 

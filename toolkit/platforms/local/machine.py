@@ -1,4 +1,4 @@
-"""What this machine has: free memory, and the features of its CPU."""
+"""What this machine has: free memory, cores, and the features of its CPU."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ def cpu_features(proc: Path = _PROC) -> frozenset[str]:
     """Instruction sets of the CPU, as the kernel calls them; empty where it does not list them."""
     found = re.search(r"^(?:flags|Features)\s*:(.*)$", _read(proc / "cpuinfo"), re.M)
     return frozenset(found[1].split()) if found else frozenset()
+
+
+def cores(proc: Path = _PROC) -> int:
+    """Physical cores that this process may use; CPUs if the kernel does not say which of them share a core."""
+    cpus = _read(proc / "cpuinfo").strip().split("\n\n")
+    found = {tuple(re.findall(r"^(?:physical|core) id\s*:(.*)$", cpu, re.M)) for cpu in cpus}
+    allowed = len(os.sched_getaffinity(0))
+    return allowed if () in found else min(allowed, len(found))
 
 
 def _read(file: Path) -> str:

@@ -1,7 +1,7 @@
-"""AWS's answers, checked as they come against botocore's own description of them.
+"""AWS's answers, bounded in size and time, and checked as they come against botocore's own description of them.
 
-botocore takes what it gets: a member of another type, or one that is missing, would show far from here as a TypeError
-or KeyError. Here it is an UnreadableAnswer, which names the operation and the member.
+botocore takes what it gets: all that is sent, and a member of another type or none at all, which would show far from
+here as a TypeError or KeyError. Here it is an UnreadableAnswer, which names the operation and the member.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ConnectionClosedError, ReadTimeoutError
 from botocore.parsers import ResponseParserError, ResponseParserFactory
+from urllib3 import exceptions as urllib3_errors
 
 from toolkit import documents
 from toolkit.errors import PlatformError
@@ -60,7 +61,48 @@ class CheckedParsers(ResponseParserFactory):
 def check_answers(session: boto3.Session) -> boto3.Session:
     """Make the session's clients check what AWS answers; those that it has made already stay as they are."""
     session._session.register_component("response_parser_factory", CheckedParsers())
+    session.events.register("creating-client-class", _bound_answers, unique_id="toolkit-bounded-answers")
     return session
+
+
+def _bound_answers(base_classes: list[type], **_: object) -> None:
+    base_classes.insert(0, _BoundedClient)
+
+
+class _BoundedClient:
+    """Part of every client: its answers are read up to a limit. What is streamed is bounded by who reads it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        endpoint: Any = self._endpoint  # type: ignore[attr-defined]
+        endpoint.http_session = _BoundedHttp(endpoint.http_session)
+
+
+class _BoundedHttp:
+    """Sends requests as botocore's own HTTP session does, which would read an answer without an end for ever."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def send(self, request: Any) -> Any:
+        """The answer. Raises BotoCoreError."""
+        streamed, request.stream_output = request.stream_output, True  # so that it is not read yet
+        answer = self._session.send(request)
+        if streamed and answer.status_code < _FIRST_REFUSAL:
+            return answer
+        try:
+            answer._content = documents.collect(answer.raw.stream())
+        except documents.Unfit as error:
+            answer.raw.close()
+            raise UnreadableAnswer(f"AWS's answer from {request.url} cannot be read: {error}") from error
+        except urllib3_errors.ReadTimeoutError as error:  # these two as botocore itself says them, to be tried again
+            raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
+        except urllib3_errors.ProtocolError as error:
+            raise ConnectionClosedError(endpoint_url=request.url, request=request, error=error) from error
+        return answer
 
 
 class _CheckedParser:

@@ -27,7 +27,7 @@ _IMAGE = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.[^/]+/(?P<repository>[^:@]+
 
 
 def digests(clients: Clients, uris: Sequence[str]) -> dict[str, str]:
-    """`repository@sha256:…` by image URI; what the registry does not tell us is left out, and stays a tag."""
+    """`repository@sha256:…` by image URI, as far as the registry returns digests; other images keep their tag."""
     found = {}
     for uri in uris:
         with suppress(BuildError):  # not allowed, or no such image: CreateModel will say so

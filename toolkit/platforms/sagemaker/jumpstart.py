@@ -21,7 +21,7 @@ PUBLIC_HUB = "SageMakerPublicHub"
 
 
 def read_jumpstart(clients: Clients, model_id: str) -> dict[str, Any]:
-    """The newest entry of a JumpStart model in the region of `clients`, JSON all through, for `rules.jumpstart.parse`.
+    """The newest entry of a JumpStart model in the region of `clients`, JSON all through: see `rules.jumpstart_entry`.
 
     Raises UsageError when the hub has no such model, HubError when its document is none, or PlatformError.
     """

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TypedDict, Unpack
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -12,6 +14,9 @@ from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
+
+if TYPE_CHECKING:
+    from types_boto3_s3.type_defs import GetObjectOutputTypeDef
 
 _LARGEST_BYTES = 64 * 1024
 _CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
@@ -48,9 +53,16 @@ class BucketLease:
                 return None
             raise
         try:
-            return Entry(found["ETag"], read_holder(found["Body"].read(_LARGEST_BYTES)), self.rules.seconds)
+            holder = read_holder(found["Body"].read(_LARGEST_BYTES))
         except ValueError:
             return Entry(found["ETag"], None, self.rules.seconds)
+        return Entry(found["ETag"], None if self._is_stale(found) else holder, self.rules.seconds)
+
+    def _is_stale(self, found: GetObjectOutputTypeDef) -> bool:
+        """Whether nobody has renewed it for its time, by S3's own clock: it may say that it lasts for years."""
+        now = found["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
+        asked = parsedate_to_datetime(now) if now else datetime.now(UTC)
+        return (asked - found["LastModified"]).total_seconds() > self.rules.seconds
 
     def replace(self, holder: Holder, version: str) -> str:
         """The new version; empty when `version` is not the present one."""

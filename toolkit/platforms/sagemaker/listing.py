@@ -21,7 +21,7 @@ _THREADS = 8
 
 
 def deployed(clients: Clients, platform: str) -> list[Deployed]:
-    """By name. What vanishes while we look is left out."""
+    """By name, without those that are deleted meanwhile."""
     _ = clients.sagemaker  # made once, and not by eight threads at a time
     with ThreadPoolExecutor(_THREADS) as threads:
         found = threads.map(lambda name: _deployed(clients, platform, name), sorted(owned_endpoints(clients)))

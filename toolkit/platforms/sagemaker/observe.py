@@ -16,9 +16,9 @@ from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look
 def observe(look: Look, kinds: Sequence[AwsKind]) -> Observed:
     """What exists of what is desired, and all that is tagged or marked for one of the endpoints. Reads only.
 
-    An endpoint that serves one of them as an inference component belongs to it too. Without endpoints they are new, and
-    what making tells of is left out: see execute.create.
-    Kinds whose service lacks an operation are left out, and the result says so.
+    An endpoint that serves one of them as an inference component belongs to it too. Without endpoints all
+    are new, and kinds are skipped whose API reports an existing resource when it is created: see execute.create.
+    Kinds whose service lacks an operation are skipped too, and the result says so.
     """
     seen = [kind for kind in kinds if look.endpoints or kind.seen_when_new]
     existing: list[Existing] = []

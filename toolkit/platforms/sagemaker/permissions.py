@@ -1,9 +1,10 @@
 """What the caller must be allowed to do: every action that plan, deploy, prove, logs and destroy take, and on what.
 
 The one list of them; a test holds it against the calls that are really made. What SageMaker's execution role must be
-allowed to do is another matter: rules/kinds/role.py. Left out are ecr:BatchGetImage and ecr:DescribeRepositories,
-without which images are not pinned, and not told when an endpoint goes. Rights on KMS keys, which the key's own policy
-may give too, and rights that only the first build with CodeBuild takes, say in `unless` when they are not needed.
+allowed to do is another matter: rules/kinds/role.py. ecr:BatchGetImage and ecr:DescribeRepositories are not in it:
+without them images are not pinned, and the images of a destroyed endpoint are not named. Rights on KMS keys, which the
+key's own policy may give too, and rights that only the first build with CodeBuild takes, say in `unless` when they are
+not needed.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_set
 from toolkit.catalog import registry
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.listing import Deployed
-from toolkit.endpoint.metrics import Metrics
+from toolkit.endpoint.metrics import Figure, Metrics
 from toolkit.engines.arguments import builds
 from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
 from toolkit.planning.plan import Action
@@ -34,6 +34,7 @@ from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.listing import deployed
 from toolkit.platforms.sagemaker.metrics import read_metrics
 from toolkit.platforms.sagemaker.objects import read_objects
+from toolkit.platforms.sagemaker.publish import publish
 from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
@@ -248,6 +249,9 @@ class SageMakerPlatform:
 
     def openai_access(self, endpoint: str) -> OpenAIAccess:
         return openai_access(self.clients, endpoint)
+
+    def publish(self, name: str, figures: Sequence[Figure]) -> str:
+        return publish(self.clients, name, figures)
 
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         return read_objects(self.clients, prefix)

@@ -1,10 +1,13 @@
-"""Free memory and CPU features, as the kernel writes them."""
+"""Free memory, cores and CPU features, as the kernel writes them."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from toolkit.platforms.local.machine import cpu_features, free_bytes
+import pytest
+
+from toolkit.platforms.local.machine import cores, cpu_features, free_bytes
 
 
 def test_what_the_kernel_says(tmp_path: Path) -> None:
@@ -17,3 +20,24 @@ def test_what_the_kernel_says(tmp_path: Path) -> None:
 def test_a_kernel_that_says_nothing(tmp_path: Path) -> None:
     assert free_bytes(tmp_path) > 0
     assert not cpu_features(tmp_path)
+    assert cores(tmp_path) == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("core_of_cpu", "allowed", "expected"),
+    [
+        pytest.param([0, 0, 1, 1], 4, 2, id="two CPUs share a core"),
+        pytest.param([0, 1, 2, 3], 2, 2, id="the process may use some of them"),
+        pytest.param([None] * 4, 4, 4, id="the kernel does not say which share a core"),
+    ],
+)
+def test_physical_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, core_of_cpu: list[int | None], allowed: int, expected: int
+) -> None:
+    cpus = [
+        f"processor\t: {cpu}\n" + ("" if core is None else f"physical id\t: 0\ncore id\t\t: {core}\n")
+        for cpu, core in enumerate(core_of_cpu)
+    ]
+    (tmp_path / "cpuinfo").write_text("\n".join(cpus))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(allowed)))
+    assert cores(tmp_path) == expected

@@ -57,11 +57,14 @@ TRAINIUM = {"engine": {"name": "neuron", "max_model_len": 1024}, "platform": {"i
 VPC = {"subnets": ["subnet-0a1b2c3d"], "security_groups": ["sg-0a1b2c3d"]}
 # Of other platforms, which get no request.
 NOT_SAGEMAKER = {("platform", "name"), ("platform", "run")}
-# What a value needs besides: a mirror its VPC, compiled code its hardware, a drafter in the image its folder.
+# What a value needs besides: a mirror its VPC, compiled code its hardware, a drafter in the image its folder, a
+# method's own key that method.
 BESIDES: Mapping[tuple[str, ...], Mapping[str, Mapping[str, Any]]] = {
     ("network", "private_registry"): {"network": VPC},
     ("engine", "compile"): TRAINIUM,
     ("container", "bake_drafter"): {"speculation": {"model": "./drafter"}},
+    ("speculation", "use_heterogeneous_vocab"): {"speculation": {"method": "draft-model"}},
+    ("speculation", "enable_adaptive_verification"): {"speculation": {"method": "dspark"}},
 }
 # A method of each engine for Trainium.
 ON_TRAINIUM = {"neuron": "eagle3", "vllm-neuron": "eagle3", "nxd-inference": "draft-model"}

@@ -14,7 +14,8 @@ from pairs import write_recipe
 
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.planning.resources import Account
-from toolkit.platforms.sagemaker.rules.jumpstart import DataSource, Preset, doubts, parse, with_jumpstart_defaults
+from toolkit.platforms.sagemaker.rules.jumpstart import with_jumpstart_defaults
+from toolkit.platforms.sagemaker.rules.jumpstart_entry import DataSource, Preset, doubts, parse
 from toolkit.platforms.sagemaker.rules.kinds.model import models
 from toolkit.recipe.resolve import Recipe, load
 
@@ -293,7 +294,7 @@ def test_jumpstarts_head_drafts_for_a_target_from_elsewhere(tmp_path: Path) -> N
     found = filled(recipe(tmp_path, text), gpt_oss())
     assert found.speculation
     assert found.speculation.num_speculative_tokens == 3
-    assert found.platform.instance_types == ("ml.m7i.large",)
+    assert found.platform.instance_types == ("ml.g6e.xlarge",)  # by fit: JumpStart's are those of its own targets
     (drafter,) = container(found, gpt_oss())["AdditionalModelDataSources"]
     assert drafter["S3DataSource"]["S3Uri"] == HEAD
 

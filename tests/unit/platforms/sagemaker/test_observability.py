@@ -311,7 +311,18 @@ def test_what_the_dashboard_shows(recipe: Recipe) -> None:
         "Acceptance length (PromQL)",
         "Acceptance rate, % (PromQL)",
         "Acceptance rate by position, % (PromQL)",
+        "Speedup over the baseline (toolkit prove --publish)",
+        "Output tokens per second (toolkit prove --publish)",
+        "Time per output token, s (median) (toolkit prove --publish)",
+        "Time to first token, s (median) (toolkit prove --publish)",
     }
+
+
+def test_published_figures_are_searched_by_variant_and_workload(recipe: Recipe) -> None:
+    shown = next(widget for widget in board(recipe) if "Speedup" in str(widget["properties"].get("title")))
+    (((row,),),) = (shown["properties"]["metrics"],)
+    schema = '{"toolkit/hub",Variant,Workload,Load}'
+    assert row["expression"] == f"SEARCH('{schema} MetricName=\"Speedup\"', 'Average', 300)"
 
 
 def test_every_graph_asks_for_this_endpoint_only(recipe: Recipe) -> None:

@@ -1,4 +1,4 @@
-"""Names, labels and annotations of what is made on a cluster: how ours is told from what is not."""
+"""Names, labels and annotations of what is made on a cluster: how the toolkit's own are recognized."""
 
 from __future__ import annotations
 

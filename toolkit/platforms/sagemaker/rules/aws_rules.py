@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # SageMaker allows a container at most an hour to become healthy, and downloads weights before that.
 _WAIT_SECONDS = 7200.0
+# An endpoint configuration must have a type.
+_ANY_TYPE = "ml.m7i.large"
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ class AwsRules:
         return self.capabilities.instance_types
 
     def settled(self, written: PlatformSettings) -> PlatformSettings:
-        """The settings with SageMaker's default: weights are staged in S3."""
-        return replace(written, kubernetes=None, weights=written.weights or "s3")
+        """The settings with SageMaker's default: weights are staged in S3. Where types mean nothing, any will do."""
+        types = written.instance_types if self.capabilities.instance_types else written.instance_types or (_ANY_TYPE,)
+        return replace(written, kubernetes=None, weights=written.weights or "s3", instance_types=types)
 
     def settings_from(self, other: PlatformSettings) -> PlatformSettings:
         """The settings of a recipe for another platform. A cluster's instance types have EC2's names."""

@@ -43,8 +43,13 @@ def concurrency(recipe: Recipe) -> str:
 
 
 def namespace(recipe: Recipe) -> str:
-    """Namespace of the metrics from the log."""
-    return f"toolkit/{recipe.name}"
+    """Namespace of the metrics from the log, and of what was measured."""
+    return namespace_of(recipe.name)
+
+
+def namespace_of(name: str) -> str:
+    """Namespace of an endpoint or component."""
+    return f"toolkit/{name}"
 
 
 def log_group(recipe: Recipe) -> str:

@@ -80,8 +80,8 @@ def _separate(recipe: Recipe, account: Account) -> list[ModelData]:
         found.append(settings_data(settings, recipe, account))
     found += [_staged(FILES_CHANNEL, _download(item, recipe, account)) for item in staged_downloads(recipe)]
     if artifacts.compiles_ahead(recipe):
-        place = f"s3://{bucket_name(account)}/{artifacts.prefix(artifacts.key(recipe))}"
-        found.append(ModelData(COMPILED_CHANNEL, _prefix(place)))
+        compiled = f"s3://{bucket_name(account)}/{artifacts.prefix(artifacts.key(recipe))}"
+        found.append(ModelData(COMPILED_CHANNEL, _prefix(compiled)))
     return [data for data in found if data]
 
 
@@ -163,9 +163,9 @@ def _settings(settings: Mapping[str, Any], account: Account, recipe: Recipe) -> 
 
 
 def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, Any]) -> Resource:
-    place = {"Bucket": bucket_name(account), "Prefix": f"{WEIGHTS_PREFIX}{name}/"}
+    location = {"Bucket": bucket_name(account), "Prefix": f"{WEIGHTS_PREFIX}{name}/"}
     key = {"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}
-    return Resource("Weights", name, {**place, **origin, **key})
+    return Resource("Weights", name, {**location, **origin, **key})
 
 
 def _listed(files: Sequence[WeightsFile]) -> list[dict[str, Any]]:

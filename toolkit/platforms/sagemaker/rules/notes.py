@@ -8,7 +8,7 @@ from dataclasses import replace
 from toolkit.engines.arguments import builds
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image, by_digest
-from toolkit.platforms.sagemaker.rules import compilation, jumpstart
+from toolkit.platforms.sagemaker.rules import compilation, jumpstart, jumpstart_entry
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.model_data import model_data
@@ -53,7 +53,7 @@ def _jumpstart(recipe: Recipe, account: Account) -> Iterator[str]:
         if theirs := jumpstart.target_model(here, account.jumpstart):
             speculation = here.speculation
             tokens = speculation.num_speculative_tokens if speculation else None
-            own = jumpstart.Preset(here.method, tokens, "", read=True) if speculation else None
+            own = jumpstart_entry.Preset(here.method, tokens, "", read=True) if speculation else None
             served = replace(theirs, preset=own)
             yield str(served)
-            yield from jumpstart.doubts(served)
+            yield from jumpstart_entry.doubts(served)

@@ -1,4 +1,4 @@
-"""What S3 holds of staged files, told by their content: S3's own SHA-256 of an object, never its size alone."""
+"""Which staged files S3 holds, by their content: S3's own SHA-256 of an object, never its size alone."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from toolkit import documents
 from toolkit.measure import expected
+from toolkit.measure.time_series import DIMENSIONS
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.rules import metrics
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
@@ -31,7 +32,7 @@ def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequ
     graphs = [
         *_requests(recipe, variants, region),
         *_engine(recipe, variants, region),
-        *(_speculation(recipe, region) if recipe.speculation else []),
+        *([*_speculation(recipe, region), *_measured(recipe, region)] if recipe.speculation else []),
     ]
     if alarms:
         prefix = f"arn:{account.partition}:cloudwatch:{region}:{account.id}:alarm:"
@@ -206,6 +207,29 @@ def _speculation(recipe: Recipe, region: str) -> list[dict[str, Any]]:
             region,
             [("", f"100 * {by_position} / on () group_left () {drafts}")],
         ),
+    ]
+
+
+_MEASURED = {
+    "Speedup": "Speedup over the baseline",
+    "OutputTokensPerSecond": "Output tokens per second",
+    "TimePerOutputTokenP50": "Time per output token, s (median)",
+    "TimeToFirstTokenP50": "Time to first token, s (median)",
+}
+
+
+def _measured(recipe: Recipe, region: str) -> list[dict[str, Any]]:
+    """What `toolkit prove --publish` measured: both arms side by side, by workload and load."""
+    schema = f'{{"{metrics.namespace(recipe)}",{",".join(DIMENSIONS)}}}'
+    label = " ".join(f"${{PROP('Dim.{name}')}}" for name in DIMENSIONS)
+    return [
+        _metric(
+            f"{title} (toolkit prove --publish)",
+            region,
+            [[{"expression": f"SEARCH('{schema} MetricName=\"{name}\"', 'Average', 300)", "label": label}]],
+            period=300,
+        )
+        for name, title in _MEASURED.items()
     ]
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup, registry
-from toolkit.catalog.lookup import Instance
+from toolkit.catalog.lookup import Image, Instance
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.checks.component import check_component
@@ -108,7 +108,14 @@ def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Find
             f"{instance.accelerator} needs NVIDIA driver {_BLACKWELL_DRIVER} or newer, and the image of "
             f"{recipe.engine.name} {recipe.engine.version} (CUDA {image.cuda}) runs on {image.ami}, with {driver}"
         )
-        yield Finding("sagemaker.driver", message, path, hint="Use a newer engine.version, or another type.")
+        able = (item.version for item in recipe.platform.rules.images(recipe) if _drives_blackwell(item))
+        newer = next(able, "")
+        hint = f"Set `version: {newer}`, or use another type." if newer else "Use another type."
+        yield Finding("sagemaker.driver", message, path, hint=hint)
+
+
+def _drives_blackwell(image: Image) -> bool:
+    return AMI_DRIVERS.get(image.ami, _BLACKWELL_DRIVER) >= _BLACKWELL_DRIVER
 
 
 def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:

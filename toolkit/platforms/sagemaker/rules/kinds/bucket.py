@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.deployment import Deployment
 
-# S3 does both by default today, for buckets that are made now; an account may have been told otherwise.
+# S3 does both by default today, for new buckets; an account may have other defaults.
 _PUBLIC_ACCESS_BLOCK: PublicAccessBlockConfigurationTypeDef = {
     "BlockPublicAcls": True,
     "BlockPublicPolicy": True,

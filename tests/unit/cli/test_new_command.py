@@ -1,0 +1,134 @@
+"""`toolkit new`, `import` and `recipes`, as a user runs them: without a network, in an empty folder."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pairs import write_pair
+
+from toolkit.cli.main import run
+
+SERVE = """vllm serve Qwen/Qwen3-8B --speculative-config '{"method": "ngram", "num_speculative_tokens": 5}' --port 80"""
+
+
+@pytest.fixture(autouse=True)
+def _offline_in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_name_becomes_a_recipe_that_can_be_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["new", "Qwen/Qwen3-8B"]) == 0
+    out, err = capsys.readouterr()
+    assert "RedHatAI/Qwen3-8B-speculator.peagle" in out
+    assert "toolkit deploy tiny/p-eagle" in out  # 8B parameters are not rehearsed on a laptop
+    assert err.endswith("Next: toolkit plan qwen3-8b-p-eagle.yaml\n")
+    assert run(["plan", "qwen3-8b-p-eagle.yaml"]) == 0
+
+
+def test_the_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["new", "Qwen/Qwen3-8B", "--out", "mine.yaml", "--json"]) == 0
+    found = document(capsys)
+    assert found["recipe"] == "mine.yaml"
+    assert {"speculation.method", "engine.version", "platform.instance_types"} <= {
+        item["key"] for item in found["choices"]
+    }
+    assert {*found["choices"][0]} == {"key", "value", "why", "others"}
+    assert [item for item in found["findings"] if item["severity"] == "error"] == []
+    assert Path("mine.yaml").is_file()
+    assert Path("mine.lock.json").is_file()
+
+
+def test_a_file_that_is_there_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text("mine")
+    assert run(["new", "Qwen/Qwen3-8B", "--out", "mine.yaml"]) == 2
+    assert "--out mine-2.yaml" in capsys.readouterr().err
+    assert Path("mine.yaml").read_text() == "mine"
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8b-instruct", "qwen3-8b", "Qwen/Qwen3-8"])
+def test_a_name_that_is_not_known_is_answered_with_the_nearest(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["new", model]) == 2
+    assert "Did you mean" in (err := capsys.readouterr().err)
+    assert "Qwen/Qwen3-8B" in err
+    assert not list(Path().iterdir())
+
+
+def test_what_cannot_be_is_told_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["new", "deepseek-ai/DeepSeek-R1", "--max-price", "10"]) == 1
+    assert (
+        "nothing that holds the models costs 10 $/h or less; the cheapest is ml.p5en.48xlarge"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_folder_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pair(tmp_path / "models")
+    assert run(["new", "models/target", "--platform", "local", "--out", "mine.yaml"]) == 0
+    assert "target: {model: ./models/target}" in Path("mine.yaml").read_text()
+    assert run(["check", "mine.yaml"]) == 0
+
+
+def test_a_small_model_gets_a_rehearsal_beside_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write_pair(tmp_path / "models")
+    assert run(["new", "./models/target", "--out", "mine.yaml", "--json"]) == 0
+    found = document(capsys)
+    assert found["rehearsal"] == "mine-local.yaml"
+    assert "name: local" in Path("mine-local.yaml").read_text()
+    assert run(["check", "mine-local.yaml"]) == 0
+
+
+def test_questions_are_asked_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal("\nthroughput\nmany\n3\n8192\n"))
+    monkeypatch.setattr("sys.stderr", Terminal())
+    assert run(["new", "Qwen/Qwen3-8B", "--out", "asked.yaml"]) == 0
+    text = Path("asked.yaml").read_text()
+    assert "max_model_len: 8192  # tokens of prompt and answer together, as you asked" in text
+    assert "max_num_seqs: 128  # requests decoded together, for throughput" in text
+
+
+def test_a_command_is_imported_from_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(SERVE))
+    assert run(["import", "-", "--out", "mine.yaml", "--json"]) == 0
+    found = document(capsys)
+    assert found["recipe"] == "mine.yaml"
+    assert found["findings"][0]["code"] == "import.left-out"
+    assert "method: ngram" in Path("mine.yaml").read_text()
+
+
+def test_recipes_can_be_filtered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        run(["recipes", "--model", "qwen3", "--hardware", "g6e", "--max-price", "3", "--method", "p-eagle", "--json"])
+        == 0
+    )
+    assert [*document(capsys)] == ["qwen3-8b/p-eagle"]
+    assert run(["recipes", "--with-evidence", "--hardware", "trainium", "--json"]) == 0
+    assert all("trn" in name for name in document(capsys))
+    assert run(["recipes", "--method", "peagle"]) == 2
+    assert "p-eagle" in capsys.readouterr().err
+
+
+def test_one_recipe_is_shown_with_price_fit_and_evidence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["recipes", "show", "qwen3-8b/p-eagle"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("# yaml-language-server")
+    assert "Price: 2.80 $/h" in out
+    assert "ml.g6e.2xlarge: fits, with room for" in out
+    assert "math reasoning" in out
+    assert run(["recipes", "show", "qwen3-8b/peagle"]) == 2
+    assert "Did you mean qwen3-8b/p-eagle" in capsys.readouterr().err

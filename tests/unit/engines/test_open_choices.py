@@ -1,0 +1,86 @@
+"""A version or instance type that a recipe leaves out is chosen for its models, and the plan says which and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolkit.api import plan
+from toolkit.checks.run import check
+from toolkit.recipe.resolve import Recipe, load
+
+OPEN = """\
+name: open
+target: {model: Qwen/Qwen3-32B}
+speculation: {method: eagle3, model: RedHatAI/Qwen3-32B-speculator.eagle3}
+engine: {max_model_len: 8192}
+platform: {name: sagemaker}
+"""
+NEURON = """\
+name: open
+target: {model: Qwen/Qwen3-32B}
+speculation: {method: draft-model, model: Qwen/Qwen3-0.6B}
+engine: {name: neuron, max_model_len: 1024, args: {tensor-parallel-size: 32}}
+platform: {name: sagemaker}
+"""
+
+
+def recipe(folder: Path, text: str) -> Recipe:
+    path = folder / "open.yaml"
+    path.write_text(text)
+    return load(path)
+
+
+def test_the_newest_version_and_the_cheapest_type_that_fits(tmp_path: Path) -> None:
+    found = recipe(tmp_path, OPEN)
+    assert (found.engine.version, found.platform.instance_types) == ("0.31.0", ("ml.g7e.2xlarge",))
+    assert check(found.path).ok
+    notes = plan(found).notes
+    assert "Left open, so chosen: engine.version vllm 0.31.0: the newest with an image there" in notes
+    assert any(
+        "ml.g7e.2xlarge (4.20 $/h): the cheapest that fits; others that fit: ml.g7e.4xlarge" in note for note in notes
+    )
+
+
+def test_a_version_that_does_not_work_is_passed_over_with_the_reason(tmp_path: Path) -> None:
+    text = OPEN.replace("max_model_len: 8192", "max_model_len: 8192, args: {weird-flag: 1}")
+    assert "none works" in recipe(tmp_path, text).chosen["engine.version"]
+
+
+def test_tensor_parallelism_comes_with_a_type_that_needs_it(tmp_path: Path) -> None:
+    text = OPEN.replace("Qwen/Qwen3-32B}", "meta-llama/Llama-3.3-70B-Instruct}").replace(
+        "eagle3, model: RedHatAI/Qwen3-32B-speculator.eagle3", "ngram"
+    )
+    found = recipe(tmp_path, text)
+    assert found.engine.args["tensor-parallel-size"] == 2
+    assert check(found.path).ok
+
+
+def test_of_an_unknown_model_the_plan_says_how_it_becomes_known(tmp_path: Path) -> None:
+    text = OPEN.replace("Qwen/Qwen3-32B}", "org/unknown}").replace(
+        "eagle3, model: RedHatAI/Qwen3-32B-speculator.eagle3", "ngram"
+    )
+    found = recipe(tmp_path, text)
+    assert "toolkit lock" in found.chosen["platform.instance_types"]
+    assert "lock.missing" in [finding.code for finding in check(found.path).errors]
+
+
+def test_on_trainium_a_type_of_a_generation_with_the_method(tmp_path: Path) -> None:
+    found = recipe(tmp_path, NEURON)
+    assert (found.engine.name, found.platform.instance_types) == ("nxd-inference", ("ml.trn1.32xlarge",))
+
+
+@pytest.mark.parametrize("platform", ["local", "kubernetes"])
+def test_on_another_platform_it_is_chosen_anew(platform: str, tmp_path: Path) -> None:
+    """Also how many accelerators: by EC2's prices the cheapest node is another one, with smaller GPUs."""
+    here = recipe(tmp_path, OPEN)
+    moved = here.with_platform(platform)
+    assert moved.platform.instance_types != here.platform.instance_types
+    back = moved.with_platform("sagemaker")
+    assert (back.platform.instance_types, back.engine) == (here.platform.instance_types, here.engine)
+
+
+def test_a_model_that_the_toolkit_knows_is_checked_without_a_lock(tmp_path: Path) -> None:
+    found = [item for item in check(recipe(tmp_path, OPEN).path).findings if item.code == "lock.missing"]
+    assert [item.severity for item in found] == ["warning", "warning"]

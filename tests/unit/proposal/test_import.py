@@ -1,0 +1,165 @@
+"""Settings of others become recipes: nothing is lost without a word, and nothing is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from toolkit.api.importing import ImportedRecipe, import_recipe
+from toolkit.errors import UsageError
+
+DOCUMENTS = Path(__file__).with_name("imports")
+
+# vLLM's documentation, and forms in which people keep such commands.
+SERVE = """\
+$ CUDA_VISIBLE_DEVICES=0,1 vllm serve Qwen/Qwen3-32B \\
+    -tp 2 --max-model-len 32K -q fp8 --gpu_memory_utilization=0.92 \\
+    --speculative-config '{"method": "eagle3", "model": "RedHatAI/Qwen3-32B-speculator.eagle3",
+                           "num_speculative_tokens": 3, "draft_tensor_parallel_size": 1}' \\
+    --enable-auto-tool-choice --tool-call-parser hermes --no-enable-prefix-caching \\
+    --compilation-config.mode 3 --port 8000 --api-key $KEY > log.txt 2>&1 &
+"""
+DOCKER = """\
+docker run --rm -it --gpus all -e HF_TOKEN=hf_abc -e VLLM_LOGGING_LEVEL=DEBUG \\
+  -v ~/.cache/huggingface:/root/.cache/huggingface -p 8000:8000 --ipc=host \\
+  vllm/vllm-openai:v0.29.0 --model openai/gpt-oss-20b \\
+  --speculative-config={"method":"eagle3","parallel_drafting":true,"model":"amazon/GPT-OSS-20B-P-EAGLE","num_speculative_tokens":7}
+""".replace("={", "='{").replace("7}", "7}'")
+MODULE = 'python3 -m vllm.entrypoints.openai.api_server --model google/gemma-4-31B-it --speculative-config \
+\'{"model": "google/gemma-4-31B-it-assistant", "num_speculative_tokens": 4}\' --max-num-seqs 16'
+
+
+def imported(text: str, folder: Path, **options: Any) -> tuple[dict[str, Any], ImportedRecipe]:
+    made = import_recipe(text, out=folder / "recipe.yaml", **options)
+    return YAML(typ="safe").load(made.path.read_text()), made
+
+
+def left_out(made: ImportedRecipe) -> str:
+    return "\n".join(finding.message for finding in made.left_out)
+
+
+def test_a_command_of_several_lines(tmp_path: Path) -> None:
+    recipe, made = imported(SERVE, tmp_path)
+    assert recipe["target"] == {"model": "Qwen/Qwen3-32B"}
+    assert recipe["speculation"] == {
+        "method": "eagle3",
+        "model": "RedHatAI/Qwen3-32B-speculator.eagle3",
+        "num_speculative_tokens": 3,
+        "draft_tensor_parallel_size": 1,
+    }
+    assert recipe["engine"]["max_model_len"] == 32 * 1024
+    assert recipe["engine"]["args"] == {
+        "tensor-parallel-size": 2,
+        "quantization": "fp8",
+        "gpu-memory-utilization": 0.92,
+        "enable-auto-tool-choice": True,
+        "tool-call-parser": "hermes",
+        "no-enable-prefix-caching": True,
+        "compilation-config": {"mode": 3},
+    }
+    assert recipe["engine"]["env"] == {"CUDA_VISIBLE_DEVICES": "0,1"}
+    for part in ("--port 8000", "--api-key", "> log.txt 2>&1 &"):
+        assert part in left_out(made)
+
+
+def test_a_container_gives_version_and_variables_but_no_secret(tmp_path: Path) -> None:
+    recipe, made = imported(DOCKER, tmp_path)
+    assert recipe["speculation"]["method"] == "p-eagle"
+    assert recipe["engine"] == {"env": {"VLLM_LOGGING_LEVEL": "DEBUG"}, "version": "0.29.0"}
+    assert "HF_TOKEN" in left_out(made)
+    assert "-p 8000:8000" in left_out(made)
+    assert "hf_abc" not in made.path.read_text() + repr(made) + str(made.to_dict())
+    assert made.ok, made.findings
+
+
+def test_a_method_that_is_not_written_is_guessed_aloud(tmp_path: Path) -> None:
+    recipe, made = imported(MODULE, tmp_path)
+    assert recipe["speculation"]["method"] == "gemma4_mtp"
+    assert recipe["engine"]["max_num_seqs"] == 16
+    assert "import.guessed" in [finding.code for finding in made.left_out]
+
+
+def test_a_recipe_of_aws_benchmark_suite(tmp_path: Path) -> None:
+    recipe, made = imported((DOCUMENTS / "suite-qwen3-32b-g6e-eagle3.yaml").read_text(), tmp_path)
+    assert recipe["platform"] == {
+        "name": "sagemaker",
+        "instance_types": ["ml.g6e.12xlarge"],
+        "region": "us-west-2",
+        "health_check_timeout": 1200,
+    }
+    assert recipe["speculation"]["num_speculative_tokens"] == 4
+    assert recipe["engine"]["args"]["tensor-parallel-size"] == 4
+    assert "version 0.15.1: sagemaker has no image of it" in left_out(made)
+    assert "toolkit bench RECIPE --concurrency 1,2,4,8,16,32" in [
+        item.hint.removeprefix("Run: ") for item in made.left_out
+    ]
+    assert made.ok, made.findings
+
+
+def test_a_recipe_of_the_vllm_project(tmp_path: Path) -> None:
+    recipe, made = imported((DOCUMENTS / "collected-qwen3.5-122b.yaml").read_text(), tmp_path)
+    assert recipe["target"] == {"model": "Qwen/Qwen3.5-122B-A10B"}
+    assert recipe["speculation"] == {"method": "mtp", "num_speculative_tokens": 1}
+    assert recipe["engine"]["args"] == {
+        "enable-auto-tool-choice": True,
+        "tool-call-parser": "qwen3_coder",
+        "reasoning-parser": "qwen3",
+        "tensor-parallel-size": 4,
+    }
+    for part in (
+        "--trust-remote-code: it runs Python",
+        "feature text_only (--language-model-only)",
+        "min_vllm_version 0.17.0",
+    ):
+        assert part in left_out(made)
+    assert made.ok, made.findings
+
+
+def test_a_variant_of_it(tmp_path: Path) -> None:
+    text = (DOCUMENTS / "collected-qwen3.5-122b.yaml").read_text()
+    recipe, _ = imported(text, tmp_path, variant="fp8")
+    assert recipe["target"] == {"model": "Qwen/Qwen3.5-122B-A10B-FP8"}
+    with pytest.raises(UsageError, match="no variant `int2`") as caught:
+        import_recipe(text, out=tmp_path / "other.yaml", variant="int2")
+    assert caught.value.hint == "Its variants: default, fp8."
+
+
+def test_a_configuration_file_of_the_engine(tmp_path: Path) -> None:
+    """As OpenAI/GPT-OSS_EAGLE3_Hopper.yaml of github vllm-project/recipes@8959cf64 has it."""
+    text = """\
+model: openai/gpt-oss-120b
+max_num_batched_tokens: 8192
+no-enable-prefix-caching: true
+speculative_config: {method: eagle3, model: nvidia/gpt-oss-120b-Eagle3-v3, num_speculative_tokens: 7}
+"""
+    recipe, _ = imported(text, tmp_path)
+    assert recipe["speculation"]["model"] == "nvidia/gpt-oss-120b-Eagle3-v3"
+    assert recipe["engine"]["max_num_batched_tokens"] == 8192
+
+
+def test_an_unknown_flag_is_kept_and_the_check_names_it(tmp_path: Path) -> None:
+    recipe, made = imported("vllm serve Qwen/Qwen3-8B --weird-flag 3", tmp_path)
+    assert recipe["engine"]["args"] == {"weird-flag": 3}
+    assert "engine.unknown-flag" in [finding.code for finding in made.findings]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ls -l", "no command that starts a vLLM server"),
+        ("vllm serve", "names no model"),
+        ("vllm serve m/x --speculative-config '{'", "no JSON object"),
+        ("vllm serve 'm/x", "not a command line"),
+        ('vllm serve m/x --speculative-config \'{"method": "medusa"}\'', "`medusa` is not among those"),
+        ("name: x\ntarget: {model: m/x}\nspeculation: {method: ngram}", "a recipe of the toolkit already"),
+        ("a: {b: c}", "not a format that can be imported"),
+        ("deployment: {model: {id: m/x}, container: {type: sglang}}", "another engine than vLLM"),
+    ],
+)
+def test_what_cannot_be_imported_is_told(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        import_recipe(text, out=tmp_path / "recipe.yaml")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,140 @@
+"""A recipe from a model's name: for every public model that the toolkit knows it passes the checks, or says why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolkit.catalog import lookup
+from toolkit.checks.run import findings_on
+from toolkit.errors import ToolkitError
+from toolkit.proposal.choose import propose
+from toolkit.proposal.drafters import drafters
+from toolkit.proposal.model import Drafter, Proposal, Wishes
+from toolkit.proposal.text import recipe_text
+from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.known import known_model, known_models
+from toolkit.recipe.resolve import load
+
+HEADS = {head.repo.lower() for head in lookup.heads()}
+TARGETS = [
+    facts.model
+    for facts in known_models().values()
+    if facts.model.lower() not in HEADS and facts.text_config.get("num_hidden_layers")
+]
+P_EAGLE = {
+    "openai/gpt-oss-20b": ("amazon/GPT-OSS-20B-P-EAGLE", 7, "0.29.0"),
+    "openai/gpt-oss-120b": ("amazon/gpt-oss-120b-p-eagle", 5, "0.29.0"),
+    "Qwen/Qwen3-8B": ("RedHatAI/Qwen3-8B-speculator.peagle", 7, "0.30.0"),
+}
+
+
+def facts_of(model: str) -> ModelFacts:
+    found = known_model(model)
+    assert found
+    return found
+
+
+def proposal(model: str, folder: Path, **wishes: object) -> Proposal:
+    target = facts_of(model)
+    wanted = Wishes(model, **wishes)  # type: ignore[arg-type]
+    return propose(wanted, target, drafters(target, context=wanted.context), folder)
+
+
+def choices(found: Proposal) -> dict[str, object]:
+    return {choice.key: choice.value for choice in found.choices}
+
+
+def test_there_are_at_least_thirty_models() -> None:
+    assert len(TARGETS) >= 30
+
+
+@pytest.mark.parametrize("model", TARGETS)
+def test_a_known_model_gets_a_recipe_that_passes_the_checks(model: str, tmp_path: Path) -> None:
+    found = proposal(model, tmp_path)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(recipe_text(found, "Made by a test."))
+    errors = [item for item in findings_on(load(path), found.lock) if item.severity == "error"]
+    assert errors == []
+    assert path.read_text().count("\n") <= 35
+    chosen = choices(found)
+    assert {"speculation.method", "engine.version", "platform.instance_types"} <= set(chosen)
+
+
+@pytest.mark.parametrize(("model", "expected"), P_EAGLE.items(), ids=P_EAGLE)
+def test_a_parallel_head_of_the_model_comes_first(model: str, expected: tuple[str, int, str], tmp_path: Path) -> None:
+    found = choices(proposal(model, tmp_path))
+    keys = ("speculation.model", "speculation.num_speculative_tokens", "engine.version")
+    assert tuple(found[key] for key in keys) == expected
+
+
+def test_long_contexts_get_the_head_for_them(tmp_path: Path) -> None:
+    found = choices(proposal("openai/gpt-oss-20b", tmp_path, context=100_000))
+    assert found["speculation.model"] == "amazon/gpt-oss-20b-p-eagle-long-context"
+    assert found["engine.max_model_len"] == 100_000
+
+
+def test_layers_of_the_model_itself_draft_where_it_has_them(tmp_path: Path) -> None:
+    assert choices(proposal("deepseek-ai/DeepSeek-R1", tmp_path))["speculation.method"] == "mtp"
+
+
+def test_a_draft_model_for_a_mixture_of_experts_is_small_beside_what_a_token_passes_through(tmp_path: Path) -> None:
+    methods = [drafter.method for drafter in drafters(facts_of("Qwen/Qwen3-30B-A3B"))]
+    assert "draft-model" not in methods  # 0.6B parameters for 3B active ones of 30B
+    assert "draft-model" in [drafter.method for drafter in drafters(facts_of("meta-llama/Llama-3.3-70B-Instruct"))]
+
+
+def test_a_fine_tune_is_recognized_by_its_sizes(tmp_path: Path) -> None:
+    base = facts_of("Qwen/Qwen3-8B")
+    tuned = ModelFacts("./my-model", "folder my-model", base.config, None, None, base.weight_bytes)
+    found = drafters(tuned)[0]
+    assert (found.model, found.exact) == ("RedHatAI/Qwen3-8B-speculator.peagle", False)
+    assert "which has the same sizes" in found.why
+
+
+def test_a_budget_is_kept_or_the_cheapest_is_named(tmp_path: Path) -> None:
+    cheap = proposal("Qwen/Qwen3-8B", tmp_path, max_price=2.7)
+    assert choices(cheap)["platform.instance_types"] == ["ml.g6e.xlarge"]
+    with pytest.raises(
+        ToolkitError, match=r"costs 1 \$/h or less; the cheapest is ml\.g6e\.xlarge 2\.61 \$/h"
+    ) as caught:
+        proposal("Qwen/Qwen3-8B", tmp_path, max_price=1.0)
+    assert "--max-price" in caught.value.hint
+
+
+def test_a_method_that_is_not_known_for_the_model_names_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(ToolkitError, match="no drafter of method `eagle3` is known for mistralai/") as caught:
+        proposal("mistralai/Mixtral-8x7B-v0.1", tmp_path, method="eagle3")
+    assert "Known for it: ngram" in caught.value.hint
+
+
+def test_the_engine_version_is_one_that_the_head_works_with(tmp_path: Path) -> None:
+    """The newest of which nothing bad is known; a drafter for newer engines than there are images is passed over."""
+    target = facts_of("Qwen/Qwen3-8B")
+    too_new = Drafter(
+        "p-eagle", 7, "", "", "RedHatAI/Qwen3-8B-speculator.peagle", facts_of("RedHatAI/Qwen3-8B-speculator.peagle")
+    )
+    found = propose(Wishes(target.model), target, [too_new], tmp_path)
+    assert choices(found)["engine.version"] == "0.31.0"
+
+
+@pytest.mark.parametrize("platform", ["local", "kubernetes"])
+def test_other_platforms(platform: str, tmp_path: Path) -> None:
+    found = proposal("Qwen/Qwen3-0.6B", tmp_path, platform=platform)
+    assert found.recipe["platform"]["name"] == platform
+
+
+def test_every_choice_is_a_comment_with_its_reason_and_what_else_was_possible(tmp_path: Path) -> None:
+    text = recipe_text(proposal("Qwen/Qwen3-8B", tmp_path), "Made by a test.")
+    assert text.startswith("# Made by a test.\nname: qwen3-8b-p-eagle\ntarget: {model: Qwen/Qwen3-8B}\n")
+    assert "also: dflash, eagle3, pard, draft-model, ngram" in text
+    assert "version: 0.30.0  # as in the toolkit's own recipe qwen3-8b/p-eagle; also: 0.31.0, 0.29.0\n" in text
+    assert "ml.g6e.2xlarge 2.80 $/h" in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_a_comment_cannot_end_its_line(tmp_path: Path) -> None:
+    found = proposal("Qwen/Qwen3-0.6B", tmp_path, platform="local")
+    text = recipe_text(found, "Made by\nengine: {args: {x: 1}} \x1b[2J")
+    assert text.startswith("# Made by engine: {args: {x: 1}} \\x1b[2J\nname:")

@@ -1,0 +1,135 @@
+"""Write a recipe from what others use: an engine's command line, or another tool's YAML. `toolkit import`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from toolkit.catalog import lookup, registry
+from toolkit.catalog.age import current_day
+from toolkit.checks.run import check
+from toolkit.engines.vllm.benchmark_suite import is_suite, read_suite
+from toolkit.engines.vllm.collection import is_collected, is_configuration, read_collected, read_configuration
+from toolkit.engines.vllm.command_line import Imported, read_command
+from toolkit.errors import UsageError
+from toolkit.files import write_whole
+from toolkit.findings import Finding
+from toolkit.proposal.text import data_text
+from toolkit.recipe.load import plain_yaml
+from toolkit.recipe.schema import LONGEST_NAME
+from toolkit.text import inert
+
+_MOST_CHARACTERS = 256 * 1024
+_BASELINE = {"method": "none"}
+
+
+@dataclass(frozen=True)
+class ImportedRecipe:
+    """A recipe that was written from another tool's settings; `left_out` says what of them is not in it, and why."""
+
+    path: Path
+    source: str
+    findings: tuple[Finding, ...]
+    left_out: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check found an error."""
+        return not any(finding.severity == "error" for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit import --json`."""
+        found = [asdict(finding) for finding in (*self.left_out, *self.findings)]
+        return {"recipe": str(self.path), "source": self.source, "choices": [], "findings": found}
+
+    def __repr__(self) -> str:
+        lines = [finding.line_for(str(self.path)) for finding in (*self.left_out, *self.findings)]
+        return inert("\n".join([f"<ImportedRecipe {self.path} from {self.source}>", *lines]))
+
+
+def import_recipe(
+    text: str,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    platform: str = "sagemaker",
+    name: str | None = None,
+    variant: str | None = None,
+) -> ImportedRecipe:
+    """Write the recipe of a vLLM command line, or of YAML: vllm-project/recipes, AWS's benchmark suite, a config file.
+
+    The text is read, never run. `variant` is one of a vllm-project recipe's. What the text leaves open (engine version,
+    instance type) stays open: it is chosen when the recipe is read. Raises UsageError for a text that is none of these,
+    and if the file exists.
+    """
+    found, source = _read(text, variant)
+    data = _recipe(found, platform, name)
+    path = Path(out) if out else Path(f"{data['name']}.yaml")
+    if path.exists():
+        raise UsageError(f"{path} exists already", hint=f"Write another one: --out {path.with_stem(path.stem + '-2')}")
+    origin = f"Made by `toolkit import` from {source} on {current_day()}."
+    notes = [finding.message for finding in found.findings]
+    write_whole(path, data_text(data, [origin, *notes]))
+    return ImportedRecipe(path, source, check(path).findings, tuple(found.findings))
+
+
+def _read(text: str, variant: str | None) -> tuple[Imported, str]:
+    document = _yaml(text)
+    if document is None:
+        return read_command(text), "a vLLM command line"
+    if is_suite(document):
+        return read_suite(document), "a recipe of AWS's inference benchmark suite"
+    if is_collected(document):
+        return read_collected(document, variant), "a recipe of vllm-project/recipes"
+    if is_configuration(document):
+        return read_configuration(document), "a configuration file of vLLM"
+    if "target" in document and "speculation" in document:
+        raise UsageError("this is a recipe of the toolkit already", hint="Check it: toolkit check FILE")
+    raise UsageError(
+        "not a format that can be imported",
+        hint="Known: a vLLM command line or config file, YAML of vllm-project/recipes or AWS's benchmark suite.",
+    )
+
+
+def _leave_out_version(found: Imported, platform: str) -> None:
+    """A version without an image stays open: the newest that works is chosen when the recipe is read."""
+    version = found.engine.get("version")
+    if version and version not in lookup.released(platform, registry.default_engine()):
+        del found.engine["version"]
+        hint = f"To insist on it, name an image: `container: {{base: …}}` with `engine.version: {version}`."
+        found.leave_out(f"version {version}", f"{platform} has no image of it, so the newest that works is taken", hint)
+
+
+def _yaml(text: str) -> Mapping[str, Any] | None:
+    """The text as a YAML mapping; None if it is something else, such as a command."""
+    if len(text) > _MOST_CHARACTERS:
+        raise UsageError(
+            f"the text has more than {_MOST_CHARACTERS:,} characters", hint="Give one file, or one command."
+        )
+    try:
+        found = plain_yaml(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, Mapping) else None
+
+
+def _recipe(found: Imported, platform: str, name: str | None) -> dict[str, Any]:
+    """The recipe's data, with speculation off where the source has none."""
+    speculation = found.speculation or _BASELINE
+    model = str(found.target["model"])
+    written = name or f"{model.rstrip('/').rpartition('/')[2]}-{speculation['method']}".removesuffix("-none")
+    _leave_out_version(found, platform)
+    settings = found.platform if platform == "sagemaker" else {}
+    for key, value in found.platform.items():
+        if key not in settings:
+            found.leave_out(f"{key}: {value}", f"it is of another platform than {platform}")
+    return {
+        "name": "-".join(re.findall(r"[a-zA-Z0-9]+", written)).lower()[:LONGEST_NAME].strip("-"),
+        "target": found.target,
+        "speculation": speculation,
+        "engine": found.engine,
+        "platform": {"name": platform, **settings},
+    }

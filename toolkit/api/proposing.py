@@ -1,0 +1,231 @@
+"""Write a recipe for a model, from its name: `toolkit new`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from toolkit.api.model_sources import Sources
+from toolkit.apply.progress import Progress, default_progress
+from toolkit.catalog import registry
+from toolkit.catalog.age import current_day
+from toolkit.checks.run import check
+from toolkit.errors import ToolkitError, UsageError
+from toolkit.files import write_whole
+from toolkit.findings import Finding
+from toolkit.proposal.choose import propose
+from toolkit.proposal.drafters import drafters, recipes_for
+from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
+from toolkit.proposal.text import recipe_text
+from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.hub import hub_client
+from toolkit.recipe.known import known_model
+from toolkit.recipe.load import catalogue
+from toolkit.recipe.lock import write_lock
+from toolkit.recipe.resolve import load
+from toolkit.recipe.source import model_source
+from toolkit.text import html, html_table, inert
+
+_HUB_SECONDS = 5.0
+# A head from the hub is read before its recipe is written, and may turn out not to fit.
+_MOST_TRIES = 5
+# The engine, its libraries and what it compiles, besides weights and a small KV cache.
+_ENGINE_BYTES = 3 * 2**30
+
+
+@dataclass(frozen=True)
+class NewRecipe:
+    """A recipe that was written: its file, the reason of each choice, and what the checks found.
+
+    `rehearsal` is a recipe for this machine with the same models, None where they are too large for it; `notes` say
+    so, and what else a reader should know.
+    """
+
+    path: Path
+    choices: Sequence[Choice]
+    findings: Sequence[Finding]
+    notes: Sequence[str] = ()
+    rehearsal: Path | None = None
+    name: str = field(default="", repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check found an error."""
+        return not any(finding.severity == "error" for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit new --json`."""
+        return {
+            "recipe": str(self.path),
+            "choices": [asdict(choice) for choice in self.choices],
+            "findings": [asdict(finding) for finding in self.findings],
+            "rehearsal": str(self.rehearsal) if self.rehearsal else None,
+            "notes": list(self.notes),
+        }
+
+    def __repr__(self) -> str:
+        lines = [f"{choice.key}: {choice.value}  # {choice.why}" for choice in self.choices]
+        return inert("\n".join([f"<NewRecipe {self.path}: {'ok' if self.ok else 'has errors'}>", *lines, *self.notes]))
+
+    def _repr_html_(self) -> str:
+        rows = [(choice.key, choice.value, choice.why, ", ".join(choice.others)) for choice in self.choices]
+        return f"<b>{html(self.path)}</b>{html_table(rows, ('key', 'value', 'why', 'also possible'))}"
+
+
+def new(
+    model: str,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    platform: str = "sagemaker",
+    method: str | None = None,
+    goal: Goal = "latency",
+    max_price: float | None = None,
+    context: int | None = None,
+    region: str | None = None,
+    client: httpx.Client | None = None,
+    free_bytes: Callable[[], int] | None = None,
+    progress: Progress | None = None,
+) -> NewRecipe:
+    """Write a recipe for a model, with its lock, and one to rehearse it on this machine where that is possible.
+
+    `model` is a Hugging Face id, `s3://bucket/prefix/`, or a folder. `max_price` is in US dollars per hour, `context`
+    in tokens. Without a network it goes by what the toolkit knows of public models. Raises UsageError if the file
+    exists, and ToolkitError with a reason for each drafter if no recipe passes the checks.
+    """
+    progress = progress or default_progress()
+    folder = Path(out).parent if out else Path()
+    wishes = Wishes(_written(model, folder), platform, method, goal, max_price, context, region)
+    _require_known(wishes)
+    with nullcontext(client) if client else _client() as opened:
+        sources = Sources(None if _is_offline() and client is None else opened, folder.resolve(), progress.say)
+        with progress.stage(f"look at {model}"):
+            target, sources = sources.target(wishes.model)
+            found = _confirmed(wishes, target, sources)
+    path = Path(out) if out else Path(f"{found.recipe['name']}.yaml")
+    return _written_out(path, found, wishes, _origin(model), free_bytes)
+
+
+def _require_known(wishes: Wishes) -> None:
+    registry.platform_rules(wishes.platform)
+    if wishes.goal not in ("latency", "throughput"):
+        raise UsageError(f"goal: `{wishes.goal}` is neither `latency` nor `throughput`")
+
+
+def _is_offline() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+
+
+def _client() -> httpx.Client:
+    return hub_client(timeout=_HUB_SECONDS)
+
+
+def _written(model: str, folder: Path) -> str:
+    """The model as the recipe names it: a folder relative to the recipe's, everything else as it is."""
+    here = Path(model).expanduser()
+    is_path = model.startswith((".", "/", "~")) or model_source(model, folder).kind != "hub"
+    if not here.is_dir() or (not is_path and known_model(model)):
+        return model
+    relative = os.path.relpath(here.resolve(), folder.resolve())
+    return relative if relative.startswith("..") else f"./{relative}"
+
+
+def _confirmed(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
+    """A proposal whose drafter's own files were read, if they can be: it is made again where they say otherwise."""
+    able = drafters(target, sources.drafters(target), wishes.context)
+    found = propose(wishes, target, able, sources.folder)
+    for _ in range(_MOST_TRIES):
+        read = sources.complete(found.lock.drafter)
+        if read == found.lock.drafter or read is None:
+            break
+        able = [replace(item, facts=read) if item.model == read.model else item for item in able]
+        found = propose(wishes, target, able, sources.folder)
+        if found.lock.drafter == read:
+            break
+    ready = [name for name in recipes_for(target) if name != found.recipe["name"]]
+    note = [f"recipes for this model that come with the toolkit: {', '.join(ready)}"] if ready else []
+    return replace(found, notes=(*found.notes, *note))
+
+
+def _written_out(
+    path: Path, found: Proposal, wishes: Wishes, origin: str, free_bytes: Callable[[], int] | None
+) -> NewRecipe:
+    rehearsal, note = _rehearsal(path, found, wishes, free_bytes)
+    wanted = {path: found, **({_local(path): rehearsal} if rehearsal else {})}
+    for file in wanted:
+        if file.exists():
+            raise UsageError(
+                f"{file} exists already", hint=f"Write another one: --out {file.with_stem(file.stem + '-2')}"
+            )
+    for file, proposal in wanted.items():
+        write_whole(file, recipe_text(proposal, origin))
+        write_lock(load(file), proposal.lock)
+    report = check(path)
+    notes = (*found.notes, *note)
+    return NewRecipe(
+        path, found.choices, report.findings, notes, _local(path) if rehearsal else None, found.recipe["name"]
+    )
+
+
+def _origin(model: str) -> str:
+    return f"Made by `toolkit new {model}` on {current_day()}. Change what you like: `toolkit check` tells what works."
+
+
+def _local(path: Path) -> Path:
+    return path.with_stem(f"{path.stem}-local")
+
+
+def _rehearsal(
+    path: Path, found: Proposal, wishes: Wishes, free_bytes: Callable[[], int] | None
+) -> tuple[Proposal | None, tuple[str, ...]]:
+    """The same models on this machine, or why not and what to rehearse instead."""
+    here = next((name for name in registry.platforms() if not registry.platform_rules(name).has_instance_types), None)
+    if here is None or wishes.platform == here:
+        return None, ()
+    method = found.recipe["speculation"]["method"]
+    stand_in = f"tiny/{method}" if f"tiny/{method}" in catalogue() else "tiny/p-eagle"
+    instead = f"To rehearse the same road with a tiny model: toolkit deploy {stand_in}"
+    if why := _too_much(found, free_bytes):
+        return None, (f"No rehearsal of these models on this machine: {why}. {instead}",)
+    drafter = Drafter(
+        method,
+        found.recipe["speculation"]["num_speculative_tokens"],
+        "as in the recipe",
+        "as in the recipe",
+        found.recipe["speculation"].get("model"),
+        found.lock.drafter,
+    )
+    try:
+        local = propose(
+            replace(wishes, platform=here, method=None, max_price=None, region=None, context=None),
+            found.lock.target,
+            [drafter],
+            path.parent.resolve(),
+        )
+    except ToolkitError as error:
+        return None, (f"No rehearsal of these models on this machine: {error.message}. {instead}",)
+    return local, ()
+
+
+def _too_much(found: Proposal, free_bytes: Callable[[], int] | None) -> str:
+    """Why this machine cannot run the models; empty if it may."""
+    from toolkit.platforms.local.machine import free_bytes as measured
+    from toolkit.sizing.weights import stored_bytes
+
+    models = [facts for facts in (found.lock.target, found.lock.drafter) if facts]
+    quantized = next((facts.model for facts in models if facts.config.get("quantization_config")), None)
+    if quantized:
+        return f"{quantized} is quantized for GPUs"
+    try:
+        needed = sum(stored_bytes(facts) for facts in models) + _ENGINE_BYTES
+    except ToolkitError as error:
+        return error.message
+    free = (free_bytes or measured)()
+    return (
+        f"they need about {needed / 2**30:.0f} GiB of memory, and {free / 2**30:.0f} are free" if needed > free else ""
+    )

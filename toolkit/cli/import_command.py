@@ -1,0 +1,65 @@
+"""`toolkit import`: a recipe from another tool's settings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolkit.cli.output import answer, exit_unless, next_step, say
+from toolkit.cli.recipe_commands import AnyPlatform, Json
+from toolkit.cli.table import paragraphs
+from toolkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolkit.api.importing import ImportedRecipe
+
+
+def register(app: typer.Typer) -> None:
+    app.command("import")(import_)
+
+
+def import_(
+    file: Annotated[str, typer.Argument(help="A file with a vLLM command line or YAML; `-` reads stdin.")],
+    out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
+    platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
+    name: Annotated[str | None, typer.Option(help="The recipe's name.  [default: of model and method]")] = None,
+    variant: Annotated[str | None, typer.Option(help="Variant of a vllm-project recipe, such as fp8.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a recipe from a vLLM command line, or from another tool's YAML.
+
+    The YAML is that of vllm-project/recipes, of AWS's inference benchmark suite, or of `vllm serve --config`. Nothing
+    is run. What a recipe has no place for is listed, with the reason.
+    """
+    from toolkit.api.importing import import_recipe
+
+    made = import_recipe(_text(file), out=out, platform=platform or "sagemaker", name=name, variant=variant)
+    answer(made.to_dict(), as_json, lambda: _shown(made))
+    exit_unless(made.ok)
+    if not as_json:
+        next_step("lock", str(made.path))
+        next_step("plan", str(made.path))
+
+
+def _text(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    path = Path(file)
+    if not path.is_file():
+        raise UsageError(
+            f"{file}: no such file", hint="To give a command directly: echo 'vllm serve …' | toolkit import -"
+        )
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not UTF-8 at byte {error.start}", hint="Save it as UTF-8.") from error
+
+
+def _shown(made: ImportedRecipe) -> str:
+    say(f"Wrote {made.path}, from {made.source}.")
+    lines = [f"{finding.message}. {finding.hint}".rstrip() for finding in made.left_out]
+    checks = [finding.line_for(str(made.path)) for finding in made.findings if finding.severity != "info"]
+    return paragraphs([*lines, *checks] or ["all of it is in the recipe; no findings"])

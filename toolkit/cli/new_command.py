@@ -1,0 +1,129 @@
+"""`toolkit new`: a recipe for a model, from its name."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+import typer
+
+from toolkit.cli.output import answer, exit_unless, next_step, say
+from toolkit.cli.recipe_commands import AnyPlatform, Json
+from toolkit.cli.table import paragraphs, table
+
+if TYPE_CHECKING:
+    from toolkit.api.proposing import NewRecipe
+
+Goal = Literal["latency", "throughput"]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(new)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    platform: str
+    goal: Goal
+    max_price: float | None
+    context: int | None
+
+
+def new(
+    model: Annotated[str, typer.Argument(help="Hugging Face id, such as Qwen/Qwen3-8B, or a folder with a model.")],
+    out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
+    platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
+    method: Annotated[str | None, typer.Option(help="How to draft.  [default: the best that is found]")] = None,
+    goal: Annotated[
+        Goal | None, typer.Option("--optimize", help="What matters more.  [default: latency]", show_default=False)
+    ] = None,
+    max_price: Annotated[float | None, typer.Option(min=0.01, help="Budget, US dollars per hour.")] = None,
+    context: Annotated[int | None, typer.Option(min=1, help="Longest prompt and answer together, in tokens.")] = None,
+    region: Annotated[str | None, typer.Option(help="AWS region.  [default: your session's]")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take the defaults.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a recipe for a model: what drafts for it, which engine, and on which instance type.
+
+    Looks for drafters in the toolkit's catalogue and on the Hugging Face hub; without a network it goes by what it
+    knows. Nothing is started. In a terminal it asks what you leave out.
+    """
+    from toolkit.api import new as make
+
+    asks = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or as_json)
+    wanted = _asked(platform, goal, max_price, context) if asks else _defaults(platform, goal, max_price, context)
+    made = make(
+        model,
+        out=out,
+        platform=wanted.platform,
+        method=method,
+        goal=wanted.goal,
+        max_price=wanted.max_price,
+        context=wanted.context,
+        region=region,
+    )
+    answer(made.to_dict(), as_json, lambda: _text(made))
+    exit_unless(made.ok)
+    if not as_json:
+        _next_steps(made)
+
+
+def _defaults(platform: str | None, goal: Goal | None, max_price: float | None, context: int | None) -> _Answers:
+    return _Answers(platform or "sagemaker", goal or "latency", max_price, context)
+
+
+def _asked(platform: str | None, goal: Goal | None, max_price: float | None, context: int | None) -> _Answers:
+    """What was not given, asked on the terminal; Enter takes the default."""
+    say("A few questions; Enter takes what stands in brackets.")
+    where = platform or _ask("Where", "sagemaker", get_args(AnyPlatform))
+    what = goal or _ask("What matters more", "latency", get_args(Goal))
+    price = max_price if max_price is not None else _ask_number("Budget in $ per hour", "any")
+    length = context if context is not None else _ask_number("Longest prompt and answer, in tokens", "the usual")
+    return _Answers(where, "throughput" if what == "throughput" else "latency", price, int(length) if length else None)
+
+
+def _ask(question: str, default: str, allowed: tuple[str, ...]) -> str:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise typer.BadParameter(f"{text} is none of: {', '.join(allowed)}")
+        return text
+
+    found: str = typer.prompt(f"{question}: {', '.join(allowed)}", default=default, err=True, value_proc=parse)
+    return found
+
+
+def _ask_number(question: str, default: str) -> float | None:
+    def parse(text: str) -> float | None:
+        if text == default:
+            return None
+        try:
+            found = float(text.replace(",", ""))
+        except ValueError:
+            found = 0.0
+        if found <= 0:
+            raise typer.BadParameter(f"{text} is not a number above 0")
+        return found
+
+    found: float | None = typer.prompt(question, default=default, err=True, value_proc=parse)
+    return found
+
+
+def _text(made: NewRecipe) -> str:
+    rows = [(choice.key.rpartition(".")[2], _shown(choice.value), choice.why) for choice in made.choices]
+    findings = [finding.line_for(str(made.path)) for finding in made.findings if finding.severity != "info"]
+    found = [table(("choice", "value", "why"), rows), *findings, *made.notes]
+    return paragraphs(found)
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _next_steps(made: NewRecipe) -> None:
+    say(f"Wrote {made.path}. Its comments say what else was possible.")
+    next_step("plan", str(made.path))
+    if made.rehearsal:
+        say("To rehearse it on this machine, which costs nothing:")
+        next_step("deploy", str(made.rehearsal))

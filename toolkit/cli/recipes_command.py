@@ -1,0 +1,101 @@
+"""`toolkit recipes`: the recipes that come with the toolkit, filtered, or one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolkit.cli.output import answer, next_step, say
+from toolkit.cli.recipe_commands import Json
+from toolkit.cli.table import paragraphs, table
+
+if TYPE_CHECKING:
+    from toolkit.api.catalogue import Listed
+
+recipes_app = typer.Typer(
+    name="recipes",
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(recipes_app)
+
+
+@recipes_app.callback()
+def list_recipes(
+    context: typer.Context,
+    model: Annotated[str | None, typer.Option(help="Whose target has this in its name, such as qwen3.")] = None,
+    method: Annotated[str | None, typer.Option(help="That draft by this method.")] = None,
+    hardware: Annotated[
+        str | None, typer.Option(help="On instance types or accelerators of this name, such as trn2, g6e or H100.")
+    ] = None,
+    max_price: Annotated[float | None, typer.Option(help="That cost at most this, US dollars per hour.")] = None,
+    with_evidence: Annotated[bool, typer.Option("--with-evidence", help="With measured numbers only.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the recipes that come with the toolkit; `toolkit recipes show NAME` shows one."""
+    if context.invoked_subcommand is not None:
+        return
+    from toolkit.api.catalogue import recipes
+    from toolkit.catalog import methods
+
+    if method:
+        methods.method(method)  # an unknown one is an error, not an empty list
+    everything = recipes()
+    found = everything.matching(model, method, hardware, max_price, with_evidence=with_evidence)
+    head = ("recipe", "method", "K", "$/h", "description")
+    rows = [
+        (item.name, item.recipe.method, item.tokens, item.dollars, item.recipe.description) for item in found.listed
+    ]
+    nothing = f"none of the {len(everything)} recipes; for a model of yours: toolkit new MODEL"
+    answer(found.to_dict(), as_json, lambda: table(head, rows) if rows else nothing)
+    if rows and not as_json:
+        next_step("recipes", "show", found.listed[0].name)
+
+
+@recipes_app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A name from `toolkit recipes`, or a recipe file.")],
+    as_json: Json = False,
+) -> None:
+    """Show a recipe: its text, what it costs, whether it fits, and what was measured."""
+    from toolkit.api.catalogue import show_recipe
+
+    found = show_recipe(name)
+    answer(found.to_dict(), as_json, lambda: _shown(found))
+    if not as_json:
+        say(f"To change it, copy it: cp {found.recipe.path} {Path(found.recipe.path).name}")
+        next_step("plan", name)
+
+
+def _shown(found: Listed) -> str:
+    text = found.recipe.path.read_text(encoding="utf-8").rstrip()
+    parts = [f"Price: {found.price_text}"]
+    parts += [f"Fit: {line}" for line in found.fit_lines]
+    if evidence := found.recipe.evidence:
+        head = ("measured", "K", "requests", "tokens/step", "speedup", "hardware", "source")
+        rows = [
+            (
+                item.workload,
+                _text(item.num_speculative_tokens),
+                _text(item.concurrency),
+                _text(item.acceptance_length),
+                _text(item.speedup),
+                item.hardware,
+                f"{item.source}, {item.date}",
+            )
+            for item in evidence
+        ]
+        return "\n\n".join([text, paragraphs(parts), table(head, rows)])
+    return "\n\n".join(
+        [text, paragraphs([*parts, "Measured: nothing that is published. Measure it: toolkit prove ENDPOINT"])]
+    )
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

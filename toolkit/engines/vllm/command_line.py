@@ -1,0 +1,321 @@
+"""A recipe from a command line that starts vLLM. The line is read, never run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolkit import documents
+from toolkit.catalog import lookup, methods
+from toolkit.engines.vllm.facts import alias_of, takes
+from toolkit.engines.vllm.flags import OWN_FLAGS
+from toolkit.engines.vllm.risk_checks import risk_of
+from toolkit.errors import UsageError
+from toolkit.findings import Finding
+from toolkit.recipe.schema import SpeculationSection
+
+ENGINE = "vllm"
+LEFT_OUT = "import.left-out"
+_SERVER_MODULE = "vllm.entrypoints"
+# vllm/engine/arg_utils.py: the short forms.
+_SHORT = {
+    "tp": "tensor-parallel-size",
+    "pp": "pipeline-parallel-size",
+    "dp": "data-parallel-size",
+    "q": "quantization",
+    "ep": "enable-expert-parallel",
+    "sc": "speculative-config",
+    "n": "nnodes",
+    "r": "node-rank",
+}
+# Switches of `docker run`; all its other options take a value.
+_DOCKER_SWITCHES = {
+    "-d",
+    "-i",
+    "-t",
+    "-it",
+    "-ti",
+    "-itd",
+    "-dit",
+    "--detach",
+    "--init",
+    "--interactive",
+    "--privileged",
+    "--rm",
+    "--tty",
+}
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|API_?KEY|CREDENTIAL", re.IGNORECASE)
+_SECRET_FLAG = re.compile(r"(^|-)(token|secret|password|api-key|credentials?)$")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_TAGGED_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)(?:[-_].*)?")
+# `32k` and `1M` are decimal, `32K` and `1Mi` binary (vllm/engine/arg_utils.py, human_readable_int).
+_UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+_SECTION_KEYS = {
+    "max-model-len": "max_model_len",
+    "max-num-seqs": "max_num_seqs",
+    "max-num-batched-tokens": "max_num_batched_tokens",
+}
+
+
+@dataclass
+class Imported:
+    """A recipe's sections while they are read, and findings on what has no place in a recipe."""
+
+    target: dict[str, Any] = field(default_factory=dict)
+    speculation: dict[str, Any] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict)
+    platform: dict[str, Any] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def leave_out(self, what: str, why: str, hint: str = "") -> None:
+        """Say that something is not in the recipe."""
+        self.findings.append(Finding(LEFT_OUT, f"left out: {what}: {why}", hint=hint, severity="info"))
+
+    def add_variable(self, name: str, value: str) -> None:
+        """An environment variable; never a secret."""
+        if _SECRET.search(name):
+            hint = "The toolkit uses your own login (hf auth login) or `platform.hub_token_secret`."
+            self.leave_out(f"{name}=…", "a secret must not stand in a recipe", hint)
+        elif "$" in value:
+            self.leave_out(
+                f"{name}={value}", "a shell would fill it in", f"Add `{name}` to `engine.env` with its value."
+            )
+        else:
+            self.engine.setdefault("env", {})[name] = value
+
+    def add_flag(self, flag: str, value: Any) -> None:
+        """A flag of the server, without dashes, in the section where it belongs."""
+        name = alias_of(flag) or flag
+        if name == "speculative-config":
+            add_speculation(self, value)
+        elif name in _SECTION_KEYS:
+            self.engine[_SECTION_KEYS[name]] = _whole(value)
+        elif name == "model":
+            self.target["model"] = value
+        elif name == "revision":
+            self.target["revision"] = value
+        elif name == "tokenizer-revision" and value == self.target.get("revision"):
+            return
+        elif _SECRET_FLAG.search(name):
+            self.leave_out(
+                f"--{name}", "a secret must not stand in a recipe", "Who may ask is the platform's to decide."
+            )
+        elif name in OWN_FLAGS:
+            self.leave_out(f"--{name} {value}", f"the toolkit sets it itself; a recipe has {OWN_FLAGS[name]}")
+        elif risk := risk_of(name, value):
+            hint = f"If you trust that: add it to `engine.args`, and `allow: [{name}]` to `engine`."
+            self.leave_out(f"--{name}", f"it {risk}", hint)
+        else:
+            self.engine.setdefault("args", {})[name] = value
+
+
+def read_command(text: str) -> Imported:
+    """The recipe of `vllm serve …`, `python -m vllm.entrypoints…`, or `docker run … IMAGE …`.
+
+    Raises UsageError if the text is none of these.
+    """
+    words = _words(text)
+    found = Imported()
+    words = _without_shell(words, found)
+    if words and words[0] in ("docker", "podman", "nerdctl"):
+        words = _without_docker(words, found)
+    read_arguments(_server_arguments(words), found)
+    if "model" not in found.target:
+        raise UsageError("the command names no model", hint="Write it: vllm serve MODEL …, or --model MODEL.")
+    return found
+
+
+def read_arguments(arguments: Sequence[str], found: Imported) -> None:
+    """Add the server's arguments: flags with their values, and the model if it stands by itself."""
+    pending = list(arguments)
+    while pending:
+        word = pending.pop(0)
+        if not word.startswith("-") or word == "-":
+            if "model" in found.target:
+                found.leave_out(word, "it is no flag, and the model is named already")
+            else:
+                found.target["model"] = word
+            continue
+        name, equals, written = word.lstrip("-").partition("=")
+        flag, _, inner = (_SHORT.get(name, name) if not word.startswith("--") else name).partition(".")
+        flag = flag.replace("_", "-")
+        texts = [written] if equals else list(_values(flag, pending))
+        _add(found, flag, inner, texts)
+
+
+def add_speculation(found: Imported, config: Any) -> None:
+    """The engine's own configuration of speculation as the recipe's section."""
+    if not isinstance(config, Mapping):
+        message = f"--speculative-config is no JSON object: {config}"
+        raise UsageError(message, hint="""Write it in single quotes: --speculative-config '{"method": "eagle3", …}'""")
+    settings = {key: value for key, value in config.items() if value is not None}
+    drafter = settings.get("model")
+    method = _method(settings, drafter, found)
+    fixed = methods.method(method).engines[ENGINE].fixed
+    known = SpeculationSection.model_fields
+    found.speculation = {"method": method, **({"model": drafter} if drafter else {})}
+    for key, value in settings.items():
+        if key in ("method", "model") or fixed.get(key) == value:
+            continue
+        if key in known:
+            found.speculation[key] = _whole(value) if known[key].annotation is not str else value
+        else:
+            found.leave_out(f"{key}: {value} of the speculative config", "a recipe has no such key")
+    if drafter and drafter == found.target.get("model") and methods.method(method).drafter == "optional":
+        del found.speculation["model"]
+
+
+def _method(settings: Mapping[str, Any], drafter: str | None, found: Imported) -> str:
+    """The recipe's method of a configuration. Where it names none, the drafter's own, as the engine finds it out."""
+    if method := methods.configured(ENGINE, settings):
+        return method
+    named = settings.get("method")
+    if named and named in methods.names():
+        return str(named)
+    if named:
+        message = f"speculative method `{named}` is not among those of a recipe"
+        raise UsageError(message, hint=f"Known: {', '.join(item.name for item in methods.methods())}.")
+    listed = lookup.head(drafter) if drafter else None
+    unnamed = next(
+        (item.name for item in methods.methods() if ENGINE in item.engines and not item.engines[ENGINE].method), ""
+    )
+    guess = (
+        listed.method
+        if listed
+        else unnamed
+        if drafter and "assistant" in drafter
+        else "draft-model"
+        if drafter
+        else "ngram"
+    )
+    hint = f"Write another one if that is wrong: {', '.join(item.name for item in methods.methods())}."
+    message = f"the command names no method: `{guess}` is taken, by the drafter's name"
+    found.findings.append(Finding("import.guessed", message, "speculation.method", hint=hint, severity="warning"))
+    return guess
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text.replace("\\\r\n", " ").replace("\\\n", " "), comments=True)
+    except ValueError as error:
+        raise UsageError(f"not a command line: {error}", hint="Look for a quote that is not closed.") from error
+
+
+def _without_shell(words: list[str], found: Imported) -> list[str]:
+    """Without a prompt, `sudo`, and assignments, which become variables; up to where another command begins."""
+    end = next(
+        (index for index, word in enumerate(words) if word in ("&", "&&", "|", "||", ";", ">", ">>", "2>&1")),
+        len(words),
+    )
+    if words[end:]:
+        found.leave_out(" ".join(words[end:]), "it is not part of the command that starts the server")
+    rest = words[:end]
+    while rest:
+        if assigned := _ASSIGNMENT.fullmatch(rest[0]):
+            found.add_variable(assigned[1], assigned[2])
+        elif rest[0] not in ("$", "#", "sudo", "nohup", "exec", "env", "export", "uv", "run", "uvx"):
+            break
+        rest = rest[1:]
+    return rest
+
+
+def _without_docker(words: Sequence[str], found: Imported) -> list[str]:
+    """The arguments of the image, whose tag is the engine's version."""
+    rest, options = list(words[2:]), []
+    while rest and rest[0].startswith("-"):
+        option, equals, value = rest.pop(0).partition("=")
+        if option not in _DOCKER_SWITCHES and not equals:
+            value = rest.pop(0) if rest else ""
+        if option in ("-e", "--env"):
+            name, given, text = value.partition("=")
+            found.add_variable(name, text if given else f"${name}")
+        else:
+            options.append(f"{option} {value}".strip())
+    if options:
+        found.leave_out(", ".join(options), "options of the container are the platform's")
+    if not rest:
+        raise UsageError("the command names no image", hint="Give the whole line: docker run … IMAGE --model MODEL …")
+    _image(rest.pop(0), found)
+    return rest
+
+
+def _image(image: str, found: Imported) -> None:
+    tag = image.rpartition(":")[2] if ":" in image.rpartition("/")[2] else "latest"
+    if version := _TAGGED_VERSION.fullmatch(tag):
+        found.engine["version"] = version[1]
+        if not image.startswith("vllm/vllm-openai:"):
+            found.leave_out(
+                f"image {image}",
+                f"AWS's image of {version[1]} is taken",
+                f"For this one: `container: {{base: {image}}}`.",
+            )
+        return
+    hint = f"For this very image: `container: {{base: {image}}}` and its `engine.version`."
+    found.leave_out(f"image {image}", "its tag names no version, so that the newest that works is taken", hint)
+
+
+def _server_arguments(words: Sequence[str]) -> list[str]:
+    """What follows `vllm serve`, `python -m vllm.entrypoints…` or an image."""
+    for index, word in enumerate(words):
+        if word.rpartition("/")[2] == ENGINE and words[index + 1 : index + 2] == ["serve"]:
+            return list(words[index + 2 :])
+        if word.startswith(_SERVER_MODULE):
+            return list(words[index + 1 :])
+    if words and (words[0].startswith("--") or words[0] == "serve" or (len(words) > 1 and words[1].startswith("--"))):
+        return [word for index, word in enumerate(words) if (index, word) != (0, "serve")]
+    raise UsageError(
+        "this is no command that starts a vLLM server",
+        hint="Give `vllm serve MODEL …`, or `docker run … vllm/vllm-openai …`.",
+    )
+
+
+def _values(flag: str, pending: list[str]) -> Iterator[str]:
+    """The words after a flag that are its values, taken out of `pending`."""
+    kind = takes(flag)
+    if kind == "on_off" or flag.startswith("no-"):
+        return
+    while pending and (not pending[0].startswith("-") or re.fullmatch(r"-[\d.]+", pending[0])):
+        yield pending.pop(0)
+        if kind != "several":
+            return
+
+
+def _add(found: Imported, flag: str, inner: str, texts: Sequence[str]) -> None:
+    """A flag with the texts of its values. `--flag.key value` is a key of the flag's JSON."""
+    values = [_value(text) for text in texts]
+    if any(isinstance(value, str) and re.search(r"\$\{?\w|<[\w -]+>", value) for value in values):
+        found.leave_out(
+            f"--{flag} {' '.join(texts)}",
+            "its value is to be filled in",
+            f"Add `{flag}` to `engine.args` with its value.",
+        )
+        return
+    value: Any = True if not values else values if takes(flag) == "several" else values[0]
+    if inner:
+        value = _nested(found.engine.get("args", {}).get(flag), inner.split("."), value)
+    found.add_flag(flag, value)
+
+
+def _nested(before: Any, keys: Sequence[str], value: Any) -> dict[str, Any]:
+    known = dict(before) if isinstance(before, Mapping) else {}
+    first, *rest = keys
+    known[first] = _nested(known.get(first), rest, value) if rest else value
+    return known
+
+
+def _value(text: str) -> Any:
+    """A word as JSON if it is a number, an object or a list; else as the text that it is."""
+    try:
+        value = documents.decode(text)
+    except documents.Unfit:
+        return text
+    return value if isinstance(value, int | float | dict | list) else text
+
+
+def _whole(value: Any) -> Any:
+    """A number, also as `32k`; anything else as it is."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", value) if isinstance(value, str) else None
+    return int(float(found[1]) * _UNITS.get(found[2], 1)) if found else value

@@ -1,0 +1,268 @@
+"""Choose drafter, engine version, limits and instance type so that no check finds an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from toolkit.catalog import methods, registry
+from toolkit.checks.run import findings_on
+from toolkit.engines.open_choices import versions
+from toolkit.errors import ToolkitError
+from toolkit.findings import Finding
+from toolkit.proposal.hardware import Offer, offers
+from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
+from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.load import LoadedRecipe
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe, resolve
+from toolkit.recipe.schema import LONGEST_NAME, RecipeFile
+
+_USUAL_CONTEXT, _CONTEXT_OF_THIS_MACHINE = 32_768, 4096
+_REQUESTS: Mapping[Goal, int] = {"latency": 32, "throughput": 128}
+_TOKENS_PER_STEP = (8192, 16_384, 32_768, 65_536)
+_OTHERS, _OTHER_VERSIONS = 3, 2
+_ENGINE_KEYS = ("version", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "args")
+_POSITION = {f"engine.{key}": number for number, key in enumerate(_ENGINE_KEYS)} | {"platform.instance_types": 9}
+_HOW: Mapping[tuple[str, bool], str] = {
+    ("head", True): "a small head on the model drafts all K tokens in one pass",
+    ("head", False): "a small head on the model drafts one token after the other",
+    ("target", True): "layers of the model itself draft, so that no second model is needed",
+    ("target", False): "layers of the model itself draft, so that no second model is needed",
+    ("model", True): "a small model drafts all K tokens in one pass",
+    ("model", False): "a small model drafts one token after the other",
+    ("text", False): "drafts what came before in the text: any model can; it pays where answers repeat their prompt",
+}
+# Which of these fits is tried out: version, instance type and tokens per step follow one another.
+_SETTLED_LATER = ("memory.", "sagemaker.", "kubernetes.", "engine.token-budget")
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A recipe that is being made: its data, and the folder from which its paths count."""
+
+    data: Mapping[str, Any]
+    folder: Path
+
+    def having(self, section: str, **values: Any) -> _Draft:
+        """With these values in a section; those that are None are left out."""
+        written = {key: value for key, value in values.items() if value is not None}
+        return replace(self, data={**self.data, section: {**self.data.get(section, {}), **written}})
+
+    def recipe(self) -> Recipe:
+        """The complete recipe. Raises pydantic's ValidationError for values that no recipe may have."""
+        return resolve(LoadedRecipe(RecipeFile.model_validate(self.data), self.folder / "recipe.yaml", {}))
+
+
+class _Unfit(Exception):
+    """This drafter does not work here; the reason is its text."""
+
+
+def propose(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter], folder: Path) -> Proposal:
+    """A recipe with the first of the drafters that all checks accept.
+
+    `target.model` is how a recipe in `folder` names the model. Raises ToolkitError with the reason for each drafter if
+    none is accepted.
+    """
+    wanted = _of_method(wishes, able)
+    reasons: list[str] = []
+    for drafter in wanted:
+        try:
+            found = _with_drafter(wishes, target, drafter, folder)
+        except _Unfit as error:
+            reasons.append(f"{drafter.name}: {error}")
+            continue
+        choices = [*_drafting(drafter, able), *found.choices]
+        choices.sort(key=lambda choice: _POSITION.get(choice.key, -1))
+        return replace(found, recipe=_in_order(found.recipe), choices=choices, notes=tuple(reasons[:_OTHERS]))
+    raise ToolkitError(
+        "\n  ".join([f"no recipe for {wishes.model} passes the checks", *reasons]), hint=_way_out(wishes)
+    )
+
+
+def _of_method(wishes: Wishes, able: Sequence[Drafter]) -> Sequence[Drafter]:
+    """The drafters of the method that is wished. Raises ToolkitError if there is none."""
+    if wishes.method is None:
+        return able
+    method = methods.method(wishes.method)
+    found = [drafter for drafter in able if drafter.method in (method.name, method.spelling_of)]
+    if not found:
+        known = ", ".join(dict.fromkeys(drafter.method for drafter in able))
+        message = f"no drafter of method `{wishes.method}` is known for {wishes.model}"
+        raise ToolkitError(
+            message, hint=f"Known for it: {known}. To train a P-EAGLE head of your own: toolkit train -h"
+        )
+    return found
+
+
+def _way_out(wishes: Wishes) -> str:
+    if wishes.max_price is not None:
+        return f"Raise --max-price {wishes.max_price:g}, or leave it out to see what there is."
+    return "Try another --platform, a smaller --context, or --method ngram, which needs no second model."
+
+
+def _with_drafter(wishes: Wishes, target: ModelFacts, drafter: Drafter, folder: Path) -> Proposal:
+    lock = Lock(target, drafter.facts)
+    draft = _first(wishes, target, drafter, folder)
+    draft, version = _version(draft, lock, drafter)
+    draft, context = _context(draft, wishes, target)
+    draft, budget = _token_budget(draft, lock)
+    if not draft.recipe().platform.rules.has_instance_types:
+        _require_no_error(draft, lock)
+        return Proposal(draft.data, (version, context, _requests(wishes), budget), lock)
+    draft, instance = _instance(draft, lock, wishes)
+    return Proposal(draft.data, (version, context, _requests(wishes), budget, instance), lock)
+
+
+def _requests(wishes: Wishes) -> Choice:
+    other = next(goal for goal in _REQUESTS if goal != wishes.goal)
+    why = f"requests decoded together, for {wishes.goal}"
+    return Choice("engine.max_num_seqs", _REQUESTS[wishes.goal], why, (f"{_REQUESTS[other]} for {other}",))
+
+
+def _first(wishes: Wishes, target: ModelFacts, drafter: Drafter, folder: Path) -> _Draft:
+    """The recipe without what is found by trying: version, context, token budget, instance type."""
+    name = _name(f"{target.model.rstrip('/').rpartition('/')[2]}-{drafter.method}")
+    speculation = {"method": drafter.method, "model": drafter.model, "num_speculative_tokens": drafter.tokens}
+    platform = {"name": wishes.platform, "region": wishes.region}
+    draft = _Draft({"name": name, "target": {"model": target.model}}, folder)
+    draft = draft.having("speculation", **speculation).having("platform", **platform)
+    draft = draft.having("engine", max_num_seqs=_REQUESTS[wishes.goal])
+    return draft.having("platform", instance_types=_any_type(wishes.platform))
+
+
+def _any_type(platform: str) -> list[str] | None:
+    """A type with which the recipe can be read until the right one is found; None where types mean nothing."""
+    rules, engine = registry.platform_rules(platform), registry.engine_rules(registry.default_engine())
+    return [next(item.name for item in rules.instances() if engine.runs_on(item))] if rules.has_instance_types else None
+
+
+def _name(text: str) -> str:
+    return "-".join(re.findall(r"[a-zA-Z0-9]+", text)).lower()[:LONGEST_NAME].strip("-")
+
+
+def _version(draft: _Draft, lock: Lock, drafter: Drafter) -> tuple[_Draft, Choice]:
+    """The newest version with which no check on engine and models finds an error."""
+    released = versions(draft.having("engine", version="0.0.0").recipe())
+    if not released:
+        raise _Unfit(f"no image of its engine is known on {draft.data['platform']['name']}")
+    refused: list[str] = []
+    for version in _known_first(released, drafter):
+        here = draft.having("engine", version=version)
+        problem = next(_errors(here, lock, without=_SETTLED_LATER), None)
+        if problem is None:
+            others = tuple(item for item in released if item != version)[:_OTHER_VERSIONS]
+            return here, Choice("engine.version", version, _version_why(version, released, drafter, refused), others)
+        refused.append(f"{version}: {problem.message}")
+    raise _Unfit(refused[0].partition(": ")[2])
+
+
+def _known_first(released: Sequence[str], drafter: Drafter) -> list[str]:
+    """The version of the toolkit's own recipe for this pair first: nobody has tried a newer one."""
+    known = [version for version in released if version == drafter.version]
+    return [*known, *(version for version in released if version != drafter.version)]
+
+
+def _version_why(version: str, released: Sequence[str], drafter: Drafter, refused: Sequence[str]) -> str:
+    if version == drafter.version:
+        return f"as in the toolkit's own recipe {drafter.recipe}"
+    if refused:
+        return f"the newest that works; not {refused[0]}"
+    return "the newest with an image" if version == released[0] else "the newest that works"
+
+
+def _context(draft: _Draft, wishes: Wishes, target: ModelFacts) -> tuple[_Draft, Choice]:
+    limit = target.text_config.get("max_position_embeddings")
+    here = not draft.recipe().platform.rules.has_instance_types
+    usual = _CONTEXT_OF_THIS_MACHINE if here else _USUAL_CONTEXT
+    context = wishes.context or (min(usual, limit) if isinstance(limit, int) else usual)
+    if isinstance(limit, int) and context > limit:
+        raise _Unfit(f"it takes {limit:,} tokens at most, and --context asks for {context:,}")
+    why = f"tokens of prompt and answer together{', as you asked' if wishes.context else ''}"
+    others = (f"up to {limit:,}, the model's limit",) if isinstance(limit, int) and limit > context else ()
+    return draft.having("engine", max_model_len=context), Choice("engine.max_model_len", context, why, others)
+
+
+def _token_budget(draft: _Draft, lock: Lock) -> tuple[_Draft, Choice]:
+    """The smallest budget of tokens per step that leaves room for prompts beside the drafts."""
+    for tokens in _TOKENS_PER_STEP:
+        here = draft.having("engine", max_num_batched_tokens=tokens)
+        if not any(item.code == "engine.token-budget" for item in findings_on(here.recipe(), lock)):
+            break
+    why = "tokens per step, enough for drafts and prompts together"
+    return here, Choice("engine.max_num_batched_tokens", tokens, why)
+
+
+def _instance(draft: _Draft, lock: Lock, wishes: Wishes) -> tuple[_Draft, Choice]:
+    try:
+        found = offers(draft.recipe(), lock, wishes.goal, wishes.max_price)
+    except ToolkitError as error:
+        raise _Unfit(error.message) from error
+    problem = "" if found else _nothing_fits(draft, lock, wishes)
+    for index, offer in enumerate(found):
+        here = _on(draft, offer)
+        wrong = next(_errors(here, lock), None)
+        if wrong is None:
+            models = "both models" if lock.drafter else "the model"
+            why = f"{_best(wishes)} that holds {models}: {offer}; {offer.room}"
+            others = tuple(str(other) for other in found[index + 1 :][:_OTHERS])
+            return here, Choice("platform.instance_types", [offer.instance_type], why, others)
+        problem = problem or wrong.message
+    raise _Unfit(problem)
+
+
+def _best(wishes: Wishes) -> str:
+    return "the cheapest for its KV cache" if wishes.goal == "throughput" else "the cheapest"
+
+
+def _nothing_fits(draft: _Draft, lock: Lock, wishes: Wishes) -> str:
+    without_limit = offers(draft.recipe(), lock, wishes.goal) if wishes.max_price is not None else []
+    if without_limit:
+        cheapest = min(without_limit, key=lambda offer: offer.price or float("inf"))
+        return f"nothing that holds the models costs {wishes.max_price:g} $/h or less; the cheapest is {cheapest}"
+    where = f" in {wishes.region}" if wishes.region else ""
+    return f"no instance type of {wishes.platform}{where} holds the models"
+
+
+def _on(draft: _Draft, offer: Offer) -> _Draft:
+    here = draft.having("platform", instance_types=[offer.instance_type])
+    if offer.tensor_parallel == 1:
+        return here
+    return here.having(
+        "engine", args={**draft.data["engine"].get("args", {}), "tensor-parallel-size": offer.tensor_parallel}
+    )
+
+
+def _require_no_error(draft: _Draft, lock: Lock) -> None:
+    if wrong := next(_errors(draft, lock), None):
+        raise _Unfit(wrong.message)
+
+
+def _errors(draft: _Draft, lock: Lock, without: tuple[str, ...] = ()) -> Iterator[Finding]:
+    for finding in findings_on(draft.recipe(), lock):
+        if finding.severity == "error" and not (without and finding.code.startswith(without)):
+            yield finding
+
+
+def _in_order(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe with its sections and the engine's keys in the usual order."""
+    engine = {key: data["engine"][key] for key in _ENGINE_KEYS if key in data["engine"]}
+    return {
+        **{key: value for key, value in data.items() if key != "platform"},
+        "engine": engine,
+        "platform": data["platform"],
+    }
+
+
+def _drafting(drafter: Drafter, able: Sequence[Drafter]) -> Iterator[Choice]:
+    """The choices of method, drafter and K."""
+    method = methods.method(drafter.method)
+    others = dict.fromkeys(item.method for item in able if item.method != drafter.method)
+    yield Choice("speculation.method", drafter.method, _HOW[method.kind, method.parallel], tuple(others))
+    if drafter.model:
+        models = [f"{item.model} ({item.method})" for item in able if item.model and item is not drafter]
+        yield Choice("speculation.model", drafter.model, drafter.why, tuple(models[:_OTHERS]))
+    yield Choice("speculation.num_speculative_tokens", drafter.tokens, f"K: {drafter.tokens_why}")

@@ -1,0 +1,54 @@
+"""What the package itself knows of public models: from the locks of its recipes, and from catalog/models.json.
+
+So models can be checked and sized without a network. Nobody has read these models' files on this machine, so the facts
+are `partial`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+
+from toolkit.catalog.lookup import FOLDER
+from toolkit.errors import ToolkitError
+from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.lock import read_lock
+
+_NOT_READ = ("generation_config", "tensors and tokenizer")
+
+
+def known_model(name: str) -> ModelFacts | None:
+    """Facts of the public model `name`, such as `Qwen/Qwen3-8B`; case does not matter, as on the hub."""
+    return known_models().get(name.lower())
+
+
+@cache
+def known_models() -> Mapping[str, ModelFacts]:
+    """Every public model that the package knows, by its name in lower case."""
+    data = json.loads((FOLDER / "models.json").read_text(encoding="utf-8"))
+    listed = {entry["model"].lower(): _listed(entry) for entry in data["models"]}
+    return {**listed, **{facts.model.lower(): facts for facts in _locked()}}
+
+
+def _listed(entry: dict[str, object]) -> ModelFacts:
+    rest: dict[str, object] = {
+        "revision": "",
+        "generation_config": {},
+        "tensors": None,
+        "tokenizer": None,
+        "weight_bytes": None,
+    }
+    return ModelFacts.from_dict({**rest, "partial": True, "unverified": _NOT_READ, **entry})
+
+
+def _locked() -> Iterator[ModelFacts]:
+    """Both models of every recipe that comes with the toolkit, if they are on the hub."""
+    for path in sorted(catalogue_dir().glob("*/*.lock.json")):
+        with suppress(ToolkitError):
+            lock = read_lock(path)
+            for facts in (lock.target, lock.drafter) if lock else ():
+                if facts and "/" in facts.model and ":" not in facts.model:
+                    yield facts
