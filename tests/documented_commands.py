@@ -8,21 +8,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
-_BLOCK = re.compile(r"^([ ]*)```console\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+TUTORIAL = "docs/tutorial.md"
+_BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of a language on a page, which is named from the root of the repository."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [body for _, found, body in _BLOCK.findall(text) if found == language]
 
 
 def commands(page: str) -> list[str]:
-    """Every command of a page, without comments. A page is named from the root."""
-    blocks = [body for _, body in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
-    lines = [line.strip() for block in blocks for line in block.splitlines()]
-    return [
-        shlex.join(words) if "|" not in line and ">" not in line else line[2:]
-        for line in lines
-        if line.startswith("$ ") and (words := shlex.split(line[2:], comments=True))
-    ]
+    """Every command of a page."""
+    lines = [line.strip() for block in blocks(page, "console") for line in block.splitlines()]
+    return [line[2:] for line in lines if line.startswith("$ ")]
 
 
-def of_toolkit(page: str) -> list[list[str]]:
+def of_toolkit(page: str) -> list[tuple[str, ...]]:
     """The arguments of every call of `toolkit` on a page, also behind a pipe."""
     parts = [part.strip() for line in commands(page) for part in re.split(r" \| | && ", line)]
-    return [shlex.split(part)[1:] for part in parts if part.startswith("toolkit ")]
+    return [tuple(shlex.split(part, comments=True)[1:]) for part in parts if part.startswith("toolkit ")]
