@@ -26,11 +26,11 @@ test-exhaustive: .venv/installed
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/bandit -q -r toolkit containers tools containers/*/serve containers/*/compile -t $(NOT_IN_RUFF)
+	$(BIN)/bandit -q -r toolkit containers tools containers/*/serve containers/*/compile containers/*/train -t $(NOT_IN_RUFF)
 
 types: .venv/installed
 	$(BIN)/mypy
-	for program in containers/*/serve containers/*/compile; do \
+	for program in containers/*/serve containers/*/compile containers/*/train; do \
 		MYPYPATH=containers/shared $(BIN)/mypy --scripts-are-modules $$program containers/shared/*.py || exit 1; done
 	$(BIN)/mypy containers/benchmark/benchmark.py
 

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from toolkit.api import destroy as destroy
     from toolkit.api import endpoints as endpoints
     from toolkit.api import explain as explain
+    from toolkit.api import improve as improve
     from toolkit.api import load as load
     from toolkit.api import new as new
     from toolkit.api import plan as plan
     from toolkit.api import recipes as recipes
     from toolkit.api import render as render
     from toolkit.api import rollback as rollback
+    from toolkit.api import train as train
     from toolkit.api import tune as tune
     from toolkit.api import watch as watch
     from toolkit.api import what_if as what_if
@@ -48,12 +50,14 @@ __all__ = [
     "destroy",
     "endpoints",
     "explain",
+    "improve",
     "load",
     "new",
     "plan",
     "recipes",
     "render",
     "rollback",
+    "train",
     "tune",
     "watch",
     "what_if",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from toolkit.errors import PlatformError
@@ -34,3 +35,13 @@ def write_whole(path: Path, text: str) -> None:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise PlatformError(f"{path} could not be written: {error.strerror}", hint="It is as it was.") from error
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """For work that can go on later: raises PlatformError where `path` cannot be written, as on a full disk."""
+    try:
+        yield
+    except OSError as error:
+        hint = "What is complete stays. Make room or give another folder, and start again: it continues there."
+        raise PlatformError(f"{path} could not be written: {error.strerror or error}", hint=hint) from error

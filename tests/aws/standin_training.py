@@ -21,11 +21,16 @@ from toolkit.platforms.local.resources import page
 from toolkit.platforms.local.validation import problems
 
 GROUP = "/aws/sagemaker/TrainingJobs"
+# With disks of their own: some of those in the catalogue.
+_WITH_DISKS = ("ml.p4d.24xlarge", "ml.p5.48xlarge", "ml.g6e.12xlarge", "ml.g7e.12xlarge")
 _ENDED = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded")
 _STATUS = {"Stopping": "Stopping", "MaxRuntimeExceeded": "Stopped", **{name: name for name in _ENDED[:3]}}
 
 Container = Callable[[Mapping[str, str]], Mapping[str, bytes]]
 """Of a job's environment, the files that its container leaves in /opt/ml/checkpoints."""
+
+Model = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
+"""Of the files in /opt/ml/checkpoints, those that its container leaves in /opt/ml/model."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +62,15 @@ class _Job:
 
 @dataclass
 class Training:
-    """`script` is how the next jobs go, `container` what they leave; `started` are the requests of those there were."""
+    """`script` is how the next jobs go, `container` and `model` what they leave.
+
+    `started` are the requests of those there were.
+    """
 
     account: AccountRules
     script: JobScript = field(default_factory=JobScript)
     container: Container = lambda _: {}
+    model: Model = lambda _: {}
     _jobs: dict[tuple[str, str], _Job] = field(default_factory=dict)
 
     @property
@@ -149,14 +158,19 @@ class Training:
         return job
 
     def _step(self, job: _Job) -> None:
-        """The next stage: in Training the container writes its log, and its files are in S3 when it is over."""
+        """The next stage: in Training the container writes its log, and its files are in S3 when it is over.
+
+        An interrupted job on spot instances (Developer guide, "Managed Spot Training") leaves its checkpoints too.
+        """
         if not job.ahead:
             return
         before, after = job.stage, job.ahead.pop(0)
         if before == after:
             return
-        if before == "Training" and after in ("Uploading", "Completed"):
+        if before == "Training" and after in ("Interrupted", "Uploading", "Completed"):
             self._leave_files(job)
+        if before == "Training" and after in ("Uploading", "Completed"):
+            self._leave_model(job)
         job.seen.append((after, now()))
         if after == "Training":
             self._write_log(job)
@@ -164,8 +178,18 @@ class Training:
     def _leave_files(self, job: _Job) -> None:
         bucket, _, prefix = job.request["CheckpointConfig"]["S3Uri"].removeprefix("s3://").partition("/")
         backend = s3_backends[ACCOUNT][Region(job.region).partition]
-        for name, content in self.container(job.request["Environment"]).items():
-            backend.put_object(bucket, f"{prefix}{name}", content)
+        for name, content in self.container(job.request.get("Environment", {})).items():
+            backend.put_object(bucket, f"{prefix.rstrip('/')}/{name}", content)
+
+    def _leave_model(self, job: _Job) -> None:
+        """OutputDataConfig with CompressionType NONE: files below one prefix (API reference of OutputDataConfig)."""
+        backend = s3_backends[ACCOUNT][Region(job.region).partition]
+        bucket, _, prefix = job.request["CheckpointConfig"]["S3Uri"].removeprefix("s3://").partition("/")
+        keys = [key for key in backend.get_bucket(bucket).keys.values() if key.name.startswith(prefix)]
+        kept = {key.name.removeprefix(prefix).strip("/"): key.value for key in keys}
+        bucket, _, prefix = _artifacts(job.request).removeprefix("s3://").partition("/")
+        for name, content in self.model(kept).items():
+            backend.put_object(bucket, f"{prefix}/{name}", content)
 
     def _write_log(self, job: _Job) -> None:
         backend, stream = logs_backends[ACCOUNT][job.region], f"{job.request['TrainingJobName']}/algo-1-1"
@@ -183,12 +207,26 @@ def must_fit(request: Mapping[str, Any]) -> None:
         raise ServiceError("StoppingCondition is missing.")  # unverified wording
     if not resources.get("InstanceCount"):
         raise ServiceError("InstanceCount must be at least 1.")  # unverified wording
+    _must_fit_spot(request)
+    if resources.get("VolumeKmsKeyId") and resources["InstanceType"] in _WITH_DISKS:
+        raise ServiceError("VolumeKmsKeyId is not supported for instance types with local storage.")  # unverified words
     names = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
     if len(set(names)) < len(names):
         raise ServiceError("Channel names must be unique.")  # unverified wording
     keys = [tag["Key"] for tag in request.get("Tags", [])]
     if any(key.startswith("aws:") for key in keys) or len(set(keys)) < len(keys):
         raise ServiceError("Tag keys must be unique, and none begins with aws:.")  # unverified wording
+
+
+def _must_fit_spot(request: Mapping[str, Any]) -> None:
+    """API reference of StoppingCondition, MaxWaitTimeInSeconds, and of CreateTrainingJob; unverified wording."""
+    stops = request["StoppingCondition"]
+    longest, waits = stops.get("MaxRuntimeInSeconds", 86400), stops.get("MaxWaitTimeInSeconds")
+    if not request.get("EnableManagedSpotTraining"):
+        if waits is not None:
+            raise ServiceError("MaxWaitTimeInSeconds is only for managed spot training.")
+    elif waits is None or waits < longest:
+        raise ServiceError("MaxWaitTimeInSeconds must be at least MaxRuntimeInSeconds for managed spot training.")
 
 
 def _validate(call: Call) -> None:
@@ -207,8 +245,13 @@ def _described(job: _Job) -> dict[str, Any]:
         **_summary(job),
         **reason,
         "SecondaryStatusTransitions": transitions,
-        "ModelArtifacts": {"S3ModelArtifacts": ""},
+        "ModelArtifacts": {"S3ModelArtifacts": _artifacts(job.request)},
     }
+
+
+def _artifacts(request: Mapping[str, Any]) -> str:
+    end = "output/model" if request["OutputDataConfig"].get("CompressionType") == "NONE" else "output/model.tar.gz"
+    return f"{request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{request['TrainingJobName']}/{end}"
 
 
 def _summary(job: _Job) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from standin import StandIn
@@ -11,6 +12,8 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
+from toolkit.train.conversations import Skipped, distinct
+from toolkit.train.sources import source_rows
 
 PREFIX = "s3://captured/data/chat/"
 
@@ -34,6 +37,19 @@ def test_captured_requests_are_a_workload(platform: SageMakerPlatform) -> None:
     (workload,) = read_workloads(PREFIX, platform.read_objects)
 
     assert [prompt.text for prompt in workload.prompts] == ["asked at 09", "asked at 10"]
+
+
+def test_captured_requests_are_training_data(platform: SageMakerPlatform, tmp_path: Path) -> None:
+    rows = source_rows(PREFIX, tmp_path, platform.read_objects)
+    found = list(distinct(rows, False, Skipped()))
+
+    assert [conversation.messages[0]["content"] for conversation in found] == ["asked at 09", "asked at 10"]
+    assert found[0].location == "data/chat/only/2026/11/22/09/requests.jsonl:1"
+
+
+def test_a_prefix_without_training_data(platform: SageMakerPlatform, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there are no rows below s3://captured/nothing/"):
+        list(source_rows("s3://captured/nothing/", tmp_path, platform.read_objects))
 
 
 def test_a_bucket_that_does_not_exist(platform: SageMakerPlatform) -> None:

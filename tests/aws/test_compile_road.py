@@ -223,7 +223,7 @@ def test_an_interrupted_wait_tells_the_whole_command(recipe: Path, standin: Stan
 
     with pytest.raises(KeyboardInterrupt):
         api.compile(recipe, platform="sagemaker", baseline=True, progress=PlainProgress(interrupt))
-    assert f"Wait again: toolkit compile {recipe} --platform sagemaker --baseline. " in "".join(said)
+    assert f"Go on: toolkit compile {recipe} --platform sagemaker --baseline\n" in "".join(said)
 
 
 def test_a_colleagues_job_of_the_same_key_is_joined(recipe: Path, standin: StandIn) -> None:

@@ -114,6 +114,24 @@ def test_a_job_needs_a_stopping_condition(user: User) -> None:
         user.sagemaker.create_training_job(**request(user, StoppingCondition=None))
 
 
+def test_spot_instances_need_a_time_to_wait_that_is_not_shorter_than_the_job(user: User) -> None:
+    """API reference of StoppingCondition, MaxWaitTimeInSeconds; wording unverified."""
+    for stops in ({"MaxRuntimeInSeconds": 3600}, {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 1800}):
+        with refused("MaxWaitTimeInSeconds"):
+            user.sagemaker.create_training_job(**request(user, EnableManagedSpotTraining=True, StoppingCondition=stops))
+    stops = {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 3600}
+    with refused("only for managed spot training"):
+        user.sagemaker.create_training_job(**request(user, StoppingCondition=stops))
+    user.sagemaker.create_training_job(**request(user, EnableManagedSpotTraining=True, StoppingCondition=stops))
+
+
+def test_volumes_of_types_with_their_own_disks_take_no_key(user: User) -> None:
+    """API reference of ResourceConfig, VolumeKmsKeyId; wording unverified."""
+    resources = {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 1, "VolumeSizeInGB": 100}
+    with refused("local storage"):
+        user.sagemaker.create_training_job(**request(user, ResourceConfig={**resources, "VolumeKmsKeyId": "abc"}))
+
+
 def test_only_a_job_in_progress_can_be_stopped(user: User) -> None:
     """API reference of StopTrainingJob; wording unverified."""
     user.sagemaker.create_training_job(**request(user))

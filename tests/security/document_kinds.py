@@ -70,7 +70,9 @@ from toolkit.recipe.hub import HubFiles  # noqa: E402
 from toolkit.recipe.lock import read_lock  # noqa: E402
 from toolkit.recipe.model_files import read_folder  # noqa: E402
 from toolkit.recipe.prompts import read_prompts  # noqa: E402
+from toolkit.train.conversations import Skipped, distinct  # noqa: E402
 from toolkit.train.shards import read_shards  # noqa: E402
+from toolkit.train.sources import source_rows  # noqa: E402
 
 DIGEST = "sha256:" + "0a" * 32
 COMMIT = "0123456789abcdef" * 2 + "01234567"
@@ -149,6 +151,14 @@ def _prompts(name: str) -> Callable[[bytes, Path], object]:
     def read(content: bytes, folder: Path) -> object:
         (folder / name).write_bytes(content)
         return read_prompts(folder / name)
+
+    return read
+
+
+def _conversations(name: str, keep: bool = True) -> Callable[[bytes, Path], object]:
+    def read(content: bytes, folder: Path) -> object:
+        (folder / name).write_bytes(content)
+        return list(distinct(source_rows(str(folder / name), folder), keep, Skipped()))
 
     return read
 
@@ -496,6 +506,15 @@ _PRICES = {
     "terms": {"OnDemand": {"A": {"A.B": {"priceDimensions": {"C": {"unit": "Hrs", "pricePerUnit": {"USD": "1.1"}}}}}}},
 }
 _PRICE = {"usd_per_hour": 1.0, "region": "r", "date": "2026-01-01", "source": "s", "quality": "good"}
+_CONVERSATION = {
+    "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello.", "reasoning": "Polite."}]
+}
+_CAPTURED = {
+    "captureData": {
+        "endpointInput": {"data": json.dumps({"messages": [{"role": "user", "content": "Hi"}]}), "encoding": "JSON"},
+        "endpointOutput": {"data": json.dumps({"choices": [{"message": {"content": "Hello."}}]}), "encoding": "JSON"},
+    }
+}
 _UPDATE = {
     "read": {"prices in r": "2026-01-01"},
     "prices": {"r": {"ml.g6.xlarge": _PRICE}},
@@ -538,6 +557,8 @@ def kinds(folder: Path) -> dict[str, Kind]:
             _json([{"messages": [{"role": "user", "content": "Hi"}]}]), _prompts("a.json"), "a.json", 2
         ),
         "prompts in Parquet": Kind(_parquet(), _prompts("a.parquet"), "a.parquet", 2),
+        "conversations": Kind(_json(_CONVERSATION) + b"\n", _conversations("a.jsonl"), "a.jsonl", 2),
+        "captured conversations": Kind(_json(_CAPTURED) + b"\n", _conversations("a.jsonl"), "a.jsonl", 2),
         "report": Kind(_json(example().to_dict()), _report, "report.json", 2),
         "catalogue update": Kind(_json(_UPDATE), _update_file, "update.json", 2),
         "docker config": Kind(_json({"auths": {"r.example": {"auth": "dTpw"}}}), _docker_config, "config.json", 2),

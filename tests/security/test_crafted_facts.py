@@ -32,7 +32,7 @@ from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.lease import lease as hold
 from toolkit.platforms.lease import this_process
 from toolkit.platforms.sagemaker.lease import BucketLease
-from toolkit.platforms.sagemaker.rules.kinds.training_job import ArtifactsKind
+from toolkit.platforms.sagemaker.rules.kinds.artifacts import ArtifactsKind
 from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsUseKind
 from toolkit.platforms.sagemaker.rules.rollback import rollback_plan
 from toolkit.recipe.lock import lock_path, pinned, read_lock

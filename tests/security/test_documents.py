@@ -42,8 +42,9 @@ MOST_SECONDS = 20.0
 MOST_BYTES = 200 * 1024**2
 NAMES = (
     "recipe", "lock", "lock in a check", "plan", "record", "config.json", "tokenizer.json", "safetensors",
-    "safetensors index", "prompts", "prompts in CSV", "prompts in JSON", "prompts in Parquet", "report",
-    "catalogue update", "docker config", "compiled record", "container's variable", "hub", "prices and heads",
+    "safetensors index", "prompts", "prompts in CSV", "prompts in JSON", "prompts in Parquet",
+    "conversations", "captured conversations", "report", "catalogue update",
+    "docker config", "compiled record", "container's variable", "hub", "prices and heads",
     "list of files", "package index", "OCI manifest", "OCI index", "OCI config", "OCI error", "OCI token",
     "engine's stream",
     "engine's error", "engine's metrics", "benchmark's stream", "SageMaker endpoint", "SageMaker refusal",

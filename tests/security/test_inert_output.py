@@ -23,7 +23,9 @@ from toys import ToyBox, ToySession
 import toolkit
 from toolkit.api.catalogue import Catalogue
 from toolkit.api.endpoint import Endpoint
+from toolkit.api.improvement import Improvement
 from toolkit.api.proposing import NewRecipe
+from toolkit.api.training import TrainingRun
 from toolkit.apply.explain import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
@@ -243,6 +245,14 @@ def hostile_comparison(_: Path) -> Comparison:
     return compare(example(), with_text(HOSTILE))
 
 
+def hostile_improvement(_: Path) -> Improvement:
+    return Improvement(HOSTILE, HOSTILE, False, HOSTILE, (1.0, 1.0, 1.0), (1.0, 2.0))
+
+
+def hostile_run(_: Path) -> TrainingRun:
+    return TrainingRun(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, {HOSTILE: 1.0})
+
+
 def hostile_new_recipe(folder: Path) -> NewRecipe:
     choice = Choice("speculation.model", HOSTILE, HOSTILE, (HOSTILE,))
     return NewRecipe(folder / HOSTILE.replace("/", ""), [choice], [], [HOSTILE])
@@ -257,6 +267,8 @@ PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Catalogue": hostile_catalogue,
     "Endpoint": hostile_endpoint,
     "Explanation": hostile_explanation,
+    "Improvement": hostile_improvement,
+    "TrainingRun": hostile_run,
     "TuneReport": hostile_tuning,
     "Recipe": hostile_recipe,
     "NewRecipe": hostile_new_recipe,

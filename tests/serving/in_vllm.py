@@ -17,8 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from judged_in_vllm import judged
-from vllm import LLM, ModelRegistry, SamplingParams
+from safetensors.torch import save_file
+from vllm import LLM, ModelRegistry, SamplingParams, TokensPrompt
 from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
@@ -91,6 +93,47 @@ def answer(arguments: Mapping[str, Any], prompts: Sequence[str]) -> dict[str, An
     }
 
 
+def drafts(arguments: Mapping[str, Any], prompt: str) -> dict[str, Any]:
+    """One greedy answer, and every draft that led to it, token by token."""
+    llm = _started(arguments)
+    drafter, found = _runner(llm).drafter, []
+    propose = drafter.propose
+
+    def recorded(*given: Any, **named: Any) -> Any:
+        tokens = propose(*given, **named)
+        found.append(tokens[0].tolist())
+        return tokens
+
+    drafter.propose = recorded
+    sampling = SamplingParams(max_tokens=ANSWER_TOKENS, temperature=0)
+    (answered,) = llm.chat([[{"role": "user", "content": prompt}]], sampling)
+    return {
+        "prompt": list(answered.prompt_token_ids),
+        "tokens": list(answered.outputs[0].token_ids),
+        "drafts": found,
+        "accepted_per_position": next(
+            metric.values
+            for metric in llm.get_metrics()
+            if metric.name == "vllm:spec_decode_num_accepted_tokens_per_pos"
+        ),
+    }
+
+
+def hidden_states(arguments: Mapping[str, Any], sequences: Sequence[Sequence[int]], file: str) -> None:
+    """Write, of each sequence, what the target hands to the head and what its final norm returns."""
+    llm = _started(arguments)
+    model, found = _runner(llm).model, {}
+    forward = model.forward
+    for index, tokens in enumerate(sequences):
+        seen: list[Any] = []
+        model.forward = lambda *inputs, seen=seen, **options: seen.append(forward(*inputs, **options)) or seen[-1]
+        llm.generate([TokensPrompt(prompt_token_ids=list(tokens))], SamplingParams(max_tokens=1, temperature=0))
+        normed, auxiliary = seen[0]
+        found[f"normed.{index}"] = normed[: len(tokens)].contiguous()
+        found[f"auxiliary.{index}"] = torch.cat([layer[: len(tokens)] for layer in auxiliary], dim=-1)
+    save_file(found, file)
+
+
 def parse(command_line: Sequence[str]) -> dict[str, Any]:
     """What the server makes of its arguments before it loads the model."""
     args = make_arg_parser(FlexibleArgumentParser()).parse_args(command_line)
@@ -124,7 +167,7 @@ def parse_names(command_lines: Sequence[Sequence[str]], names: Sequence[str]) ->
 
 
 JOBS: Mapping[str, Callable[..., Any]] = {
-    job.__name__: job for job in (sizes, growth, answer, parse, parse_names, catalogue, judged)
+    job.__name__: job for job in (sizes, growth, answer, drafts, hidden_states, parse, parse_names, catalogue, judged)
 }
 
 

@@ -1,4 +1,4 @@
-"""The tiny P-EAGLE head in the shape of each exporter: converted, it drafts in a real vLLM as before."""
+"""The tiny P-EAGLE head in a real vLLM: as the trainer sees it, and converted from the shape of each exporter."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from safetensors.torch import load_file, save_file
 
 from toolkit.recipe.load import catalogue_dir
 from toolkit.train.convert import convert
+from toolkit.train.head import aux_layers, build_head
+from toolkit.train.job import TrainingJob
+from toolkit.train.learn import Lesson, PEagleLearner
+from toolkit.train.masks import DraftMasks
+from toolkit.train.partition import sample_drafts
+from toolkit.train.states import Extractor, load_target
 
 pytestmark = pytest.mark.serving
 
@@ -134,3 +140,60 @@ def test_a_converted_head_drafts_as_the_original(drafted: dict[str, dict[str, An
 def test_norms_in_front_of_fc_work_as_in_vllms_own_format(drafted: dict[str, dict[str, Any]]) -> None:
     assert drafted["fc_norm"]["accepted"] > 0
     assert drafted["fc_norm converted"] == drafted["fc_norm"] != drafted["original"]
+
+
+K = 5
+
+
+def drafts_in_training(tokens: list[int]) -> torch.Tensor:
+    """What the shipped head drafts after each of the tokens but the first, [tokens - 1, K], in the trainer's pass."""
+    target = TINY / "models" / "target"
+    job = TrainingJob(
+        name="tiny", method="p-eagle", target=str(target), target_name="tiny", data=(), layers=2, depth=K, steps=1,
+        start_from=str(HEAD),
+    )  # fmt: skip
+    head = build_head(job)
+    extractor = Extractor(load_target(str(target), dtype="float32"), aux_layers(6))
+    states = extractor.states([torch.tensor(tokens)])
+    length, padded = len(tokens) - 1, len(tokens) - 1 + K  # drafts go on beyond the last token
+    sequence = Lesson(
+        torch.tensor(tokens[1:] + [0] * K),
+        torch.ones(padded, dtype=torch.long).index_fill(0, torch.tensor(0), 0),
+        torch.nn.functional.pad(states.hidden_states[:-1].float(), (0, 0, 0, K)),
+        torch.nn.functional.pad(states.last_hidden_states[1:].float(), (0, 0, 0, K)),
+    )
+    said: list[torch.Tensor] = []
+
+    def remember(logits: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        said.append(logits.argmax(dim=-1)[0])
+        return torch.zeros(logits.shape[:2])
+
+    masks = DraftMasks(padded, torch.float32, torch.device("cpu"))
+    drafts = sample_drafts(sequence.loss_mask, K, 1.0, 1.0)
+    with torch.no_grad():
+        PEagleLearner(head, masks, remember, K, segments=1).learn_drafts(sequence, drafts)
+    table = torch.full((padded, K), -1)
+    table[:, 0] = said[0]
+    table[drafts.anchor, drafts.depth] = said[1]
+    return table[:length]
+
+
+def test_the_trainers_parallel_pass_drafts_the_very_tokens_that_vllm_drafts(vllm: ForkedVllm) -> None:
+    """Token by token and step by step, so that the accepted ones at each position are as many, too."""
+    prompt = json.loads((TINY / "prompts" / "structured.jsonl").read_text().splitlines()[3])["prompt"]
+    found = vllm.run("drafts", arguments=llm_arguments(HEAD), prompt=prompt)
+    tokens = found["prompt"] + found["tokens"]
+    table = drafts_in_training(tokens).tolist()
+
+    known, drafted, accepted = len(found["prompt"]), [], [0] * K
+    while known < len(tokens) - 1:
+        draft, following = table[known - 1], tokens[known + 1 :]
+        right = next((n for n, pair in enumerate(zip(draft, following, strict=False)) if pair[0] != pair[1]), None)
+        right = min(K, len(following)) if right is None else right
+        accepted = [count + (position < right) for position, count in enumerate(accepted)]
+        drafted.append(draft)
+        known += right + 1
+
+    assert found["drafts"][: len(drafted)] == drafted
+    assert len(drafted) > 5
+    assert found["accepted_per_position"] == accepted

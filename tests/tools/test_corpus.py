@@ -2,9 +2,11 @@ import json
 from pathlib import Path
 
 from tools.tiny.__main__ import write_prompts
+from tools.tiny.conversations import main as write_conversations
 from tools.tiny.corpus import examples, held_out_open_ended, held_out_structured
 
 PROMPTS = Path(__file__).parents[2] / "recipes" / "tiny" / "prompts"
+TRAINING = PROMPTS.with_name("training")
 
 
 def test_a_seed_always_gives_the_same_texts() -> None:
@@ -17,6 +19,17 @@ def test_prompts_for_measuring_are_not_trained_on() -> None:
 
     assert len(held_out) == 16
     assert held_out.isdisjoint(example.prompt for example in examples(7, 10_000))
+
+
+def test_the_conversations_to_train_on_are_as_written_and_hold_nothing_to_measure_with(tmp_path: Path) -> None:
+    write_conversations(tmp_path)
+    measured = {example.prompt for example in (*held_out_structured(), *held_out_open_ended())}
+    for name, count in (("general", 2000), ("shifted", 400)):
+        text = (TRAINING / f"{name}.jsonl").read_text()
+        assert text == (tmp_path / f"{name}.jsonl").read_text()
+        prompts = {json.loads(line)["messages"][0]["content"] for line in text.splitlines()}
+        assert len(prompts) == count
+        assert prompts.isdisjoint(measured)
 
 
 def test_counting_goes_from_the_first_number_to_the_last() -> None:

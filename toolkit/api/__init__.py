@@ -29,11 +29,16 @@ if TYPE_CHECKING:
     from toolkit.api.handles import watch as watch
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
+    from toolkit.api.improvement import Improvement as Improvement
+    from toolkit.api.improvement import improve as improve
     from toolkit.api.measuring import bench as bench
     from toolkit.api.proposing import NewRecipe as NewRecipe
     from toolkit.api.proposing import new as new
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.saved_plan import read_plan as read_plan
+    from toolkit.api.training import TrainingRun as TrainingRun
+    from toolkit.api.training import train as train
+    from toolkit.api.training import train_plan as train_plan
     from toolkit.api.tuning import tune as tune
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
@@ -48,8 +53,10 @@ _MODULES = {
     "DeploymentPlan": "toolkit.api.deployment",
     "Endpoint": "toolkit.api.endpoint",
     "Explanation": "toolkit.apply.explain",
+    "Improvement": "toolkit.api.improvement",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
+    "TrainingRun": "toolkit.api.training",
     "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
     "catalog_status": "toolkit.api.facts",
@@ -62,6 +69,7 @@ _MODULES = {
     "destroy": "toolkit.api.removal",
     "endpoints": "toolkit.api.handles",
     "explain": "toolkit.apply.explain",
+    "improve": "toolkit.api.improvement",
     "load": "toolkit.recipe.resolve",
     "NewRecipe": "toolkit.api.proposing",
     "new": "toolkit.api.proposing",
@@ -72,6 +80,8 @@ _MODULES = {
     "rollback": "toolkit.api.deployment",
     "scan": "toolkit.api.images",
     "template": "toolkit.api.export",
+    "train": "toolkit.api.training",
+    "train_plan": "toolkit.api.training",
     "tune": "toolkit.api.tuning",
     "watch": "toolkit.api.handles",
     "what_if": "toolkit.api.acceptance",

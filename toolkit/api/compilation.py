@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan, record_of
 from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.apply.training import Trainer, wait_completed
+from toolkit.apply.training import wait_completed
 from toolkit.checks.run import require
 from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
-from toolkit.planning.resources import Account, Observed
-from toolkit.platforms import open_trainer, rules_of
-from toolkit.platforms.rules import Platform
+from toolkit.planning.resources import Account, Observed, Observer
+from toolkit.platforms import rules_of, session_of
 from toolkit.recipe.resolve import Recipe, load
 
 
@@ -42,7 +39,8 @@ def compile(
     progress = progress or default_progress()
     with progress.stage("check"):
         loaded = _compilable(recipe, platform)
-    opened = open_trainer(loaded.platform.region)
+    session = session_of(loaded.platform.name)
+    opened = session.trainer(session.scope(loaded))
     with progress.stage("plan"):
         plan = _plan(*complete_recipe(loaded, opened), opened, baseline)
     if any(action.verb == "create" for action in plan.changes):
@@ -52,7 +50,7 @@ def compile(
     if wait and jobs:
         with progress.stage("wait until compiled"):
             options = f"{f' --platform {platform}' if platform else ''}{' --baseline' if baseline else ''}"
-            _wait_compiled(opened, jobs, progress, f"toolkit compile {loaded.path}{options}")
+            wait_completed(opened, jobs, progress, again=f"toolkit compile {loaded.path}{options}")
     return plan
 
 
@@ -64,7 +62,7 @@ def _compilable(recipe: RecipeLike, platform: str | None) -> Recipe:
     return loaded
 
 
-def _plan(recipe: Recipe, account: Account, platform: Platform | None, baseline: bool) -> Plan:
+def _plan(recipe: Recipe, account: Account, platform: Observer | None, baseline: bool) -> Plan:
     """What the recipe's endpoint has, and compiling does not need, stays as it is."""
     rules = rules_of(recipe.platform.name)
     resources = rules.desired_compilation(arms_of(recipe, baseline), account)
@@ -80,16 +78,3 @@ def _plan(recipe: Recipe, account: Account, platform: Platform | None, baseline:
         price_per_hour=None,
         notes=tuple(rules.compilation_notes(recipe)),
     )
-
-
-def _wait_compiled(platform: Trainer, jobs: Mapping[str, int], progress: Progress, again: str) -> None:
-    """`again` is the command that waits for them once more."""
-    try:
-        wait_completed(platform, jobs, progress)
-    except KeyboardInterrupt:
-        for name in jobs:
-            progress.say(
-                f"{name} goes on, and bills. Wait again: {again}. "
-                f"Stop it: aws sagemaker stop-training-job --training-job-name {name}"
-            )
-        raise

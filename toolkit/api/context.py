@@ -16,7 +16,7 @@ from toolkit.recipe.resolve import Recipe, load
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
     from toolkit.planning.record import Record
-    from toolkit.planning.resources import Account
+    from toolkit.planning.resources import Account, Observer
     from toolkit.platforms.rules import Platform
 
 RecipeLike = str | os.PathLike[str] | Recipe
@@ -27,7 +27,7 @@ def open_for_plan(recipe: Recipe) -> Platform | None:
     return open_readable(recipe.platform.name, session_of(recipe.platform.name).scope(recipe))
 
 
-def complete_recipe(recipe: Recipe, platform: Platform | None) -> tuple[Recipe, Account]:
+def complete_recipe(recipe: Recipe, platform: Observer | None) -> tuple[Recipe, Account]:
     """The recipe with what its lock and its platform fill in, and the account to plan for."""
     session = session_of(recipe.platform.name)
     account = platform.account(recipe) if platform else session.unread_account(session.scope(recipe))

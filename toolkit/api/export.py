@@ -12,6 +12,7 @@ from toolkit.findings import Finding
 from toolkit.planning.resources import Account
 from toolkit.platforms import rules_of
 from toolkit.platforms.kubernetes.rules import manifests
+from toolkit.platforms.kubernetes.rules.training import train_job
 from toolkit.platforms.sagemaker.rules import RULES as SAGEMAKER
 from toolkit.recipe.resolve import load
 
@@ -39,12 +40,15 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
     return made
 
 
-def render(recipe: RecipeLike, *, baseline: bool = False) -> dict[str, list[Mapping[str, Any]]]:
+def render(recipe: RecipeLike, *, baseline: bool = False, to_train: bool = False) -> dict[str, list[Mapping[str, Any]]]:
     """Manifests that serve the recipe on a cluster, by part: `base`, `serve`, `compile` and `benchmark`.
 
-    `base` goes before `serve` and `compile`; what `compile` has runs before `serve` does. Needs no cluster. Raises
-    RecipeError when a check finds an error, UsageError for what Kubernetes cannot do.
+    `base` goes before `serve` and `compile`; what `compile` has runs before `serve` does. Needs no cluster. `to_train`
+    gives the part `train` alone, for a head that need not exist yet. Raises RecipeError when a check finds an error,
+    UsageError for what Kubernetes cannot do.
     """
     loaded = load(recipe).with_platform("kubernetes")
-    require(loaded)
+    require(loaded, to_train=to_train)
+    if to_train:
+        return {"train": [item.request for item in train_job(locked(loaded, Account("", "")))]}
     return manifests.parts(arms_of(locked(loaded, Account("", "")), baseline))

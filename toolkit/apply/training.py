@@ -1,4 +1,4 @@
-"""Wait for training jobs, show their progress, and report why one failed."""
+"""Wait for training jobs, those that compile and those that train, show their progress, and report why one failed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from toolkit.apply.progress import Progress
 from toolkit.apply.stages import minutes
 from toolkit.apply.waiter import LogLine
 from toolkit.errors import PlatformError, TrainingJobFailed
+from toolkit.train.progress import TrainingProgress, parse
 
 _LAST_LINES = 15
 # Lines of the container's own program; all others, of which there are many, are from the engine and the compiler.
@@ -52,6 +53,12 @@ class Trainer(Protocol):
     def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
         """New lines of its log since the bookmarks, which are updated."""
 
+    def log_command(self, name: str) -> str:
+        """The command that shows a job's whole log."""
+
+    def leave(self, name: str, progress: Progress) -> str:
+        """What Ctrl-C means for the job, as a sentence without its full stop: it goes on, or it is stopped now."""
+
 
 def wait_completed(
     platform: Trainer,
@@ -59,22 +66,32 @@ def wait_completed(
     progress: Progress,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
+    *,
+    again: str = "",
+    done: str = "has compiled",
 ) -> None:
     """Return when every job is Completed. `jobs` maps names to expected seconds, 0 if unknown.
 
-    No timeout is needed: a job has a maximum runtime. Raises TrainingJobFailed, with cause and last lines.
+    `again` is the command that waits for them once more, `done` what a completed job has done. No timeout is needed: a
+    job has a maximum runtime. Raises TrainingJobFailed, with cause and last lines.
     """
-    watches = [_Watch(platform, name, expected, progress) for name, expected in jobs.items()]
-    while watches := [watch for watch in watches if not watch.completed(clock())]:
-        progress.update(", ".join(watch.tell(clock()) for watch in watches))
-        sleep(platform.poll_seconds)
+    watches = [_Watch(platform, name, expected, progress, done, again) for name, expected in jobs.items()]
+    try:
+        while watches := [watch for watch in watches if not watch.completed(clock())]:
+            progress.update(", ".join(watch.tell(clock()) for watch in watches))
+            sleep(platform.poll_seconds)
+    except KeyboardInterrupt:
+        for name in jobs:
+            progress.say(f"{platform.leave(name, progress)}. Go on: {again}")
+        raise
 
 
 class _Watch:
     """One job that is waited for, and its state so far."""
 
-    def __init__(self, platform: Trainer, name: str, expected: int, progress: Progress) -> None:
+    def __init__(self, platform: Trainer, name: str, expected: int, progress: Progress, done: str, again: str) -> None:
         self._platform, self._name, self._expected, self._progress = platform, name, expected, progress
+        self._done, self._again = done, again
         self._job: TrainingJob | None = None
         self._bookmarks: dict[str, str] = {}
         self._lines: list[str] = []
@@ -88,7 +105,7 @@ class _Watch:
             self._progress.say(f"{self._name}: {_words(before.stage)} took {minutes(job.entered - before.entered)}")
         self._read()
         if job.status == "Completed":
-            self._progress.say(f"{self._name} has compiled, in {minutes(now - job.began)}")
+            self._progress.say(f"{self._name} {self._done}, in {minutes(now - job.began)}")
             return True
         if job.status in ("Failed", "Stopped"):
             raise self._failed(job)
@@ -105,8 +122,9 @@ class _Watch:
     def _read(self) -> None:
         try:
             for line in self._platform.training_log(self._name, self._bookmarks):
-                self._lines.append(line.text.rstrip())
-                if _COMPILER_NEWS.match(line.text):
+                found = parse(line.text)
+                self._lines.append(found.text() if found else line.text.rstrip())
+                if _COMPILER_NEWS.match(line.text) or (found and _is_news(found)):
                     self._progress.say(f"{self._name}: {self._lines[-1]}")
         except PlatformError as error:  # a user who may start jobs may lack the permission to read logs
             if self._is_readable:
@@ -117,14 +135,19 @@ class _Watch:
         ended = "failed" if job.status == "Failed" else f"was stopped ({job.stage})"
         cause = diagnose(self._lines, job.reason, self._platform.name)
         why = cause.line if cause else job.reason or last_error(self._lines) or "no reason was given"
-        hint = cause.hint if cause else "This is not a cause that the toolkit knows."
-        whole = f"aws logs tail /aws/sagemaker/TrainingJobs --since 1d --log-stream-name-prefix {job.name}/"
+        unknown = "This is not a cause that the toolkit knows."
+        hint = cause.hint if cause else f"To go on from its last checkpoint: {self._again}" if self._again else unknown
         return TrainingJobFailed(
             f"{job.name} {ended}: {why}",
-            hint=f"{hint}\n  For the whole log, run: {whole}",
+            hint=f"{hint}\n  For the whole log, run: {self._platform.log_command(job.name)}",
             logs=self._lines[-_LAST_LINES:],
             cause=cause,
         )
+
+
+def _is_news(progress: TrainingProgress) -> bool:
+    """The end of a stage, and what was measured on held-out data: the rest is for the live line."""
+    return progress.held_out or progress.done >= progress.total
 
 
 def _words(stage: str) -> str:

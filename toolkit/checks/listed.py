@@ -98,8 +98,12 @@ def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterato
     drafter = models.drafter if models else None
     speculators = (drafter.config.get("speculators_config") or {}) if drafter else {}
     verifier = (speculators.get("verifier") or {}).get("name_or_path")
-    trained_for = (listed.target if listed and methods.method(listed.method).kind != "model" else None) or verifier
-    if not trained_for or same_model(trained_for) == same_model(target):
+    written = (drafter.config.get("target_model") if drafter else None) or verifier
+    trained_for = (listed.target if listed and methods.method(listed.method).kind != "model" else None) or written
+    if not trained_for:
+        return
+    if same_model(trained_for) == same_model(target):
+        yield from _revision(models)
         return
     message = f"this drafter was trained for {trained_for}, not for {target}"
     # A target that other public heads were trained for is a model of its own, not a fine-tune.
@@ -110,6 +114,15 @@ def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterato
         known = [head.repo for head in lookup.heads() if same_model(head.target) == same_model(target)]
         hint = f"Set `target.model: {trained_for}`, or use a drafter of this target, such as {known[0]}."
     yield Finding("pair.other-target", message, _DRAFTER, hint=hint, severity=severity)
+
+
+def _revision(models: Lock | None) -> Iterator[Finding]:
+    """A head that `toolkit train` made says for which commit of the target it was trained."""
+    trained = models.drafter.config.get("target_revision") if models and models.drafter else None
+    if models and trained and models.target.revision and trained != models.target.revision:
+        message = f"this drafter was trained for revision {trained} of the target, not for {models.target.revision}"
+        hint = f"Set `target.revision: {trained}`, or measure what is accepted: toolkit prove."
+        yield Finding("pair.target-revision", message, _DRAFTER, hint=hint, severity="warning")
 
 
 def _depth(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from toolkit.checks.pair import check_pair
 from toolkit.checks.quality import check_quality
 from toolkit.checks.tags import check_tags
 from toolkit.checks.target import check_target
+from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
 from toolkit.checks.workloads import check_workloads
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding, Report
@@ -39,28 +40,37 @@ def check(
     *,
     account: Callable[[Recipe], Iterable[Finding]] | None = None,
     today: date | None = None,
+    to_train: bool = False,
 ) -> Report:
     """All findings on a recipe, including errors in the file. Raises RecipeNotFound or UnreadableRecipe.
 
     `account` returns findings on the account that the recipe is deployed to; its exceptions are not caught. `today`
-    tells old facts from recent ones.
+    tells old facts from recent ones. `to_train` leaves out the head that is there, which training replaces.
     """
     try:
         complete = load(recipe)
     except RecipeError as error:
         return Report(error.recipe, error.findings)
-    models, on_models = _models(complete)
+    models, on_models = _models(complete, to_train)
     found = [*on_models, *findings_on(complete, models), *check_catalogue(complete, today or current_day())]
     found += account(complete) if account else ()
     located = [_with_line(finding, complete) for finding in found]
     return Report(str(complete.path), tuple(sorted(located, key=lambda finding: finding.line or 0)))
 
 
-def require(recipe: Recipe) -> Report:
-    """The report of a recipe without errors. Raises RecipeError if a check found an error."""
-    report = check(recipe)
-    if not report.ok:
-        raise RecipeError(report.recipe, report.errors)
+def require(recipe: Recipe, *, to_train: bool = False) -> Report:
+    """The report of a recipe without errors. Raises RecipeError if a check found an error.
+
+    A head that is not trained yet is an error too, unless the recipe is checked `to_train` it.
+    """
+    report = check(recipe, to_train=to_train)
+    errors = [
+        finding
+        for finding in report.findings
+        if finding.severity == "error" or (finding.code == NOT_TRAINED and not to_train)
+    ]
+    if errors:
+        raise RecipeError(report.recipe, errors)
     return report
 
 
@@ -69,6 +79,7 @@ def findings_on(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_container(recipe)
     yield from check_workloads(recipe)
     yield from check_expect(recipe)
+    yield from check_training(recipe, models.target if models else None)
     yield from recipe.engine.rules.check(recipe, models)
     yield from check_tags(recipe)
     yield from recipe.platform.rules.check(recipe, models)
@@ -82,7 +93,7 @@ def findings_on(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         yield from check_memory(recipe, models)
 
 
-def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
+def _models(recipe: Recipe, to_train: bool) -> tuple[Lock | None, list[Finding]]:
     """Facts of the recipe's models (None if one of them is unknown), and findings on the models and the lock."""
     findings = []
     locked, without = None, "there is no lock file"
@@ -97,9 +108,15 @@ def _models(recipe: Recipe) -> tuple[Lock | None, list[Finding]]:
     if recipe.drafter is None:
         return (Lock(target) if target else None), findings
     in_lock = locked.drafter if locked else None
+    if recipe.training and (to_train or not _is_trained(recipe.drafter, in_lock)):
+        return (Lock(target) if target else None), [*findings, not_trained(recipe)]
     drafter, more = _model(recipe, "speculation.model", recipe.drafter, in_lock, without)
     findings += more
     return (Lock(target, drafter) if target and drafter else None), findings
+
+
+def _is_trained(head: ModelSource, locked: ModelFacts | None) -> bool:
+    return (head.folder / "config.json").is_file() if head.folder else locked is not None
 
 
 def _model(

@@ -27,11 +27,13 @@ from toolkit.cli import (
     explain_command,
     fit_command,
     import_command,
+    improve_command,
     local_commands,
     new_command,
     recipe_commands,
     recipes_command,
     render_command,
+    train_command,
     tune_command,
 )
 from toolkit.cli.help import Commands
@@ -65,6 +67,8 @@ convert_command.register(app)
 endpoint_commands.register(app)
 bench_command.register(app)
 tune_command.register(app)
+train_command.register(app)
+improve_command.register(app)
 explain_command.register(app)
 catalog_command.register(app)
 local_commands.register(app)

@@ -56,6 +56,7 @@ def check(
     """Find errors in a recipe and its models before anything is created."""
     from toolkit.checks.codes import explain
     from toolkit.checks.run import check as run_checks
+    from toolkit.checks.training import NOT_TRAINED
     from toolkit.recipe.load import catalogue
 
     if code:
@@ -71,7 +72,8 @@ def check(
     answer(one, as_json, lambda: "\n".join(_report_text(report) for report in reports))
     exit_unless(ok)
     if len(names) == 1 and not as_json:
-        next_step("plan", names[0])
+        untrained = any(finding.code == NOT_TRAINED for finding in reports[0].findings)
+        next_step("train" if untrained else "plan", names[0])
 
 
 def _account_check() -> Callable[[CompleteRecipe], Iterable[Finding]]:

@@ -23,9 +23,10 @@ def render(
     form: Annotated[Literal["kubernetes"], typer.Option("--format", help="Output format.")] = "kubernetes",
     baseline: Baseline = False,
     part: Annotated[
-        Literal["serve", "compile", "benchmark"],
+        Literal["serve", "compile", "train", "benchmark"],
         typer.Option(
-            help="What to print: the serving manifests, the Job that compiles for Trainium, or the benchmark Job."
+            help="What to print: the serving manifests, the Job that compiles for Trainium, the Job that trains the "
+            "recipe's head, or the benchmark Job."
         ),
     ] = "serve",
     out: Annotated[
@@ -39,11 +40,11 @@ def render(
     from toolkit.platforms.kubernetes.rules.manifests import APPLY
     from toolkit.platforms.kubernetes.rules.yaml import files, text
 
-    parts = make(recipe, baseline=baseline)
+    parts = make(recipe, baseline=baseline, to_train=part == "train" and out == "-")
     if out == "-":
-        if part not in parts:
-            raise UsageError(f"{recipe} needs no compile Job", hint="Remove --part compile.")
-        manifests = [*(parts["base"] if part != "benchmark" else []), *parts[part]]
+        if not parts.get(part):
+            raise UsageError(f"{recipe} needs no {part} Job", hint=f"Remove --part {part}.")
+        manifests = [*(parts["base"] if part in ("serve", "compile") else []), *parts[part]]
         answer({"manifests": manifests}, as_json, lambda: text(manifests).rstrip("\n"))
         return
     written = dict(files(parts))

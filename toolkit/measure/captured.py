@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.measure.workload import Prompt, Workload
+from toolkit.recipe.captured import captured
 from toolkit.recipe.prompts import prompt_of
 
 Objects = Callable[[str], Iterable[tuple[str, bytes]]]
@@ -16,22 +15,6 @@ Objects = Callable[[str], Iterable[tuple[str, bytes]]]
 
 # What a measurement can ask in its time; a day's capture may be gigabytes.
 _MOST_PROMPTS = 1000
-
-
-@dataclass(frozen=True)
-class _Payload:
-    data: str
-    encoding: str = "JSON"
-
-
-@dataclass(frozen=True)
-class _Data:
-    endpointInput: _Payload  # noqa: N815 - AWS's name
-
-
-@dataclass(frozen=True)
-class _Record:
-    captureData: _Data  # noqa: N815 - AWS's name
 
 
 def captured_workload(prefix: str, objects: Iterable[tuple[str, bytes]]) -> Workload:
@@ -54,7 +37,5 @@ def captured_workload(prefix: str, objects: Iterable[tuple[str, bytes]]) -> Work
 
 
 def _prompt(line: bytes) -> Prompt:
-    """A line's request. Raises UsageError or ValueError, as for a request that is no JSON."""
-    payload = documents.parse(_Record, line).captureData.endpointInput
-    data = base64.b64decode(payload.data, validate=True) if payload.encoding == "BASE64" else payload.data
-    return prompt_of(documents.decode(data), "a captured request")
+    """A line's request. Raises UsageError or ValueError, as for a request that is not JSON."""
+    return prompt_of(captured(documents.decode(line)).request, "a captured request")

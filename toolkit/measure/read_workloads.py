@@ -13,6 +13,7 @@ from toolkit.measure.workload import Prompt, Workload
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.load import catalogue_dir
 from toolkit.recipe.prompts import parse_prompts, read_prompts
+from toolkit.recipe.rows import ENDINGS
 
 SHIPPED = ("structured", "open-ended")
 """Workloads of eight short prompts each: predictable text, and text that is not."""
@@ -26,7 +27,6 @@ DATASETS = {
 """Short names of data sets that papers on speculative decoding measure with."""
 
 _DATASET = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?(:(?P<part>.+))?")
-_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 _SPLITS = ("test", "validation", "train")
 _MOST_NAMED = 10
 # SPEED-Bench's text where a prompt's source has a licence of its own: https://huggingface.co/datasets/nvidia/SPEED-Bench
@@ -55,7 +55,7 @@ def read_workloads(
     if what.startswith("s3://"):
         return (_captured(what, objects),)
     path = Path(what).expanduser()
-    if path.suffix.lower() in _ENDINGS or path.exists():
+    if path.suffix.lower() in ENDINGS or path.exists():
         return (_from_file(path),)
     if found := _DATASET.fullmatch(DATASETS.get(what, what)):
         name = what if what in DATASETS else PurePosixPath(found["repo"]).name
@@ -104,7 +104,7 @@ def _from_hub(name: str, repo: str, part: str, files: HubFiles) -> Workload:
 
 def _data_file(repo: str, part: str, names: Iterable[str]) -> str:
     """The one file to read: of the test split where there is one."""
-    found = sorted(name for name in names if PurePosixPath(name).suffix in _ENDINGS and part in name)
+    found = sorted(name for name in names if PurePosixPath(name).suffix in ENDINGS and part in name)
     for split in _SPLITS:
         of_split = [name for name in found if PurePosixPath(name).name.startswith(split)]
         if len(of_split) == 1:
@@ -116,5 +116,5 @@ def _data_file(repo: str, part: str, names: Iterable[str]) -> str:
         f"{repo} on the hub has {len(found)} files that could be meant{f': {named}' if named else ''}",
         hint=f"Name one by a part of its path: {repo}:PART"
         if found
-        else f"Files of prompts end in one of {', '.join(_ENDINGS)}.",
+        else f"Files of prompts end in one of {', '.join(ENDINGS)}.",
     )

@@ -43,8 +43,9 @@ def tag_map(recipe: Recipe, endpoint: str | None = None) -> dict[str, str]:
 
 
 def _recipe_digest(recipe: Recipe) -> str:
-    """A digest that does not depend on the machine: of a folder only its name counts."""
+    """A digest that does not depend on the machine, nor on how a head is trained: of a folder only its name counts."""
     said = recipe.to_dict()
+    said.pop("training", None)
     said["target"] = recipe.target.name
     if recipe.drafter:
         said["speculation"]["model"] = recipe.drafter.name

@@ -8,7 +8,7 @@ from toolkit.catalog import registry
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
-    from toolkit.platforms.rules import Platform, PlatformRules, PlatformSession, TrainingPlatform
+    from toolkit.platforms.rules import Platform, PlatformRules, PlatformSession
     from toolkit.platforms.sagemaker.rules.jumpstart import Entries
 
 
@@ -33,13 +33,6 @@ def open_readable(name: str, scope: str | None = None) -> Platform | None:
     """Open a platform for a plan; None if it does not run or there are no credentials, as a plan needs no account."""
     session = session_of(name)
     return session.running(scope) if session.can_be_asked() else None
-
-
-def open_trainer(region: str | None = None) -> TrainingPlatform:
-    """Open the platform that has training jobs: SageMaker. Raises PlatformError."""
-    from toolkit.platforms.sagemaker.session import sagemaker_platform
-
-    return sagemaker_platform(region)
 
 
 def jumpstart_entries(recipe: Recipe) -> Entries:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from toolkit.catalog import lookup
@@ -26,8 +27,10 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 from toolkit.version import __version__
 
-_ROOT = "/opt/toolkit"
-_NOT_IN_THE_IMAGE = ("Dockerfile", "README.md")
+ROOT = "/opt/toolkit"
+"""Where an image has what the toolkit adds to its base."""
+
+_NOT_IN_THE_IMAGE = ("Dockerfile", "README.md", "requirements.txt")
 _TAG_CHARACTERS = 16
 _INSTRUCTION = re.compile(r"^(ENV|ENTRYPOINT|USER) +(.+)$", re.M)
 # Of a base that the catalogue does not know.
@@ -91,11 +94,22 @@ def base_address(recipe: Recipe, account: Account, store: ImageStore = ECR) -> s
     return section.base or (address(image, account) if image else "")
 
 
-def render(recipe: Recipe, account: Account, store: ImageStore = ECR) -> ImageSpec:
-    """All that makes the image. Raises UsageError for a fragment that cannot be read, UnreadableModel for a drafter."""
+def render(
+    recipe: Recipe,
+    account: Account,
+    store: ImageStore = ECR,
+    *,
+    program: str = "",
+    more: Mapping[str, ContextFile] = MappingProxyType({}),
+) -> ImageSpec:
+    """All that makes the image. Raises UsageError for a fragment that cannot be read, UnreadableModel for a drafter.
+
+    `program` is the folder in containers/, by default the engine's; `more` are further files by their paths.
+    """
+    program = program or recipe.engine.name
     section, base, python = _section(recipe), base_image(recipe, account, store), python_of(recipe)
-    files = {**_programs(recipe.engine.name, section, base), **_drafter_files(recipe, section)}
-    own = (containers_dir() / recipe.engine.name / "Dockerfile").read_text(encoding="utf-8")
+    files = {**_programs(program, section, base), **_drafter_files(recipe, section), **more}
+    own = (containers_dir() / program / "Dockerfile").read_text(encoding="utf-8")
     instructions = _INSTRUCTION.findall(own)
     settings = dict(instructions)
     labels = _labels(recipe, base)
@@ -215,7 +229,7 @@ def _programs(engine: str, section: ContainerSection, base: str) -> dict[str, Co
     files = programs(engine)
     files["LICENSE"] = ContextFile(content=(containers_dir().parent / "LICENSE").read_bytes())
     files["sbom.json"] = ContextFile(content=_bill_of_materials(section, base, files))
-    return {f"{_ROOT}/{name}": file for name, file in files.items()}
+    return {f"{ROOT}/{name}": file for name, file in files.items()}
 
 
 def _bill_of_materials(section: ContainerSection, base: str, files: Mapping[str, ContextFile]) -> bytes:

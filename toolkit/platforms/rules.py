@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from toolkit.apply.executor import Executor
@@ -52,6 +53,15 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
 
     def compilation_notes(self, recipe: Recipe) -> Iterator[str]:
         """Notes for a plan of `toolkit compile`."""
+
+    def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
+        """All resources needed to train the recipe's head, the job among them. Raises UsageError."""
+
+    def training_notes(self, recipe: Recipe) -> Iterator[str]:
+        """Notes for a plan of `toolkit train`."""
+
+    def training_price(self, recipe: Recipe) -> float | None:
+        """US dollars per hour of the training job; None if unknown."""
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         """Notes for a plan, one sentence each."""
@@ -104,8 +114,14 @@ class Platform(Observer, Executor, EndpointPlatform, Protocol):
         """
 
 
-class TrainingPlatform(Platform, Trainer, Protocol):
-    """A platform that also has training jobs."""
+class TrainingPlatform(Observer, Executor, Trainer, Protocol):
+    """A platform that has training jobs."""
+
+    def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
+        """Copy the head that a completed job made to `folder`. `job` is its request. Raises PlatformError."""
+
+    def put_head(self, folder: Path, address: str, progress: Progress) -> None:
+        """Copy a head to an address that is no folder of this machine, such as in S3. Raises UsageError."""
 
 
 class PlatformSession(Protocol):
@@ -140,6 +156,9 @@ class PlatformSession(Protocol):
 
     def scope_of(self, endpoint: str) -> str | None:
         """The scope of an endpoint if the user gave none. Raises AmbiguousEndpoint if several scopes have one."""
+
+    def trainer(self, scope: str | None) -> TrainingPlatform:
+        """What runs training jobs. Raises UsageError or PlatformError."""
 
     def every_scope(self) -> Sequence[str | None]:
         """All scopes of the user's account."""

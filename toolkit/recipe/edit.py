@@ -11,7 +11,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from toolkit.recipe.schema import Evidence
 
 
-def with_speculation(text: str, values: Mapping[str, int | list[list[int]] | None]) -> str:
+def with_speculation(text: str, values: Mapping[str, int | str | list[list[int]] | None]) -> str:
     """The recipe's text with these keys of `speculation`; a key whose value is None is not touched."""
     for key, value in values.items():
         if value is not None:

@@ -84,7 +84,11 @@ class HubFiles:
 
     def sizes(self) -> Mapping[str, int]:
         """Bytes of each file on the top level."""
-        return {file.rfilename: file.size or 0 for file in self._info.siblings if "/" not in file.rfilename}
+        return {name: size for name, size in self.file_sizes().items() if "/" not in name}
+
+    def file_sizes(self) -> Mapping[str, int]:
+        """Bytes of each file, by its path."""
+        return {file.rfilename: file.size or 0 for file in self._info.siblings}
 
     def digests(self) -> Mapping[str, str]:
         """The hub's own digest of each file: SHA-256 of a large one, git's of any other."""

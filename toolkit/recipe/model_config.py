@@ -85,6 +85,8 @@ class _Config(_Section):
     speculators_config: _Speculators | None = None
     speculators_model_type: StrictStr | None = None
     target_hidden_size: _Size = None
+    target_model: StrictStr | None = None
+    target_revision: StrictStr | None = None
     text_config: _Config | None = None
     tie_word_embeddings: StrictBool | None = None
     top_k_experts: _Count = None

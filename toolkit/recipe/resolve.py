@@ -30,6 +30,7 @@ from toolkit.recipe.schema import (
     SpeculationSection,
 )
 from toolkit.recipe.source import ModelSource, model_source
+from toolkit.recipe.training_schema import TrainingSection
 from toolkit.text import html_table, inert
 
 if TYPE_CHECKING:
@@ -151,7 +152,8 @@ class Recipe:
     `lock.pinned` fills in revisions, the size of the weights, the target's model type, `image_digests` by address with
     tag, and `wheel_digests` by pin.
     `container` None is AWS's image. `baseline_of` is what a baseline leaves out: some engines need their flags to be
-    alike. `left_open` are the keys that the file leaves open, `chosen` says what was taken for them and why.
+    alike. `training` says how its drafter is trained, None for one that exists. `left_open` are the keys that the file
+    leaves open, `chosen` says what was taken for them and why.
     What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and kept.
     """
 
@@ -178,6 +180,7 @@ class Recipe:
     image_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
     wheel_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
     unlisted: tuple[str, ...] = ()
+    training: TrainingSection | None = None
     lines: Lines = field(repr=False, default_factory=dict)
     left_open: frozenset[str] = field(repr=False, default=frozenset())
     chosen: Mapping[str, str] = field(repr=False, default_factory=dict)
@@ -321,6 +324,7 @@ class Recipe:
             "observability": self.observability.model_dump(),
             "workloads": {name: str(path) for name, path in self.workloads.items()},
             **({"unlisted": list(self.unlisted)} if self.unlisted else {}),
+            **({"training": self.training.model_dump()} if self.training else {}),
         }
 
     def __repr__(self) -> str:
@@ -364,6 +368,7 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
         network=file.network,
         observability=file.observability,
         unlisted=tuple(file.unlisted),
+        training=_training(file, folder),
         lines={_with_dashes(path): line for path, line in loaded.lines.items()},
         left_open=frozenset(_left_open(file)),
     )
@@ -452,6 +457,16 @@ def _container(file: RecipeFile, folder: Path) -> ContainerSection | None:
     if written.dockerfile is None:
         return written
     return written.model_copy(update={"dockerfile": str(_folder(folder, written.dockerfile))})
+
+
+def _training(file: RecipeFile, folder: Path) -> TrainingSection | None:
+    """The section with absolute paths instead of paths that begin at the recipe's folder."""
+    written = file.training
+    if written is None:
+        return None
+    data = [item if "://" in item else str(_folder(folder, item)) for item in written.data]
+    start = str(model_source(written.start_from, folder)) if written.start_from else None
+    return written.model_copy(update={"data": data, "start_from": start})
 
 
 def _dashed(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from pydantic_core import PydanticCustomError
 
 from toolkit.catalog import methods, registry
 from toolkit.recipe.cluster_schema import KubernetesSection
-from toolkit.recipe.section import NonEmptyStr, PositiveInt, Section
+from toolkit.recipe.section import ModelName, NonEmptyStr, PositiveInt, Section
+from toolkit.recipe.training_schema import TrainingSection
 
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 FlagValue = Scalar | list[Scalar] | dict[str, Any]
@@ -34,10 +35,6 @@ RecipeName = Annotated[
 ]
 # Three numbers; images for Trainium add two or three of the plugin's.
 Version = Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+(\.[0-9]+){0,3}$")]
-# A hub id, a folder, s3://bucket/prefix/ or jumpstart:<id>; other schemes are typing errors.
-ModelName = Annotated[
-    StrictStr, StringConstraints(pattern=r"^(s3://[^/]+/.+|jumpstart:[a-z0-9-]+|[^:]+)$", min_length=1)
-]
 # Names of kernels, types and backends, which engines add to: FLASH_ATTN, fp8_e4m3.
 BackendName = Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
 EngineFlag = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z][a-z0-9]*([-_][a-z0-9]+)*$")]
@@ -495,6 +492,9 @@ class RecipeFile(Section):
     description: NonEmptyStr | None = None
     target: TargetSection
     speculation: SpeculationSection
+    training: TrainingSection | None = Field(
+        None, description="how `toolkit train` makes the head that speculation.model names"
+    )
     engine: EngineSection
     container: Literal["aws-dlc", "custom"] | ContainerSection = Field(
         "aws-dlc",

@@ -8,6 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, StringC
 
 PositiveInt = Annotated[StrictInt, Field(gt=0)]
 NonEmptyStr = Annotated[StrictStr, StringConstraints(min_length=1)]
+# A hub id, a folder, s3://bucket/prefix/ or jumpstart:<id>; other schemes are typing errors.
+ModelName = Annotated[
+    StrictStr, StringConstraints(pattern=r"^(s3://[^/]+/.+|jumpstart:[a-z0-9-]+|[^:]+)$", min_length=1)
+]
 
 
 class Section(BaseModel):

@@ -1,1 +1,1 @@
-"""Convert P-EAGLE and EAGLE-3 heads that were trained with other tools for vLLM."""
+"""Train P-EAGLE and EAGLE-3 heads, and convert heads that other tools trained."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import torch
@@ -26,11 +27,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.tiny", description="Make the tiny target and its drafters.")
     parser.add_argument("--out", type=Path, required=True, help="folder of the models, recipes/tiny/models")
     parser.add_argument("--prompts", type=Path, help="also write the prompts to measure with to this folder")
+    parser.add_argument(
+        "--scratch", type=Path, default=Path("build/tiny"), help="folder of checkpoints and hidden states, 1.5 GB"
+    )
     arguments = parser.parse_args()
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", THREADS)))
     if arguments.prompts:
         write_prompts(arguments.prompts)
-    make_all(TINY, arguments.out)
+    make_all(TINY, arguments.out, arguments.scratch)
 
 
 if __name__ == "__main__":

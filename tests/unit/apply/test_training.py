@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import asdict
 
 import pytest
 from fakes import FakeClock, Told
 
+from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob, wait_completed
 from toolkit.apply.waiter import LogLine
 from toolkit.errors import PlatformError, TrainingJobFailed
+from toolkit.train.progress import PREFIX, TrainingProgress
 
 Look = tuple[str, str]
 RUNS: Look = ("InProgress", "Training")
@@ -38,6 +42,12 @@ class Jobs:
         if self.seen[name] > 1 and name not in bookmarks:
             bookmarks[name] = "read"
             yield from (LogLine(f"{name}/algo-1", 0.0, text) for text in self._log)
+
+    def log_command(self, name: str) -> str:
+        return f"cat {name}/log"
+
+    def leave(self, name: str, progress: Progress) -> str:
+        return f"{name} goes on"
 
 
 class Unreadable(Jobs):
@@ -98,7 +108,7 @@ def test_a_failure_carries_reason_and_last_lines(clock: FakeClock) -> None:
     with pytest.raises(TrainingJobFailed, match="sd failed: AlgorithmError: boom") as raised:
         wait_completed(platform, {"sd": 0}, Told(), clock, clock.sleep)
     assert raised.value.logs == ("last words",)
-    assert "aws logs tail /aws/sagemaker/TrainingJobs" in raised.value.hint
+    assert "cat sd/log" in raised.value.hint
 
 
 def test_a_job_that_somebody_stopped_has_failed_too(clock: FakeClock) -> None:
@@ -112,3 +122,26 @@ def test_a_log_that_may_not_be_read_is_told_once(clock: FakeClock) -> None:
     assert [line for line in told.said if "cannot read" in line] == [
         "sd: cannot read its log: not authorized to perform: logs:GetLogEvents"
     ]
+
+
+def test_steps_are_for_the_live_line_and_what_was_measured_stays(clock: FakeClock) -> None:
+    lines = [
+        TrainingProgress("train", 1, 9, loss=2.0),
+        TrainingProgress("train", 5, 9, loss=1.5, accuracy=(0.5,), held_out=True),
+        TrainingProgress("train", 6, 9, loss=1.25),
+    ]
+    told, log = Told(), [PREFIX + json.dumps(asdict(line)) for line in lines]
+    wait_completed(Jobs(clock, log=log, sd=[RUNS, RUNS, DONE]), {"sd": 0}, told, clock, clock.sleep, done="has trained")
+    assert told.said[0] == "sd: train 5/9, held-out loss 1.500, right by depth 50%"
+    assert told.updates[-1].endswith("train 6/9, loss 1.250")
+    assert told.said[-1].startswith("sd has trained")
+
+
+def test_ctrl_c_says_what_becomes_of_the_job_and_how_to_go_on(clock: FakeClock) -> None:
+    def press(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    told = Told()
+    with pytest.raises(KeyboardInterrupt):
+        wait_completed(Jobs(clock, sd=[RUNS]), {"sd": 0}, told, clock, press, again="toolkit train my.yaml")
+    assert told.said == ["sd goes on. Go on: toolkit train my.yaml"]

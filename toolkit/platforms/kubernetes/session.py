@@ -15,6 +15,7 @@ from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+    from toolkit.platforms.rules import TrainingPlatform
 
 DEFAULT_NAMESPACE = "toolkit"
 IN_CLUSTER = "in-cluster"
@@ -55,6 +56,11 @@ class KubernetesSession:
     def glance(self, scope: str | None = None) -> KubernetesPlatform:
         """The same: it answers or refuses at once."""
         return self.running(scope)
+
+    def trainer(self, scope: str | None = None) -> TrainingPlatform:
+        """Raises UsageError: a cluster's Job is applied with kubectl."""
+        hint = "Run: toolkit render RECIPE --part train. Or add: --platform sagemaker"
+        raise UsageError("`toolkit train` does not start Jobs on a cluster", hint=hint)
 
     def scope_of(self, endpoint: str) -> str | None:
         """The only namespace of the current context with such an endpoint; None where there is none.

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from toolkit.catalog import lookup
+from toolkit.errors import UsageError
 from toolkit.platforms.image import ImageStore
 from toolkit.platforms.local.checks import check_local
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.capabilities import Capabilities
+from toolkit.recipe.resolve import Recipe
+
+if TYPE_CHECKING:
+    from toolkit.planning.resources import Account, Resource
 
 LOCAL_REGISTRY = "localhost"
 """What images are called by that are on this machine only."""
@@ -24,4 +32,29 @@ LOCAL = Capabilities(
     endpoint_seconds=lookup.platform("local").endpoint_seconds,
 )
 
-RULES = AwsRules("local", LOCAL, check_local)
+
+class LocalRules(AwsRules):
+    """SageMaker's rules, but for training: a job is a process of this machine, with its files in the user's home."""
+
+    def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
+        """The job alone. Raises UsageError for data that a process of this machine cannot read or write."""
+        from toolkit.planning.resources import Resource
+        from toolkit.train.plan import section, training_job, training_key
+
+        training = section(recipe)
+        sources = [*training.data, recipe.target.written, training.start_from or "", str(recipe.drafter)]
+        if in_s3 := next((source for source in sources if source.startswith("s3://")), None):
+            hint = f"Copy it to a folder beside the recipe: aws s3 sync {in_s3} FOLDER. Or add: --platform sagemaker"
+            raise UsageError(f"training on this machine takes no files in S3, such as {in_s3}", hint=hint)
+        name = f"{recipe.name}-{training_key(recipe)}"
+        request = {"TrainingJobName": name, "Job": training_job(recipe).model_dump(mode="json")}
+        return (Resource("TrainingJob", name, request),)
+
+    def training_notes(self, recipe: Recipe) -> Iterator[str]:
+        yield "The job is a process of this machine, on its GPU if PyTorch finds one"
+
+    def training_price(self, recipe: Recipe) -> float:
+        return 0.0
+
+
+RULES = LocalRules("local", LOCAL, check_local)

@@ -14,6 +14,7 @@ from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.local.platform import LocalPlatform
+    from toolkit.platforms.local.training import LocalTrainer
 
 
 _PACKAGES = ("flask", "httptools", "moto", "starlette", "uvicorn", "werkzeug")
@@ -63,6 +64,12 @@ class LocalSession:
     def glance(self, scope: str | None = None) -> LocalPlatform | None:
         """The same: it answers or refuses at once."""
         return self.running(scope)
+
+    def trainer(self, scope: str | None = None) -> LocalTrainer:
+        """Training jobs of this user's home; they need no daemon."""
+        from toolkit.platforms.local.training import LocalTrainer
+
+        return LocalTrainer(home() / "training")
 
     def scope_of(self, endpoint: str) -> None:
         """There is one scope."""

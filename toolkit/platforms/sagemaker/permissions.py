@@ -23,7 +23,7 @@ from toolkit.platforms.sagemaker.rules.kinds.alarm import alarm_prefix
 from toolkit.platforms.sagemaker.rules.kinds.dashboard import dashboard_name
 from toolkit.platforms.sagemaker.rules.kinds.repository import repository_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
-from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, key_arn, role_name
+from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, key_arn, role_name, trainer
 from toolkit.recipe.resolve import Recipe
 
 SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
@@ -58,9 +58,9 @@ def permissions(
     """
     found = [Permission(_EVERYWHERE, ("*",)), *_endpoint(recipe, account), *_storage(account), *_role(recipe, account)]
     found += [*_logs(recipe, account), *_monitoring(recipe, account)]
-    if builds(recipe):
+    if builds(recipe) or recipe.training:
         found += _images(recipe, account)
-    if compiles_ahead(recipe):
+    if compiles_ahead(recipe) or recipe.training:
         found += _training(account)
     if key := recipe.platform.kms_key:
         found.append(_key(key_arn(key, account)))
@@ -134,7 +134,7 @@ def _project(account: Account) -> Iterator[Permission]:
 
 
 def _training(account: Account) -> Iterator[Permission]:
-    """Jobs that compile, a colleague's of the same key among them."""
+    """Jobs that compile or train, a colleague's of the same key among them."""
     jobs = _arns(account, "sagemaker", "training-job/", "*")
     yield _allowed("sagemaker", "CreateTrainingJob DescribeTrainingJob StopTrainingJob AddTags ListTags", *jobs)
     groups = _arns(account, "logs", "log-group:", TRAINING_LOG_GROUP, f"{TRAINING_LOG_GROUP}:*")
@@ -149,7 +149,7 @@ def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
     )
     made = recipe.platform.role == "create"
     yield _allowed("iam", f"{reading} {making}" if made else reading, *ours)
-    passed = ours if compiles_ahead(recipe) else _role_arns(account, hosts(recipe))
+    passed = ours if compiles_ahead(recipe) or recipe.training else _role_arns(account, hosts(recipe))
     if roles := (account.role,) if account.role else passed if made else ():
         yield Permission(("iam:PassRole",), roles, {"iam:PassedToService": PRINCIPAL})
 
@@ -210,8 +210,9 @@ def hosts(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _roles(recipe: Recipe) -> tuple[str, ...]:
-    """Whose roles are made or, when all goes, looked for: the endpoints', and those of jobs that compile."""
-    return tuple(dict.fromkeys((*hosts(recipe), *map(compiler, (*_arms(recipe), *hosts(recipe))))))
+    """Whose roles are made or, when all goes, looked for: the endpoints', and those of jobs that compile or train."""
+    names = (*_arms(recipe), *hosts(recipe))
+    return tuple(dict.fromkeys((*hosts(recipe), *map(compiler, names), *map(trainer, names))))
 
 
 def _watched(recipe: Recipe) -> tuple[str, ...]:

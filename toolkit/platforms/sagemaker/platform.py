@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -25,7 +26,7 @@ from toolkit.planning.resources import UNDER_WAY, Account, Observed, Resource
 from toolkit.platforms.image import base_image
 from toolkit.platforms.lease import lease
 from toolkit.platforms.model_files import open_files
-from toolkit.platforms.sagemaker import execute, images, observe, runtime, training
+from toolkit.platforms.sagemaker import execute, heads, images, observe, runtime, training
 from toolkit.platforms.sagemaker.build import build_image, pinned_base
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
@@ -240,6 +241,21 @@ class SageMakerPlatform:
         with aws_errors(f"reading the log of {name}"):
             for stream, _ in self._streams(TRAINING_LOG_GROUP, f"{name}/"):
                 yield from self._lines(TRAINING_LOG_GROUP, stream, bookmarks)
+
+    def log_command(self, name: str) -> str:
+        return f"aws logs tail {TRAINING_LOG_GROUP} --since 1d --log-stream-name-prefix {name}/"
+
+    def leave(self, name: str, progress: Progress) -> str:
+        stop = f"aws sagemaker stop-training-job --training-job-name {name}"
+        return f"{name} goes on, and bills. To stop it: {stop}"
+
+    def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
+        with aws_errors(f"reading the head of {job['TrainingJobName']}"):
+            heads.fetch(self.clients, job, folder)
+
+    def put_head(self, folder: Path, address: str, progress: Progress) -> None:
+        with aws_errors(f"copying the head to {address}"):
+            heads.put(self.clients, folder, address, progress)
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return runtime.invoke(self.clients.runtime, endpoint, body, self.sleep)

@@ -52,6 +52,10 @@ class SageMakerSession:
         """The platform in that region, whose calls end after seconds. Raises PlatformError."""
         return sagemaker_platform(scope, attempts=2)
 
+    def trainer(self, scope: str | None = None) -> SageMakerPlatform:
+        """The same platform. Raises PlatformError."""
+        return sagemaker_platform(scope)
+
     def scope_of(self, endpoint: str) -> None:
         """The session's own region."""
         return

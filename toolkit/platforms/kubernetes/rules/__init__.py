@@ -112,6 +112,19 @@ class KubernetesRules:
         """None: `require_compilable` refuses."""
         return iter(())
 
+    def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
+        """Raises UsageError: a cluster's Job is applied with kubectl, as one that compiles."""
+        run = f"toolkit render {recipe.path} --part train | {manifests.APPLY} -f -"
+        raise UsageError("`toolkit train` does not start Jobs on a cluster", hint=f"Run: {run}")
+
+    def training_notes(self, recipe: Recipe) -> Iterator[str]:
+        """None: `desired_training` refuses."""
+        return iter(())
+
+    def training_price(self, recipe: Recipe) -> float | None:
+        """Not known: nodes are EC2's, and shared."""
+        return None
+
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         return notes.notes(recipe, account)
 

@@ -12,7 +12,7 @@ from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.resolve import Recipe
 
-Component = Literal["server", "compile", "benchmark"]
+Component = Literal["server", "compile", "benchmark", "train"]
 
 INSTANCE = "app.kubernetes.io/instance"
 """The label with the endpoint's name."""

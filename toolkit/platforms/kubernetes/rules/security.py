@@ -73,6 +73,14 @@ def benchmark_policy(arms: Sequence[Recipe]) -> Resource:
     return _policy(recipe, f"{recipe.name}-benchmark", {"matchLabels": labels}, [], [_DNS, ask], labels=BENCHMARK)
 
 
+def training_policy(recipe: Recipe) -> Resource:
+    """The Job that trains reaches the hub, and nobody asks it."""
+    labels = {COMPONENT: "train"}
+    pods = {"matchLabels": {INSTANCE: recipe.name, **labels}}
+    https: Rule = {"ports": [_tcp(443)]}
+    return _policy(recipe, f"{recipe.name}-train", pods, [], [_DNS, https], labels=labels)
+
+
 def _tcp(port: int) -> dict[str, Any]:
     return {"protocol": "TCP", "port": port}
 

@@ -165,6 +165,22 @@ class AwsRules:
 
         return compilation.job_notes(recipe)
 
+    def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
+        from toolkit.planning.rules import in_order
+        from toolkit.platforms.sagemaker.rules import head_training
+
+        return in_order(head_training.training_resources(recipe, account), self)
+
+    def training_notes(self, recipe: Recipe) -> Iterator[str]:
+        from toolkit.platforms.sagemaker.rules import head_training
+
+        return head_training.notes(recipe)
+
+    def training_price(self, recipe: Recipe) -> float | None:
+        from toolkit.platforms.sagemaker.rules import head_training
+
+        return head_training.price_per_hour(recipe)
+
     def for_template(self, recipe: Recipe, account: Account) -> Recipe:
         """The recipe with its files arranged so that a CloudFormation template can have them."""
         from toolkit.platforms.sagemaker.rules.model_data import with_one_data_source

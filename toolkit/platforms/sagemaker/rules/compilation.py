@@ -9,11 +9,12 @@ from toolkit.planning import artifacts
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
+from toolkit.platforms.sagemaker.rules.compile_job import LONGEST_SECONDS, job, job_data
+from toolkit.platforms.sagemaker.rules.kinds.artifacts import needed
 from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket
 from toolkit.platforms.sagemaker.rules.kinds.image import images
 from toolkit.platforms.sagemaker.rules.kinds.repository import repositories
 from toolkit.platforms.sagemaker.rules.kinds.role import compile_role
-from toolkit.platforms.sagemaker.rules.kinds.training_job import LONGEST_SECONDS, job, job_data, needed
 from toolkit.platforms.sagemaker.rules.kinds.weights import use
 from toolkit.recipe.resolve import Recipe
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from toolkit.engines.arguments import (
@@ -106,6 +107,17 @@ def _together(recipe: Recipe, data: Sequence[ModelData], account: Account) -> Mo
         for folder, item in folders.items()
     }
     return _staged("", replace(weights, request={**weights.request, "Folders": parts}))
+
+
+def source_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
+    """A model for a channel of a training job; None for one that the job fetches from the hub itself."""
+    return _model_data(channel, source, recipe, account)
+
+
+def files_data(channel: str, folder: Path, files: Sequence[WeightsFile], recipe: Recipe, account: Account) -> ModelData:
+    """Files of a folder, such as training data, for a channel of a training job."""
+    name = f"{channel}-{manifest_digest(tuple(files))[:_COMMIT_CHARACTERS]}"
+    return _staged(channel, _resource(name, recipe, account, {"Source": str(folder), "Files": _listed(files)}))
 
 
 def settings_data(settings: Mapping[str, Any], recipe: Recipe, account: Account) -> ModelData:

@@ -26,6 +26,9 @@ LEASES_PREFIX = "leases/"
 CAPTURE_PREFIX = "capture/"
 """Prefix in the toolkit's bucket: captured requests and answers."""
 
+TRAINING_PREFIX = "training/"
+"""Prefix in the toolkit's bucket: checkpoints and output of training jobs, by recipe and key."""
+
 _LONGEST_ROLE_NAME, _DIGEST_CHARACTERS = 64, 8
 
 
@@ -58,6 +61,11 @@ def role_name(endpoint: str, account: Account) -> str:
 def compiler(recipe: str) -> str:
     """Owner of the role of a recipe's compile jobs, which may write what an endpoint may only read."""
     return f"{recipe}-compile"
+
+
+def trainer(recipe: str) -> str:
+    """Owner of the role of the jobs that train a recipe's head, which may read its data and write checkpoints."""
+    return f"{recipe}-train"
 
 
 def tags(recipe: Recipe, endpoint: str | None = None) -> list[dict[str, str]]:

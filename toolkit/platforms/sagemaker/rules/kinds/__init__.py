@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from toolkit.platforms.sagemaker.rules.capabilities import Capabilities
 from toolkit.platforms.sagemaker.rules.kinds.alarm import AlarmKind
+from toolkit.platforms.sagemaker.rules.kinds.artifacts import ArtifactsKind
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
 from toolkit.platforms.sagemaker.rules.kinds.bucket import BucketKind
 from toolkit.platforms.sagemaker.rules.kinds.dashboard import DashboardKind
@@ -21,7 +22,7 @@ from toolkit.platforms.sagemaker.rules.kinds.model import ModelKind
 from toolkit.platforms.sagemaker.rules.kinds.repository import RepositoryKind
 from toolkit.platforms.sagemaker.rules.kinds.role import RoleKind, RolePolicyKind
 from toolkit.platforms.sagemaker.rules.kinds.scaling import ScalableTargetKind, ScalingPolicyKind
-from toolkit.platforms.sagemaker.rules.kinds.training_job import ArtifactsKind, TrainingJobKind
+from toolkit.platforms.sagemaker.rules.kinds.training_job import TrainingJobKind
 from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsUseKind
 
 _KINDS: tuple[type[AwsKind], ...] = (

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.images.reference import parse
+from toolkit.images.spec import ImageSpec
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
-from toolkit.platforms.image import address, base_address, render, request_of
+from toolkit.platforms.image import ImageStore, address, base_address, render, request_of
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
@@ -61,8 +62,13 @@ def images(recipe: Recipe, account: Account) -> list[Resource]:
     """The image to build for the recipe; empty if it uses an existing image."""
     if not builds(recipe):
         return []
-    store, section, name = capabilities(recipe).images, recipe.container or ContainerSection(), repository_of(recipe)
-    spec = render(recipe, account, store)
+    store = capabilities(recipe).images
+    return [built_image(recipe, account, render(recipe, account, store), store)]
+
+
+def built_image(recipe: Recipe, account: Account, spec: ImageSpec, store: ImageStore) -> Resource:
+    """An image to build, in the recipe's repository."""
+    section, name = recipe.container or ContainerSection(), repository_of(recipe)
     built = {
         "Repository": name,
         "Image": f"{store.registry or account.registry}/{name}:{spec.tag}",
@@ -70,7 +76,7 @@ def images(recipe: Recipe, account: Account) -> list[Resource]:
     }
     size = _base_bytes(recipe)
     known = {"BaseBytes": size} if size else {}
-    return [Resource("Image", f"{name}:{spec.tag}", {**built, **known, **request_of(spec)})]
+    return Resource("Image", f"{name}:{spec.tag}", {**built, **known, **request_of(spec)})
 
 
 def image_uri(recipe: Recipe, account: Account) -> str:

@@ -67,10 +67,16 @@ class RepositoryKind(AwsKind):
 
 
 def repositories(recipe: Recipe) -> list[Resource]:
-    """The repository of the recipe's image, if the toolkit creates it."""
+    """The repository of the image that serves the recipe, if one is built and the toolkit creates it."""
+    found = repository(recipe) if builds(recipe) else None
+    return [found] if found else []
+
+
+def repository(recipe: Recipe) -> Resource | None:
+    """The repository of images that are built for the recipe; None if it names another one."""
     section = recipe.container or ContainerSection()
-    if not builds(recipe) or section.repository or capabilities(recipe).images.registry:
-        return []
+    if section.repository or capabilities(recipe).images.registry:
+        return None
     rule = {
         "rulePriority": 1,
         "description": f"keep the newest {_KEPT_UNTAGGED} without a tag",
@@ -85,7 +91,7 @@ def repositories(recipe: Recipe) -> list[Resource]:
         "tags": tags(recipe),
         "lifecyclePolicyText": json.dumps({"rules": [rule]}),
     }
-    return [Resource("Repository", name, request)]
+    return Resource("Repository", name, request)
 
 
 def repository_name(endpoint: str) -> str:

@@ -1,4 +1,4 @@
-"""The execution role created for an endpoint or for compile jobs: its trust policy and permissions."""
+"""The execution role created for an endpoint or for training jobs: its trust policy and permissions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
-from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, compiler, key_arn, role_name, tags
+from toolkit.platforms.sagemaker.rules.names import (
+    CAPTURE_PREFIX,
+    bucket_name,
+    compiler,
+    key_arn,
+    role_name,
+    tags,
+    trainer,
+)
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
@@ -54,7 +62,7 @@ class RoleKind(AwsKind):
 
     def observe(self, look: Look) -> Iterator[Existing]:
         yield from super().observe(look)
-        yield from (item for name in _compilers(look) for item in self.observe_endpoint(look, name))
+        yield from (item for name in _job_owners(look) for item in self.observe_endpoint(look, name))
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         tags = look.once(_role_tags, name)
@@ -110,7 +118,7 @@ class RolePolicyKind(AwsKind):
 
     def observe(self, look: Look) -> Iterator[Existing]:
         """Policies of our roles, each belonging to the recipe in its name."""
-        for name in (*look.names, *_compilers(look)):
+        for name in (*look.names, *_job_owners(look)):
             if ENDPOINT_TAG in (look.once(_role_tags, name) or {}):
                 role = role_name(name, look.account)
                 yield from (unless_missing(look.clients, partial(_policies, look.clients, role)) or ())
@@ -153,6 +161,20 @@ def compile_role(recipe: Recipe, account: Account, data: Sequence[ModelData]) ->
     return _made(role_name(compiler(recipe.name), account), tags(recipe), recipe, account, statements)
 
 
+def training_role(recipe: Recipe, account: Account, data: Sequence[ModelData], prefix: str) -> list[Resource]:
+    """Role and policy to create for jobs that train the recipe's head; empty if a role was found.
+
+    They read their own data, and write below `prefix` of the toolkit's bucket.
+    """
+    bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
+    written = [
+        _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"], f"{bucket}/{prefix}*"),
+        {**_allow("s3:ListBucket", bucket), "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*"]}}},
+    ]
+    statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, written)
+    return _made(role_name(trainer(recipe.name), account), tags(recipe), recipe, account, statements)
+
+
 def _endpoint_role(deployment: Deployment) -> list[Resource]:
     return role(deployment.recipe, deployment.account, deployment.endpoint, deployment.data)
 
@@ -161,10 +183,10 @@ def _of_kind(kind: str, resources: Sequence[Resource]) -> list[Resource]:
     return [item for item in resources if item.kind == kind]
 
 
-def _compilers(look: Look) -> list[str]:
-    """Owners of the roles of the recipes' compile jobs, if these are desired or the recipes are removed."""
+def _job_owners(look: Look) -> list[str]:
+    """Owners of the roles of the recipes' training jobs, if these are desired or the recipes are removed."""
     wanted = {item.name for item in look.wanted(RoleKind.kind)}
-    names = map(compiler, look.endpoints)
+    names = [owner(name) for name in look.endpoints for owner in (compiler, trainer)]
     return [name for name in names if not look.desired or role_name(name, look.account) in wanted]
 
 

@@ -1,0 +1,195 @@
+"""Train a head in a SageMaker training job: its request, its role, spot interruptions, and where the head goes."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback_registry import running
+from rights import not_allowed
+from small_images import push_base
+from standin import StandIn
+from standin_training import JobScript
+
+from toolkit import api
+from toolkit.apply.progress import Silent
+from toolkit.errors import RecipeError, TrainingJobFailed
+from toolkit.images.registry import Registry
+from toolkit.platforms.training_image import pins
+from toolkit.recipe.resolve import load
+from toolkit.train.job import TrainingJob
+
+MODELS = Path(__file__).parents[2] / "recipes" / "tiny" / "models"
+BUCKET = "toolkit-123456789012-us-west-2"
+RECIPE = """\
+name: my-head
+target: {{model: {models}/target}}
+training:
+  data: [./chats.jsonl, s3://captured/requests/]
+  start_from: {models}/p-eagle
+  layers: 2
+  depth: 10
+  max_length: 1024
+  steps: 3
+  instance_type: ml.p5.48xlarge
+  instance_count: 2
+  spot: true
+  max_hours: 2
+speculation: {{method: p-eagle, model: {head}, num_speculative_tokens: 7}}
+engine: {{version: 0.30.0, max_model_len: 1024, max_num_seqs: 16, max_num_batched_tokens: 2048}}
+container: {{base: '{host}/base:1'}}
+platform: {{name: sagemaker, role: create, instance_types: [ml.g6e.2xlarge], kms_key: abc}}
+"""
+INTERRUPTED = ("Starting", "Training", "Interrupted", "Starting", "Training", "Uploading", "Completed")
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running(tmp_path_factory.mktemp("ecr")) as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Packages of the right names, with nothing in them."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for name, _, version in (pin.partition("==") for pin in pins()):
+        stem = f"{name.replace('-', '_')}-{version}"
+        with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{stem}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+            wheel.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    return folder
+
+
+@pytest.fixture
+def recipe(standin: StandIn, host: str, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recipe whose job leaves the tiny P-EAGLE head."""
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
+    for name, value in {**standin.environment(), **pip, "TOOLKIT_POLL_SECONDS": "0.01"}.items():
+        monkeypatch.setenv(name, value)
+    standin.account.registry.host = host
+    standin.training.model = lambda _: head_files()
+    with Registry(host) as registry:
+        push_base(registry, "base")
+    s3: Any = standin.session().client("s3")
+    s3.create_bucket(Bucket="captured", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    s3.put_object(Bucket="captured", Key="requests/1.jsonl", Body=b"{}")
+    (tmp_path / "chats.jsonl").write_text('{"prompt": "Count to nine."}\n')
+    return written(tmp_path, host, "./made/head")
+
+
+def written(folder: Path, host: str, head: str) -> Path:
+    path = folder / "my-head.yaml"
+    path.write_text(RECIPE.format(models=MODELS, head=head, host=host))
+    return path
+
+
+def head_files(**changes: Any) -> dict[str, bytes]:
+    files = {path.name: path.read_bytes() for path in (MODELS / "p-eagle").iterdir() if path.suffix != ".md"}
+    config = {**json.loads(files["config.json"]), **changes}
+    files |= {"config.json": json.dumps(config).encode(), "report.json": b'{"held_out_loss": 1.5}'}
+    return {f"head/{name}": content for name, content in files.items()}
+
+
+def objects(standin: StandIn, prefix: str) -> list[str]:
+    found: Any = standin.session().client("s3").list_objects_v2(Bucket=BUCKET, Prefix=prefix)
+    return [item["Key"] for item in found.get("Contents", [])]
+
+
+def test_the_plan_says_what_it_costs_and_what_the_job_is(recipe: Path) -> None:
+    plan = api.train_plan(recipe)
+    kinds = [action.kind for action in plan.actions]
+    assert kinds[0] == "Bucket"
+    assert kinds[-1] == "TrainingJob"
+    assert {"Repository", "Image", "Weights", "Role", "RolePolicy"} < set(kinds)
+    request: Mapping[str, Any] = plan.actions[-1].request
+    assert request["ResourceConfig"] == {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 2, "VolumeSizeInGB": 500}
+    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 7200, "MaxWaitTimeInSeconds": 14400}
+    assert request["EnableNetworkIsolation"] is True
+    assert "Environment" not in request
+    channels = [item["ChannelName"] for item in request["InputDataConfig"]]
+    assert channels == ["target", "start", "data-0", "data-1", "job"]
+    assert any("at most 2 h" in note and "estimate" in note for note in plan.notes)
+
+
+def test_the_job_reads_its_channels(recipe: Path) -> None:
+    plan = api.train_plan(recipe)
+    (text,) = [action.request["Content"]["job.json"] for action in plan.actions if "Content" in action.request]
+    job = TrainingJob.model_validate_json(text)
+    data = "/opt/ml/input/data"
+    assert (job.target, job.start_from) == (f"{data}/target", f"{data}/start")
+    assert job.data == (f"{data}/data-0", f"{data}/data-1")
+    assert (job.checkpoints, job.head) == ("/opt/ml/checkpoints", "/opt/ml/model/head")
+    assert job.num_speculative_tokens == 7
+
+
+def test_the_roles_writing_ends_at_the_jobs_own_prefix(recipe: Path) -> None:
+    (policy,) = [
+        json.loads(action.request["PolicyDocument"])
+        for action in api.train_plan(recipe).actions
+        if action.kind == "RolePolicy"
+    ]
+    written_to = [
+        resource
+        for statement in policy["Statement"]
+        if "s3:PutObject" in statement["Action"]
+        for resource in ([statement["Resource"]] if isinstance(statement["Resource"], str) else statement["Resource"])
+    ]
+    assert all(f"{BUCKET}/training/my-head/" in resource for resource in written_to)
+
+
+def test_interrupted_on_spot_it_completes_and_the_head_is_fetched(recipe: Path, standin: StandIn) -> None:
+    standin.training.script = JobScript(INTERRUPTED, log=('train: {"stage": "train", "done": 3, "total": 3}',))
+    standin.training.container = lambda _: {"step": b"2"}
+    seen: list[Mapping[str, bytes]] = []
+
+    def model(checkpoints: Mapping[str, bytes]) -> dict[str, bytes]:
+        seen.append(checkpoints)
+        return head_files()
+
+    standin.training.model = model
+    run = api.train(recipe, progress=Silent())
+    assert seen == [{"step": b"2"}]
+    assert (run.status, run.metrics) == ("trained", {"held_out_loss": 1.5})
+    assert (recipe.parent / "made" / "head" / "config.json").is_file()
+    assert api.train(recipe, progress=Silent()).status == "reused"
+    assert len(standin.training.started) == 1
+
+
+def test_training_takes_the_rights_that_are_listed(recipe: Path, standin: StandIn) -> None:
+    api.train(recipe, progress=Silent())
+    api.destroy(recipe, progress=Silent())
+    assert {call for call in not_allowed(standin, load(recipe)) if "captured" not in call[1]} == set()
+
+
+def test_a_head_goes_to_s3_and_into_the_lock(recipe: Path, standin: StandIn, host: str) -> None:
+    path = written(recipe.parent, host, f"s3://{BUCKET}/heads/mine/")
+    run = api.train(path, progress=Silent())
+    assert run.head == f"s3://{BUCKET}/heads/mine/"
+    assert "heads/mine/config.json" in objects(standin, "heads/mine/")
+    assert api.plan(path).changes  # the lock knows the head, so that it can be deployed
+
+
+def test_a_head_that_fails_its_checks_is_not_copied(recipe: Path, standin: StandIn, host: str) -> None:
+    standin.training.model = lambda _: head_files(target_hidden_size=512)
+    path = written(recipe.parent, host, f"s3://{BUCKET}/heads/mine/")
+    with pytest.raises(RecipeError, match="hidden size 512"):
+        api.train(path, progress=Silent())
+    assert objects(standin, "heads/mine/") == []
+
+
+def test_a_failed_job_is_tried_again_under_another_name_from_the_same_checkpoints(
+    recipe: Path, standin: StandIn
+) -> None:
+    standin.training.script = JobScript(("Training", "Failed"), reason="AlgorithmError: the loss is not a number")
+    with pytest.raises(TrainingJobFailed, match="the loss is not a number"):
+        api.train(recipe, progress=Silent())
+    standin.training.script = JobScript()
+    run = api.train(recipe, progress=Silent())
+    first, second = standin.training.started
+    assert run.job == f"{first['TrainingJobName']}-2"
+    assert first["CheckpointConfig"] == second["CheckpointConfig"]

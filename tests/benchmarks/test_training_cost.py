@@ -1,0 +1,137 @@
+"""Memory that the partition of a sequence saves, and time that masks prepared once do. Prints; asserts nothing of it.
+
+Shapes are a model's in small: the vocabulary is 64 times the hidden size, which is about Qwen3-4B's ratio, and
+depth 8 with the paper's conditional drop of 0.8. Every figure of memory is that of a process of its own.
+
+    python -m pytest tests/benchmarks/test_training_cost.py -s
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import shutil
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from speculators.losses.eager import kl_div_loss
+from speculators.models.attention import create_float_mask
+from speculators.models.peagle import PEagleDraftModel
+from speculators.models.peagle.attention import create_peagle_mask_mod
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from tests.unit.train.heads import SHIPPED, job_for
+from toolkit.train.head import build_head
+from toolkit.train.learn import Lesson, PEagleLearner
+from toolkit.train.masks import DraftMasks
+from toolkit.train.partition import sample_drafts
+
+HIDDEN, VOCAB, DEPTH, KEEP = 256, 64 * 256, 8, 0.8
+LONGEST = 4096
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> PEagleDraftModel:
+    folder = tmp_path_factory.mktemp("target")
+    config = Qwen3Config(
+        vocab_size=VOCAB,
+        hidden_size=HIDDEN,
+        intermediate_size=3 * HIDDEN,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        max_position_embeddings=LONGEST,
+        tie_word_embeddings=True,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(SHIPPED / name, folder)
+    built = build_head(job_for(folder, layers=4, depth=DEPTH))
+    assert isinstance(built, PEagleDraftModel)
+    for parameter in built.parameters():  # their gradients are there in every case
+        parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+    return built
+
+
+def lesson(tokens: int) -> Lesson:
+    return Lesson(
+        torch.randint(VOCAB, (tokens,)),
+        torch.ones(tokens, dtype=torch.long).index_fill(0, torch.tensor(0), 0),
+        torch.randn(tokens, 3 * HIDDEN),
+        torch.randn(tokens, HIDDEN),
+    )
+
+
+def speculators_step(head: PEagleDraftModel, sequence: Lesson) -> None:
+    """One step as speculators does it: the whole sequence forth, and back."""
+    _, loss, _ = head(
+        hidden_states=sequence.hidden_states[None],
+        input_ids=sequence.input_ids[None],
+        document_ids=torch.zeros_like(sequence.input_ids)[None],
+        loss_mask=sequence.loss_mask[None],
+        verifier_last_hidden_states=sequence.last_hidden_states[None],
+        loss_config={"kl_div": (kl_div_loss, 1.0)},
+        num_depths=DEPTH,
+        down_sample_ratio=KEEP,
+    )
+    loss.backward()
+
+
+def our_step(head: PEagleDraftModel, sequence: Lesson, segments: int) -> None:
+    masks = DraftMasks(len(sequence), torch.float32, CPU)
+    PEagleLearner(head, masks, kl_div_loss, DEPTH, segments, KEEP).learn(sequence)
+
+
+def peak_megabytes(step: Callable[[], None]) -> float:
+    """By how much a step raises the process's highest use of memory."""
+    context = multiprocessing.get_context("fork")
+    found = context.SimpleQueue()
+
+    def measure() -> None:
+        torch.set_num_threads(1)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        step()
+        found.put((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+    process = context.Process(target=measure)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    return float(found.get())
+
+
+def test_memory_by_sequence_length(head: PEagleDraftModel) -> None:
+    print(f"\npeak memory of a step, MB; 4 layers, hidden size {HIDDEN}, {VOCAB} tokens, depth {DEPTH}")
+    rows = [(f"{segments} segments", segments) for segments in (1, 4, 16)]
+    lengths = {"speculators": (128, 256, 512), "1 segments": (512,), "4 segments": (512, 1024), "16 segments": ()}
+    lengths["16 segments"] = (512, 1024, 2048)
+    for tokens in lengths["speculators"]:
+        used = peak_megabytes(lambda tokens=tokens: speculators_step(head, lesson(tokens)))
+        print(f"  whole sequence (speculators)  {tokens:5} tokens  {used:7.0f}")
+    for name, segments in rows:
+        for tokens in lengths[name]:
+            used = peak_megabytes(lambda tokens=tokens, segments=segments: our_step(head, lesson(tokens), segments))
+            print(f"  {name:28}  {tokens:5} tokens  {used:7.0f}")
+
+
+def test_time_of_mask_preparation() -> None:
+    torch.set_num_threads(1)
+    started = time.perf_counter()
+    masks = DraftMasks(LONGEST, torch.float32, CPU)
+    print(f"\nmasks: once for {LONGEST} tokens {time.perf_counter() - started:.3f} s; then by sequence, seconds")
+    for tokens in (256, 512, 1024):
+        drafts = sample_drafts(lesson(tokens).loss_mask, DEPTH, KEEP, 0.2)
+        started = time.perf_counter()
+        masks.of(drafts, tokens)
+        sliced = time.perf_counter() - started
+        anchor = torch.cat([torch.arange(tokens), drafts.anchor])
+        depth = torch.cat([torch.zeros(tokens, dtype=torch.long), drafts.depth])
+        mask_mod = create_peagle_mask_mod(anchor, depth, torch.zeros(tokens, dtype=torch.long))
+        started = time.perf_counter()
+        create_float_mask(mask_mod, Q_LEN=len(anchor), KV_LEN=len(anchor), device="cpu", dtype=torch.float32)
+        fresh = time.perf_counter() - started
+        print(f"  {tokens:5} tokens  sliced {sliced:.4f}  anew (speculators) {fresh:.4f}  {fresh / sliced:5.0f} x")

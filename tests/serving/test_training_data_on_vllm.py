@@ -1,0 +1,77 @@
+"""A head learns from what vLLM will give it: the same hidden states, and the same answers of the target."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from forked_vllm import ForkedVllm
+from safetensors.torch import load_file
+
+from toolkit.recipe.load import catalogue_dir
+from toolkit.train.chat import Chat, load_chat
+from toolkit.train.generators import InTransformers, in_vllm
+from toolkit.train.responses import Question
+from toolkit.train.states import Extractor, load_target
+
+pytestmark = pytest.mark.serving
+
+TINY = catalogue_dir() / "tiny" / "models"
+TARGET = str(TINY / "target")
+LAYERS = (2, 3, 5)
+PROMPTS = (
+    "Count from 20 to 60.",
+    "Write JSON records of the books 12 to 14.",
+    "Tell me a story about the owl and the kite.",
+)
+
+
+@pytest.fixture(scope="module")
+def chat() -> Chat:
+    return load_chat(TARGET)
+
+
+def questions(chat: Chat) -> list[Question]:
+    messages = [({"role": "user", "content": prompt},) for prompt in PROMPTS]
+    return [Question(one, chat.prompt(one), 40) for one in messages]
+
+
+def test_hidden_states_are_those_that_vllm_hands_to_a_head(chat: Chat, vllm: ForkedVllm, tmp_path: Path) -> None:
+    sequences = [question.prompt for question in questions(chat)]
+    arguments = {
+        "model": TARGET,
+        "dtype": "float32",
+        "max_model_len": 1024,
+        "enforce_eager": True,
+        "enable_prefix_caching": False,
+        "kv_cache_memory_bytes": 64 * 1024**2,
+        "speculative_config": {
+            "method": "eagle3",
+            "model": str(TINY / "p-eagle"),
+            "num_speculative_tokens": 7,
+            "parallel_drafting": True,
+        },
+    }
+    vllm.run("hidden_states", arguments=arguments, sequences=sequences, file=str(tmp_path / "states"))
+    served = load_file(tmp_path / "states")
+    target = load_target(TARGET, dtype="float32")
+    states = Extractor(target, LAYERS).states([torch.tensor(one) for one in sequences])
+    starts = [len(one) for one in sequences]
+    for index, (layers, last) in enumerate(
+        zip(states.hidden_states.split(starts), states.last_hidden_states.split(starts), strict=True)  # type: ignore[no-untyped-call]
+    ):
+        torch.testing.assert_close(served[f"auxiliary.{index}"], layers, atol=2e-4, rtol=2e-4)
+        with torch.inference_mode():
+            normed = target.base_model.norm(last)
+        torch.testing.assert_close(served[f"normed.{index}"], normed, atol=2e-4, rtol=2e-4)
+
+
+def test_vllm_and_transformers_give_the_same_greedy_answers(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", "VLLM_NO_USAGE_STATS": "1"}.items():
+        monkeypatch.setenv(name, os.environ.get(name, value))
+    with in_vllm(TARGET, chat, 1024, "float32") as generate:
+        answers = generate(questions(chat))
+    assert answers == InTransformers(load_target(TARGET, dtype="float32"), chat)(questions(chat))
+    assert next(answer.text for answer in answers if answer).startswith("20\n21\n22")

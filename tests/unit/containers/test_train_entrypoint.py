@@ -1,0 +1,89 @@
+"""The entrypoint of a training job: how many processes on how many machines, signals, and what SageMaker is told."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import json
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PROGRAM = Path(__file__).parents[3] / "containers" / "train" / "train"
+
+
+@pytest.fixture(scope="module")
+def train() -> ModuleType:
+    loader = importlib.machinery.SourceFileLoader("train_entrypoint", str(PROGRAM))
+    spec = importlib.util.spec_from_loader("train_entrypoint", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("gpus", "hosts", "host", "expected"),
+    [
+        (0, ["a"], "a", ["-m", "toolkit.train", "/job"]),
+        (1, ["a"], "a", ["-m", "toolkit.train", "/job"]),
+        (8, ["a"], "a", ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "8"]),
+        (
+            8,
+            ["a", "b"],
+            "b",
+            ["-m", "torch.distributed.run", "--master_addr", "a", "--master_port", "29400", "--nnodes", "2"],
+        ),
+    ],
+)
+def test_a_process_for_each_gpu(train: ModuleType, gpus: int, hosts: list[str], host: str, expected: list[str]) -> None:
+    command = train.command("/job", gpus, hosts, host)
+    assert command[1 : 1 + len(expected)] == expected
+    assert command[-1] == "/job"
+    assert ("--node_rank" in command) == (len(hosts) > 1)
+
+
+def test_machines_are_those_that_sagemaker_lists(train: ModuleType, tmp_path: Path) -> None:
+    assert train.machines(tmp_path) == (["localhost"], "localhost")
+    config = tmp_path / "input" / "config"
+    config.mkdir(parents=True)
+    (config / "resourceconfig.json").write_text(json.dumps({"current_host": "algo-2", "hosts": ["algo-2", "algo-1"]}))
+    assert train.machines(tmp_path) == (["algo-1", "algo-2"], "algo-2")
+
+
+def test_a_failure_is_told_in_the_jobs_own_words(train: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "output").mkdir()
+    program = (
+        "import sys; print('noise'); print('error: chats.jsonl:3 has no turn'); print('  Remove it.'); sys.exit(2)"
+    )
+    assert train.run([sys.executable, "-c", program], tmp_path) == 2
+    assert (tmp_path / "output" / "failure").read_text() == "chats.jsonl:3 has no turn\n  Remove it."
+
+
+def test_sigterm_reaches_what_trains(train: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "output").mkdir()
+    ready = tmp_path / "ready"
+    program = (
+        "import pathlib, signal, sys, time; signal.signal(15, lambda *_: sys.exit(143)); "
+        f"pathlib.Path({str(ready)!r}).touch(); time.sleep(60)"
+    )
+
+    def stop() -> None:
+        while not ready.exists():
+            time.sleep(0.02)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        assert train.run([sys.executable, "-c", program], tmp_path) == 143
+    finally:
+        thread.join()
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,240 @@
+"""`toolkit train` on this machine: a process that is interrupted, killed, called twice, and heads that do not fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import Told
+
+from toolkit import api
+from toolkit.api import training
+from toolkit.apply.progress import Silent
+from toolkit.checks.run import check
+from toolkit.errors import PlatformError, RecipeError, TrainingJobFailed, UsageError
+from toolkit.platforms.local.training import LocalTrainer
+
+ROOT = Path(__file__).parents[3]
+MODELS = ROOT / "recipes" / "tiny" / "models"
+PROGRAM = Path(__file__).with_name("scripted_job.py")
+RECIPE = f"""\
+name: my-head
+target: {{model: {MODELS}/target}}
+training: {{data: [./chats.jsonl], layers: 2, depth: 10, max_length: 1024, steps: 3}}
+speculation: {{method: p-eagle, model: ./made/head, num_speculative_tokens: 7}}
+engine: {{version: 0.32.0, max_model_len: 1024, max_num_seqs: 16, max_num_batched_tokens: 2048}}
+platform: {{name: local}}
+"""
+
+
+@dataclass
+class Desk:
+    """A recipe, and jobs that go as `script` says."""
+
+    recipe: Path
+    jobs: Path
+
+    @property
+    def head(self) -> Path:
+        return self.recipe.parent / "made" / "head"
+
+    def script(self, head: Path = MODELS / "p-eagle", **more: Any) -> None:
+        self.jobs.mkdir(parents=True, exist_ok=True)
+        (self.jobs / "script.json").write_text(json.dumps({"head": str(head), "steps": 3, **more}))
+
+    def trainer(self) -> LocalTrainer:
+        return LocalTrainer(self.jobs, (sys.executable, str(PROGRAM)), poll_seconds=0.02)
+
+    def train(self, **more: Any) -> training.TrainingRun:
+        return training.train(self.recipe, **{"trainer": self.trainer(), "progress": Silent(), **more})
+
+    def is_waiting(self) -> bool:
+        """Whether the job is at the step at which it waits."""
+        return any(self.jobs.glob("*/waits"))
+
+    def log(self) -> str:
+        (found,) = self.jobs.glob("*/log.txt")
+        return found.read_text()
+
+
+class Interrupting(Told):
+    """Presses Ctrl-C once a moment has come."""
+
+    def __init__(self, moment: Callable[[], bool]) -> None:
+        super().__init__()
+        self._moment = moment
+
+    def update(self, text: str) -> None:
+        if self._moment():
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
+    (tmp_path / "chats.jsonl").write_text('{"prompt": "Count to nine."}\n')
+    recipe = tmp_path / "my-head.yaml"
+    recipe.write_text(RECIPE)
+    made = Desk(recipe, tmp_path / "jobs")
+    made.script()
+    return made
+
+
+def test_a_head_is_trained_checked_and_put_where_the_recipe_names_it(desk: Desk) -> None:
+    told = Told()
+    run = desk.train(progress=told)
+    assert (run.status, run.head) == ("trained", str(desk.head))
+    assert run.metrics == {"held_out_loss": 1.25, "accuracy": [0.9, 0.5]}
+    assert (desk.head / "model.safetensors").read_bytes() == (MODELS / "p-eagle" / "model.safetensors").read_bytes()
+    assert told.stages == [
+        "check",
+        "plan",
+        f"create TrainingJob {run.job}",
+        "train",
+        "fetch the head",
+        "check the head",
+    ]
+    assert f"{run.job}: train 3/3, loss 0.667, right by depth 90% 50%" in told.said
+    assert "held out loss" in repr(run)
+    assert check(desk.recipe).findings == ()
+
+
+def test_called_twice_it_does_nothing(desk: Desk) -> None:
+    first, again = desk.train(), desk.train()
+    assert (again.job, again.status, again.metrics) == (first.job, "reused", first.metrics)
+
+
+def test_other_data_is_another_job(desk: Desk) -> None:
+    before = api.train_plan(desk.recipe).actions[0].name
+    (desk.recipe.parent / "chats.jsonl").write_text('{"prompt": "Count to ten."}\n')
+    assert api.train_plan(desk.recipe).actions[0].name != before
+
+
+def test_interrupted_it_saves_a_checkpoint_and_goes_on_from_it(desk: Desk) -> None:
+    desk.script(waits_at=2)
+    told = Interrupting(desk.is_waiting)
+    with pytest.raises(KeyboardInterrupt):
+        desk.train(progress=told)
+    assert f"goes on from its last checkpoint. Go on: toolkit train {desk.recipe}" in told.said[-1]
+    assert not desk.head.exists()
+    desk.script()
+    assert desk.train().status == "trained"
+    assert "starts at step 2" in desk.log()
+
+
+def test_killed_it_goes_on(desk: Desk) -> None:
+    desk.script(dies_at=2)
+    with pytest.raises(TrainingJobFailed, match="killed, perhaps for want of memory"):
+        desk.train()
+    desk.script()
+    assert desk.train().status == "trained"
+
+
+def test_a_second_command_waits_for_the_job_of_the_first(desk: Desk) -> None:
+    desk.script(waits_at=2)
+    first = desk.trainer()
+    running = desk.train(trainer=first, wait=False)
+    deadline = time.monotonic() + 60
+    while not desk.is_waiting():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    second = desk.trainer()
+    with pytest.raises(KeyboardInterrupt):
+        desk.train(trainer=second, progress=Interrupting(desk.is_waiting))
+    assert desk.log().count("starts at step") == 1
+    assert second.training_job(running.job).status == first.training_job(running.job).status == "Stopped"
+
+
+def test_bad_data_ends_it_with_the_jobs_own_words(desk: Desk) -> None:
+    desk.script(fails_at=1)
+    with pytest.raises(TrainingJobFailed, match=r"conversations.jsonl:3 has no turn of the assistant") as raised:
+        desk.train()
+    assert f"cat {desk.jobs}" in raised.value.hint
+    assert not desk.head.exists()
+
+
+def test_a_head_that_fails_its_checks_is_put_nowhere(desk: Desk, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    shutil.copytree(MODELS / "p-eagle", wrong)
+    config = json.loads((wrong / "config.json").read_text())
+    (wrong / "config.json").write_text(json.dumps({**config, "target_hidden_size": 512}))
+    desk.script(head=wrong)
+    with pytest.raises(RecipeError, match="the trained head") as raised:
+        desk.train()
+    assert [finding.code for finding in raised.value.findings] == ["pair.hidden-size"]
+    assert list(desk.head.parent.iterdir()) == []
+
+
+def test_a_head_from_elsewhere_is_only_replaced_when_told_to(desk: Desk) -> None:
+    shutil.copytree(MODELS / "eagle3", desk.head)
+    with pytest.raises(UsageError, match="is not empty") as raised:
+        desk.train()
+    assert "--overwrite" in raised.value.hint
+    assert not list(desk.jobs.glob("*/job.json"))
+    desk.train(overwrite=True)
+    assert (desk.head / "config.json").read_bytes() == (MODELS / "p-eagle" / "config.json").read_bytes()
+
+
+def test_a_destination_that_cannot_be_written_loses_nothing(desk: Desk) -> None:
+    desk.head.parent.write_text("a file, where a folder has to be: root may write into every folder")
+    with pytest.raises(PlatformError, match="cannot be written"):
+        desk.train()
+    desk.head.parent.unlink()
+    assert desk.train().status == "reused"
+    assert (desk.head / "config.json").is_file()
+
+
+def test_a_home_that_cannot_be_written_is_said_before_anything_runs(desk: Desk) -> None:
+    shutil.rmtree(desk.jobs)
+    desk.jobs.write_text("")
+    with pytest.raises(PlatformError, match="cannot be written") as raised:
+        desk.train()
+    assert "TOOLKIT_HOME" in raised.value.hint
+
+
+def test_before_it_is_trained_it_cannot_be_deployed(desk: Desk) -> None:
+    (finding,) = [finding for finding in check(desk.recipe).findings if finding.code == "training.not-trained"]
+    assert finding.hint == f"Run: toolkit train {desk.recipe}"
+    with pytest.raises(RecipeError, match="there is no head in"):
+        api.plan(desk.recipe)
+
+
+def test_a_recipe_without_training_has_nothing_to_train() -> None:
+    with pytest.raises(UsageError, match="has no `training`") as raised:
+        api.train("tiny/p-eagle", progress=Silent())
+    assert "docs/training.md" in raised.value.hint
+
+
+def test_data_in_s3_is_not_for_this_machine(desk: Desk) -> None:
+    desk.recipe.write_text(RECIPE.replace("./chats.jsonl", "s3://bucket/capture/"))
+    with pytest.raises(UsageError, match="takes no files in S3") as raised:
+        desk.train()
+    assert "--platform sagemaker" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "code"),
+    [
+        ("depth: 10", "depth: 5", "training.depth"),
+        ("./chats.jsonl", "./nothing.jsonl", "training.data"),
+        ("max_length: 1024", "max_length: 4096", "training.max-length"),
+        ("steps: 3", "steps: 3, draft_vocab_size: 99999", "training.draft-vocab-size"),
+        ("steps: 3", "steps: 3, start_from: ./none", "training.start-from"),
+        ("max_length: 1024", "max_length: 1024, partitions: 2000", "training.partitions"),
+        ("./made/head", "somebody/head", "training.destination"),
+        ("steps: 3", "steps: 3, epochs: 2", "recipe.bad-value"),
+        ("steps: 3", "steps: 3, step: 3", "recipe.unknown-key"),
+        ("method: p-eagle, model: ./made/head", "method: ngram", "training.method"),
+        ("steps: 3", "steps: 3, max_wait_hours: 3", "recipe.bad-value"),
+    ],
+)
+def test_what_cannot_work_is_found_before_anything_starts(desk: Desk, written: str, instead: str, code: str) -> None:
+    desk.recipe.write_text(RECIPE.replace(written, instead))
+    assert code in [finding.code for finding in check(desk.recipe).errors]

@@ -1,0 +1,274 @@
+"""Train the head of a recipe: check, plan, run, fetch, check the head, put it where the recipe names it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
+
+from toolkit import documents
+from toolkit.api.context import RecipeLike, complete_recipe, read_lock_of, record_of
+from toolkit.apply.executor import make
+from toolkit.apply.progress import Progress, default_progress
+from toolkit.apply.training import wait_completed
+from toolkit.checks.run import check, require
+from toolkit.errors import PlatformError, RecipeError, ToolkitError, UsageError
+from toolkit.planning.plan import Action, Plan
+from toolkit.planning.planner import make_plan
+from toolkit.planning.resources import Account, Observed, Observer
+from toolkit.platforms import rules_of, session_of
+from toolkit.recipe.content import manifest, manifest_digest
+from toolkit.recipe.lock import Lock, write_lock
+from toolkit.recipe.model_files import read_folder
+from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.source import ModelSource
+from toolkit.text import html, html_table, inert
+from toolkit.train.plan import section
+
+if TYPE_CHECKING:
+    from toolkit.platforms.rules import TrainingPlatform
+
+REPORT = "report.json"
+"""In the head's folder: what was measured while it was trained."""
+
+_KIND = "TrainingJob"
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A head that was trained. `status` is `trained`, `reused` (by an earlier run) or `training` (not waited for).
+
+    `head` is where it lies, `metrics` what the job measured on held-out data; both are empty while it trains.
+    """
+
+    recipe: str
+    platform: str
+    job: str
+    status: str
+    head: str = ""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit train --json`."""
+        return {
+            "recipe": self.recipe,
+            "platform": self.platform,
+            "job": self.job,
+            "status": self.status,
+            "head": self.head,
+            "metrics": dict(self.metrics),
+        }
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What there is to say, a pair each."""
+        facts = [("job", f"{self.job} on {self.platform}"), ("status", self.status), ("head", self.head)]
+        return [(name, text) for name, text in (*facts, *_figures(self.metrics)) if text]
+
+    def __repr__(self) -> str:
+        return inert("\n".join([f"<TrainingRun {self.recipe}>", *(f"  {name}: {text}" for name, text in self.rows())]))
+
+    def _repr_html_(self) -> str:
+        return f"<b>{html(self.recipe)}</b>{html_table(self.rows())}"
+
+
+def train_plan(recipe: RecipeLike, *, platform: str | None = None) -> Plan:
+    """What `train` would do. Reads only; without AWS credentials for an account that holds nothing."""
+    loaded = _trainable(recipe, platform)
+    session = session_of(loaded.platform.name)
+    opened = session.trainer(session.scope(loaded)) if session.can_be_asked() else None
+    if opened is None:
+        return _plan(loaded, session.unread_account(session.scope(loaded)), None)
+    return _plan(*complete_recipe(loaded, opened), opened)
+
+
+def train(
+    recipe: RecipeLike,
+    *,
+    platform: str | None = None,
+    overwrite: bool = False,
+    wait: bool = True,
+    progress: Progress | None = None,
+    trainer: TrainingPlatform | None = None,
+) -> TrainingRun:
+    """Train the recipe's head, and put it where `speculation.model` names it, once its checks pass.
+
+    Done already, it does nothing; interrupted, it goes on from the last checkpoint. A head that is there from elsewhere
+    is an error, unless `overwrite`. `trainer` is what runs the job, by default the recipe's platform. Raises UsageError
+    for a recipe without `training`, RecipeError (also for a head that fails its checks, which is put nowhere),
+    ApplyError or TrainingJobFailed.
+    """
+    progress = progress or default_progress()
+    with progress.stage("check"):
+        loaded = _trainable(recipe, platform)
+    session = session_of(loaded.platform.name)
+    opened = trainer or session.trainer(session.scope(loaded))
+    with progress.stage("plan"):
+        complete, account = complete_recipe(loaded, opened)
+        plan = _plan(complete, account, opened)
+    job = next(action for action in plan.actions if action.kind == _KIND)
+    if job.verb != "reuse" and not overwrite:
+        _require_free(complete)
+    if any(action.verb == "create" for action in plan.changes):
+        with opened.lease(loaded.name):
+            make(plan, opened, record_of(loaded.name, progress), progress)
+    run = TrainingRun(str(loaded.path), loaded.platform.name, job.name, "training")
+    if not wait:
+        return run
+    if job.verb != "reuse":
+        with progress.stage("train"):
+            options = f"{f' --platform {platform}' if platform else ''}{' --overwrite' if overwrite else ''}"
+            again = f"toolkit train {loaded.path}{options}"
+            wait_completed(opened, {job.name: 0}, progress, again=again, done="has trained")
+    metrics = _deliver(complete, job, opened, overwrite, progress)
+    return replace(
+        run, status="reused" if job.verb == "reuse" else "trained", head=str(complete.drafter), metrics=metrics
+    )
+
+
+def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
+    """What `train` costs, in words; None on a platform that bills nothing, or where nothing is left to do."""
+    loaded = load(recipe).with_platform(platform)
+    training = section(loaded)
+    hourly = rules_of(loaded.platform.name).training_price(loaded)
+    if hourly == 0:
+        return None
+    if hourly is None:
+        return f"a training job of at most {training.max_hours:g} h, of unknown price"
+    most = hourly * training.max_hours
+    less = ", less on spot instances" if training.spot else ""
+    return f"a training job: {hourly:.2f} $/h, at most {training.max_hours:g} h or {most:.2f} $ (an estimate{less})"
+
+
+def _trainable(recipe: RecipeLike, platform: str | None) -> Recipe:
+    loaded = load(recipe).with_platform(platform)
+    section(loaded)
+    require(loaded, to_train=True)
+    return loaded
+
+
+def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
+    """What the recipe's endpoint has, and training does not need, stays as it is."""
+    rules = rules_of(recipe.platform.name)
+    resources = rules.desired_training(recipe, account)
+    wanted = {(item.kind, item.name) for item in resources}
+    observed = platform.observe(resources, [recipe.name]) if platform else Observed()
+    cost = price(recipe)
+    return make_plan(
+        str(recipe.path.resolve()),
+        rules,
+        [recipe.name],
+        resources,
+        Observed(tuple(item for item in observed.existing if (item.kind, item.name) in wanted)),
+        account=account,
+        price_per_hour=rules.training_price(recipe),
+        notes=(*([f"Costs {cost}"] if cost else []), *rules.training_notes(recipe)),
+    )
+
+
+def _require_free(recipe: Recipe) -> None:
+    """Raise UsageError if there is a head already where this one shall be put."""
+    folder = recipe.drafter.folder if recipe.drafter else None
+    if folder and folder.exists() and any(folder.iterdir()):
+        hint = "Name another folder in `speculation.model`, or replace what is there: add --overwrite."
+        raise UsageError(f"{folder} is not empty, and this recipe has not trained what is in it", hint=hint)
+
+
+def _deliver(
+    recipe: Recipe, job: Action, platform: TrainingPlatform, overwrite: bool, progress: Progress
+) -> Mapping[str, Any]:
+    """Put the head that the job made where the recipe names it, after its checks; what was measured of it."""
+    assert recipe.drafter
+    destination = recipe.drafter.folder
+    with _beside(destination) as fetched:
+        with progress.stage("fetch the head"):
+            platform.fetch_head(job.request, fetched)
+        with progress.stage("check the head"):
+            _require_fit(recipe, fetched)
+        metrics = _metrics(fetched)
+        if destination is None:
+            with progress.stage(f"copy the head to {recipe.drafter}"):
+                platform.put_head(fetched, str(recipe.drafter), progress)
+                _lock_head(recipe, fetched)
+        elif not destination.exists() or manifest_digest(manifest(destination)) != manifest_digest(manifest(fetched)):
+            if not overwrite:
+                _require_free(recipe)
+            _replace(destination, fetched)
+    return metrics
+
+
+def _lock_head(recipe: Recipe, head: Path) -> None:
+    """Write what the checks need to know of a head in S3 into the recipe's lock, which is made for a target here."""
+    locked = read_lock_of(recipe)
+    if locked is None and recipe.target.folder:
+        locked = Lock(read_folder(recipe.target.folder))
+    if locked is None:
+        return
+    facts = replace(read_folder(head), model=str(recipe.drafter), source="its training job")
+    write_lock(recipe, replace(locked, drafter=facts))
+
+
+def _require_fit(recipe: Recipe, head: Path) -> None:
+    """Raise RecipeError if the head has an error for this recipe: it is then put nowhere."""
+    assert recipe.speculation
+    trained = replace(recipe.speculation, drafter=ModelSource("folder", str(head)))
+    report = check(replace(recipe, speculation=trained, training=None))
+    if report.errors:
+        raise RecipeError(f"{recipe.path} (the trained head)", report.errors)
+
+
+@contextmanager
+def _beside(destination: Path | None) -> Iterator[Path]:
+    """A new folder on the destination's disk, so that moving it there is one step; it is removed in the end."""
+    try:
+        parent = destination.parent if destination else None
+        if parent:
+            parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(mkdtemp(prefix=".head-", dir=parent))
+    except OSError as error:
+        hint = "Make room or set its permissions; the same command goes on with the head that was trained."
+        raise PlatformError(f"{destination} cannot be written: {error.strerror}", hint=hint) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replace(destination: Path, head: Path) -> None:
+    """Put the head's folder at the destination; whatever fails, what was there stays."""
+    before = destination.with_name(f".{destination.name}.{os.getpid()}")
+    head.chmod(0o755)  # a temporary folder is its owner's alone
+    try:
+        if destination.exists():
+            destination.replace(before)
+        head.replace(destination)
+    except OSError as error:
+        if before.exists() and not destination.exists():
+            before.replace(destination)
+        message = f"{destination} could not be replaced: {error.strerror}"
+        raise PlatformError(message, hint="It is as it was.") from error
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def _metrics(head: Path) -> Mapping[str, Any]:
+    """The figures in the head's report; empty where it has none."""
+    try:
+        return documents.parse(dict[str, Any], documents.read_file(head / REPORT))
+    except FileNotFoundError:
+        return {}
+    except documents.Unfit as error:
+        raise ToolkitError(f"{REPORT} of the trained head is not a report: {error}") from error
+
+
+def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Single numbers and lists of them, as text."""
+    shown = []
+    for name, value in metrics.items():
+        numbers = value if isinstance(value, list) else [value]
+        if numbers and all(isinstance(number, int | float) for number in numbers):
+            shown.append((name.replace("_", " "), " ".join(f"{number:.4g}" for number in numbers)))
+    return shown

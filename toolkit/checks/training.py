@@ -1,0 +1,126 @@
+"""Can the head that `training` describes be trained, and will it serve? Reads no data but whether it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from toolkit.errors import ToolkitError
+from toolkit.findings import Finding
+from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
+from toolkit.sizing.shape import shape_of
+from toolkit.sizing.training import training_size
+
+NOT_TRAINED = "training.not-trained"
+"""The code of the finding that only `toolkit train` may ignore."""
+
+_GIB = 1024**3
+
+
+def not_trained(recipe: Recipe) -> Finding:
+    """The finding on a recipe whose head does not exist yet."""
+    message = f"there is no head in {recipe.drafter} yet: this recipe says how to train it"
+    hint = f"Run: toolkit train {recipe.path}"
+    return Finding(NOT_TRAINED, message, "speculation.model", hint=hint, severity="info")
+
+
+def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Finding]:
+    """Findings on the section `training`; empty without one."""
+    training = recipe.training
+    if training is None:
+        return
+    if recipe.method not in TRAINED_METHODS:
+        message = f"`training` makes a head, and method `{recipe.method}` has none"
+        hint = f"Set `method: {TRAINED_METHODS[0]}` or `{TRAINED_METHODS[1]}`, or remove `training`."
+        yield Finding("training.method", message, "speculation.method", hint=hint)
+        return
+    yield from _depth(recipe, training)
+    yield from _data(training)
+    yield from _destination(recipe)
+    yield from _start(training)
+    if target:
+        yield from _lengths(training, target)
+        yield from _memory(recipe, training, target)
+
+
+def _depth(recipe: Recipe, training: TrainingSection) -> Iterator[Finding]:
+    """P-EAGLE trains to a greater depth than it drafts (arXiv 2602.01469: K_train 8 for K 5)."""
+    assert recipe.speculation
+    tokens = recipe.speculation.num_speculative_tokens
+    if training.depth < tokens:
+        message = f"a head trained to depth {training.depth} cannot draft {tokens} tokens (num_speculative_tokens)"
+        hint = f"Set `depth: {tokens + 1}` or more, or fewer speculative tokens."
+        yield Finding("training.depth", message, "training.depth", hint=hint)
+    elif training.depth == tokens and recipe.speculation.facts.parallel:
+        message = f"the last of the {tokens} drafted tokens is the last that is trained, which is learned worst"
+        yield Finding(
+            "training.depth", message, "training.depth", hint=f"Set `depth: {tokens + 1}` or more.", severity="warning"
+        )
+
+
+def _data(training: TrainingSection) -> Iterator[Finding]:
+    for index, source in enumerate(training.data):
+        if "://" not in source and not Path(source).exists():
+            message = f"there is no file or folder {source}"
+            hint = "Correct the path: it begins at the recipe's folder."
+            yield Finding("training.data", message, f"training.data.{index}", hint=hint)
+
+
+def _destination(recipe: Recipe) -> Iterator[Finding]:
+    """The head is written to a folder or to S3; a hub id cannot be written to."""
+    drafter = recipe.drafter
+    if drafter and drafter.kind not in ("folder", "s3"):
+        message = f"the head cannot be written to `{drafter}`"
+        hint = "Set `speculation.model` to a folder (`./…`) or s3://bucket/prefix/, where `toolkit train` writes it."
+        yield Finding("training.destination", message, "speculation.model", hint=hint)
+
+
+def _start(training: TrainingSection) -> Iterator[Finding]:
+    start = training.start_from
+    if start and Path(start).is_absolute() and not (Path(start) / "config.json").is_file():
+        message = f"there is no head in {start}"
+        yield Finding("training.start-from", message, "training.start_from", hint="Correct the path, or remove it.")
+
+
+def _lengths(training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:
+    limit = target.text_config.get("max_position_embeddings")
+    if isinstance(limit, int) and training.max_length > limit:
+        message = f"sequences of {training.max_length} tokens are longer than the target supports ({limit} positions)"
+        yield Finding("training.max-length", message, "training.max_length", hint=f"Set it to {limit} or less.")
+    drafted = training.draft_vocab_size
+    if drafted and drafted > target.vocab_size:
+        message = f"the target has only {target.vocab_size} tokens"
+        hint = f"Set `draft_vocab_size` to less than {target.vocab_size}, or remove it."
+        yield Finding("training.draft-vocab-size", message, "training.draft_vocab_size", hint=hint)
+    if training.partitions > training.max_length:
+        message = f"a sequence of {training.max_length} tokens cannot be split into {training.partitions} parts"
+        yield Finding("training.partitions", message, "training.partitions", hint="Set it to 1, or 2 to 8.")
+
+
+def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:
+    """An estimate against the memory of one accelerator of the instance type, where both are known."""
+    name = instance_type(recipe)
+    instance = recipe.platform.rules.instance(name) if recipe.platform.rules.has_instance_types else None
+    if instance is None or not instance.memory_per_accelerator_mib:
+        return
+    try:
+        size = training_size(shape_of(target), training)
+    except ToolkitError as error:
+        yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
+        return
+    needed, room = size.memory_bytes / _GIB, instance.memory_per_accelerator_mib / 1024
+    if needed > room:
+        message = f"training needs about {needed:.0f} GiB on each accelerator (an estimate), and {name} has {room:.0f}"
+        hint = (
+            f"Set `partitions: {max(2, round(needed / room + 0.5)) * training.partitions}`, a shorter `max_length`, "
+            "or another `instance_type`."
+        )
+        yield Finding("training.memory", message, "training.instance_type", hint=hint, severity="warning")
+
+
+def instance_type(recipe: Recipe) -> str:
+    """The type of the job's machines: the section's, or the first that serves."""
+    assert recipe.training
+    return recipe.training.instance_type or recipe.platform.instance_types[0]

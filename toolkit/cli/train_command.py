@@ -1,0 +1,66 @@
+"""`toolkit train`: make the head that a recipe names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolkit.cli.output import answer, confirm, exit_unless, next_step
+from toolkit.cli.recipe_commands import Json, PlatformName, Recipe, plan_text
+
+if TYPE_CHECKING:
+    from toolkit.api.training import TrainingRun
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(train)
+
+
+def train(
+    recipe: Recipe,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be created, and start nothing.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a head that lies where this one is to be put.")
+    ] = False,
+    wait: Annotated[bool, typer.Option(help="Return only when the head is trained.")] = True,
+    deploy: Annotated[
+        bool, typer.Option("--deploy", help="Then deploy it with its baseline, and prove that it pays.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a job is billed.")] = False,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Train the head that a recipe's section `training` describes, and put it where `speculation.model` names it.
+
+    Run it again to wait for a job that still runs, or to go on where one was interrupted.
+    """
+    from toolkit.api import training
+
+    planned = training.train_plan(recipe, platform=platform)
+    if dry_run:
+        answer(planned.to_dict(), as_json, lambda: plan_text(planned))
+        return
+    starts = any(action.kind == "TrainingJob" and action.verb == "create" for action in planned.actions)
+    cost = training.price(recipe, platform=platform)
+    if starts and cost:
+        exit_unless(confirm(f"This starts {cost}. Go on?", yes))
+    run = training.train(recipe, platform=platform, overwrite=overwrite, wait=wait or deploy)
+    if not deploy:
+        answer(run.to_dict(), as_json, lambda: _text(run))
+        if run.head and not as_json:
+            next_step("deploy", recipe, *(("--platform", platform) if platform else ()), "--baseline")
+        return
+    _deploy(recipe, platform, run, as_json)
+
+
+def _deploy(recipe: str, platform: str | None, run: TrainingRun, as_json: bool) -> None:
+    from toolkit import api
+
+    proof = api.deploy(recipe, platform=platform, baseline=True).prove()
+    answer({**run.to_dict(), "proof": proof.to_dict()}, as_json, lambda: f"{_text(run)}\n\n{proof!r}")
+    exit_unless(proof.ok)
+
+
+def _text(run: TrainingRun) -> str:
+    return "\n".join(f"{name}: {text}" for name, text in run.rows())

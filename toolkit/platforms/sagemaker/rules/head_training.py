@@ -1,0 +1,205 @@
+"""The training job of a head on SageMaker, and all that it needs: image, data, role. Unverified: not run on AWS.
+
+The job reads its models, its data and job.json as channels. Checkpoints are synchronized with S3 while it runs, below
+the job's key, so that the next attempt, or the same one after a spot interruption, goes on from them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import UsageError
+from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.rules import price
+from toolkit.platforms.sagemaker.rules.capabilities import capabilities
+from toolkit.platforms.sagemaker.rules.compile_job import CHECKPOINTS_DIR, INPUT_DIR, TARGET_CHANNEL, channels
+from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket
+from toolkit.platforms.sagemaker.rules.kinds.image import built_image
+from toolkit.platforms.sagemaker.rules.kinds.model import network
+from toolkit.platforms.sagemaker.rules.kinds.repository import repository
+from toolkit.platforms.sagemaker.rules.kinds.role import role_arn, training_role
+from toolkit.platforms.sagemaker.rules.kinds.weights import use
+from toolkit.platforms.sagemaker.rules.model_data import ModelData, files_data, source_data
+from toolkit.platforms.sagemaker.rules.names import TRAINING_PREFIX, bucket_name, tags, trainer
+from toolkit.platforms.training_image import PROGRAM, training_image
+from toolkit.recipe.content import ContentHash, WeightsFile, manifest
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.source import ModelSource, model_source
+from toolkit.train.job import FILE, TrainingJob
+from toolkit.train.plan import section, training_job, training_key
+
+JOB_CHANNEL, _START_CHANNEL = "job", "start"
+_ENTRYPOINT = f"/opt/toolkit/{PROGRAM}"
+_MODEL_DIR, _WORK_DIR = "/opt/ml/model/head", "/tmp/toolkit"  # noqa: S108 (on the job's own volume)
+_DEFAULT_VOLUME_GB = 500
+_NAME_CHARACTERS = 44
+# In the lines of toolkit/train/progress.py.
+_METRICS = [{"Name": "train:loss", "Regex": '"loss": ([0-9.e+-]+)'}]
+
+
+def training_resources(recipe: Recipe, account: Account) -> list[Resource]:
+    """All resources that the job needs, and the job. Raises UsageError, UnreadableModel."""
+    data = _data(recipe, account)
+    job = _job(recipe, data)
+    data.append(_staged_text(JOB_CHANNEL, FILE, job.model_dump_json(indent=2), recipe, account))
+    image = _image(recipe, account)
+    staged = [item for item in data if item.weights]
+    found = [
+        bucket(account),
+        repository(recipe),
+        image,
+        *(use(item, recipe.name) for item in staged),
+        *(item.weights for item in staged),
+        *training_role(recipe, account, data, _prefix(recipe)),
+        _resource(recipe, account, data, str(image.request["Image"])),
+    ]
+    return [item for item in found if item]
+
+
+def notes(recipe: Recipe) -> Iterator[str]:
+    """Notes for a plan of `toolkit train`."""
+    training = section(recipe)
+    if training.spot:
+        yield "Spot instances cost less than that: by how much, AWS says of the job that has ended"
+    yield f"The job is stopped after {training.max_hours:g} h, with a checkpoint from which the same command goes on"
+
+
+def price_per_hour(recipe: Recipe) -> float | None:
+    """US dollars per hour of the job's instances on demand: the price of hosting, which AWS also asks for training."""
+    training = section(recipe)
+    each = price.price_of(instance_type(recipe), recipe.platform.region)
+    return None if each is None else each * training.instance_count
+
+
+def instance_type(recipe: Recipe) -> str:
+    """The type of the job's instances."""
+    return section(recipe).instance_type or recipe.platform.instance_types[0]
+
+
+def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: str) -> Resource:
+    training, address = section(recipe), f"s3://{bucket_name(account)}/{_prefix(recipe)}"
+    name = f"{recipe.name[:_NAME_CHARACTERS].rstrip('-')}-{training_key(recipe)}"
+    key = recipe.platform.kms_key
+    algorithm: dict[str, Any] = {
+        "TrainingImage": image,
+        "TrainingInputMode": "File",
+        "ContainerEntrypoint": [_ENTRYPOINT],
+        "ContainerArguments": [f"{INPUT_DIR}/{JOB_CHANNEL}"],
+        "MetricDefinitions": _METRICS,
+    }
+    if recipe.network.private_registry:
+        algorithm["TrainingImageConfig"] = {"TrainingRepositoryAccessMode": "Vpc"}
+    seconds = round(training.max_hours * 3600)
+    waits = round((training.max_wait_hours or 2 * training.max_hours) * 3600)
+    isolated = {} if _needs_hub(recipe) else {"EnableNetworkIsolation": True}
+    request = {
+        "TrainingJobName": name,
+        "AlgorithmSpecification": algorithm,
+        "RoleArn": role_arn(recipe, account, trainer(recipe.name)),
+        **channels(data),
+        "OutputDataConfig": {
+            "S3OutputPath": f"{address}output",
+            "CompressionType": "NONE",
+            **({"KmsKeyId": key} if key else {}),
+        },
+        "CheckpointConfig": {"S3Uri": f"{address}checkpoints", "LocalPath": CHECKPOINTS_DIR},
+        "ResourceConfig": _machines(recipe),
+        "StoppingCondition": {
+            "MaxRuntimeInSeconds": seconds,
+            **({"MaxWaitTimeInSeconds": waits} if training.spot else {}),
+        },
+        **({"EnableManagedSpotTraining": True} if training.spot else {}),
+        **isolated,
+        **network(recipe),
+        "Tags": tags(recipe),
+    }
+    return Resource("TrainingJob", name, request)
+
+
+def _machines(recipe: Recipe) -> dict[str, Any]:
+    """SageMaker refuses a key for the volume of types that have disks of their own, which encrypt by themselves."""
+    training, name = section(recipe), instance_type(recipe)
+    instance, key = recipe.platform.rules.instance(name), recipe.platform.kms_key
+    has_disks = bool(instance and instance.local_nvme_gb)
+    return {
+        "InstanceType": name,
+        "InstanceCount": training.instance_count,
+        "VolumeSizeInGB": training.volume_gb or _DEFAULT_VOLUME_GB,
+        **({"VolumeKmsKeyId": key} if key and not has_disks else {}),
+    }
+
+
+def _prefix(recipe: Recipe) -> str:
+    """Below which the job writes, in the toolkit's bucket."""
+    return f"{TRAINING_PREFIX}{recipe.name}/{training_key(recipe)}/"
+
+
+def _image(recipe: Recipe, account: Account) -> Resource:
+    store = capabilities(recipe).images
+    return built_image(recipe, account, training_image(recipe, account), store)
+
+
+def _data(recipe: Recipe, account: Account) -> list[ModelData]:
+    """Models and data of the job by channel; what the job itself fetches from the hub has none."""
+    training = section(recipe)
+    if recipe.target.kind == "jumpstart":
+        hint = "Set `target.model` to its Hugging Face id, or to where its files lie in S3."
+        raise UsageError("a job cannot read the files of a JumpStart model", hint=hint)
+    found = [source_data(TARGET_CHANNEL, recipe.target, recipe, account)]
+    if training.start_from:
+        start = model_source(training.start_from, Path())
+        found.append(source_data(_START_CHANNEL, start, recipe, account))
+    for number, item in enumerate(training.data):
+        if item.startswith("s3://"):
+            found.append(source_data(f"data-{number}", ModelSource("s3", item), recipe, account))
+        elif "://" not in item:
+            found.append(_staged_files(f"data-{number}", Path(item), recipe, account))
+    return [item for item in found if item]
+
+
+def _job(recipe: Recipe, data: list[ModelData]) -> TrainingJob:
+    """job.json with the job's own paths."""
+    job, mounted = training_job(recipe), {item.channel: f"{INPUT_DIR}/{item.channel}" for item in data}
+    return job.model_copy(
+        update={
+            "target": mounted.get(TARGET_CHANNEL, job.target),
+            "start_from": mounted.get(_START_CHANNEL, job.start_from),
+            "data": tuple(mounted.get(f"data-{number}", item) for number, item in enumerate(job.data)),
+            "checkpoints": CHECKPOINTS_DIR,
+            "work": _WORK_DIR,
+            "head": _MODEL_DIR,
+        }
+    )
+
+
+def _needs_hub(recipe: Recipe) -> bool:
+    training = section(recipe)
+    fetched = recipe.target.kind == "hub" and recipe.platform.weights == "hub"
+    return fetched or any(item.startswith("hf://") for item in training.data)
+
+
+def _staged_files(channel: str, path: Path, recipe: Recipe, account: Account) -> ModelData:
+    """A folder, or one file."""
+    if path.is_dir():
+        return files_data(channel, path, manifest(path), recipe, account)
+    size, content = path.stat().st_size, ContentHash(path.stat().st_size)
+    with path.open("rb") as stream:
+        while piece := stream.read(1024**2):
+            content.update(piece)
+    return files_data(channel, path.parent, (WeightsFile(path.name, size, content.hexdigest()),), recipe, account)
+
+
+def _staged_text(channel: str, name: str, text: str, recipe: Recipe, account: Account) -> ModelData:
+    file = WeightsFile(name, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
+    made = files_data(channel, Path(), (file,), recipe, account)
+    assert made.weights
+    request: Mapping[str, Any] = {
+        **{key: value for key, value in made.weights.request.items() if key != "Source"},
+        "Content": {name: text},
+        "Files": [asdict(file)],
+    }
+    return replace(made, weights=replace(made.weights, request=request))

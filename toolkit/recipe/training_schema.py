@@ -1,0 +1,94 @@
+"""The section `training` of a recipe: how `toolkit train` makes the head that `speculation.model` names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
+
+from toolkit.recipe.section import ModelName, NonEmptyStr, PositiveInt, Section
+
+# A file or folder beside the recipe, a data set of the hub, or a prefix in S3; other schemes are typing errors.
+DataSource = Annotated[
+    StrictStr,
+    StringConstraints(pattern=r"^(hf://[\w.-]+/[\w.-]+(@[\w./-]+)?|s3://[^/]+/.+|[^:]+)$", min_length=1),
+]
+
+TRAINED_METHODS = ("p-eagle", "eagle3")
+
+
+class TrainingSection(Section):
+    """Data, size of the head, how long it learns, and the machines that train it."""
+
+    data: Annotated[list[DataSource], Field(min_length=1)] = Field(
+        description="prompts or conversations: .jsonl files or folders of them (`./…`), a data set of the hub "
+        "(`hf://owner/name`), or a prefix in S3, such as that of an endpoint's data capture (`s3://bucket/prefix/`)"
+    )
+    responses: Literal["target", "keep"] = Field(
+        "target",
+        description="`target`: the target answers every prompt anew, so that the head learns what it will have to "
+        "draft; `keep`: the answers of the data, for data that the target itself wrote",
+    )
+    temperature: Annotated[float, Field(ge=0, le=2)] = Field(
+        0.0, description="of the target's new answers; 0: always its most probable token"
+    )
+    max_new_tokens: PositiveInt = Field(1024, description="longest new answer of the target, in tokens")
+    held_out: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.05, description="share of the conversations that the head never learns from, and is measured on"
+    )
+    layers: PositiveInt = Field(4, description="decoder layers of the head")
+    depth: Annotated[StrictInt, Field(ge=1, le=64)] = Field(
+        8, description="draft tokens that the head learns to predict; more than speculation.num_speculative_tokens"
+    )
+    draft_vocab_size: PositiveInt | None = Field(
+        None, description="tokens that the head can draft, the most frequent of the data; default: all of the target's"
+    )
+    max_length: Annotated[StrictInt, Field(ge=16)] = Field(
+        4096, description="tokens of the longest sequence; what is longer is cut"
+    )
+    partitions: PositiveInt = Field(
+        1, description="parts in which a sequence goes through the head, for sequences that do not fit into memory"
+    )
+    epochs: PositiveInt | None = Field(
+        None, description="how often the head sees all data; default: 3, if there is no `steps`"
+    )
+    steps: PositiveInt | None = Field(None, description="optimizer steps, instead of `epochs`")
+    batch_tokens: PositiveInt = Field(8192, description="tokens of one optimizer step")
+    learning_rate: Annotated[float, Field(gt=0, lt=1)] = Field(1e-4, description="highest learning rate")
+    seed: Annotated[StrictInt, Field(ge=0)] = Field(0, description="decides the split, the order and the weights")
+    start_from: ModelName | None = Field(
+        None, description="a trained head to continue from, in its size: a folder, hub id or s3://bucket/prefix/"
+    )
+    image: NonEmptyStr | None = Field(
+        None, description="image of the job, made from containers/train; default: built in your account, SageMaker's"
+    )
+    instance_type: NonEmptyStr | None = Field(
+        None, description="machine of the job, such as ml.p5.48xlarge; default: the first of platform.instance_types"
+    )
+    instance_count: Annotated[StrictInt, Field(ge=1, le=64)] = Field(1, description="machines that train together")
+    spot: StrictBool = Field(
+        False, description="SageMaker's managed spot training: cheaper, may be interrupted, goes on from a checkpoint"
+    )
+    max_hours: Annotated[float, Field(gt=0, le=672)] = Field(
+        24, description="the job is stopped after that time, which bounds what it costs"
+    )
+    max_wait_hours: Annotated[float, Field(gt=0, le=672)] | None = Field(
+        None, description="with `spot`: running and waiting for capacity together; default: twice max_hours"
+    )
+    volume_gb: Annotated[StrictInt, Field(ge=1, le=16384)] | None = Field(
+        None, description="disk of the job for data and hidden states, GB; default: by the data's tokens"
+    )
+
+    @model_validator(mode="after")
+    def _one_length(self) -> TrainingSection:
+        if self.epochs and self.steps:
+            raise ValueError("`epochs` and `steps` both say how long to train: remove one")
+        return self
+
+    @model_validator(mode="after")
+    def _waits_for_spot(self) -> TrainingSection:
+        if self.max_wait_hours and not self.spot:
+            raise ValueError("`max_wait_hours` is for spot instances: add `spot: true`, or remove it")
+        if self.max_wait_hours and self.max_wait_hours < self.max_hours:
+            raise ValueError(f"max_wait_hours {self.max_wait_hours:g} is below max_hours {self.max_hours:g}")
+        return self

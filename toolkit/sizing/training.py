@@ -1,0 +1,52 @@
+"""What training a head needs: memory of one accelerator and disk. Estimates, which no GPU has confirmed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.recipe.training_schema import TrainingSection
+from toolkit.sizing.shape import Shape
+
+# Mixed precision with Adam: bf16 weight and gradient, float32 weight, momentum and variance (ZeRO, arXiv 1910.02054).
+_BYTES_PER_PARAMETER = 16
+# P-EAGLE keeps this share of the positions of one depth at the next (arXiv 2602.01469, conditional drop).
+_KEPT = 0.8
+# bf16 logits and their float32 softmax and gradient.
+_BYTES_PER_LOGIT = 10
+# bf16 activations of one decoder layer per position, in hidden sizes (arXiv 2205.05198, flash attention).
+_HIDDEN_SIZES_PER_LAYER = 34
+_STATE_BYTES = 2
+
+
+@dataclass(frozen=True)
+class TrainingSize:
+    """Parameters of the head, bytes on one accelerator while it trains, and bytes of hidden states per token."""
+
+    parameters: int
+    memory_bytes: int
+    state_bytes_per_token: int
+
+
+def training_size(target: Shape, training: TrainingSection, taps: int = 3) -> TrainingSize:
+    """The size of a head for that target; it has the target's hidden size, heads and intermediate size.
+
+    `taps` are the layers of the target that it reads. The target's own weights are not in it: its hidden states are
+    computed before the head trains.
+    """
+    hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
+    layer = target.layers[0]
+    attention = hidden * (2 * target.heads * layer.key_size + 2 * layer.kv_heads * layer.key_size)
+    intermediate = target.intermediate or 4 * hidden
+    per_layer = attention + 3 * hidden * intermediate
+    # Layer 0 reads the token's embedding beside the hidden state.
+    parameters = (
+        training.layers * per_layer
+        + hidden * (target.heads + 2 * layer.kv_heads) * layer.key_size
+        + taps * hidden * hidden
+        + (target.vocabulary + drafted) * hidden
+    )
+    positions = training.max_length * sum(_KEPT**depth for depth in range(training.depth)) / training.partitions
+    per_position = _HIDDEN_SIZES_PER_LAYER * hidden * training.layers + _BYTES_PER_LOGIT * drafted
+    states = (taps + 1) * hidden * _STATE_BYTES
+    memory = parameters * _BYTES_PER_PARAMETER + positions * per_position + training.max_length * states
+    return TrainingSize(parameters, round(memory), states)

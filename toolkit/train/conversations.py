@@ -1,0 +1,168 @@
+"""Conversations to train on, from rows of data files and records of SageMaker's data capture.
+
+Conversations are told apart by their prompts: two that start with the same question never stand on both sides of the
+split into training and held-out data, and which side that is depends on nothing but the question and the seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolkit import documents
+from toolkit.errors import UsageError
+from toolkit.recipe.captured import captured, is_captured
+from toolkit.recipe.prompts import Message, messages_of, request_of
+from toolkit.recipe.rows import Row, refusal
+
+COLUMNS = (
+    "messages", "conversations", "turns", "prompt", "question", "response", "completion", "answer", "output",
+)  # fmt: skip
+"""What is read of a row: its prompt, and its answer where that has a column of its own."""
+
+_ANSWER_COLUMNS = COLUMNS[5:]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Messages, and the file and line that they come from."""
+
+    messages: tuple[Message, ...]
+    location: str
+
+    @property
+    def answered(self) -> bool:
+        """Whether it has an answer of the assistant to a message before it."""
+        return any(message["role"] == "assistant" for message in self.messages[1:])
+
+    @property
+    def digest(self) -> str:
+        """Of all messages."""
+        return _digest([sorted(message.items()) for message in self.messages])
+
+    @property
+    def question(self) -> str:
+        """Digest of the first message of the user, without regard to case and white space."""
+        first = next(message["content"] for message in self.messages if message["role"] == "user")
+        return _digest(first.casefold().split())
+
+    def asked(self) -> Conversation:
+        """Without the assistant's messages."""
+        return Conversation(tuple(one for one in self.messages if one["role"] != "assistant"), self.location)
+
+
+@dataclass
+class Skipped:
+    """What is not trained on, and why: how many, and where the first of them are."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    locations: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, reason: str, location: str) -> None:
+        """Count one."""
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        shown = self.locations.setdefault(reason, [])
+        if len(shown) < _MOST_LOCATIONS:
+            shown.append(location)
+
+    def text(self) -> str:
+        """For people: `duplicates: 2 (a.jsonl:4, a.jsonl:9)`."""
+        return "; ".join(
+            f"{reason}: {count} ({', '.join(self.locations[reason])}{', …' if count > _MOST_LOCATIONS else ''})"
+            for reason, count in self.counts.items()
+        )
+
+
+_MOST_LOCATIONS = 5
+
+
+def conversation_of(row: Any, location: str) -> Conversation | None:
+    """The row's conversation; None for a captured request that is not a chat. Raises UsageError."""
+    if is_captured(row):
+        return _captured(row, location)
+    return _conversation(request_of(row, location), location)
+
+
+def distinct(rows: Iterable[Row], keep: bool, skipped: Skipped) -> Iterator[Conversation]:
+    """The different conversations of the rows: with their answers (`keep`), or only what is asked.
+
+    Raises UsageError for a row that cannot be used.
+    """
+    seen: set[str] = set()
+    for location, row in rows:
+        found = conversation_of(row, location)
+        if found is None:
+            skipped.add("captured requests that are not chats", location)
+            continue
+        if keep and not found.answered:
+            skipped.add("conversations without an answer of the assistant", location)
+            continue
+        conversation = found if keep else found.asked()
+        if (digest := conversation.digest) in seen:
+            skipped.add("duplicates", location)
+            continue
+        seen.add(digest)
+        yield conversation
+
+
+def held_out(questions: Iterable[str], share: float, seed: int) -> frozenset[str]:
+    """About that share of the questions, and at least one. Raises UsageError if none would be left to train on.
+
+    A question stays on its side when others are added; only where all would stand on one side, one is moved.
+    """
+    ranks = {question: _rank(question, seed) for question in questions}
+    if len(ranks) < 2:
+        hint = "Add conversations with other questions: some are held out, and the head never learns from them."
+        raise UsageError(f"the data asks {len(ranks)} different questions; training needs at least 2", hint=hint)
+    chosen = frozenset(question for question, rank in ranks.items() if rank < share)
+    lowest = min(ranks, key=lambda question: ranks[question])
+    return chosen if 0 < len(chosen) < len(ranks) else frozenset({lowest})
+
+
+def _rank(question: str, seed: int) -> float:
+    """A number from 0 to 1 that looks random."""
+    return int(_digest([seed, question])[:12], 16) / 16**12
+
+
+def _captured(record: Any, location: str) -> Conversation | None:
+    try:
+        found = captured(record)
+        conversation = _conversation(request_of(found.request, location), location)
+    except (UsageError, ValueError):
+        return None
+    answer = _answer(found.answer)
+    if answer is None:
+        return conversation
+    return Conversation((*conversation.messages, answer), location)
+
+
+def _answer(completion: Any) -> Message | None:
+    """The message of a chat completion as OpenAI defines it."""
+    try:
+        message = completion["choices"][0]["message"]
+        content, reasoning = message["content"], message.get("reasoning_content")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return None
+    if not isinstance(content, str):
+        return None
+    answer = {"role": "assistant", "content": content}
+    return {**answer, "reasoning_content": reasoning} if isinstance(reasoning, str) and reasoning else answer
+
+
+def _conversation(row: Mapping[str, Any], location: str) -> Conversation:
+    column, messages = messages_of(row, location)
+    if not any(message["role"] == "user" and message["content"].strip() for message in messages):
+        raise refusal(location, f"`{column}` has no message of a user")
+    answer = next((row[name] for name in _ANSWER_COLUMNS if isinstance(row.get(name), str)), None)
+    if answer and column in ("prompt", "question") and messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": answer})
+    if sum(len(message["content"]) for message in messages) > documents.LIMITS.size:  # a packed file may be small
+        raise refusal(location, f"the conversation has more than {documents.LIMITS.size // 1024**2} MiB of text")
+    return Conversation(tuple(messages), location)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()

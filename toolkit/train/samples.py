@@ -1,0 +1,240 @@
+"""Training samples on disk, and the target's hidden states beside them.
+
+A folder such as `train/` holds shards:
+
+    samples-00000.safetensors   input_ids int32 [tokens], loss_mask uint8 [tokens], offsets int64 [samples + 1]
+    states-00000.safetensors    hidden_states [tokens, aux x H], last_hidden_states [tokens, H]
+    index.json                  written last: a folder without it is not complete
+
+`loss_mask` is 1 where the token is one that the target generates. `hidden_states` are the target's auxiliary hidden
+states side by side, in ascending order of layers; `last_hidden_states` is the state after its last layer, before the
+final norm. Every file is written in one step, so what was interrupted continues with the first shard that is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import overload
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from toolkit import documents
+from toolkit.errors import UsageError
+from toolkit.files import write_whole, writing
+
+SHARD_TOKENS = 32_768
+"""Tokens of a shard, more or less: its hidden states are written at once, about 1 GB of an 8B model's in bfloat16."""
+
+INDEX = "index.json"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sequence: `input_ids` int32 [tokens], `loss_mask` uint8 [tokens], 1 where the target generates the token."""
+
+    input_ids: Tensor
+    loss_mask: Tensor
+
+
+@dataclass(frozen=True)
+class States:
+    """The target's hidden states of one sample or shard: [tokens, aux x H], and [tokens, H] before the final norm."""
+
+    hidden_states: Tensor
+    last_hidden_states: Tensor
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a complete folder holds. `tokenizer` is the digest of the tokenizer that made it."""
+
+    __pydantic_config__ = documents.NO_OTHER_KEYS
+
+    tokenizer: str
+    shards: int
+    samples: int
+    tokens: int
+    trained_tokens: int
+
+
+class SampleWriter:
+    """Writes samples to a folder, shard by shard; used as a context, whose end completes the folder."""
+
+    def __init__(self, folder: Path, tokenizer: str, shard_tokens: int = SHARD_TOKENS) -> None:
+        self._folder, self._tokenizer, self._shard_tokens = folder, tokenizer, shard_tokens
+        self._pending: list[Sample] = []
+        self._shards = self._samples = self._tokens = self._trained = self._pending_tokens = 0
+
+    def __enter__(self) -> SampleWriter:
+        with writing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / INDEX).unlink(missing_ok=True)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if kind is None:
+            self._finish()
+
+    def add(self, sample: Sample) -> None:
+        """Write the sample, with others of its shard."""
+        self._pending.append(sample)
+        self._samples += 1
+        self._trained += int(sample.loss_mask.sum())
+        self._pending_tokens += len(sample.input_ids)
+        if self._pending_tokens >= self._shard_tokens:
+            self._write_shard()
+
+    def _write_shard(self) -> None:
+        lengths = torch.tensor([0, *(len(sample.input_ids) for sample in self._pending)])
+        tensors = {
+            "input_ids": torch.cat([sample.input_ids for sample in self._pending]).to(torch.int32),
+            "loss_mask": torch.cat([sample.loss_mask for sample in self._pending]).to(torch.uint8),
+            "offsets": lengths.cumsum(0),
+        }
+        metadata = {"tokenizer": self._tokenizer, "count": str(len(self._pending))}
+        write_tensors(samples_file(self._folder, self._shards), tensors, metadata)
+        self._tokens += self._pending_tokens
+        self._shards, self._pending, self._pending_tokens = self._shards + 1, [], 0
+
+    def _finish(self) -> None:
+        if self._pending:
+            self._write_shard()
+        contents = Contents(self._tokenizer, self._shards, self._samples, self._tokens, self._trained)
+        write_whole(self._folder / INDEX, json.dumps(asdict(contents), indent=2) + "\n")
+
+
+class Samples(Sequence[Sample]):
+    """The samples of a complete folder, in any order, each read when it is asked for. Raises UsageError."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.contents = read_contents(folder)
+        self._offsets = [self._read_offsets(shard) for shard in range(self.contents.shards)]
+        self._starts = [0]
+        for offsets in self._offsets:
+            self._starts.append(self._starts[-1] + len(offsets) - 1)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each sample."""
+        return [end - start for offsets in self._offsets for start, end in pairwise(offsets)]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        shard, start, end = self._find(index)
+        tensors = read_tensors(samples_file(self.folder, shard), ("input_ids", "loss_mask"), start, end)
+        return Sample(**tensors)
+
+    def states(self, index: int) -> States:
+        """Hidden states of one sample. They have to be extracted before."""
+        shard, start, end = self._find(index)
+        return States(**read_tensors(states_file(self.folder, shard), _STATES, start, end))
+
+    def _find(self, index: int) -> tuple[int, int, int]:
+        index = range(len(self))[index]
+        shard = bisect_right(self._starts, index) - 1
+        start, end = self._offsets[shard][index - self._starts[shard] :][:2]
+        return shard, start, end
+
+    def _read_offsets(self, shard: int) -> list[int]:
+        offsets: list[int] = read_tensors(samples_file(self.folder, shard), ("offsets",))["offsets"].tolist()
+        return offsets
+
+
+_STATES = ("hidden_states", "last_hidden_states")
+
+
+def read_samples(folder: Path) -> Samples:
+    """The samples of a complete folder. Raises UsageError."""
+    return Samples(folder)
+
+
+def read_states(folder: Path) -> Iterator[States]:
+    """Hidden states of all samples of a complete folder, one after the other. Raises UsageError."""
+    samples = read_samples(folder)
+    return (samples.states(index) for index in range(len(samples)))
+
+
+def read_contents(folder: Path) -> Contents:
+    """What a folder holds. Raises UsageError for one that is not complete."""
+    path = folder / INDEX
+    try:
+        return documents.parse(Contents, documents.read_file(path))
+    except FileNotFoundError as error:
+        hint = "Start the training again: it continues where it was interrupted."
+        raise UsageError(f"the samples in {folder} are not complete: {INDEX} is missing", hint=hint) from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be used: {error}", hint=_DAMAGED) from error
+
+
+def samples_file(folder: Path, shard: int) -> Path:
+    """The samples of a shard."""
+    return folder / f"samples-{shard:05}.safetensors"
+
+
+def states_file(folder: Path, shard: int) -> Path:
+    """The hidden states of a shard."""
+    return folder / f"states-{shard:05}.safetensors"
+
+
+def content_digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the tensors' values."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(tensors[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def read_tensors(
+    path: Path, names: Sequence[str], start: int | None = None, end: int | None = None
+) -> dict[str, Tensor]:
+    """Rows `start` to before `end` of the tensors of a file. Raises UsageError for a file that is damaged."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_slice(name)[start:end] for name in names}
+    except FileNotFoundError as error:
+        raise UsageError(f"{path} is missing", hint=_DAMAGED) from error
+    except (OSError, SafetensorError) as error:
+        raise UsageError(f"{path} is damaged: {error}", hint=_DAMAGED) from error
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a file in one step. Raises PlatformError, as for a full disk."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with writing(path):
+            _save(tensors, beside, metadata)
+            beside.replace(path)
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    try:
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
+
+
+_DAMAGED = "Remove that file (or the whole folder) and start again: only what is missing is made anew."

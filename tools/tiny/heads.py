@@ -1,0 +1,68 @@
+"""The tiny heads: jobs of `toolkit.train`, as `toolkit train` starts them, on conversations of the corpus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolkit.train.__main__ import run
+from toolkit.train.card import REPORT
+from toolkit.train.job import TrainingJob
+from tools.tiny.conversations import conversation
+from tools.tiny.corpus import Example, examples
+
+CONVERSATIONS = "conversations.jsonl"
+
+
+@dataclass(frozen=True)
+class HeadSettings:
+    """A head, and how many conversations it learns from for how long."""
+
+    method: str
+    layers: int
+    depth: int
+    steps: int
+    conversations: int = 3000
+    corpus_seed: int = 11
+    batch_tokens: int = 2048
+    learning_rate: float = 3e-3
+
+
+def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path) -> dict[str, object]:
+    """Train a head for the target, and write it to the empty folder; its figures.
+
+    Stopped, it goes on from the checkpoint in `scratch`.
+    """
+    data = scratch / CONVERSATIONS
+    write_conversations(examples(settings.corpus_seed, settings.conversations), data)
+    job = TrainingJob(
+        name=f"tiny-{settings.method}",
+        method="p-eagle" if settings.method == "p-eagle" else "eagle3",
+        target=str(target),
+        target_name="tiny",
+        data=(str(data),),
+        responses="keep",
+        held_out=0.02,
+        layers=settings.layers,
+        depth=settings.depth,
+        max_length=640,
+        steps=settings.steps,
+        batch_tokens=settings.batch_tokens,
+        learning_rate=settings.learning_rate,
+        checkpoints=str(scratch / settings.method / "checkpoints"),
+        work=str(scratch / "work"),
+        head=str(folder),
+    )
+    run(job)
+    report: dict[str, object] = json.loads((folder / REPORT).read_text())
+    return {key: report[key] for key in ("acceptance_length", "acceptance_per_depth", "steps", "best_step")}
+
+
+def write_conversations(texts: Iterable[Example], path: Path) -> None:
+    """One conversation a line; a file that has them already stays as it is, and so do the samples made of it."""
+    content = "".join(conversation(text) + "\n" for text in texts)
+    if not path.exists() or path.read_text() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
