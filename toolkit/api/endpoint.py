@@ -122,8 +122,7 @@ class Endpoint:
 
     def connect_info(self) -> ConnectInfo:
         """What other clients need: base URL, model and a token. Printed, it shows ready lines for some of them."""
-        access = self.platform.openai_access(self.address)
-        return ConnectInfo(self.address, self.component or self.name, access)
+        return ConnectInfo(self.component or self.name, self.platform.openai_access(self.address))
 
     def status(self) -> EndpointStatus:
         """Its current status, and the configuration that it runs."""

@@ -10,12 +10,12 @@ from toolkit.endpoint.access import OpenAIAccess
 _LINES = """\
 base URL  {base_url}
 model     {model}
-token     {info}.token(): valid for a limited time, ask again for each session; never printed here
+token     info.token(): valid for a limited time, ask again for each session; never printed here
 
-openai     OpenAI(base_url={url}, api_key={info}.token).chat.completions.create(model={name}, messages=…)
-LangChain  ChatOpenAI(base_url={url}, api_key={info}.token, model={name})
-LiteLLM    completion(model={litellm}, api_base={url}, api_key={info}.token(), messages=…)
-curl       python -c 'import toolkit; print("Authorization: Bearer", toolkit.connect({address}).connect_info().token())' \\
+openai     OpenAI(base_url={url}, api_key=info.token).chat.completions.create(model={name}, messages=…)
+LangChain  ChatOpenAI(base_url={url}, api_key=info.token, model={name})
+LiteLLM    completion(model={litellm}, api_base={url}, api_key=info.token(), messages=…)
+curl       python -c 'import toolkit as t; print("Authorization: Bearer", t.connect({name}).connect_info().token())' \\
              | curl {base_url}/chat/completions -H @- -H 'Content-Type: application/json' \\
                  -d '{body}'"""
 _OWN_AUTHORITY = """
@@ -30,7 +30,6 @@ class ConnectInfo:
     Its text has a ready line for openai, LangChain, LiteLLM and curl. The token is in none of them.
     """
 
-    address: str
     model: str
     access: OpenAIAccess = field(compare=False)
 
@@ -48,11 +47,9 @@ class ConnectInfo:
         text = _LINES.format(
             base_url=self.base_url,
             model=self.model,
-            info="info",
             url=url,
             name=name,
             litellm=json.dumps(f"openai/{self.model}"),
-            address=json.dumps(self.address),
             body=json.dumps({"model": self.model, "messages": [{"role": "user", "content": "Hello"}]}),
         )
         return text + (_OWN_AUTHORITY if self.access.tls else "")

@@ -11,7 +11,7 @@ URL = "http://127.0.0.1:9/endpoints/chat/openai/v1"
 
 
 def info(tls: ssl.SSLContext | None = None) -> ConnectInfo:
-    return ConnectInfo("chat/part", "part", OpenAIAccess(URL, lambda: "secret-token", tls))
+    return ConnectInfo("part", OpenAIAccess(URL, lambda: "secret-token", tls))
 
 
 def test_every_line_has_the_address_and_the_model() -> None:
@@ -23,7 +23,7 @@ def test_every_line_has_the_address_and_the_model() -> None:
         assert "info.token" in line or "connect_info().token()" in line
     assert f'api_base="{URL}"' in text
     assert 'model="openai/part"' in text
-    assert 'toolkit.connect("chat/part")' in text
+    assert 'connect("part")' in text
 
 
 def test_no_token_is_ever_printed() -> None:
