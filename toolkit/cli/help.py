@@ -30,6 +30,7 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Make": {
         "build": ("toolkit build recipe.yaml",),
         "compile": ("toolkit compile qwen3-32b/draft-model-trn2 --baseline",),
+        "train": ("toolkit train tiny/train-p-eagle", "toolkit train recipe.yaml --dry-run"),
         "convert": ("toolkit convert ./trained-head --out ./head --target ./model",),
     },
     "Serve": {
@@ -50,7 +51,6 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "prove": ("toolkit prove tiny/p-eagle", "toolkit prove http://127.0.0.1:8000/v1 --model NAME"),
         "bench": ("toolkit bench tiny/p-eagle --baseline tiny-p-eagle-baseline --concurrency 1,4 --html report.html",),
         "improve": ("toolkit improve recipe.yaml --concurrency 1,8",),
-        "train": ("toolkit train tiny/train-p-eagle",),
         "tune": ("toolkit tune tiny/p-eagle --write",),
         "watch": ("toolkit watch recipe.yaml --minutes 60",),
     },

@@ -116,7 +116,7 @@ def test_recipes_can_be_filtered(capsys: pytest.CaptureFixture[str]) -> None:
         run(["recipes", "--model", "qwen3", "--hardware", "g6e", "--max-price", "3", "--method", "p-eagle", "--json"])
         == 0
     )
-    assert [*document(capsys)] == ["qwen3-8b/p-eagle"]
+    assert [*document(capsys)] == ["qwen3-8b/p-eagle", "qwen3-8b/train-p-eagle"]
     assert run(["recipes", "--with-evidence", "--hardware", "trainium", "--json"]) == 0
     assert all("trn" in name for name in document(capsys))
     assert run(["recipes", "--method", "peagle"]) == 2
