@@ -10,7 +10,7 @@ TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 # Ruff's `S` rules are bandit's, all but these.
 NOT_IN_RUFF := B613,B614,B615,B703
 
-.PHONY: demo test test-exhaustive lint types imports unit serving benchmark models notebooks sbom lock format clean
+.PHONY: demo test test-exhaustive lint types imports unit serving benchmark models notebooks docs sbom lock format clean
 
 demo: .venv/installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" ./demo.sh
@@ -57,7 +57,7 @@ format: .venv/installed
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv dist
+	rm -rf .venv dist build
 
 # The locks are complete, so nothing is resolved here, nothing can pull in CUDA packages, and what has another hash than theirs is
 # refused. torch's CPU build comes from where pip is set up to look, else from PyTorch's own index.
@@ -79,6 +79,10 @@ sbom: .venv/installed
 	mkdir -p dist
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --gather-license-texts --output-reproducible \
 		--output-file dist/sbom.json $(BIN)/python
+
+# The documentation site, into build/site. A broken link or anchor is an error.
+docs: .venv/installed
+	$(BIN)/python -m mkdocs build
 
 # Runs the notebooks and keeps their outputs.
 notebooks: .venv/installed

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from openai import DefaultHttpxClient, OpenAI
 
 from toolkit.api.endpoint import Endpoint
 from toolkit.platforms.local.platform import LocalPlatform
@@ -59,6 +60,15 @@ def test_openais_client_asks_and_streams(endpoint: Endpoint) -> None:
 
     assert whole.choices[0].message.content == text
     assert text == endpoint.chat(REQUEST["messages"], max_tokens=120).text
+
+
+def test_what_other_clients_are_told_is_enough(endpoint: Endpoint) -> None:
+    info = endpoint.connect_info()
+    with OpenAI(base_url=info.base_url, api_key=info.token, http_client=DefaultHttpxClient(trust_env=False)) as client:
+        answer = client.chat.completions.create(model=info.model, **REQUEST)
+
+    assert answer.choices[0].message.content == endpoint.chat(REQUEST["messages"], max_tokens=120).text
+    assert info.token() not in str(info)
 
 
 def test_openais_client_asks_whatever_is_served(endpoint: Endpoint) -> None:

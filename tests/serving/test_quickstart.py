@@ -1,5 +1,6 @@
-"""The quickstart notebook, with the endpoint that other tests share: its `deploy` finds no changes were needed.
+"""Commands of README and tutorial, and the quickstart notebook, with the endpoint that other tests share.
 
+`deploy` then finds that no changes are needed.
 That the same cells deploy what is not there yet is shown on AWS's stand-in, in tests/aws/test_notebook_on_sagemaker.py.
 The notebook removes the endpoint, so it is best the last module of those that share it: another would deploy it again.
 """
@@ -7,10 +8,12 @@ The notebook removes the endpoint, so it is best the last module of those that s
 from __future__ import annotations
 
 import pytest
+from documented_commands import TUTORIAL, of_toolkit
 from run_notebook import output, run
 
 import toolkit
 from toolkit.api.endpoint import Endpoint
+from toolkit.cli import main
 
 pytestmark = [
     pytest.mark.serving,
@@ -18,8 +21,33 @@ pytestmark = [
 ]
 
 
+LOCAL = ("tiny/p-eagle", "tiny-p-eagle")
+AT_THE_END = (("destroy", "tiny/p-eagle", "--yes"), ("local", "stop"))
+SHORT = {"prove": ("--requests", "1", "--max-tokens", "24", "--time", "10s")}
+DOCUMENTED = dict.fromkeys(
+    call
+    for page in ("README.md", TUTORIAL)
+    for call in of_toolkit(page)
+    if set(LOCAL) & set(call) or call in (("doctor",), ("status",)) or call in AT_THE_END
+)
+
+
+@pytest.mark.parametrize("call", [call for call in DOCUMENTED if call not in AT_THE_END], ids=" ".join)
+def test_a_documented_command(endpoint: Endpoint, call: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    code = main.run([*call, *SHORT.get(call[0], ())])
+
+    assert code in ((0, 1) if call[0] == "prove" else (0,)), "one request may be too few to prove all"
+    assert capsys.readouterr().out
+
+
 def test_the_quickstart_runs_to_its_end(endpoint: Endpoint) -> None:
     notebook = run("01_quickstart")
 
     assert "Its answers are the target model" in output(notebook, "prove(")
     assert "tiny-p-eagle" not in [found.name for found in toolkit.endpoints(platform="local")]
+
+
+@pytest.mark.parametrize("call", AT_THE_END, ids=" ".join)
+def test_a_documented_command_at_the_end(call: tuple[str, ...]) -> None:
+    assert call in DOCUMENTED
+    assert main.run(call) == 0

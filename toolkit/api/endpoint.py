@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.waiter import EndpointStatus, wait_in_service
 from toolkit.display import Fragment, Tone, card, dollars_per_hour, facts, toned, verbatim
+from toolkit.endpoint.connect_info import ConnectInfo
 from toolkit.endpoint.generation import AsyncStream, Generation, Message, Stream, chat_body
 from toolkit.endpoint.log import read_log
 from toolkit.endpoint.metrics import Metrics
@@ -36,8 +37,8 @@ class Endpoint:
     False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
     for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware;
     `target` is the recipe's target model with its revision, empty if unknown, and `max_model_len` the tokens that a
-    request may have with its answer. With `synthetic_acceptance_length` it
-    accepts drafts by chance: its answers are garbage, for measuring speed only.
+    request may have with its answer. With `synthetic_acceptance_length` it accepts drafts by chance: its answers are
+    garbage, for measuring speed only.
     """
 
     name: str
@@ -118,6 +119,10 @@ class Endpoint:
 
         client: AsyncOpenAI = package.AsyncOpenAI(base_url=access.base_url, api_key=token, http_client=http)
         return client
+
+    def connect_info(self) -> ConnectInfo:
+        """What other clients need: base URL, model and a token. Printed, it shows ready lines for some of them."""
+        return ConnectInfo(self.component or self.name, self.platform.openai_access(self.address))
 
     def status(self) -> EndpointStatus:
         """Its current status, and the configuration that it runs."""

@@ -1,0 +1,109 @@
+"""The reference of the Python API, from signatures and docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from typing import Any
+
+import toolkit
+from toolkit import api, errors
+from toolkit.api.deployment import DeploymentPlan
+from toolkit.api.endpoint import Endpoint
+from toolkit.apply.explain import Explanation
+from toolkit.endpoint.connect_info import ConnectInfo
+from toolkit.endpoint.generation import Generation, Stream
+from toolkit.findings import Finding, Report
+from toolkit.measure.report import BenchReport
+from toolkit.recipe.resolve import Recipe
+from tools.docs.markdown import code, page, prose, table
+
+CLASSES = (
+    Endpoint,
+    ConnectInfo,
+    Generation,
+    Stream,
+    Recipe,
+    Report,
+    Finding,
+    DeploymentPlan,
+    BenchReport,
+    Explanation,
+)
+_INTRODUCTION = """\
+`import toolkit` is light: each function brings in what it needs when it is first used. A recipe is given as a path,
+as a name from `toolkit recipes`, or as what `toolkit.load` returned."""
+
+_ONE_LINE = 90
+
+
+def python_page() -> str:
+    """The public functions, the classes that they return, and the errors that they raise."""
+    functions = [part for name in toolkit.__all__ for part in _function(f"### toolkit.{name}", getattr(api, name))]
+    classes = [part for cls in CLASSES for part in _class(cls)]
+    listed = [cls for cls in vars(errors).values() if inspect.isclass(cls) and issubclass(cls, errors.ToolkitError)]
+    rows = [(f"`{cls.__name__}`", f"`{cls.__bases__[0].__name__}`", inspect.getdoc(cls) or "") for cls in listed]
+    failures = table(("error", "is a", "meaning"), rows)
+    return page(
+        "Python API", _INTRODUCTION, "## Functions", *functions, "## What they return", *classes, "## Errors", failures
+    )
+
+
+def _class(cls: type) -> Iterator[str]:
+    yield f"### {cls.__name__}"
+    yield from _documentation(cls)
+    if is_dataclass(cls):
+        fields = [name for name in cls.__dataclass_fields__ if not name.startswith("_")]
+        yield f"Fields: {', '.join(f'`{name}`' for name in fields)}."
+    for name, member in vars(cls).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property):
+            yield f"#### {cls.__name__}.{name}"
+            yield from _documentation(member)
+        elif inspect.isfunction(member):
+            yield from _function(f"#### {cls.__name__}.{name}", member)
+
+
+def _function(title: str, function: Callable[..., Any]) -> Iterator[str]:
+    yield title
+    yield code(f"{title.lstrip('# ')}{_signature(function)}", "python")
+    yield from _documentation(function)
+
+
+class _Bare(str):
+    """An annotation that is shown without quotation marks."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    """Arguments one a line where they are many; a function as a default is a seam for tests, and no option of users."""
+    signature = inspect.signature(function)
+    shown = [
+        item.replace(annotation=_bare(item.annotation))
+        for item in signature.parameters.values()
+        if item.name != "self" and (item.default is item.empty or not callable(item.default))
+    ]
+    text = str(signature.replace(parameters=shown, return_annotation=_bare(signature.return_annotation)))
+    if len(text) <= _ONE_LINE:
+        return text
+    arguments, arrow, returned = text[1:].rpartition(") -> ")
+    return "(\n    " + re.sub(r", (?=\w+:|\*,|\*\*)", ",\n    ", arguments) + f",\n{arrow}{returned}"
+
+
+def _bare(annotation: Any) -> Any:
+    return _Bare(annotation) if isinstance(annotation, str) else annotation
+
+
+def _documentation(thing: object) -> Iterator[str]:
+    text = inspect.getdoc(thing) or ""
+    for paragraph in text.split("\n\n"):
+        lines = paragraph.splitlines()
+        as_it_stands = any(line.startswith("  ") for line in lines)
+        yield code(paragraph) if as_it_stands else prose(paragraph)
