@@ -12,8 +12,8 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
-from toolkit.train.conversations import Skipped, distinct
-from toolkit.train.sources import source_rows
+from toolkit.training.conversations import Skipped, distinct
+from toolkit.training.sources import source_rows
 
 PREFIX = "s3://captured/data/chat/"
 

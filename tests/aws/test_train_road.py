@@ -21,7 +21,7 @@ from toolkit.errors import RecipeError, TrainingJobFailed
 from toolkit.images.registry import Registry
 from toolkit.platforms.training_image import pins
 from toolkit.recipe.resolve import load
-from toolkit.train.job import TrainingJob
+from toolkit.training.job import TrainingJob
 
 MODELS = Path(__file__).parents[2] / "recipes" / "tiny" / "models"
 BUCKET = "toolkit-123456789012-us-west-2"

@@ -22,11 +22,11 @@ from speculators.models.peagle import PEagleDraftModel
 from speculators.models.peagle.attention import create_peagle_mask_mod
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from tests.unit.train.heads import SHIPPED, job_for
-from toolkit.train.head import build_head
-from toolkit.train.learn import Lesson, PEagleLearner
-from toolkit.train.masks import DraftMasks
-from toolkit.train.partition import sample_drafts
+from tests.unit.training.heads import SHIPPED, job_for
+from toolkit.training.head import build_head
+from toolkit.training.learn import Lesson, PEagleLearner
+from toolkit.training.masks import DraftMasks
+from toolkit.training.partition import sample_drafts
 
 HIDDEN, VOCAB, DEPTH, KEEP = 256, 64 * 256, 8, 0.8
 LONGEST = 4096

@@ -70,9 +70,9 @@ from toolkit.recipe.hub import HubFiles  # noqa: E402
 from toolkit.recipe.lock import read_lock  # noqa: E402
 from toolkit.recipe.model_files import read_folder  # noqa: E402
 from toolkit.recipe.prompts import read_prompts  # noqa: E402
-from toolkit.train.conversations import Skipped, distinct  # noqa: E402
-from toolkit.train.shards import read_shards  # noqa: E402
-from toolkit.train.sources import source_rows  # noqa: E402
+from toolkit.training.conversations import Skipped, distinct  # noqa: E402
+from toolkit.training.shards import read_shards  # noqa: E402
+from toolkit.training.sources import source_rows  # noqa: E402
 
 DIGEST = "sha256:" + "0a" * 32
 COMMIT = "0123456789abcdef" * 2 + "01234567"

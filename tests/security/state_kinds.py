@@ -18,7 +18,7 @@ from toolkit.measure.journal import Journal
 from toolkit.measure.result import RequestResult
 from toolkit.platforms.kubernetes.session import kubernetes_platform
 from toolkit.platforms.sagemaker.rules.widgets import owner
-from toolkit.train.convert import convert
+from toolkit.training.convert import convert
 
 Good = tuple[bytes, Callable[[bytes, Path], object], str, int]
 """A good document, what reads it, the pattern in its error, and the exit code."""

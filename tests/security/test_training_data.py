@@ -11,13 +11,13 @@ import pyarrow.parquet
 import pytest
 
 from toolkit.errors import UsageError
-from toolkit.train.chat import load_chat
-from toolkit.train.conversations import Conversation, Skipped, distinct
-from toolkit.train.data import prepare_data
-from toolkit.train.job import TrainingJob
-from toolkit.train.progress import TrainingProgress
-from toolkit.train.responses import Responses
-from toolkit.train.sources import source_rows
+from toolkit.training.chat import load_chat
+from toolkit.training.conversations import Conversation, Skipped, distinct
+from toolkit.training.data import prepare_data
+from toolkit.training.job import TrainingJob
+from toolkit.training.progress import TrainingProgress
+from toolkit.training.responses import Responses
+from toolkit.training.sources import source_rows
 
 TARGET = str(Path(__file__).parents[2] / "recipes" / "tiny" / "models" / "target")
 SECRET = "sk-live-4f9a8b7c6d5e4f3a2b1c"

@@ -12,13 +12,13 @@ from forked_vllm import ForkedVllm
 from safetensors.torch import load_file, save_file
 
 from toolkit.recipe.load import catalogue_dir
-from toolkit.train.convert import convert
-from toolkit.train.head import aux_layers, build_head
-from toolkit.train.job import TrainingJob
-from toolkit.train.learn import Lesson, PEagleLearner
-from toolkit.train.masks import DraftMasks
-from toolkit.train.partition import sample_drafts
-from toolkit.train.states import Extractor, load_target
+from toolkit.training.convert import convert
+from toolkit.training.head import aux_layers, build_head
+from toolkit.training.job import TrainingJob
+from toolkit.training.learn import Lesson, PEagleLearner
+from toolkit.training.masks import DraftMasks
+from toolkit.training.partition import sample_drafts
+from toolkit.training.states import Extractor, load_target
 
 pytestmark = pytest.mark.serving
 

@@ -11,10 +11,10 @@ from forked_vllm import ForkedVllm
 from safetensors.torch import load_file
 
 from toolkit.recipe.load import catalogue_dir
-from toolkit.train.chat import Chat, load_chat
-from toolkit.train.generators import InTransformers, in_vllm
-from toolkit.train.responses import Question
-from toolkit.train.states import Extractor, load_target
+from toolkit.training.chat import Chat, load_chat
+from toolkit.training.generators import InTransformers, in_vllm
+from toolkit.training.responses import Question
+from toolkit.training.states import Extractor, load_target
 
 pytestmark = pytest.mark.serving
 

@@ -49,7 +49,7 @@ def test_no_code_names_an_engine() -> None:
     found = {
         path.relative_to(PACKAGE).as_posix() for path in modules("engines") for text in texts(path) if text in engines
     }
-    found -= {"train/convert.py", "train/data.py"}
+    found -= {"training/convert.py", "training/data.py"}
     assert found <= {"platforms/sagemaker/rules/jumpstart_entry.py", "platforms/local/doctor.py"}
     flags = [path for path in modules("engines") for text in texts(path) if text.startswith(("SM_VLLM_", "vllm:"))]
     assert {path.name for path in flags} <= {"jumpstart_entry.py"}

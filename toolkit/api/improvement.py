@@ -30,9 +30,9 @@ from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import LONGEST_NAME
 from toolkit.recipe.source import ModelSource
 from toolkit.text import inert
-from toolkit.train.conversations import Conversation, conversation_of, held_out
-from toolkit.train.plan import section, training_key
-from toolkit.train.sources import Objects, source_rows
+from toolkit.training.conversations import Conversation, conversation_of, held_out
+from toolkit.training.plan import section, training_key
+from toolkit.training.sources import Objects, source_rows
 
 _WORKLOAD = "held-out"
 _MOST_PROMPTS = 200

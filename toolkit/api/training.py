@@ -29,7 +29,7 @@ from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
 from toolkit.text import inert
-from toolkit.train.plan import section
+from toolkit.training.plan import section
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import TrainingPlatform

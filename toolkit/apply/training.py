@@ -13,7 +13,7 @@ from toolkit.apply.progress import Progress
 from toolkit.apply.stages import minutes
 from toolkit.apply.waiter import LogLine
 from toolkit.errors import PlatformError, TrainingJobFailed
-from toolkit.train.progress import TrainingProgress, parse
+from toolkit.training.progress import TrainingProgress, parse
 
 _LAST_LINES = 15
 # Lines of the container's own program; all others, of which there are many, are from the engine and the compiler.

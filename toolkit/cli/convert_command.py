@@ -32,7 +32,7 @@ def convert(
     """Convert a head that was trained with another tool into a folder that vLLM loads."""
     from toolkit.findings import Report
     from toolkit.recipe.model_files import read_folder
-    from toolkit.train.convert import convert as run
+    from toolkit.training.convert import convert as run
 
     converted = run(head, out, target=target)
     findings = check_head(read_folder(target), read_folder(out), converted.method) if target else ()

@@ -16,9 +16,9 @@ from toolkit.recipe.schema import ContainerSection
 PROGRAM = "train"
 """The folder in containers/, and the program in the image."""
 
-# The part of the toolkit that runs in the job, which is what toolkit.train may import.
-_PACKAGES = ("train", "recipe", "catalog")
-_MODULES = ("__init__", "documents", "errors", "files", "findings", "home", "text", "version")
+# The part of the toolkit that runs in the job, which is what toolkit.training may import.
+_PACKAGES = ("training", "recipe", "catalog")
+_MODULES = ("__init__", "display", "documents", "errors", "files", "findings", "home", "text", "version")
 _PIN = re.compile(r"^[A-Za-z0-9][\w.-]*==[\w.!+]+", re.M)
 
 

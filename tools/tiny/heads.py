@@ -1,4 +1,4 @@
-"""The tiny heads: jobs of `toolkit.train`, as `toolkit train` starts them, on conversations of the corpus."""
+"""The tiny heads: jobs of `toolkit.training`, as `toolkit train` starts them, on conversations of the corpus."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.train.__main__ import run
-from toolkit.train.card import REPORT
-from toolkit.train.job import TrainingJob
+from toolkit.training.__main__ import run
+from toolkit.training.card import REPORT
+from toolkit.training.job import TrainingJob
 from tools.tiny.conversations import conversation
 from tools.tiny.corpus import Example, examples
 

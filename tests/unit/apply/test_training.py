@@ -13,7 +13,7 @@ from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob, wait_completed
 from toolkit.apply.waiter import LogLine
 from toolkit.errors import PlatformError, TrainingJobFailed
-from toolkit.train.progress import PREFIX, TrainingProgress
+from toolkit.training.progress import PREFIX, TrainingProgress
 
 Look = tuple[str, str]
 RUNS: Look = ("InProgress", "Training")

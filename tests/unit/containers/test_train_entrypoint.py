@@ -30,8 +30,8 @@ def train() -> ModuleType:
 @pytest.mark.parametrize(
     ("gpus", "hosts", "host", "expected"),
     [
-        (0, ["a"], "a", ["-m", "toolkit.train", "/job"]),
-        (1, ["a"], "a", ["-m", "toolkit.train", "/job"]),
+        (0, ["a"], "a", ["-m", "toolkit.training", "/job"]),
+        (1, ["a"], "a", ["-m", "toolkit.training", "/job"]),
         (8, ["a"], "a", ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "8"]),
         (
             8,

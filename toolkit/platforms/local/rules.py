@@ -39,7 +39,7 @@ class LocalRules(AwsRules):
     def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
         """The job alone. Raises UsageError for data that a process of this machine cannot read or write."""
         from toolkit.planning.resources import Resource
-        from toolkit.train.plan import section, training_job, training_key
+        from toolkit.training.plan import section, training_job, training_key
 
         training = section(recipe)
         sources = [*training.data, recipe.target.written, training.start_from or "", str(recipe.drafter)]

@@ -1,4 +1,4 @@
-"""Training jobs on this machine: `python -m toolkit.train JOB_FOLDER` as a process, with its log in that folder.
+"""Training jobs on this machine: `python -m toolkit.training JOB_FOLDER` as a process, with its log in that folder.
 
 The process holds a lock on its folder as long as it lives, so that a second command waits for it instead of starting
 another one. What was interrupted goes on from its last checkpoint.
@@ -29,14 +29,14 @@ from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.recipe.resolve import Recipe
 from toolkit.text import without_colours
-from toolkit.train import job as train_job
+from toolkit.training import job as train_job
 
 LOG, _LOCK, _PID = "log.txt", "lock", "pid"
 _STOP_SECONDS = 120.0
 _PAUSE_SECONDS = 0.2
 # Exit codes of the process, as those of `toolkit`.
 _REASONS = {-signal.SIGKILL: "it was killed, perhaps for want of memory (SIGKILL)"}
-_PROGRAM = (sys.executable, "-m", "toolkit.train")
+_PROGRAM = (sys.executable, "-m", "toolkit.training")
 
 
 @dataclass(frozen=True)

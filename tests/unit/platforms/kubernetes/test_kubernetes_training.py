@@ -11,7 +11,7 @@ import pytest
 
 from toolkit import api
 from toolkit.errors import UsageError
-from toolkit.train.job import TrainingJob
+from toolkit.training.job import TrainingJob
 
 MODELS = Path(__file__).parents[4] / "recipes" / "tiny" / "models"
 RECIPE = f"""\

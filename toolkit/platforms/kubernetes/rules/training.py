@@ -20,8 +20,8 @@ from toolkit.platforms.kubernetes.rules.metadata import manifest, pod_labels
 from toolkit.platforms.kubernetes.rules.metadata import section as cluster
 from toolkit.platforms.kubernetes.rules.security import TEMPORARY, container_security, training_policy
 from toolkit.recipe.resolve import Recipe
-from toolkit.train.job import FILE, TrainingJob
-from toolkit.train.plan import section, training_job, training_key
+from toolkit.training.job import FILE, TrainingJob
+from toolkit.training.plan import section, training_job, training_key
 
 _JOB, _WORKSPACE, _CACHE = "/job", "/workspace", "/cache"
 _KEPT_SECONDS = 7 * 24 * 3600

@@ -29,15 +29,15 @@ from toolkit.platforms.training_image import PROGRAM, training_image
 from toolkit.recipe.content import ContentHash, WeightsFile, manifest
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource, model_source
-from toolkit.train.job import FILE, TrainingJob
-from toolkit.train.plan import section, training_job, training_key
+from toolkit.training.job import FILE, TrainingJob
+from toolkit.training.plan import section, training_job, training_key
 
 JOB_CHANNEL, _START_CHANNEL = "job", "start"
 _ENTRYPOINT = f"/opt/toolkit/{PROGRAM}"
 _MODEL_DIR, _WORK_DIR = "/opt/ml/model/head", "/tmp/toolkit"  # noqa: S108 (on the job's own volume)
 _DEFAULT_VOLUME_GB = 500
 _NAME_CHARACTERS = 44
-# In the lines of toolkit/train/progress.py.
+# In the lines of toolkit/training/progress.py.
 _METRICS = [{"Name": "train:loss", "Regex": '"loss": ([0-9.e+-]+)'}]
 
 

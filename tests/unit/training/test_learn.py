@@ -1,0 +1,130 @@
+"""A sequence in segments teaches the same as the whole one, and the same as speculators' own forward pass."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from speculators.losses.eager import kl_div_loss
+from speculators.models.attention import create_float_mask
+from speculators.models.peagle import PEagleDraftModel
+from speculators.models.peagle.attention import create_peagle_mask_mod
+from torch import Tensor
+
+from tests.unit.training.heads import job_for, random_lesson, save_target
+from toolkit.training.head import build_head
+from toolkit.training.learn import PEagleLearner
+from toolkit.training.masks import DraftMasks
+from toolkit.training.partition import partition, sample_drafts
+
+DEPTHS, TOKENS = 5, 48
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> PEagleDraftModel:
+    built = build_head(job_for(save_target(tmp_path_factory.mktemp("target")), depth=DEPTHS))
+    assert isinstance(built, PEagleDraftModel)
+    return built
+
+
+def learner(head: PEagleDraftModel, segments: int) -> PEagleLearner:
+    masks = DraftMasks(TOKENS, torch.float32, torch.device("cpu"))
+    return PEagleLearner(head, masks, kl_div_loss, DEPTHS, segments)
+
+
+def gradients(head: PEagleDraftModel, learn: Callable[[], object]) -> dict[str, Tensor]:
+    head.zero_grad()
+    torch.manual_seed(1)
+    learn()
+    return {name: value.grad.clone() for name, value in head.named_parameters() if value.grad is not None}
+
+
+def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, gradient in wanted.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max()), msg=name)
+
+
+@pytest.mark.parametrize("segments", [2, 3, 8, TOKENS])
+def test_the_gradients_of_segments_are_those_of_the_whole_sequence(head: PEagleDraftModel, segments: int) -> None:
+    sequence = random_lesson(TOKENS)
+
+    whole = gradients(head, lambda: learner(head, 1).learn(sequence))
+    parts = gradients(head, lambda: learner(head, segments).learn(sequence))
+
+    assert "mask_hidden" in whole
+    assert_same(parts, whole)
+
+
+def test_loss_and_gradients_are_those_of_speculators(head: PEagleDraftModel) -> None:
+    sequence = random_lesson(TOKENS)
+    ours = learner(head, 4)
+
+    def upstream() -> float:
+        _, loss, metrics = head(
+            hidden_states=sequence.hidden_states[None],
+            input_ids=sequence.input_ids[None],
+            document_ids=torch.zeros(1, TOKENS, dtype=torch.long),
+            loss_mask=sequence.loss_mask[None],
+            verifier_last_hidden_states=sequence.last_hidden_states[None],
+            loss_config={"kl_div": (kl_div_loss, 1.0)},
+            num_depths=DEPTHS,
+            down_sample_ratio=ours.keep,
+            down_sample_ratio_min=ours.keep_least,
+        )
+        count = float(sum(metrics[f"position_{depth}_acc_total"] for depth in range(DEPTHS)))
+        (loss * count).backward()
+        return float(loss.detach())
+
+    head.zero_grad()
+    theirs = gradients(head, upstream)
+    torch.manual_seed(1)
+    found = ours.learn(sequence)
+
+    torch.manual_seed(1)
+    assert float(found.loss) / found.count == pytest.approx(upstream(), rel=1e-4)
+    assert_same(gradients(head, lambda: ours.learn(sequence)), theirs)
+
+
+@pytest.mark.parametrize("length", [9, 30, TOKENS])
+def test_a_slice_of_the_mask_is_the_mask_that_speculators_computes_anew(length: int) -> None:
+    masks = DraftMasks(TOKENS, torch.float32, torch.device("cpu"))
+    torch.manual_seed(length)
+    drafts = sample_drafts(random_lesson(length).loss_mask, DEPTHS, 0.7, 0.2)
+    anchor = torch.cat([torch.arange(length), drafts.anchor])
+    depth = torch.cat([torch.zeros(length, dtype=torch.long), drafts.depth])
+
+    fresh = create_float_mask(
+        create_peagle_mask_mod(anchor, depth, torch.zeros(length, dtype=torch.long)),
+        Q_LEN=len(anchor),
+        KV_LEN=len(anchor),
+        device="cpu",
+        dtype=torch.float32,
+    )
+
+    assert len(drafts) > 0
+    assert torch.equal(masks.of(drafts, length), fresh[:, :, length:])
+
+
+def test_a_segment_has_every_draft_that_goes_on_within_it() -> None:
+    """Depths 0 and 1 by position, deeper ones where their predecessor is; together they are all positions, once."""
+    torch.manual_seed(0)
+    drafts = sample_drafts(random_lesson(TOKENS).loss_mask, DEPTHS, 0.8, 0.2)
+    segments = partition(drafts, TOKENS, 4)
+
+    assert [segment.start for segment in segments[1:]] == [segment.end for segment in segments[:-1]]
+    assert (segments[0].start, segments[-1].end) == (0, TOKENS)
+    assert torch.equal(torch.cat([segment.drafts.anchor for segment in segments]), drafts.anchor)
+    assert torch.equal(torch.cat([segment.drafts.depth for segment in segments]), drafts.depth)
+    for segment in segments:
+        first = segment.drafts.anchor + 1
+        assert bool(((first >= segment.start) & (first < segment.end)).all())
+
+
+def test_segments_have_about_the_same_number_of_positions() -> None:
+    torch.manual_seed(0)
+    loss_mask = torch.zeros(400, dtype=torch.long)
+    loss_mask[300:] = 1  # a long prompt has no drafts
+    drafts = sample_drafts(loss_mask, DEPTHS, 0.9, 0.2)
+    sizes = [segment.end - segment.start + len(segment.drafts) for segment in partition(drafts, 400, 4)]
+
+    assert max(sizes) - min(sizes) <= 2 * DEPTHS

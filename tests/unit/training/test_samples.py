@@ -1,0 +1,114 @@
+"""Training samples on disk: what is written is read again, whole or not at all."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from toolkit.errors import PlatformError, UsageError
+from toolkit.training.samples import (
+    Sample,
+    SampleWriter,
+    read_samples,
+    read_states,
+    states_file,
+    write_tensors,
+)
+
+
+def sample(*tokens: int) -> Sample:
+    """Of which the last token is the target's."""
+    ids = torch.tensor(tokens, dtype=torch.int32)
+    return Sample(ids, (torch.arange(len(ids)) == len(ids) - 1).to(torch.uint8))
+
+
+SAMPLES = [sample(1, 2, 3), sample(4, 5), sample(6, 7, 8, 9), sample(10)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Four samples in two shards."""
+    with SampleWriter(tmp_path / "train", "tokenizer's digest", shard_tokens=5) as writer:
+        for one in SAMPLES:
+            writer.add(one)
+    return tmp_path / "train"
+
+
+def test_samples_come_back_in_their_order_and_by_index(folder: Path) -> None:
+    samples = read_samples(folder)
+    assert [one.input_ids.tolist() for one in samples] == [one.input_ids.tolist() for one in SAMPLES]
+    assert [one.loss_mask.tolist() for one in samples[:2]] == [[0, 0, 1], [0, 1]]
+    assert samples[-1].input_ids.tolist() == [10]
+    assert (samples[0].input_ids.dtype, samples[0].loss_mask.dtype) == (torch.int32, torch.uint8)
+    assert samples.lengths == [3, 2, 4, 1]
+    with pytest.raises(IndexError):
+        samples[4]
+
+
+def test_the_contents_say_what_there_is(folder: Path) -> None:
+    contents = read_samples(folder).contents
+    assert (contents.tokenizer, contents.shards, contents.samples) == ("tokenizer's digest", 2, 4)
+    assert (contents.tokens, contents.trained_tokens) == (10, 4)
+
+
+def test_each_sample_has_its_own_states(folder: Path) -> None:
+    for shard, tokens in enumerate((5, 5)):
+        states = torch.arange(tokens)[:, None] + 10.0 * shard
+        write_tensors(
+            states_file(folder, shard),
+            {"hidden_states": states.expand(-1, 6).contiguous(), "last_hidden_states": states},
+            {},
+        )
+    assert [found.last_hidden_states[:, 0].tolist() for found in read_states(folder)] == [
+        [0, 1, 2],
+        [3, 4],
+        [10, 11, 12, 13],
+        [14],
+    ]
+    assert read_samples(folder).states(2).hidden_states.shape == (4, 6)
+
+
+def test_an_interrupted_writer_leaves_a_folder_that_is_not_taken_for_complete(folder: Path) -> None:
+    with pytest.raises(ZeroDivisionError), SampleWriter(folder, "tokenizer's digest"):
+        1 / 0  # noqa: B018 - anything that interrupts
+    with pytest.raises(UsageError, match=r"train are not complete: index\.json is missing\n.*continues"):
+        read_samples(folder)
+
+
+@pytest.mark.parametrize("name", ["samples-00001.safetensors", "index.json"])
+def test_a_damaged_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).write_bytes((folder / name).read_bytes()[:-20])
+    with pytest.raises(UsageError, match=f"{name}.*\n.*Remove that file"):
+        list(read_samples(folder))
+
+
+def test_missing_states_are_named(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"states-00000\.safetensors is missing"):
+        next(read_states(folder))
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file may grow beyond 4 kB: the system refuses the rest, as a full disk does."""
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_is_said_and_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    def write() -> None:
+        with SampleWriter(tmp_path, "tokenizer's digest", shard_tokens=500) as writer:
+            writer.add(sample(*range(500)))
+            writer.add(sample(*range(5000)))
+
+    with pytest.raises(PlatformError, match=r"samples-00001\.safetensors could not be written: .*\n.*start again"):
+        write()
+    assert [path.name for path in tmp_path.iterdir()] == ["samples-00000.safetensors"]

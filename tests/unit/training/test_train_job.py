@@ -1,0 +1,151 @@
+"""A job from its conversations to the folder of a head, as a process and in this one."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+from tests.unit.training.heads import job_for, save_target
+from toolkit.training import job as train_job
+from toolkit.training import progress
+from toolkit.training.__main__ import main
+from toolkit.training.job import TrainingJob
+
+STEPS = 60
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
+    folder = tmp_path_factory.mktemp("job")
+    conversations = [
+        {
+            "messages": [
+                {"role": "user", "content": f"Count to {number}."},
+                {"role": "assistant", "content": " ".join(str(count) for count in range(number))},
+            ]
+        }
+        for number in range(4, 34)
+    ]
+    (folder / "data.jsonl").write_text("".join(json.dumps(one) + "\n" for one in conversations))
+    changes = {"steps": STEPS, "batch_tokens": 100, "learning_rate": 0.01, "layers": 1, "depth": 3, "held_out": 0.2}
+    return job_for(
+        save_target(folder / "target"),
+        **changes,
+        responses="keep",
+        data=(str(folder / "data.jsonl"),),
+        target_revision="a" * 40,
+        num_speculative_tokens=2,
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(job: TrainingJob, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a job that was not interrupted."""
+    folder = tmp_path_factory.mktemp("finished")
+    job.write(folder)
+    assert main(folder) == 0
+    return folder
+
+
+def curve(folder: Path) -> list[tuple[int, bool, float | None]]:
+    lines = (folder / "checkpoints" / progress.FILE).read_text().splitlines()
+    found = [progress.parse(progress.PREFIX + line) for line in lines]
+    return [(line.done, line.held_out, line.loss) for line in found if line and line.stage == "train"]
+
+
+def test_told_to_end_the_process_saves_a_checkpoint_and_the_next_one_ends_as_if_nothing_had_been(
+    job: TrainingJob, finished: Path, tmp_path: Path
+) -> None:
+    job.write(tmp_path)
+    command = [sys.executable, "-m", "toolkit.training", str(tmp_path)]
+    environment = {"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        for line in process.stdout:
+            if (shown := progress.parse(line)) and shown.stage == "train":
+                process.send_signal(signal.SIGTERM)
+                break
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    stopped = curve(tmp_path)[-1][0]
+
+    assert main(tmp_path) == 0
+
+    assert stopped < STEPS
+    assert curve(tmp_path) == curve(finished)
+    weights = [folder / "head" / "model.safetensors" for folder in (tmp_path, finished)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_the_head_is_in_the_format_of_vllm_and_names_its_target(finished: Path) -> None:
+    config = json.loads((finished / "head" / "config.json").read_text())
+
+    assert config["architectures"] == ["LlamaForCausalLMEagle3"]
+    assert config["ptd_token_id"] == config["pard_token"] == 3
+    assert (config["num_depths"], config["num_hidden_layers"], config["dtype"]) == (3, 1, "bfloat16")
+    assert config["eagle_aux_hidden_state_layer_ids"] == [2, 3, 5]
+    assert (config["target_model"], config["target_revision"]) == ("org/target", "a" * 40)
+    with safe_open(finished / "head" / "model.safetensors", framework="pt") as file:
+        assert {"fc.weight", "mask_hidden", "lm_head.weight", "embed_tokens.weight"} <= set(file.keys())
+        assert not [name for name in file.keys() if name.startswith("verifier_")]  # noqa: SIM118 (not a dict)
+
+
+def test_the_card_has_the_figures_of_the_report(finished: Path) -> None:
+    report = json.loads((finished / "head" / "report.json").read_text())
+    text = (finished / "head" / "README.md").read_text()
+
+    assert report["steps"] == STEPS
+    assert len(report["acceptance_per_depth"]) == 3
+    assert report["acceptance_length"] == pytest.approx(1 + sum(report["acceptance_per_depth"][:2]), abs=1e-3)
+    for key in ("target", "target_revision", "tokens", "held_out_loss", "acceptance_length", "learning_rate"):
+        assert str(report[key]) in text, key
+    assert '"parallel_drafting": true' in text
+
+
+def test_a_job_that_has_its_head_does_nothing(finished: Path) -> None:
+    before = (finished / "head" / "config.json").stat().st_mtime_ns
+
+    assert main(finished) == 0
+    assert (finished / "head" / "config.json").stat().st_mtime_ns == before
+
+
+def test_another_head_goes_on_from_this_one(job: TrainingJob, finished: Path, tmp_path: Path) -> None:
+    again = job.model_copy(update={"start_from": str(finished / "head"), "steps": 2, "learning_rate": 1e-6})
+    again.write(tmp_path)
+    assert main(tmp_path) == 0
+
+    first, second = (json.loads((folder / "head" / "report.json").read_text()) for folder in (finished, tmp_path))
+    assert second["held_out_loss"] == pytest.approx(first["held_out_loss"], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layers": 2}, "that head has 1 layers, and training.layers is 2"),
+        ({"start_from": "/nowhere"}, "training.start_from: /nowhere is not a head"),
+        ({"method": "eagle3"}, "another size or method: tensor `mask_hidden` does not fit"),
+    ],
+)
+def test_a_head_of_another_size_or_method_is_refused(
+    job: TrainingJob,
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, object],
+    message: str,
+) -> None:
+    job.model_copy(update={"start_from": str(finished / "head"), **changes}).write(tmp_path)
+
+    assert main(tmp_path) == 2
+    shown = capsys.readouterr().out
+    assert "error: " in shown
+    assert message in shown
+
+
+def test_a_folder_without_a_job_is_an_error_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(tmp_path) == 2
+    assert f"error: {tmp_path / train_job.FILE} cannot be used" in capsys.readouterr().out

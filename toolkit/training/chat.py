@@ -1,0 +1,186 @@
+"""Conversations as tokens, by the target's chat template: what the target is asked with, and what it generates.
+
+Prompt and answer are tokenised apart from each other, as they are when the target serves. A template that shows the
+target earlier answers in another form than it gave them, such as Qwen3's, which drops their reasoning, makes several
+samples of one conversation: each is a sequence that the target really sees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jinja2 import TemplateError
+from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+
+from toolkit.errors import UsageError
+from toolkit.recipe.prompts import Message
+from toolkit.training.samples import Sample
+
+_GENERATION = re.compile(r"\{%-?\s*generation\b")
+# What precedes the answer proper in the text of a model that reasons: Qwen3's and DeepSeek's mark, and gpt-oss'.
+_REASONING_ENDS = ("</think>", "<|channel|>final<|message|>")
+
+
+class Unmaskable(ValueError):
+    """The template does not tell which tokens of this conversation are the target's own."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One answer of the target: the tokens of the whole prompt, and those that it generates."""
+
+    prompt: list[int]
+    answer: list[int]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Samples of a conversation, how many of its answers were cut at the limit, and how many had no room at all."""
+
+    samples: tuple[Sample, ...]
+    cut: int = 0
+    dropped: int = 0
+
+
+class Chat:
+    """A tokenizer with its chat template. `end_tokens` are those with which the target ends its answer."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, end_tokens: Iterable[int]) -> None:
+        self._tokenizer = tokenizer
+        self.end_tokens = frozenset(end_tokens)
+        if not tokenizer.chat_template:
+            hint = "Train for a chat model, or add the chat template to its tokenizer_config.json."
+            raise UsageError("the target's tokenizer has no chat template", hint=hint)
+        self._marks_answers = bool(_GENERATION.search(tokenizer.get_chat_template()))
+
+    @property
+    def digest(self) -> str:
+        """Of tokens and their ids; the same as in a recipe's lock."""
+        return hashlib.sha256(json.dumps(sorted(self._tokenizer.get_vocab().items())).encode()).hexdigest()
+
+    @property
+    def special_tokens(self) -> frozenset[int]:
+        """Ids of special tokens, and those that end an answer."""
+        return self.end_tokens | frozenset(self._tokenizer.all_special_ids)
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens that the target is asked with. Raises Unmaskable for what the template refuses."""
+        return self._encode(self._render(messages, ask=True))
+
+    def text(self, answer: list[int]) -> str:
+        """An answer as a client shows it to the target again: without reasoning and special tokens."""
+        text = str(self._tokenizer.decode(answer, skip_special_tokens=False))
+        for mark in _REASONING_ENDS:
+            text = text.rpartition(mark)[2]
+        return str(self._tokenizer.decode(self._encode(text), skip_special_tokens=True)).strip()
+
+    def turns(self, messages: Sequence[Message]) -> Iterator[Turn]:
+        """The answers that a conversation has. Raises Unmaskable."""
+        for end, message in enumerate(messages):
+            if message["role"] == "assistant" and end:
+                yield self.last_turn(messages[: end + 1])
+
+    def last_turn(self, messages: Sequence[Message]) -> Turn:
+        """The answer that the last message is. Raises Unmaskable."""
+        turn = (self._marked if self._marks_answers else self._extended)(messages)
+        self._require_text(turn, messages[-1]["content"])
+        return turn
+
+    def _extended(self, messages: Sequence[Message]) -> Turn:
+        """The answer is what the template adds to the prompt of the same conversation, up to the end token."""
+        prompt, whole = self._render(messages[:-1], ask=True), self._render(messages, ask=False)
+        if not whole.startswith(prompt):
+            raise Unmaskable("the chat template writes an answer differently from the prompt for it")
+        answer = self._encode(whole[len(prompt) :])
+        ends = [index for index, token in enumerate(answer) if token in self.end_tokens]
+        return Turn(self._encode(prompt), answer[: ends[-1] + 1] if ends else answer)
+
+    def _marked(self, messages: Sequence[Message]) -> Turn:
+        """The answer is what the template marks with {% generation %}, and the end token after it."""
+        try:
+            encoded: Any = self._tokenizer.apply_chat_template(
+                [dict(message) for message in messages],
+                tokenize=True,
+                return_dict=True,
+                return_assistant_tokens_mask=True,
+            )
+        except (TemplateError, TypeError, KeyError) as error:
+            raise Unmaskable("the chat template refuses it") from error
+        except OverflowError as error:  # transformers, for a mark around nothing
+            raise Unmaskable("the chat template marks no token of the answer") from error
+        tokens, mask = list(encoded["input_ids"]), list(encoded["assistant_masks"])
+        if 1 not in mask:
+            raise Unmaskable("the chat template marks no token of the answer")
+        end = len(mask) - mask[::-1].index(1)
+        start = end - (mask[:end][::-1].index(0) if 0 in mask[:end] else end)
+        if end < len(tokens) and tokens[end] in self.end_tokens:
+            end += 1
+        return Turn(tokens[:start], tokens[start:end])
+
+    def _require_text(self, turn: Turn, content: str) -> None:
+        """The masked tokens are the answer: its text is in what they decode to."""
+        decoded = unicodedata.normalize("NFKC", str(self._tokenizer.decode(turn.answer)))
+        for mark in _REASONING_ENDS:
+            content = content.rpartition(mark)[2]
+        if not turn.answer or unicodedata.normalize("NFKC", content.strip()) not in decoded:
+            raise Unmaskable("the chat template changes the text of the answer")
+
+    def _render(self, messages: Sequence[Message], *, ask: bool) -> str:
+        try:
+            text = self._tokenizer.apply_chat_template(
+                [dict(message) for message in messages], tokenize=False, add_generation_prompt=ask
+            )
+        except (TemplateError, TypeError, KeyError) as error:  # its message may show the text
+            raise Unmaskable("the chat template refuses it") from error
+        return str(text)
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+
+def load_chat(target: str, revision: str = "main") -> Chat:
+    """The chat template of a folder or a hub id. Raises UsageError."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(target, revision=revision)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the tokenizer of {target} cannot be read: {error}") from error
+    return Chat(tokenizer, _end_tokens(target, revision, tokenizer))
+
+
+def _end_tokens(target: str, revision: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    try:
+        found = GenerationConfig.from_pretrained(target, revision=revision).eos_token_id
+    except OSError:  # a model may have none
+        found = None
+    ends = found if isinstance(found, list) else [found]
+    return {token for token in (*ends, tokenizer.eos_token_id) if token is not None}
+
+
+def samples_of(turns: Iterable[Turn], max_length: int) -> Cut:
+    """Samples of at most `max_length` tokens: one for as many turns as continue each other token by token."""
+    rows: list[tuple[list[int], list[int]]] = []
+    cut = dropped = 0
+    for turn in turns:
+        if len(turn.prompt) >= max_length or not turn.answer:
+            dropped += 1
+            continue
+        answer = turn.answer[: max_length - len(turn.prompt)]
+        cut += len(answer) < len(turn.answer)
+        tokens, mask = rows[-1] if rows else ([], [])
+        if not tokens or turn.prompt[: len(tokens)] != tokens:
+            tokens, mask = [], []
+            rows.append((tokens, mask))
+        asked = turn.prompt[len(tokens) :]
+        tokens += asked + answer
+        mask += [0] * len(asked) + [1] * len(answer)
+    samples = (
+        Sample(torch.tensor(ids, dtype=torch.int32), torch.tensor(mask, dtype=torch.uint8)) for ids, mask in rows
+    )
+    return Cut(tuple(samples), cut, dropped)

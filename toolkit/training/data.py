@@ -1,0 +1,310 @@
+"""From a job's sources to what its head learns from: conversations, answers, samples, draft vocabulary, hidden states.
+
+    checkpoints/responses.jsonl    the target's answers, which cost the most to make again
+    work/conversations.jsonl       the different conversations of all sources
+    work/train/, work/held-out/    samples and hidden states (`samples`)
+    work/vocabulary.safetensors    the maps of a reduced draft vocabulary
+    work/data.json                 written last: what was prepared, and from what
+
+Every stage goes on where it was interrupted. Nothing here says anything of the texts but how many there are and where.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from transformers import AutoConfig
+
+from toolkit import documents
+from toolkit.errors import UsageError
+from toolkit.files import write_whole, writing
+from toolkit.recipe.source import is_commit
+from toolkit.training.chat import Chat, Cut, Turn, Unmaskable, load_chat, samples_of
+from toolkit.training.conversations import Conversation, Skipped, distinct, held_out
+from toolkit.training.generators import InTransformers, in_vllm
+from toolkit.training.job import TrainingJob
+from toolkit.training.progress import TrainingProgress
+from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
+from toolkit.training.samples import INDEX, Contents, Sample, SampleWriter, read_contents, read_samples
+from toolkit.training.sources import HubDataset, Objects, on_the_hub, source_rows
+from toolkit.training.states import Extractor, extract_states, load_target, require_room
+from toolkit.training.vocabulary import Vocabulary, count_tokens, draft_vocabulary, head_vocabulary, read_vocabulary
+
+TRAIN, HELD_OUT = "train", "held-out"
+
+Report = Callable[[TrainingProgress], None]
+Target = Callable[[Chat], AbstractContextManager[Generator]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What was prepared. `skipped` says what is not used; `coverage` is the draft vocabulary's of held-out tokens."""
+
+    made_from: str
+    train: Contents
+    held_out: Contents
+    skipped: str
+    coverage: float | None = None
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a job's platform brings, where it is not the usual: S3, another hub, another target that answers."""
+
+    objects: Objects | None = None
+    dataset: HubDataset = on_the_hub
+    target: Target | None = None
+
+
+_USUAL = Surroundings()
+
+
+def prepare_data(
+    job: TrainingJob,
+    layers: tuple[int, ...],
+    report: Report,
+    say: Callable[[str], None],
+    around: Surroundings = _USUAL,
+) -> Prepared:
+    """Make samples and hidden states of the job's data; `layers` are those whose states the head reads.
+
+    `say` gets a line of text now and then. Raises UsageError for data that cannot be used, before the target answers
+    anything; PlatformError for a full disk or a target that does not answer. What is complete stays.
+    """
+    work = Path(job.work)
+    chat = load_chat(job.target, job.target_revision or "main")
+    prepared = _read_prepared(work, _made_from(job, chat)) if all(map(_is_fixed, job.data)) else None
+    if prepared is None:
+        prepared = _prepare_samples(job, chat, report, around)
+        say(_told(prepared))
+    extractor = Extractor(load_target(job.target, job.target_revision or "main", job.dtype), layers)
+    size = require_room((work / TRAIN, work / HELD_OUT), extractor)
+    say(f"the hidden states take {size / 1e9:,.2f} GB on the disk")
+    shards = prepared.train.shards + prepared.held_out.shards
+    done = 0
+    for folder in (work / TRAIN, work / HELD_OUT):
+        for _ in extract_states(folder, extractor):
+            done += 1
+            report(TrainingProgress("states", done, shards))
+    return prepared
+
+
+def read_draft_vocabulary(job: TrainingJob) -> Vocabulary | None:
+    """The maps of a prepared job's draft vocabulary; None where the head drafts all tokens. Raises UsageError."""
+    return read_vocabulary(Path(job.work)) if job.draft_vocab_size else None
+
+
+def _told(prepared: Prepared) -> str:
+    train, other = prepared.train, prepared.held_out
+    lines = [
+        f"{train.samples:,} samples to train on ({train.tokens:,} tokens, {train.trained_tokens:,} of them the "
+        f"target's), {other.samples:,} held out"
+    ]
+    if prepared.skipped:
+        lines.append(f"not used: {prepared.skipped}")
+    if prepared.coverage is not None:
+        lines.append(f"the draft vocabulary covers {prepared.coverage:.2%} of the held-out tokens")
+    return "\n".join(lines)
+
+
+def _prepare_samples(job: TrainingJob, chat: Chat, report: Report, around: Surroundings) -> Prepared:
+    work, skipped = Path(job.work), Skipped()
+    with writing(work):
+        work.mkdir(parents=True, exist_ok=True)
+        Path(job.checkpoints).mkdir(parents=True, exist_ok=True)
+    own = [Path(source) for source in job.data if (Path(source) / INDEX).is_file()]
+    _require_tokenizer(own, chat)
+    count, questions = _collect(job, skipped, around)
+    report(TrainingProgress("data", 0, count))
+    if job.responses == "target":
+        _respond(job, chat, count, report, around)
+    aside = held_out([*questions, *(question for question, _ in _ready(own))], job.held_out, job.seed)
+    with ExitStack() as stack:
+        writers = [stack.enter_context(SampleWriter(work / name, chat.digest)) for name in (TRAIN, HELD_OUT)]
+        for question, sample in _samples(job, chat, own, skipped):
+            writers[question in aside].add(sample)
+    train, other = read_contents(work / TRAIN), read_contents(work / HELD_OUT)
+    _require_samples(train, other, skipped)
+    coverage = _write_vocabulary(job, chat) if job.draft_vocab_size else None
+    prepared = Prepared(_made_from(job, chat), train, other, skipped.text(), coverage)
+    write_whole(work / _FILE, json.dumps(asdict(prepared), indent=2) + "\n")
+    return prepared
+
+
+_FILE = "data.json"
+
+
+def _read_prepared(work: Path, made_from: str) -> Prepared | None:
+    """What is there already, if it was made from the same."""
+    try:
+        prepared = documents.parse(Prepared, documents.read_file(work / _FILE))
+    except (OSError, documents.Unfit):
+        return None
+    return prepared if prepared.made_from == made_from else None
+
+
+def _is_fixed(source: str) -> bool:
+    """Whether a look at this machine shows that a source did not change: new objects come to S3, and to a branch."""
+    return not source.startswith("s3://") and (not source.startswith("hf://") or is_commit(source.rpartition("@")[2]))
+
+
+def _made_from(job: TrainingJob, chat: Chat) -> str:
+    """A digest of all that decides the samples: settings, tokenizer, and the state of the files on this machine."""
+    keys = {"target", "data", "responses", "temperature", "max_new_tokens", "held_out", "max_length", "seed"}
+    files = [path for source in job.data for path in sorted([Path(source), *Path(source).rglob("*")]) if path.is_file()]
+    states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return _digest(
+        [job.model_dump(include=keys | {"draft_vocab_size", "start_from", "target_revision"}), chat.digest, states]
+    )
+
+
+def _collect(job: TrainingJob, skipped: Skipped, around: Surroundings) -> tuple[int, set[str]]:
+    """Write the different conversations of all sources to a file: how many, and their questions."""
+    work = Path(job.work)
+    sources = [source for source in job.data if not (Path(source) / INDEX).is_file()]
+    rows = (row for one in sources for row in source_rows(one, work / "downloads", around.objects, around.dataset))
+    count, questions = 0, set()
+    with writing(work / _CONVERSATIONS), (work / _CONVERSATIONS).open("w", encoding="utf-8") as stream:
+        for conversation in distinct(rows, job.responses == "keep", skipped):
+            stream.write(json.dumps(asdict(conversation)) + "\n")
+            questions.add(conversation.question)
+            count += 1
+    if sources and not count:
+        hint = (
+            "Write `training.responses: target`: then the target answers the questions of the data itself."
+            if job.responses == "keep"
+            else "Correct `training.data`."
+        )
+        raise UsageError(f"the data has no conversation to train on: {skipped.text()}", hint=hint)
+    return count, questions
+
+
+_CONVERSATIONS = "conversations.jsonl"
+
+
+def _conversations(job: TrainingJob) -> Iterator[Conversation]:
+    with (Path(job.work) / _CONVERSATIONS).open("rb") as stream:
+        for line in stream:
+            yield documents.parse_quickly(Conversation, line, documents.Limits(size=256 * 1024**2))
+
+
+def _responses(job: TrainingJob) -> Responses:
+    keys = {"target", "target_revision", "temperature", "max_new_tokens", "max_length", "seed", "dtype"}
+    return Responses(Path(job.checkpoints) / "responses.jsonl", _digest(job.model_dump(include=keys)))
+
+
+def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, around: Surroundings) -> None:
+    responses = _responses(job)
+    if all(conversation in responses for conversation in _conversations(job)):
+        return
+    with around.target(chat) if around.target else _target(job, chat) as generate:
+        respond(
+            _conversations(job),
+            responses,
+            generate,
+            chat,
+            Lengths(job.max_length, job.max_new_tokens),
+            lambda done: report(TrainingProgress("data", done, count)),
+        )
+
+
+@contextmanager
+def _target(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
+    """The target in this job: in vLLM where it is installed."""
+    if find_spec("vllm"):
+        with in_vllm(job.target, chat, job.max_length, job.dtype, job.temperature, job.seed) as generate:
+            yield generate
+    else:
+        target = load_target(job.target, job.target_revision or "main", job.dtype)
+        yield InTransformers(target, chat, job.temperature, job.seed)
+
+
+def _samples(job: TrainingJob, chat: Chat, own: list[Path], skipped: Skipped) -> Iterator[tuple[str, Sample]]:
+    """All samples, each with its question."""
+    for one in _answered(job, chat, skipped):
+        cut = samples_of(one.turns, job.max_length)
+        _count_lengths(cut, one.location, skipped)
+        yield from ((one.question, sample) for sample in cut.samples)
+    for question, sample in _ready(own):
+        tokens, mask = sample.input_ids[: job.max_length], sample.loss_mask[: job.max_length]
+        if mask.any():
+            yield question, Sample(tokens, mask)
+
+
+def _answered(job: TrainingJob, chat: Chat, skipped: Skipped) -> Iterator[Answered]:
+    """All conversations with their answers as tokens."""
+    if job.responses == "target":
+        wanted = {conversation.digest for conversation in _conversations(job)}
+        found = (one for one in _responses(job) if one.digest in wanted)
+    else:
+        found = (_kept(conversation, chat) for conversation in _conversations(job))
+    for one in found:
+        if one.reason:
+            skipped.add(one.reason, one.location)
+        yield one
+
+
+def _kept(conversation: Conversation, chat: Chat) -> Answered:
+    turns: list[Turn] = []
+    reason = ""
+    try:
+        turns.extend(chat.turns(conversation.messages))
+    except Unmaskable as error:
+        reason = f"conversations because {error}"
+    return Answered(conversation.digest, conversation.question, conversation.location, tuple(turns), reason)
+
+
+def _count_lengths(cut: Cut, location: str, skipped: Skipped) -> None:
+    for _ in range(cut.cut):
+        skipped.add("ends of answers that are longer than max_length", location)
+    for _ in range(cut.dropped):
+        skipped.add("answers to prompts that are longer than max_length", location)
+
+
+def _ready(folders: Iterable[Path]) -> Iterator[tuple[str, Sample]]:
+    """Samples that were prepared before, each with a digest of what precedes its first answer."""
+    for folder in folders:
+        for sample in read_samples(folder):
+            prompt = sample.input_ids[: int(sample.loss_mask.argmax())]
+            yield _digest(prompt.tolist()), sample
+
+
+def _require_tokenizer(folders: list[Path], chat: Chat) -> None:
+    for folder in folders:
+        if read_contents(folder).tokenizer != chat.digest:
+            hint = "Give the conversations that they were made from as `training.data`, or samples of this target."
+            raise UsageError(f"the samples in {folder} were made with another tokenizer than the target's", hint=hint)
+
+
+def _require_samples(train: Contents, other: Contents, skipped: Skipped) -> None:
+    for contents, what in ((train, "train on"), (other, "hold out")):
+        if not contents.trained_tokens:
+            why = f": {skipped.text()}" if skipped.counts else ""
+            hint = "Correct `training.data`, or raise training.max_length. With `training.responses: target` the "
+            hint += "target's own tokens are used, whatever its chat template does."
+            raise UsageError(f"the data gives no answer to {what}{why}", hint=hint)
+
+
+def _write_vocabulary(job: TrainingJob, chat: Chat) -> float:
+    """Choose the draft vocabulary and write its maps: its share of the held-out tokens."""
+    work, size = Path(job.work), job.draft_vocab_size or 0
+    target = AutoConfig.from_pretrained(job.target, revision=job.target_revision or "main").get_text_config()
+    always = (token for token in chat.special_tokens if token < target.vocab_size)
+    vocabulary = head_vocabulary(Path(job.start_from), target.vocab_size) if job.start_from else None
+    if vocabulary is None:
+        vocabulary = draft_vocabulary(count_tokens(work / TRAIN, target.vocab_size), size, always)
+    if len(vocabulary.d2t) != size:
+        hint = f"Write training.draft_vocab_size: {len(vocabulary.d2t)}; a head keeps its tokens when it is continued."
+        raise UsageError(f"the head in {job.start_from} drafts {len(vocabulary.d2t)} tokens, not {size}", hint=hint)
+    vocabulary.write(work)
+    return vocabulary.coverage(count_tokens(work / HELD_OUT, target.vocab_size))
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,142 @@
+"""The head that is trained: speculators' own model, in the size of its target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from speculators.config import SpeculatorsConfig, VerifierConfig
+from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig
+from speculators.models.peagle import PEagleDraftModel, PEagleSpeculatorConfig
+from speculators.models.utils import get_verifier_config, resolve_draft_intermediate_size
+from speculators.proposals.greedy import GreedyTokenProposalConfig
+from torch import Tensor
+from transformers import AutoConfig, AutoTokenizer, LlamaConfig, PretrainedConfig
+
+from toolkit.errors import UsageError
+from toolkit.training.job import TrainingJob
+from toolkit.training.vocabulary import Vocabulary
+
+Head = PEagleDraftModel | Eagle3DraftModel
+
+
+def aux_layers(num_hidden_layers: int) -> tuple[int, int, int]:
+    """Which hidden states of the target the head reads, 0 being the embedding: 2, L/2 and L-1, as in the paper."""
+    layers = num_hidden_layers
+    return (2, layers // 2, layers - 1) if layers >= 6 else (layers - 3, layers - 2, layers - 1)
+
+
+def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
+    """A new head for the job's target, or the one to start from; its weights depend on the job's seed alone.
+
+    Embedding and output layer start as copies of the target's, and are trained. Raises UsageError.
+    """
+    torch.manual_seed(job.seed)
+    target, former = get_verifier_config(job.target), _former(job)
+    verifier = VerifierConfig.from_pretrained(job.target)
+    drafted = len(vocabulary.d2t) if vocabulary else target.vocab_size
+    algorithm = "peagle" if job.method == "p-eagle" else "eagle3"
+    common: dict[str, Any] = {
+        "transformer_layer_config": former or layer_config(target, job.layers),
+        "draft_vocab_size": drafted,
+        "eagle_aux_hidden_state_layer_ids": list(layers_read(job)),
+        **{key: getattr(former, key) for key in _OPTIONS if hasattr(former, key)},
+        "embed_requires_grad": True,
+        "speculators_config": SpeculatorsConfig(
+            algorithm=algorithm,
+            proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=job.depth)],
+            default_proposal_method="greedy",
+            verifier=verifier,
+        ),
+    }
+    if job.method == "p-eagle":
+        token = next((getattr(former, key) for key in _MASK_KEYS if hasattr(former, key)), None)
+        token = mask_token(job.target, target) if token is None else token
+        head: Head = PEagleDraftModel(PEagleSpeculatorConfig(mask_token_id=token, **common))
+    else:
+        head = Eagle3DraftModel(Eagle3SpeculatorConfig(**common))
+    if vocabulary:
+        head.load_vocab_mappings(vocabulary.t2d, vocabulary.d2t)
+    head.load_verifier_weights()  # type: ignore[no-untyped-call]
+    head.lm_head.weight.requires_grad_(True)
+    if job.start_from:
+        _load(head, Path(job.start_from))
+    return head
+
+
+def layers_read(job: TrainingJob) -> tuple[int, ...]:
+    """The layers of the target whose hidden states the job's head reads. Raises UsageError."""
+    former = _former(job)
+    nested = getattr(former, "eagle_config", None) or {}
+    ids = getattr(former, _LAYERS, None) or nested.get(_LAYERS)
+    return tuple(ids) if ids else aux_layers(get_verifier_config(job.target).num_hidden_layers)
+
+
+def _former(job: TrainingJob) -> PretrainedConfig | None:
+    """The config of the head to start from, whose layers are those of the new one. Raises UsageError."""
+    if not job.start_from:
+        return None
+    try:
+        config: PretrainedConfig = AutoConfig.from_pretrained(job.start_from)
+    except (OSError, ValueError) as error:
+        hint = "Name the folder of a head with config.json and weights, or remove it."
+        raise UsageError(f"training.start_from: {job.start_from} is not a head: {error}", hint=hint) from error
+    if config.num_hidden_layers != job.layers:
+        message = f"training.start_from: that head has {config.num_hidden_layers} layers, and training.layers is "
+        raise UsageError(message + str(job.layers), hint=f"Write `layers: {config.num_hidden_layers}`, or start anew.")
+    config._attn_implementation = "sdpa"
+    return config
+
+
+_LAYERS = "eagle_aux_hidden_state_layer_ids"
+_MASK_KEYS = ("ptd_token_id", "pard_token", "mask_token_id")
+_OPTIONS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+
+
+def layer_config(target: PretrainedConfig, layers: int) -> LlamaConfig:
+    """Llama layers as wide as the target's, with plain rotary positions; all engines that draft can run these."""
+    rope = getattr(target, "rope_parameters", None) or {}
+    head_dim = getattr(target, "head_dim", None) or target.hidden_size // target.num_attention_heads
+    config = LlamaConfig(
+        vocab_size=target.vocab_size,
+        hidden_size=target.hidden_size,
+        intermediate_size=resolve_draft_intermediate_size(target),
+        num_hidden_layers=layers,
+        num_attention_heads=target.num_attention_heads,
+        num_key_value_heads=target.num_key_value_heads,
+        head_dim=head_dim,
+        max_position_embeddings=target.max_position_embeddings,
+        rms_norm_eps=target.rms_norm_eps,
+        rope_parameters={"rope_type": "default", "rope_theta": rope.get("rope_theta", 10_000.0)},
+        tie_word_embeddings=False,
+    )
+    config._attn_implementation = "sdpa"  # flex attention has no backward on a CPU
+    return config
+
+
+def mask_token(name: str, target: PretrainedConfig) -> int:
+    """The token that stands where a draft token is not known yet: best one that no text contains."""
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    if tokenizer.mask_token_id is not None:
+        return int(tokenizer.mask_token_id)
+    if len(tokenizer) < target.vocab_size:
+        return int(target.vocab_size) - 1
+    return int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id)
+
+
+def _load(head: Head, folder: Path) -> None:
+    """Take over the weights of a head in vLLM's format. Raises UsageError for one of another size."""
+    stored: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        stored |= load_file(file)
+    stored = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in stored.items()}
+    wanted = {name: tensor.shape for name, tensor in head.state_dict().items() if not name.startswith("verifier_")}
+    lacking = [name for name, shape in wanted.items() if name not in stored or stored[name].shape != shape]
+    if lacking or stored.keys() - wanted.keys() - {"d2t", "t2d"}:
+        what = lacking[0] if lacking else min(stored.keys() - wanted.keys())
+        message = f"training.start_from: the head in {folder} has another size or method: tensor `{what}` does not fit"
+        hint = "Set training.layers, draft_vocab_size and speculation.method to those of that head, or start anew."
+        raise UsageError(message, hint=hint)
+    head.load_state_dict({name: stored[name].to(torch.float32) for name in wanted}, strict=False)

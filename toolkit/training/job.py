@@ -1,0 +1,72 @@
+"""The training job as a file, `job.json`: all that a job needs to know, with nothing left to resolve.
+
+`toolkit train` writes it; `python -m toolkit.training JOB_FOLDER` reads it, in a container or as a process of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from toolkit import documents
+
+FILE = "job.json"
+
+
+class TrainingJob(BaseModel):
+    """What to train, from what, and for how long.
+
+    Models are folders or hub ids; `target_name` and `target_revision` are what the head's config.json says of its
+    target. `data` are files, folders, or `hf://owner/name[@revision]`: the platform brought what lies in S3.
+    `dtype` is the target's while it answers and gives hidden states. Exactly one of `epochs` and `steps` is given.
+
+    Folders: `checkpoints` must outlast an interruption, `work` (samples and hidden states) can be made anew, and
+    `head` is written whole at the end, with config.json, weights, README.md and report.json. Paths are absolute, or
+    relative to the job's folder.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    method: Literal["p-eagle", "eagle3"]
+    target: str
+    target_name: str
+    target_revision: str | None = None
+    data: tuple[str, ...]
+    responses: Literal["target", "keep"] = "target"
+    temperature: float = 0.0
+    max_new_tokens: int = 1024
+    held_out: float = 0.05
+    layers: int = 4
+    depth: int = 8
+    num_speculative_tokens: int = 7
+    draft_vocab_size: int | None = None
+    max_length: int = 4096
+    partitions: int = 1
+    epochs: int | None = None
+    steps: int | None = None
+    batch_tokens: int = 8192
+    learning_rate: float = 1e-4
+    seed: int = 0
+    start_from: str | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    max_seconds: Annotated[int, Field(gt=0)] = 24 * 3600
+    checkpoints: str = "checkpoints"
+    work: str = "work"
+    head: str = "head"
+
+    def write(self, folder: Path) -> Path:
+        """The job as `job.json` in that folder, which is created."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / FILE
+        path.write_text(self.model_dump_json(indent=2) + "\n")
+        return path
+
+
+def read_job(folder: Path) -> TrainingJob:
+    """The job of a folder, with all paths absolute. Raises documents.Unfit, and OSError without a job.json."""
+    job = documents.parse(TrainingJob, documents.read_file(folder / FILE))
+    places = {key: str((folder / getattr(job, key)).resolve()) for key in ("checkpoints", "work", "head")}
+    return job.model_copy(update=places)

@@ -1,0 +1,283 @@
+"""What a head learns from one sequence: loss, gradients, and how many draft tokens are right at each depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from speculators.losses import resolve_loss_config
+from speculators.models.eagle3 import Eagle3DraftModel
+from speculators.models.peagle import PEagleDraftModel
+from torch import Tensor
+
+from toolkit.training.masks import DraftMasks
+from toolkit.training.partition import Drafts, Segment, partition, sample_drafts
+from toolkit.training.samples import Sample, States
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One sequence, shifted as an EAGLE head reads it: the token at t + 1 beside the target's hidden state at t.
+
+    Shapes: `input_ids` and `loss_mask` [T], `hidden_states` [T, aux x H], `last_hidden_states` [T, H], from which
+    the target says the token at t + 2.
+    """
+
+    input_ids: Tensor
+    loss_mask: Tensor
+    hidden_states: Tensor
+    last_hidden_states: Tensor
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+
+def lesson(sample: Sample, states: States, device: torch.device) -> Lesson:
+    """The sequence on the device, in float32. Its first token is never learned: no draft comes before it."""
+    loss_mask = sample.loss_mask[1:].long()
+    loss_mask[:1] = 0
+    return Lesson(
+        sample.input_ids[1:].long().to(device),
+        loss_mask.to(device),
+        states.hidden_states[:-1].to(device, torch.float32),
+        states.last_hidden_states[1:].to(device, torch.float32),
+    )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Sums over draft tokens, each tensor of shape [depths] or without one.
+
+    `loss` over `count` learned tokens; of `drafts` that reach a depth, `accepted` are right there and at all depths
+    before, so that accepted / drafts is what an engine calls the acceptance rate of that position.
+    """
+
+    loss: Tensor
+    count: int
+    accepted: Tensor
+    drafts: Tensor
+
+    def __add__(self, other: Outcome) -> Outcome:
+        return Outcome(
+            self.loss + other.loss,
+            self.count + other.count,
+            self.accepted + other.accepted,
+            self.drafts + other.drafts,
+        )
+
+    @classmethod
+    def none(cls, depths: int, device: torch.device) -> Outcome:
+        """Of no sequence at all."""
+        nothing = torch.zeros(depths, device=device)
+        return cls(torch.zeros((), device=device), 0, nothing, nothing)
+
+    @property
+    def acceptance_length(self) -> float:
+        """Tokens of a step of the target, if it drafts all depths: its own one, and those that it accepts."""
+        return 1 + sum(self.acceptance)
+
+    @property
+    def acceptance(self) -> tuple[float, ...]:
+        """Share of drafts that are accepted up to each depth."""
+        return tuple((self.accepted / self.drafts.clamp(min=1)).tolist())
+
+
+class Learner(Protocol):
+    """A head that learns sequences one by one."""
+
+    def learn(self, sequence: Lesson) -> Outcome:
+        """Add the gradients of the sum of all losses to those that the parameters have."""
+
+    def evaluate(self, sequence: Lesson) -> Outcome:
+        """The same without gradients, for every draft that the sequence has."""
+
+
+LossFunction = Callable[[Tensor, Tensor], Tensor]
+
+
+def loss_function(device: torch.device) -> LossFunction:
+    """speculators' default, the Kullback-Leibler divergence from the target; its Triton kernel needs a GPU."""
+    config = resolve_loss_config("kl_div", "fused" if device.type == "cuda" else "eager")
+    function: LossFunction = config["kl_div"][0]
+    return function
+
+
+class _PrefixCache:
+    """Keys and values of depth 0, by layer, as transformers' attention layers ask for them."""
+
+    def __init__(self) -> None:
+        self.stored: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        self.stored[layer] = (keys, values)
+        return keys, values
+
+
+class _SegmentCache:
+    """Puts the first `end` keys and values of depth 0 before those of a segment's drafts."""
+
+    def __init__(self, prefix: dict[int, tuple[Tensor, Tensor]], end: int) -> None:
+        self._prefix, self._end = prefix, end
+
+    def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        prefix_keys, prefix_values = self._prefix[layer]
+        return (
+            torch.cat([prefix_keys[:, :, : self._end], keys], dim=2),
+            torch.cat([prefix_values[:, :, : self._end], values], dim=2),
+        )
+
+
+@dataclass(frozen=True)
+class PEagleLearner:
+    """P-EAGLE: all depths of a draft from one pass, segment by segment.
+
+    Depth 0 goes through the head once. Segments then read its keys and values, and the gradients that they leave on
+    them go back through depth 0 once, at the end: the sum is the whole sequence's gradient, while only one segment's
+    logits and deeper positions are in memory.
+    """
+
+    head: PEagleDraftModel
+    masks: DraftMasks
+    loss: LossFunction
+    depths: int
+    segments: int
+    keep: float = 0.8
+    keep_least: float = 0.2
+
+    def learn(self, sequence: Lesson) -> Outcome:
+        return self.learn_drafts(sequence, sample_drafts(sequence.loss_mask, self.depths, self.keep, self.keep_least))
+
+    @torch.no_grad()
+    def evaluate(self, sequence: Lesson) -> Outcome:
+        return self.learn_drafts(sequence, sample_drafts(sequence.loss_mask, self.depths, 1.0, 1.0))
+
+    def learn_drafts(self, sequence: Lesson, drafts: Drafts) -> Outcome:
+        """One pass of depth 0 and one of each segment; gradients too, unless they are switched off."""
+        learning = torch.is_grad_enabled()
+        computed = _PrefixCache()
+        positions = torch.arange(len(sequence), device=drafts.anchor.device)
+        tokens, states = self.head.embed_tokens(sequence.input_ids), self.head.fc(sequence.hidden_states)
+        outputs = self._decode(tokens, states, positions, None, computed)
+        prefix = {layer: (_leaf(keys), _leaf(values)) for layer, (keys, values) in computed.stored.items()}
+        hidden = _leaf(outputs)
+        right = torch.zeros(len(sequence), self.depths, dtype=torch.bool, device=hidden.device)
+        total = torch.zeros((), device=hidden.device)
+        for segment in partition(drafts, len(sequence), self.segments):
+            for depth_logits, anchor, depth in self._logits(segment, hidden, prefix):
+                losses, hits = self._compare(depth_logits, sequence, anchor + depth)
+                right[anchor, depth] = hits
+                if learning:
+                    torch.autograd.backward(losses.sum())
+                total += losses.detach().sum()
+        if learning:
+            _backward_through_leaves([(outputs, hidden)], computed.stored, prefix)
+        return self._outcome(sequence, drafts, right, total)
+
+    def _logits(
+        self, segment: Segment, hidden: Tensor, prefix: dict[int, tuple[Tensor, Tensor]]
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Logits, anchors and depths: first those of depth 0, then all deeper ones."""
+        anchor = torch.arange(segment.start, segment.end, device=hidden.device)
+        yield self._score(hidden[:, segment.start : segment.end]), anchor, torch.zeros_like(anchor)
+        drafts = segment.drafts
+        if len(drafts):
+            token = torch.full_like(drafts.anchor, self.head.mask_token_id or 0)
+            state = self.head.fc(self.head.mask_hidden[0].float()).expand(len(drafts), -1)
+            mask = self.masks.of(drafts, segment.end)
+            cache = _SegmentCache(prefix, segment.end)
+            deep = self._decode(self.head.embed_tokens(token), state, drafts.position, mask, cache)
+            yield self._score(deep), drafts.anchor, drafts.depth
+
+    def _decode(
+        self,
+        embeds: Tensor,
+        states: Tensor,
+        positions: Tensor,
+        mask: Tensor | None,
+        cache: _PrefixCache | _SegmentCache,
+    ) -> Tensor:
+        """Hidden states [1, N, H] after the head's layers. The residual stream stays in float32 under autocast."""
+        hidden = torch.cat([embeds, states], dim=-1)[None].float()
+        rotary = self.head.rotary_emb(hidden, positions[None])
+        for layer in self.head.layers:
+            hidden = layer(hidden, attention_mask=mask, past_key_values=cache, position_embeddings=rotary)
+        return hidden
+
+    def _score(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.head.lm_head(self.head.norm(hidden))
+        return logits
+
+    def _compare(self, logits: Tensor, sequence: Lesson, position: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses [N] against the target's logits, 0 where nothing is learned, and whether the tokens are the same."""
+        with torch.no_grad():
+            last = sequence.last_hidden_states[position]
+            targets = self.head.verifier_lm_head(self.head.verifier_norm(last))[None]
+        losses = self.loss(logits, targets)[0] * sequence.loss_mask[position]
+        return losses, (logits.argmax(dim=-1) == targets.argmax(dim=-1))[0]
+
+    def _outcome(self, sequence: Lesson, drafts: Drafts, right: Tensor, loss: Tensor) -> Outcome:
+        learned = sequence.loss_mask.bool()
+        first = learned.nonzero()[:, 0]
+        anchor = torch.cat([first, drafts.anchor])
+        depth = torch.cat([torch.zeros_like(first), drafts.depth])
+        accepted = right.cumprod(dim=1).bool()[anchor, depth]
+        return Outcome(
+            loss,
+            len(anchor),
+            torch.bincount(depth[accepted], minlength=self.depths),
+            torch.bincount(depth, minlength=self.depths),
+        )
+
+
+def _leaf(tensor: Tensor) -> Tensor:
+    """The same values, whose gradient is collected."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
+
+
+def _backward_through_leaves(
+    outputs: list[tuple[Tensor, Tensor]],
+    computed: dict[int, tuple[Tensor, Tensor]],
+    leaves: dict[int, tuple[Tensor, Tensor]],
+) -> None:
+    """Hand the gradients that the leaves have collected on to what they were taken from."""
+    pairs = outputs + [pair for layer in computed for pair in zip(computed[layer], leaves[layer], strict=True)]
+    reached = [(output, leaf.grad) for output, leaf in pairs if leaf.grad is not None]
+    torch.autograd.backward([output for output, _ in reached], [gradient for _, gradient in reached])
+
+
+@dataclass(frozen=True)
+class Eagle3Learner:
+    """EAGLE-3: one token after the other, by speculators' training-time test over all depths."""
+
+    head: Eagle3DraftModel
+    loss: LossFunction
+    depths: int
+
+    def learn(self, sequence: Lesson) -> Outcome:
+        loss, outcome = self._test(sequence)
+        torch.autograd.backward(loss)
+        return outcome
+
+    @torch.no_grad()
+    def evaluate(self, sequence: Lesson) -> Outcome:
+        return self._test(sequence)[1]
+
+    def _test(self, sequence: Lesson) -> tuple[Tensor, Outcome]:
+        mask = sequence.loss_mask.bool()[None]
+        _, mean_loss, metrics = self.head(
+            hidden_states=sequence.hidden_states[None],
+            input_ids=sequence.input_ids[None],
+            document_ids=torch.zeros_like(sequence.input_ids)[None],
+            loss_mask=mask,
+            verifier_last_hidden_states=sequence.last_hidden_states[None],
+            ttt_steps=self.depths,
+            loss_config={"kl_div": (self.loss, 1.0)},
+        )
+        # speculators' loss is the sum over depths of each depth's mean.
+        count = int(mask.sum())
+        loss = mean_loss * count
+        accepted = torch.stack([metrics[f"full_acc_{depth}_sum"] for depth in range(self.depths)])
+        drafts = torch.stack([metrics[f"full_acc_{depth}_total"] for depth in range(self.depths)])
+        return loss, Outcome(loss.detach(), count * self.depths, accepted, drafts)

@@ -1,0 +1,308 @@
+"""The training loop: lessons in an order that the seed decides, evaluation, checkpoints, and where it stops.
+
+Not speculators' Trainer: it needs an accelerator (`model.to(0)`), goes back through a batch at once, so that a sequence
+cannot be partitioned, and its checkpoints (bfloat16, per epoch, `interrupted` apart) do not resume the same training.
+Heads, losses, conditional drop and optimizers are speculators'.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from speculators.train.optimizers import build_optimizers
+from speculators.train.trainer import TrainerConfig
+from torch import Tensor, nn
+
+from toolkit.errors import ToolkitError, UsageError
+from toolkit.training import checkpoint, progress
+from toolkit.training.checkpoint import Checkpoint
+from toolkit.training.job import TrainingJob
+from toolkit.training.learn import Learner, Lesson, Outcome, lesson
+from toolkit.training.progress import TrainingProgress
+from toolkit.training.samples import Samples
+
+WARMUP_SHARE = 0.05
+LONGEST_GRADIENT = 1.0
+EVALUATIONS = 20
+EVALUATED_TOKENS = 16_384
+PATIENCE = 5
+FLAT = 0.005
+CHECKPOINT_SECONDS = 120.0
+
+
+class TrainingDiverged(UsageError):
+    """The loss, or a gradient, is not a number any more."""
+
+
+class TrainingStopped(ToolkitError):
+    """It was asked to stop, as before a spot instance is taken away; a checkpoint holds all it has learned."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Samples with the target's hidden states: to learn from, and held out."""
+
+    train: Samples
+    held_out: Samples
+
+
+@dataclass(frozen=True)
+class Result:
+    """How it ended: `held_out` is what the best weights score, `evaluations` are acceptance lengths by step.
+
+    `ended` is why it stopped before its last step: `flat` or `time`; empty if it did not.
+    """
+
+    steps: int
+    best_step: int
+    held_out: Outcome
+    evaluations: tuple[tuple[int, float], ...]
+    ended: str
+    tokens: int
+    seconds: float
+
+
+class Loop:
+    """One training, alone or as one process of several. `stopping` is asked after every step whether to end."""
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        head: nn.Module,
+        learner: Learner,
+        data: Data,
+        device: torch.device,
+        *,
+        stopping: Callable[[], bool] = lambda: False,
+        checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    ) -> None:
+        self._job, self._head, self._learner, self._data, self._device = job, head, learner, data, device
+        self._stopping, self._checkpoint_seconds = stopping, checkpoint_seconds
+        self._folder = Path(job.checkpoints)
+        self._optimizers = build_optimizers(head, _optimizer_settings(job))
+        self._batches = plan_batches(data.train.lengths, job)
+        self._evaluations: list[tuple[int, float]] = []
+        self._seconds = 0.0
+        self._rank, self._world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+    def run(self) -> Result:
+        """Train to the last step or until held-out acceptance is flat; the head then has its best weights.
+
+        Raises TrainingDiverged, TrainingStopped, and PlatformError for a full disk: started again, it continues.
+        """
+        first, ended = self._resume(), ""
+        clock = _Clock(first, self._seconds)
+        for step in range(first, len(self._batches)):
+            ended = self._ended(clock)
+            if ended:
+                break
+            self._step(step, clock)
+            done = step + 1
+            if done % self._interval == 0 or done == len(self._batches):
+                self._evaluate(done)
+            stop = self._any(self._stopping())
+            if stop or done == len(self._batches) or clock.since_saved() > self._checkpoint_seconds:
+                self._save(done, clock)
+            if stop and done < len(self._batches):
+                message = f"the training was stopped after step {done} of {len(self._batches)}"
+                raise TrainingStopped(message, hint="Start it again: it continues there.")
+        return self._finish(clock, ended)
+
+    def _step(self, step: int, clock: _Clock) -> None:
+        """One optimizer step; its random numbers depend on the seed and its own number alone."""
+        torch.manual_seed(self._job.seed * 1_000_003 + step * self._world + self._rank)
+        for group in (group for optimizer in self._optimizers for group in optimizer.param_groups):
+            group["lr"] = self._job.learning_rate * rate(step, len(self._batches))
+        self._head.train()
+        outcome = self._sum(self._learner.learn, self._data.train, self._batches[step][self._rank :: self._world])
+        norm = self._share_gradients(outcome)
+        if not math.isfinite(norm) or not torch.isfinite(outcome.loss):
+            raise TrainingDiverged(
+                f"step {step + 1}: the loss is not a number any more; the checkpoint before it is kept",
+                hint="Lower training.learning_rate, remove the checkpoints, and start again.",
+            )
+        for optimizer in self._optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        clock.count(sum(self._data.train.lengths[index] for index in self._batches[step]))
+        self._report(step + 1, outcome, clock, held_out=False)
+
+    def _sum(self, learn: Callable[[Lesson], Outcome], samples: Samples, chosen: Sequence[int]) -> Outcome:
+        with torch.autocast(self._device.type, torch.bfloat16):
+            outcomes = [learn(lesson(samples[index], samples.states(index), self._device)) for index in chosen]
+        return sum(outcomes[1:], outcomes[0]) if outcomes else Outcome.none(self._job.depth, self._device)
+
+    def _share_gradients(self, outcome: Outcome) -> float:
+        """Make the gradients those of the mean loss of all processes' tokens; their norm before it is limited."""
+        parameters = [parameter for parameter in self._head.parameters() if parameter.requires_grad]
+        count = torch.tensor(float(outcome.count), device=self._device)
+        if self._world > 1:
+            dist.all_reduce(count)
+            for parameter in parameters:
+                parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                dist.all_reduce(parameter.grad)
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad /= count.clamp(min=1)
+        return float(nn.utils.clip_grad_norm_(parameters, LONGEST_GRADIENT))
+
+    def _evaluate(self, done: int) -> None:
+        """Measure on held-out data, and keep the weights if they are the best so far."""
+        outcome = self._held_out()
+        self._evaluations.append((done, outcome.acceptance_length))
+        if outcome.acceptance_length >= max(length for _, length in self._evaluations) and self._rank == 0:
+            checkpoint.save_best(self._folder, self._weights())
+        self._report(done, outcome, None, held_out=True)
+
+    def _held_out(self) -> Outcome:
+        self._head.eval()
+        torch.manual_seed(self._job.seed)
+        return self._sum(self._learner.evaluate, self._data.held_out, evaluated(self._data.held_out.lengths))
+
+    def _ended(self, clock: _Clock) -> str:
+        if is_flat([length for _, length in self._evaluations]):
+            return "flat"
+        return "time" if self._any(clock.seconds() > self._job.max_seconds) else ""
+
+    def _resume(self) -> int:
+        """Take up the checkpoint, if there is one; the number of steps done."""
+        found = [checkpoint.load(self._folder, self._job) if self._rank == 0 else None]
+        if self._world > 1:
+            dist.broadcast_object_list(found)
+        if (stored := found[0]) is not None:
+            self._head.load_state_dict(stored.weights, strict=False)
+            for optimizer, state in zip(self._optimizers, stored.optimizers, strict=True):
+                optimizer.load_state_dict(state)
+            self._evaluations, self._seconds = list(stored.evaluations), stored.seconds
+        done = stored.step if stored else 0
+        if self._rank == 0:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            progress.forget_after(self._folder, "train", done)
+        return done
+
+    def _save(self, done: int, clock: _Clock) -> None:
+        if self._rank == 0:
+            states = [optimizer.state_dict() for optimizer in self._optimizers]
+            stored = Checkpoint(done, self._weights(), states, self._evaluations, clock.seconds())
+            checkpoint.save(self._folder, self._job, stored)
+        clock.saved()
+
+    def _finish(self, clock: _Clock, ended: str) -> Result:
+        steps = clock.step
+        self._head.load_state_dict(checkpoint.load_best(self._folder), strict=False)
+        tokens = sum(self._data.train.lengths[index] for batch in self._batches[:steps] for index in batch)
+        best_step = max(self._evaluations, key=lambda evaluation: (evaluation[1], evaluation[0]))[0]
+        return Result(steps, best_step, self._held_out(), tuple(self._evaluations), ended, tokens, clock.seconds())
+
+    def _weights(self) -> dict[str, Tensor]:
+        """Everything that is trained."""
+        return {name: value.detach() for name, value in self._head.named_parameters() if value.requires_grad}
+
+    def _any(self, here: bool) -> bool:
+        """Whether it is so in any process."""
+        if self._world == 1:
+            return here
+        flag = torch.tensor(float(here), device=self._device)
+        dist.all_reduce(flag)
+        return bool(flag > 0)
+
+    @property
+    def _interval(self) -> int:
+        return max(1, len(self._batches) // EVALUATIONS)
+
+    def _report(self, done: int, outcome: Outcome, clock: _Clock | None, *, held_out: bool) -> None:
+        if self._rank > 0:
+            return
+        line = TrainingProgress(
+            "train",
+            done,
+            len(self._batches),
+            loss=float(outcome.loss) / max(1, outcome.count),
+            accuracy=tuple(round(share, 4) for share in outcome.acceptance),
+            held_out=held_out,
+            seconds_left=clock.seconds_left(len(self._batches)) if clock else None,
+            tokens_per_second=clock.pace() if clock else None,
+        )
+        progress.report(line, self._folder)
+
+
+class _Clock:
+    """Steps, tokens and seconds of this start, and the seconds of those before it."""
+
+    def __init__(self, step: int, seconds_before: float) -> None:
+        self.step = self._first = step
+        self._before, self._tokens = seconds_before, 0
+        self._started = self._saved = time.monotonic()
+
+    def count(self, tokens: int) -> None:
+        self.step += 1
+        self._tokens += tokens
+
+    def saved(self) -> None:
+        self._saved = time.monotonic()
+
+    def since_saved(self) -> float:
+        return time.monotonic() - self._saved
+
+    def seconds(self) -> float:
+        return self._before + time.monotonic() - self._started
+
+    def seconds_left(self, steps: int) -> float:
+        here = time.monotonic() - self._started
+        return round(here / (self.step - self._first) * (steps - self.step), 1)
+
+    def pace(self) -> float:
+        return round(self._tokens / (time.monotonic() - self._started), 1)
+
+
+def plan_batches(lengths: Sequence[int], job: TrainingJob) -> list[list[int]]:
+    """The samples of every step, each sample once an epoch. Raises UsageError without samples."""
+    if not lengths:
+        raise UsageError("there are no samples to learn from", hint="Give more conversations in training.data.")
+    generator = torch.Generator().manual_seed(job.seed)
+    batches: list[list[int]] = []
+    epochs = 0
+    while len(batches) < job.steps if job.steps else epochs < (job.epochs or 1):
+        batches += _batches(torch.randperm(len(lengths), generator=generator).tolist(), lengths, job.batch_tokens)
+        epochs += 1
+    return batches[: job.steps]
+
+
+def _batches(order: Sequence[int], lengths: Sequence[int], tokens: int) -> list[list[int]]:
+    """The samples in that order, as many at a time as have about so many tokens."""
+    number = [(before // tokens) for before in accumulate((lengths[index] for index in order), initial=0)]
+    batches: list[list[int]] = [[] for _ in range(number[len(order) - 1] + 1)]
+    for index, batch in zip(order, number, strict=False):
+        batches[batch].append(index)
+    return [batch for batch in batches if batch]
+
+
+def evaluated(lengths: Sequence[int]) -> list[int]:
+    """The first samples, with about EVALUATED_TOKENS tokens."""
+    before = accumulate(lengths, initial=0)
+    return [index for index, tokens in zip(range(len(lengths)), before, strict=False) if tokens < EVALUATED_TOKENS]
+
+
+def rate(step: int, steps: int) -> float:
+    """Share of the learning rate: up in a line over the first steps, then down to nothing at the last."""
+    warmup = max(1, round(steps * WARMUP_SHARE))
+    return min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
+
+
+def is_flat(acceptance_lengths: Sequence[float]) -> bool:
+    """Whether the last PATIENCE evaluations brought less than FLAT more than the best one before them."""
+    before, last = acceptance_lengths[:-PATIENCE], acceptance_lengths[-PATIENCE:]
+    return bool(before) and max(last) < max(before) * (1 + FLAT)
+
+
+def _optimizer_settings(job: TrainingJob) -> TrainerConfig:
+    """speculators' default: Muon for matrices, scaled as AdamW's updates are, and AdamW for the rest."""
+    lr = job.learning_rate
+    return TrainerConfig(lr, 1, job.checkpoints, optimizer="muon", weight_decay=0.0, muon_lr=lr, muon_weight_decay=0.01)

@@ -1,0 +1,80 @@
+"""From a recipe to its training job: what is in job.json, and the key of it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Literal, cast
+
+from toolkit.errors import UsageError
+from toolkit.recipe.content import digest, manifest, manifest_digest
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.training_schema import TrainingSection
+from toolkit.training.job import TrainingJob
+
+_EPOCHS = 3
+_KEY_CHARACTERS = 10
+_DTYPES = {"half": "float16", "float": "float32"}
+# What says where a job works, and not what it makes.
+_FOLDERS = {"checkpoints", "work", "head", "target", "data", "start_from"}
+# What decides how a job ends, but not what it makes.
+_LIMITS = {"max_seconds"}
+
+
+def training_job(recipe: Recipe) -> TrainingJob:
+    """The recipe's job on this machine: models and data where the recipe has them. Raises UsageError without one."""
+    training = section(recipe)
+    assert recipe.speculation
+    written = training.model_dump(include=set(TrainingJob.model_fields) & set(TrainingSection.model_fields))
+    dtype = str(recipe.engine.args.get("dtype", "auto"))
+    return TrainingJob(
+        **{
+            **written,
+            "name": recipe.name,
+            "method": recipe.method,
+            "target": recipe.target.written,
+            "target_name": recipe.target.name if recipe.target.folder else recipe.target.written,
+            "target_revision": target_revision(recipe),
+            "data": tuple(training.data),
+            "epochs": training.epochs or (None if training.steps else _EPOCHS),
+            "num_speculative_tokens": recipe.speculation.num_speculative_tokens,
+            "dtype": cast(Literal["auto"], _DTYPES.get(dtype, dtype)),
+            "max_seconds": round(training.max_hours * 3600),
+        }
+    )
+
+
+def training_key(recipe: Recipe) -> str:
+    """A short digest of all that decides the head: settings, and what the models and data on this machine hold.
+
+    Data elsewhere counts by its address. Raises UnreadableModel, UsageError.
+    """
+    training = section(recipe)
+    settings = training_job(recipe).model_dump(exclude=_FOLDERS | _LIMITS)
+    sources = [recipe.target.written, *training.data, *([training.start_from] if training.start_from else [])]
+    return digest([settings, [_content(source) for source in sources]])[:_KEY_CHARACTERS]
+
+
+def section(recipe: Recipe) -> TrainingSection:
+    """The recipe's section `training`. Raises UsageError for a recipe without one."""
+    if recipe.training is None:
+        hint = "Add `training: {data: [./conversations.jsonl]}`; see docs/training.md."
+        raise UsageError(f"{recipe.path} does not say how to train a head: it has no `training`", hint=hint)
+    return recipe.training
+
+
+def target_revision(recipe: Recipe) -> str | None:
+    """The commit of a target on the hub; of a folder a digest of its files."""
+    if folder := recipe.target.folder:
+        return manifest_digest(manifest(folder))[:_KEY_CHARACTERS]
+    return recipe.target.revision
+
+
+def _content(source: str) -> str:
+    path = Path(source)
+    if not path.is_absolute():
+        return source
+    if path.is_dir():
+        return manifest_digest(manifest(path))
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

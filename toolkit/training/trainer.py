@@ -1,0 +1,54 @@
+"""Training a head from samples and hidden states, whatever its method."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from speculators.models.peagle import PEagleDraftModel
+
+from toolkit.training.head import Head, build_head
+from toolkit.training.job import TrainingJob
+from toolkit.training.learn import Eagle3Learner, Learner, PEagleLearner, loss_function
+from toolkit.training.loop import Data, Loop, Result
+from toolkit.training.masks import DraftMasks
+from toolkit.training.vocabulary import Vocabulary
+
+# The others wait while the first process prepares the data.
+_LONGEST_STAGE = timedelta(days=2)
+
+
+def train(
+    job: TrainingJob, data: Data, vocabulary: Vocabulary | None = None, *, stopping: Callable[[], bool] = lambda: False
+) -> tuple[Head, Result]:
+    """The trained head, with its best weights. Raises as `Loop.run` does."""
+    device = start_processes()
+    head = build_head(job, vocabulary)
+    head.to(device)  # type: ignore[arg-type]
+    longest = max(*data.train.lengths, *data.held_out.lengths)
+    loop = Loop(job, head, learner_of(head, job, longest, device), data, device, stopping=stopping)
+    return head, loop.run()
+
+
+def learner_of(head: Head, job: TrainingJob, longest: int, device: torch.device) -> Learner:
+    """The method's way to learn; `longest` is the longest sequence in tokens."""
+    loss = loss_function(device)
+    if isinstance(head, PEagleDraftModel):
+        masks = DraftMasks(longest, torch.bfloat16, device)
+        return PEagleLearner(head, masks, loss, job.depth, job.partitions)
+    return Eagle3Learner(head, loss, job.depth)
+
+
+def start_processes() -> torch.device:
+    """This process's device; joins the others if torchrun started several."""
+    accelerator = torch.accelerator.current_accelerator()
+    if "RANK" in os.environ and not dist.is_initialized():
+        dist.init_process_group("nccl" if accelerator else "gloo", timeout=_LONGEST_STAGE)
+    if accelerator is None:
+        return torch.device("cpu")
+    device = torch.device(accelerator.type, int(os.environ.get("LOCAL_RANK", "0")))
+    torch.accelerator.set_device_index(device.index)
+    return device
