@@ -53,7 +53,7 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     }
     if job.method == "p-eagle":
         token = next((getattr(former, key) for key in _MASK_KEYS if hasattr(former, key)), None)
-        token = mask_token(job.target, target) if token is None else token
+        token = mask_token(job, target) if token is None else token
         head: Head = PEagleDraftModel(PEagleSpeculatorConfig(mask_token_id=token, **common))
     else:
         head = Eagle3DraftModel(Eagle3SpeculatorConfig(**common))
@@ -79,7 +79,7 @@ def _former(job: TrainingJob) -> PretrainedConfig | None:
     if not job.start_from:
         return None
     try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(job.start_from)
+        config: PretrainedConfig = AutoConfig.from_pretrained(job.start_from, local_files_only=True)  # nosec B615
     except (OSError, ValueError) as error:
         hint = "Name the folder of a head with config.json and weights, or remove it."
         raise UsageError(f"training.start_from: {job.start_from} is not a head: {error}", hint=hint) from error
@@ -116,9 +116,9 @@ def layer_config(target: PretrainedConfig, layers: int) -> LlamaConfig:
     return config
 
 
-def mask_token(name: str, target: PretrainedConfig) -> int:
+def mask_token(job: TrainingJob, target: PretrainedConfig) -> int:
     """The token that stands where a draft token is not known yet: best one that no text contains."""
-    tokenizer = AutoTokenizer.from_pretrained(name)
+    tokenizer = AutoTokenizer.from_pretrained(job.target, revision=job.target_revision)
     if tokenizer.mask_token_id is not None:
         return int(tokenizer.mask_token_id)
     if len(tokenizer) < target.vocab_size:
