@@ -201,7 +201,7 @@ def test_a_lease_of_somebody_else_keeps_out_whatever_it_says() -> None:
 YEARS_AHEAD = time.time() + 10 * 365 * 24 * 3600
 
 
-@pytest.mark.parametrize("until", [YEARS_AHEAD, 1e300])
+@pytest.mark.parametrize("until", [YEARS_AHEAD, 1e300], ids=["ten years", "for ever"])
 def test_a_lease_that_is_to_last_for_years_is_over_when_nobody_renews_it(until: float) -> None:
     """By S3's own clock: what is written in a lease, and the clock of this machine, keep nobody out for ever."""
     with (
