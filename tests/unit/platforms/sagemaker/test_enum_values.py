@@ -54,6 +54,7 @@ def model(service: str) -> ServiceModel:
 
 
 TRAINIUM = {"engine": {"name": "neuron", "max_model_len": 1024}, "platform": {"instance_types": ["ml.trn2.48xlarge"]}}
+TRAINING = {"training": {"data": ["hf://org/chats"]}, "speculation": {"model": "s3://bucket/head"}}
 VPC = {"subnets": ["subnet-0a1b2c3d"], "security_groups": ["sg-0a1b2c3d"]}
 # Of other platforms, which get no request.
 NOT_SAGEMAKER = {("platform", "name"), ("platform", "run")}
@@ -63,6 +64,8 @@ BESIDES: Mapping[tuple[str, ...], Mapping[str, Mapping[str, Any]]] = {
     ("network", "private_registry"): {"network": VPC},
     ("engine", "compile"): TRAINIUM,
     ("container", "bake_drafter"): {"speculation": {"model": "./drafter"}},
+    ("training", "responses"): TRAINING,
+    ("training", "spot"): TRAINING,
     ("speculation", "use_heterogeneous_vocab"): {"speculation": {"method": "draft-model"}},
     ("speculation", "enable_adaptive_verification"): {"speculation": {"method": "dspark"}},
 }
@@ -138,6 +141,8 @@ def calls(recipe: Recipe) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     found = [*desired([recipe], ACCOUNT)]
     if compiles_ahead(recipe):
         found += RULES.desired_compilation([recipe], ACCOUNT)
+    if recipe.training:
+        found += RULES.desired_training(recipe, ACCOUNT)
     for item in found:
         if item.kind in CALLS:
             yield *CALLS[item.kind], item.request
