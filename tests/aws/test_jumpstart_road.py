@@ -72,7 +72,7 @@ def test_the_lock_is_read_from_jumpstarts_bucket(recipe: Path) -> None:
 
 def test_the_plan_shows_what_jumpstart_serves(recipe: Path) -> None:
     notes = api.plan(recipe).notes
-    assert notes[0] == (
+    assert notes[1] == (
         f"JumpStart {GPT_OSS} 3.38.0 lmi-optimized on ml.g7e.2xlarge: {VLLM.rpartition('/')[2]}, p-eagle K=3"
     )
 
@@ -96,14 +96,14 @@ def edited(recipe: Path, *edits: tuple[str, str]) -> Path:
 
 
 def test_jumpstart_chooses_the_instance_type_of_a_recipe_that_names_none(recipe: Path) -> None:
-    assert "on ml.g7e.2xlarge" in api.plan(edited(recipe, CHOSEN)).notes[0]
+    assert "on ml.g7e.2xlarge" in api.plan(edited(recipe, CHOSEN)).notes[1]
 
 
 def test_the_plan_tells_what_the_recipe_drafts_and_not_what_jumpstart_would(recipe: Path) -> None:
     own = ("method: p-eagle, ", "method: p-eagle, num_speculative_tokens: 5, ")
-    assert api.plan(edited(recipe, own)).notes[0].endswith(", p-eagle K=5")
+    assert api.plan(edited(recipe, own)).notes[1].endswith(", p-eagle K=5")
     loaded = load(recipe)
-    assert api.plan(replace(loaded, speculation=None)).notes[0].endswith(", no drafter")
+    assert api.plan(replace(loaded, speculation=None)).notes[1].endswith(", no drafter")
 
 
 def test_the_plan_tells_of_every_instance_type(recipe: Path) -> None:

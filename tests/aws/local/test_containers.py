@@ -101,6 +101,8 @@ def test_nothing_of_the_users_environment_gets_in(account: Account, home: Path) 
         "SM_VLLM_KV_CACHE_MEMORY_BYTES",  # these three for this machine, where CreateModel leaves them open
         "SM_VLLM_DTYPE",
         "SM_VLLM_ENFORCE_EAGER",
+        "OMP_NUM_THREADS",  # and these two, so that servers share its cores
+        "VLLM_CPU_OMP_THREADS_BIND",
     }
     assert Path(variables["HOME"]).is_relative_to(home)
     assert len(variables["TMPDIR"]) < 60, "sockets are made there, and their paths end at 107 characters"
