@@ -62,7 +62,7 @@ clean:
 # The locks are complete, so nothing is resolved here, nothing can pull in CUDA packages, and what has another hash than theirs is
 # refused. torch's CPU build comes from where pip is set up to look, else from PyTorch's own index.
 .venv/installed: requirements.lock requirements-torch.lock pyproject.toml
-	@echo "Installing into .venv: first torch's CPU build, then vLLM's and all else. They take 2.6 GB there."
+	@echo "Installing into .venv: first torch's CPU build, then vLLM's and all else. They take 3.3 GB there."
 	$(PYTHON) -m venv .venv
 	$(UV_INSTALL) -r requirements-torch.lock || $(INSTALL) -r requirements-torch.lock || \
 		$(INSTALL) --index-url https://download.pytorch.org/whl/cpu -r requirements-torch.lock
