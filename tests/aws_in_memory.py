@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from fakes import ACCOUNT, MemoryPlatform
+from pairs import RECIPE
 
 from toolkit.catalog import registry
 from toolkit.catalog.registry import PlatformEntry
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account
 from toolkit.recipe.resolve import Recipe
+
+ON_AWS = (
+    RECIPE.replace("0.32.0", "0.30.0")
+    .replace('\n  env: {HF_HUB_OFFLINE: "1"}', "")
+    .replace(
+        "platform: {name: local}",
+        "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], role: create}\n"
+        "observability: {alarms: false, dashboard: false}",
+    )
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 class AwsInMemory(MemoryPlatform):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from documented_commands import TUTORIAL, of_toolkit
-from fakes import answer_events, event_stream
 from pairs import HUB_RECIPE, write_hub_pair
-from standin import Invocation, Reply, StandIn
+from standin import StandIn
+from standin_answers import three_tokens
 from standin_user import User
 
 from toolkit.cli.main import run
@@ -19,21 +18,12 @@ ADDED = {"deploy": ["--no-prove", "--yes"], "destroy": ["--yes"], "prove": ["--r
 MAY_SAY_NO = {"check", "prove"}  # this account has no quota, and these answers are too short to prove anything
 
 
-def container(invocation: Invocation) -> Reply:
-    """Three tokens, which the speculative arm took one step for."""
-    if invocation.body.get("stream"):
-        histogram = None if invocation.endpoint.endswith("-baseline") else [0, 0, 1]
-        return Reply((event_stream(answer_events([7, 8, 9], histogram)),), content_type="text/event-stream")
-    choice = {"index": 0, "message": {"role": "assistant", "content": "<7><8><9>"}, "finish_reason": "stop"}
-    return Reply((json.dumps({"id": "1", "object": "chat.completion", "choices": [choice]}).encode(),))
-
-
 @pytest.fixture
 def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.01"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TOOLKIT_EXECUTION_ROLE", User(standin).role)
-    standin.serve(container)
+    standin.serve(three_tokens)
     text = HUB_RECIPE.replace("platform: {", "platform: {weights: hub, ").replace("name: hub", f"name: {ENDPOINT}")
     return write_hub_pair(tmp_path, text)
 

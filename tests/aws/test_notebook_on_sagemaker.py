@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from fakes import answer_events, event_stream
-from standin import Invocation, Reply, StandIn
+from standin import StandIn
+from standin_answers import three_tokens
 from standin_user import User
 
 from toolkit.recipe.load import catalogue_dir
@@ -19,22 +18,12 @@ TINY = catalogue_dir() / "tiny" / "p-eagle.yaml"
 ON_AWS = "platform: {name: sagemaker, instance_types: [ml.g6.xlarge]}"
 
 
-def container(invocation: Invocation) -> Reply:
-    """Three tokens, which the speculative arm took one step for."""
-    if invocation.body.get("stream"):
-        histogram = None if invocation.endpoint.endswith("-baseline") else [0, 0, 1]
-        return Reply((event_stream(answer_events([7, 8, 9], histogram)),), content_type="text/event-stream")
-    message = {"role": "assistant", "content": "<7><8><9>"}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    return Reply((json.dumps({"id": "1", "object": "chat.completion", "choices": [choice]}).encode(),))
-
-
 @pytest.fixture
 def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.01"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TOOLKIT_EXECUTION_ROLE", User(standin).role)
-    standin.serve(container)
+    standin.serve(three_tokens)
     text = TINY.read_text().replace("./", f"{TINY.parent}/").replace("version: 0.32.0", "version: 0.30.0")
     path = tmp_path / "tiny.yaml"
     path.write_text(text.replace("platform: {name: local}", ON_AWS))

@@ -11,22 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_in_memory import AwsInMemory, aws_in_memory
-from pairs import RECIPE, write_pair
+from aws_in_memory import ON_AWS, AwsInMemory, Terminal, aws_in_memory
+from pairs import write_pair
 
 from toolkit.cli.main import run
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account
 
-ON_AWS = (
-    RECIPE.replace("0.32.0", "0.30.0")
-    .replace('\n  env: {HF_HUB_OFFLINE: "1"}', "")
-    .replace(
-        "platform: {name: local}",
-        "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], role: create}\n"
-        "observability: {alarms: false, dashboard: false}",
-    )
-)
 Document = dict[str, Any]
 
 
@@ -186,11 +177,6 @@ def test_a_plan_whose_recipe_is_missing_is_refused_until_it_is_named(
     assert aws.done == []
     assert run(["deploy", str(moved), "--plan", str(saved), "--yes", "--no-wait"]) == 0
     assert aws.done != []
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_it_is_shown_before_anybody_is_asked(

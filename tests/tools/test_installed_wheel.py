@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from functools import partial
@@ -93,4 +92,3 @@ def test_uninstalling_leaves_nothing(wheel: Path, tmp_path: Path) -> None:
     assert (packages / "toolkit").is_dir()
     run([UV, "pip", "uninstall", "--python", python, "peagle-toolkit"], check=True)
     assert not (packages / "toolkit").exists()
-    shutil.rmtree(tmp_path / "venv")

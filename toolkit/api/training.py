@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -56,19 +56,12 @@ class TrainingRun:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit train --json`."""
-        return {
-            "recipe": self.recipe,
-            "platform": self.platform,
-            "job": self.job,
-            "status": self.status,
-            "head": self.head,
-            "metrics": dict(self.metrics),
-        }
+        return asdict(self)
 
     def rows(self) -> list[tuple[str, str]]:
         """What there is to say, a pair each."""
-        facts = [("job", f"{self.job} on {self.platform}"), ("status", self.status), ("head", self.head)]
-        return [(name, text) for name, text in (*facts, *_figures(self.metrics)) if text]
+        texts = [("job", f"{self.job} on {self.platform}"), ("status", self.status), ("head", self.head)]
+        return [(name, text) for name, text in (*texts, *_figures(self.metrics)) if text]
 
     def __repr__(self) -> str:
         return inert("\n".join([f"<TrainingRun {self.recipe}>", *(f"  {name}: {text}" for name, text in self.rows())]))
@@ -209,8 +202,8 @@ def _lock_head(recipe: Recipe, head: Path) -> None:
         locked = Lock(read_folder(recipe.target.folder))
     if locked is None:
         return
-    facts = replace(read_folder(head), model=str(recipe.drafter), source="its training job")
-    write_lock(recipe, replace(locked, drafter=facts))
+    found = replace(read_folder(head), model=str(recipe.drafter), source="its training job")
+    write_lock(recipe, replace(locked, drafter=found))
 
 
 def _require_fit(recipe: Recipe, head: Path) -> None:

@@ -9,24 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aws_in_memory import AwsInMemory, aws_in_memory
-from pairs import RECIPE, write_pair
+from aws_in_memory import ON_AWS, AwsInMemory, Terminal, aws_in_memory
+from pairs import write_pair
 
 from toolkit.cli.main import run
 from toolkit.planning.plan import Action, Plan
 
-ON_AWS = (
-    RECIPE.replace("0.32.0", "0.30.0")
-    .replace('\n  env: {HF_HUB_OFFLINE: "1"}', "")
-    .replace("platform: {name: local}", "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], role: create}")
-)
 DEPLOYS = (Action("Endpoint", "tiny", "create", "does not exist", {}),)
 PLAN = Plan("recipe.yaml", "sagemaker", ("tiny",), DEPLOYS, price_per_hour=1.13, fingerprint="")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
