@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from toolkit.errors import MissingPackage
+from toolkit.errors import MissingPackage, UsageError
 from toolkit.home import containers_dir, home
 from toolkit.planning.resources import Account
 from toolkit.platforms.local.aws import ACCOUNT, REGION
@@ -15,6 +15,7 @@ from toolkit.recipe.resolve import Recipe
 if TYPE_CHECKING:
     from toolkit.platforms.local.platform import LocalPlatform
     from toolkit.platforms.local.training import LocalTrainer
+    from toolkit.platforms.rules import AwsSession
 
 
 _PACKAGES = ("flask", "httptools", "moto", "starlette", "uvicorn", "werkzeug")
@@ -26,6 +27,11 @@ class LocalSession:
     account_name = "an account"
     unasked = ""
     may_be_absent = False
+
+    def logged_in(self, login: AwsSession) -> LocalSession:
+        """Raises UsageError: it is not AWS."""
+        hint = "Leave out `session`, or pass platform='sagemaker'."
+        raise UsageError("session: the local platform needs no AWS session", hint=hint)
 
     def scope(self, recipe: Recipe) -> None:
         """Nothing in a recipe says which daemon."""
