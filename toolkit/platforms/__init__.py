@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import registry
 from toolkit.recipe.resolve import Recipe
@@ -36,6 +37,14 @@ def open_readable(name: str, scope: str | None = None, login: AwsSession | None 
     """Open a platform for a plan; None if it does not run or there are no credentials, as a plan needs no account."""
     session = session_of(name, login)
     return session.running(scope) if session.can_be_asked() else None
+
+
+def jumpstart_entry(name: str, region: str | None = None) -> Mapping[str, Any]:
+    """JumpStart's entry of a model, by its id. Raises UsageError if there is none, or PlatformError."""
+    from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
+    from toolkit.platforms.sagemaker.session import SESSION
+
+    return read_jumpstart(SESSION.open(region).clients, name)
 
 
 def jumpstart_entries(recipe: Recipe, login: AwsSession | None = None) -> Entries:
