@@ -21,6 +21,7 @@ from toolkit.display import card, table
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
+from toolkit.platforms.local.session import runs_here
 from toolkit.proposal.choose import propose
 from toolkit.proposal.drafters import drafters, recipes_for
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
@@ -201,6 +202,8 @@ def _rehearsal(
     here = next((name for name in registry.platforms() if not registry.platform_rules(name).has_instance_types), None)
     if here is None or wishes.platform == here:
         return None, ()
+    if not runs_here():
+        return None, ("No rehearsal on this machine: the local platform does not run on this system.",)
     method = found.recipe["speculation"]["method"]
     stand_in = f"tiny/{method}" if f"tiny/{method}" in catalogue() else "tiny/p-eagle"
     instead = f"To rehearse the same road with a tiny model: toolkit deploy {stand_in}"

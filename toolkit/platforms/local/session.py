@@ -42,11 +42,12 @@ class LocalSession:
         return "this machine"
 
     def can_be_asked(self) -> bool:
-        """Always: where it does not run, nothing exists."""
-        return True
+        """Whether this system can run it; where it does not run, nothing exists."""
+        return runs_here()
 
     def open(self, scope: str | None = None) -> LocalPlatform:
         """The platform, started when it does not run. Raises UsageError or PlatformError."""
+        require_system()
         _require_packages()
         from toolkit.platforms.local import daemon
         from toolkit.platforms.local.platform import local_platform
@@ -55,6 +56,8 @@ class LocalSession:
 
     def running(self, scope: str | None = None) -> LocalPlatform | None:
         """The platform, None when it does not run."""
+        if not runs_here():
+            return None
         from toolkit.apply.progress import default_progress
         from toolkit.platforms.local import daemon
 
@@ -72,7 +75,8 @@ class LocalSession:
         return self.running(scope)
 
     def trainer(self, scope: str | None = None) -> LocalTrainer:
-        """Training jobs of this user's home; they need no daemon."""
+        """Training jobs of this user's home; they need no daemon. Raises UsageError."""
+        require_system()
         from toolkit.platforms.local.training import LocalTrainer
 
         return LocalTrainer(home() / "training")
@@ -88,6 +92,18 @@ class LocalSession:
     def unread_account(self, scope: str | None) -> Account:
         """The account that every daemon has."""
         return Account(ACCOUNT, REGION)
+
+
+def runs_here() -> bool:
+    """Whether this system has what the daemon is made of: Windows has not."""
+    return find_spec("fcntl") is not None
+
+
+def require_system() -> None:
+    """Raise UsageError on a system that the local platform does not run on."""
+    if not runs_here():
+        hint = "Use Linux, on Windows that of WSL 2; or add: --platform sagemaker"
+        raise UsageError("the local platform does not run on this system", hint=hint)
 
 
 def _require_packages() -> None:
