@@ -14,8 +14,12 @@ WINDOWS = Path(__file__).with_name("windows.py")
 def on_windows(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """The end of `toolkit COMMAND…`, in an empty folder and without a network or an account."""
     environment = {
-        **{"HOME": str(folder), "USER": "me", "KUBECONFIG": str(folder / "none"), "TOOLKIT_HOME": str(folder / "home")},
-        **{"HF_HUB_OFFLINE": "1", "AWS_EC2_METADATA_DISABLED": "true"},
+        "HOME": str(folder),
+        "USER": "me",
+        "TOOLKIT_HOME": str(folder / "home"),
+        "KUBECONFIG": str(folder / "none"),
+        "HF_HUB_OFFLINE": "1",
+        "AWS_EC2_METADATA_DISABLED": "true",
     }
     return subprocess.run(
         [sys.executable, WINDOWS, *command], cwd=folder, env=environment, capture_output=True, text=True

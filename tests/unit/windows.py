@@ -20,7 +20,12 @@ OF_OS = (
     "mkfifo openpty pread sched_getaffinity setsid sysconf uname wait waitid"
 )
 OF_SIGNAL = "SIGALRM SIGCHLD SIGHUP SIGKILL SIGQUIT SIGUSR1 SIGUSR2 pthread_sigmask setitimer sigwait"
-ON_UNIX_ALONE = ("toolkit.platforms.local.", "toolkit.training.", "toolkit.__main__")
+ON_UNIX_ALONE = (
+    "toolkit.platforms.local.",
+    "toolkit.training.",
+    "toolkit.engines.vllm.forking_cpu",
+    "toolkit.__main__",
+)
 
 
 def imitate() -> None:
