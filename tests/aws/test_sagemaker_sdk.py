@@ -16,6 +16,7 @@ from standin_user import TRUST
 from toolkit import api
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointNotFound, MissingPackage, UsageError
+from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
 # The SDK's own code has escapes that Python warns of when it compiles them.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning")
@@ -112,3 +113,8 @@ def test_without_the_sdk_the_command_that_installs_it_is_named(
     with pytest.raises(MissingPackage) as caught:
         endpoint.sagemaker()
     assert caught.value.hint == "Run: pip install 'peagle-toolkit[sagemaker]'"
+
+
+def test_an_endpoint_on_a_cluster_is_none_of_the_sdks() -> None:
+    with pytest.raises(UsageError, match="llm is on a cluster, which the SageMaker SDK does not know"):
+        object.__new__(KubernetesPlatform).sdk_endpoint("llm")
