@@ -9,7 +9,7 @@ import pytest
 
 from toolkit.catalog import lookup, trainium
 from toolkit.engines.neuron import generations as neuron
-from toolkit.recipe.resolve import Engine
+from toolkit.recipe.parts import Engine
 
 
 def chosen(method: str, family: str, engine: str = neuron.ANY_ENGINE) -> str:

@@ -15,7 +15,8 @@ from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import drafter_path
 from toolkit.engines.neuron.generations import ami_release, generation_of, too_new_driver
 from toolkit.engines.vllm.flags import limits
-from toolkit.recipe.resolve import Engine, Recipe, Speculation
+from toolkit.recipe.parts import Engine, Speculation
+from toolkit.recipe.resolve import Recipe
 
 # Older versions are the fork of vLLM V0. From this version on, a vLLM V1 plugin reads --additional-config.
 _PLUGIN_SINCE = "0.10.0"

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from toolkit.catalog.lookup import FOLDER
-from toolkit.recipe.resolve import Engine
+from toolkit.recipe.parts import Engine
 
 ENGINES = ("vllm-neuron", "nxd-inference")
 """The engines for Trainium, newest first."""

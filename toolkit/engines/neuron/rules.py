@@ -21,7 +21,8 @@ from toolkit.engines.vllm import rules as vllm
 from toolkit.engines.vllm.flags import ranks
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Engine, Recipe
+from toolkit.recipe.parts import Engine
+from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import EngineDefaults
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing.fit import Fit, Pair

@@ -19,7 +19,8 @@ from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Engine, Recipe
+from toolkit.recipe.parts import Engine
+from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.shape import shape_of
 
 _DRAFTER = "speculation.model"

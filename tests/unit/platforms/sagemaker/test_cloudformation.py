@@ -29,14 +29,14 @@ from toolkit.platforms.sagemaker.rules.cloudformation import NOT_IN_CLOUDFORMATI
 from toolkit.platforms.sagemaker.rules.jumpstart import ids
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import (
+from toolkit.recipe.platform_schema import (
     ComponentSection,
     NetworkSection,
     ObservabilitySection,
     RolloutSection,
     ScalingSection,
 )
+from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/12345678-1234-1234-1234-123456789012"

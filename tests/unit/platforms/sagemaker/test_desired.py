@@ -19,8 +19,8 @@ from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import ran_before, role_name
+from toolkit.recipe.platform_schema import ComponentSection, InstanceType, RolloutSection
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ComponentSection, InstanceType, RolloutSection
 from toolkit.recipe.source import ModelSource
 
 

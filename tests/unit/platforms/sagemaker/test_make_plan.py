@@ -17,8 +17,8 @@ from toolkit.errors import PlatformError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
+from toolkit.recipe.platform_schema import ComponentSection
 from toolkit.recipe.resolve import load
-from toolkit.recipe.schema import ComponentSection
 
 OTHER = "another-endpoint"
 

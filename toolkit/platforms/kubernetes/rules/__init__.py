@@ -22,7 +22,8 @@ from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
-from toolkit.recipe.resolve import PlatformSettings, Recipe
+from toolkit.recipe.parts import PlatformSettings
+from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import PlatformRules

@@ -25,8 +25,8 @@ from toolkit.platforms.sagemaker.rules.kinds.endpoint_config import startup
 from toolkit.platforms.sagemaker.rules.kinds.model import model_of
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import tags
+from toolkit.recipe.platform_schema import ComponentSection
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.schema import ComponentSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
