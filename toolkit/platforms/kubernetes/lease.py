@@ -14,7 +14,7 @@ from urllib3.exceptions import HTTPError
 from toolkit.errors import PlatformError
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of
-from toolkit.platforms.kubernetes.execute import wait_gone
+from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, OURS
 from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
@@ -125,4 +125,4 @@ class ClusterLease:
     def _await_namespace(self) -> None:
         """Nothing is made in a namespace that is being deleted."""
         if found := self._cluster.find(path("Namespace", "", self._namespace)):
-            wait_gone(self._cluster, "Namespace", "", found, self._clock, self._sleep)
+            Objects(self._cluster, "", self._clock, self._sleep).wait_gone("Namespace", found)
