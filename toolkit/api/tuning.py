@@ -135,7 +135,6 @@ class _Tuning:
         self._predictions = {settings[k].name: _speedups(speeds, points) for k, speeds in found.predicted.items()}
 
     def add(self, setting: Setting) -> Candidate:
-        """Measure a setting."""
         report, speculation = self._report(setting), setting.speculation
         added = Candidate(setting.name, speculation.num_speculative_tokens, report, setting.keys, speculation.schedule)
         self.candidates.append(added)
@@ -160,7 +159,6 @@ class _Tuning:
         self.notes.append(why)
 
     def result(self) -> TuneReport:
-        """The best of all candidates."""
         usable = [one for one in self.candidates if not one.schedule or self._schedule_pays]
         best = choose(usable, self.aim)
         if best and (others := perhaps_as_good(best, usable)):

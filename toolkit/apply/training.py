@@ -112,7 +112,6 @@ class _Watch:
         return False
 
     def tell(self, now: float) -> str:
-        """What it is doing and for how long, for the live line."""
         assert self._job is not None
         of = f" of about {self._expected / 60:.0f} min" if self._expected else ""
         line = f": {self._lines[-1][:_LONGEST_LINE]}" if self._lines else ""

@@ -204,7 +204,6 @@ class _Watch:
 
     @property
     def stage(self) -> str:
-        """What it is doing, as a phrase."""
         return "rolling back" if self._status.status == "RollingBack" else self._newest.start.stage
 
     @property
@@ -215,7 +214,6 @@ class _Watch:
         return _LOGGER.sub("", line).strip()[:_LONGEST_SHOWN]
 
     def tell(self, now: float, expected: Mapping[str, float]) -> str:
-        """What it is doing and for how long, for the live line."""
         start = self._newest.start
         if not self._containers and now - self._waiting_since > _SILENT_SECONDS:
             self._say_once(

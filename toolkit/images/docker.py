@@ -63,7 +63,6 @@ class DockerBuilder:
         self._studio = studio
 
     def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
-        """Build, push to `destination`, and return the digest. Raises BuildError, or UsageError for an invalid name."""
         base, target = parse(spec.base), parse(destination)
         if why := unavailable():
             raise BuildError(f"docker cannot build here: {why}", hint=_engine_hint(why))

@@ -93,7 +93,6 @@ class Registry:
         self.expect(answer, httpx.codes.CREATED, httpx.codes.OK)
 
     def has_blob(self, repository: str, digest: str) -> bool:
-        """Whether the repository has it."""
         answer = self.request("HEAD", self.url(repository, f"blobs/{digest}"), repository)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return False

@@ -28,17 +28,14 @@ class SpeedupChange:
 
     @property
     def ratio(self) -> float:
-        """The second speedup over the first."""
         return self.after.ratio / self.before.ratio
 
     @property
     def low(self) -> float:
-        """The lower end of the 95 % interval."""
         return self.ratio / math.exp(self._reach)
 
     @property
     def high(self) -> float:
-        """The upper end of the 95 % interval."""
         return self.ratio * math.exp(self._reach)
 
     @property

@@ -42,7 +42,7 @@ from math import ceil, exp, lgamma, log
 from toolkit.errors import InvocationError
 from toolkit.measure.report import Verdict
 from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.scoring import Choice, Score, Scorer, decode
+from toolkit.measure.scoring import MOST_TOKENS, Choice, Score, Scorer, decode
 
 SAFETY = 2.0
 _FREQUENCY = 2.0
@@ -100,7 +100,6 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """Where it is, and which token stands there."""
         return f"{self.workload}, prompt {self.prompt + 1}, token {self.position} is {self.token}"
 
 
@@ -137,7 +136,6 @@ class Lossless:
 
     @property
     def verdict(self) -> Verdict:
-        """The claim `lossless` about this arm."""
         return Verdict("lossless", self.holds, f"{self.arm}: {'. '.join(_sentences(self))}")
 
 
@@ -245,12 +243,12 @@ async def _changes(scorer: Scorer, reference: Sequence[RequestResult]) -> list[t
 def _openings(scorer: Scorer, reference: Sequence[RequestResult]) -> list[tuple[int, ...]]:
     """Prompts with the first part of their answers, from none of it to all but the tokens to decode."""
     known = [(result.prompt_token_ids, result.token_ids) for result in reference]
-    asked = [(prompt, answer[: scorer.most_tokens - len(prompt)]) for prompt, answer in known if prompt and answer]
+    asked = [(prompt, answer[: MOST_TOKENS - len(prompt)]) for prompt, answer in known if prompt and answer]
     shares = [index / max(1, len(asked) - 1) for index in range(len(asked))]
     return [
         (*prompt, *answer[: round(share * max(0, len(answer) - _DECODED_TOKENS))])
         for share, (prompt, answer) in zip(shares, asked, strict=True)
-        if len(prompt) < scorer.most_tokens
+        if len(prompt) < MOST_TOKENS
     ]
 
 

@@ -213,13 +213,11 @@ class _Cell:
 
     @property
     def block_size(self) -> int:
-        """Requests of one block."""
         if self.load.open_loop:
             return max(_WAVES, math.ceil(self.load.value * self.block_seconds))
         return self.in_a_row if self.load.value == 1 else _WAVES * math.ceil(self.load.value)
 
     def add(self, found: Sequence[RequestResult]) -> None:
-        """Take the results of one arm."""
         self.results += found
         self.failed |= {item.prompt for item in found if item.outcome == "failed"}
 

@@ -32,7 +32,6 @@ class Setting:
 
     @property
     def speculation(self) -> Speculation:
-        """How it drafts."""
         assert self.recipe.speculation, "a setting speculates"
         return self.recipe.speculation
 

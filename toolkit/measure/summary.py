@@ -70,7 +70,6 @@ class Results:
 
     @classmethod
     def of(cls, results: Iterable[RequestResult]) -> Results:
-        """Group results."""
         found: dict[Point, list[RequestResult]] = {}
         for item in results:
             found.setdefault(Point(item.workload, item.load, item.open_loop), []).append(item)

@@ -54,7 +54,6 @@ class Candidate:
         return [item.detail for item in self.report.verdicts if item.claim in _DISQUALIFY and item.holds is False]
 
     def row(self, point: Point) -> ArmReport | None:
-        """Its figures at a point."""
         return _rows(self.report, of_baseline=False).get(point)
 
 

@@ -35,7 +35,6 @@ class Speculation:
 
     @property
     def facts(self) -> Method:
-        """What the table says of the method."""
         return methods.method(self.method)
 
     @property
@@ -76,7 +75,6 @@ class Engine:
 
     @property
     def rules(self) -> EngineRules:
-        """What differs between engines."""
         rules: EngineRules = registry.engine_rules(self.name)
         return rules
 
@@ -111,6 +109,5 @@ class PlatformSettings:
 
     @property
     def rules(self) -> PlatformTraits:
-        """What answers for the platform."""
         rules: PlatformTraits = registry.platform_rules(self.name)
         return rules

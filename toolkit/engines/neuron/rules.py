@@ -115,7 +115,6 @@ class Neuron(vllm.Vllm):
         return neuron_variables(recipe)
 
     def reports_drafts(self, recipe: Recipe) -> bool:
-        """False for the V0 fork, which does not count Neuron's draft tokens."""
         return not is_fork(recipe)
 
     def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:

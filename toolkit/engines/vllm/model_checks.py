@@ -28,7 +28,6 @@ _GENERATION = "engine.args.override-generation-config"
 
 
 def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Findings on target and drafter."""
     yield from _target_architecture(recipe, models.target)
     yield from check_vocabulary(recipe, models.target)
     if recipe.speculation is None:

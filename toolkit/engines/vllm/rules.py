@@ -174,7 +174,6 @@ class Vllm(EngineRules):
         yield from check_threads(recipe, models)
 
     def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-        """Empty: the platform's check covers the hardware."""
         yield from ()
 
 

@@ -39,7 +39,6 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """URL of the API server."""
         return str(self.client.configuration.host)
 
     def call(self, method: str, path: str, body: Any = None, **options: Unpack[_Options]) -> dict[str, Any]:

@@ -64,7 +64,6 @@ class ClusterLease:
         return str(made["metadata"]["resourceVersion"])
 
     def read(self) -> Entry | None:
-        """The lease. Raises PlatformError when its name is taken by something else."""
         found = self._cluster.find(self._path)
         if found is None:
             return None
@@ -81,7 +80,6 @@ class ClusterLease:
         return Entry(metadata["resourceVersion"], holder, seconds)
 
     def replace(self, holder: Holder, version: str) -> str:
-        """The new version; empty when `version` is not the present one."""
         try:
             changed = self._cluster.call("PUT", self._path, self._document(holder, resourceVersion=version))
         except ApiException as error:
@@ -91,7 +89,6 @@ class ClusterLease:
         return str(changed["metadata"]["resourceVersion"])
 
     def delete(self, version: str) -> bool:
-        """Whether `version` was the present one."""
         try:
             self._cluster.call("DELETE", self._path, {"preconditions": {"resourceVersion": version}})
         except ApiException as error:

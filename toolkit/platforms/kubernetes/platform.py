@@ -104,7 +104,6 @@ class KubernetesPlatform:
         return True
 
     def endpoints(self) -> list[Deployed]:
-        """All that carry our label."""
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
             return deployed(self.cluster, self.namespace)
 
@@ -123,14 +122,12 @@ class KubernetesPlatform:
             return read_metrics(self.cluster, self.namespace, self._deployment(endpoint), minutes)
 
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
-        """Raises UsageError: a cluster has no monitoring of its own."""
         raise UsageError(
             f"the figures of {name} cannot be published from a cluster",
             hint="Leave out --publish; --json prints them for a monitoring of yours.",
         )
 
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        """Raises UsageError: a cluster has no S3."""
         raise UsageError(
             f"{prefix} cannot be read from a cluster", hint="Copy the files to this machine, and give their paths."
         )
@@ -140,7 +137,6 @@ class KubernetesPlatform:
         return image
 
     def scan(self, image: str) -> dict[str, int]:
-        """Raises UsageError: a cluster does not scan images."""
         raise UsageError(
             f"a cluster does not scan images, so there is no scan of {image}",
             hint="Scan it in its registry, such as ECR.",

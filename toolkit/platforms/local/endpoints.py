@@ -81,7 +81,6 @@ class Endpoints:
             self.settled(name).delete(forget)
 
     def describe(self, name: str) -> Answer:
-        """DescribeEndpoint's answer."""
         with self._lock:
             endpoint = self._find(name)
             answer = {

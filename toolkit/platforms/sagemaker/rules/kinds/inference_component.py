@@ -107,7 +107,6 @@ class InferenceComponentKind(AwsKind):
         return _status(clients, name)[0] == "Deleting"
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
-        """In CloudFormation, the deployment configuration is a property of the resource."""
         updates = {key: value for key, value in item.update.items() if key == "DeploymentConfig"}
         return {**request, **updates}
 

@@ -80,7 +80,6 @@ class ModelKind(AwsKind):
         return field == _CHANNELS
 
     def loss(self, field: str, lost: Any) -> str:
-        """The effect of files that CloudFormation cannot pass to the container."""
         if field != _CHANNELS:
             return super().loss(field, lost)
         names = [channel["ChannelName"] for channel in lost]
