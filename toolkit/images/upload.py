@@ -98,11 +98,11 @@ class _Upload:
                 self.registry.check_refusals(refusals, self.repository)
                 if failures:
                     self.registry.pause(failures, f"{what} broke off at byte {self.offset}: {error}")
-                if self._is_there(error):
+                if self._has_arrived(error):
                     return
                 self._find_offset(error)
 
-    def _is_there(self, error: _InterruptedError) -> bool:
+    def _has_arrived(self, error: _InterruptedError) -> bool:
         """Whether only the answer to the last bytes was lost."""
         if not (error.gone and self.registry.has_blob(self.repository, self.blob.digest)):
             return False

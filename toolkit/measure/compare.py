@@ -210,7 +210,7 @@ def _settings(before: BenchReport, after: BenchReport) -> Iterator[tuple[str, st
 
 
 def _missing(one: BenchReport, other: BenchReport, name: str) -> Iterator[str]:
-    there = {_point(arm) for arm in other.arms}
+    measured = {_point(arm) for arm in other.arms}
     for arm in one.arms:
-        if _point(arm) not in there:
+        if _point(arm) not in measured:
             yield f"only the {name} report has {arm.arm} on {arm.workload} at load {load(arm)}"

@@ -88,7 +88,7 @@ class Floor:
 
 
 @dataclass(frozen=True)
-class Place:
+class Mismatch:
     """A token of an answer (counted from 1), the target's first choice there, and the gap between them in nats."""
 
     workload: str
@@ -124,8 +124,8 @@ class Lossless:
     seen_rate: float
     floor: Floor
     unscored: int = 0
-    worst: Place | None = None
-    difference: Place | None = None
+    worst: Mismatch | None = None
+    difference: Mismatch | None = None
 
     @property
     def holds(self) -> bool | None:
@@ -262,17 +262,17 @@ def _request(result: RequestResult) -> tuple[str, int, int, float, bool]:
     return result.workload, result.prompt, result.round, result.load, result.open_loop
 
 
-def _worst(scored: Iterable[tuple[RequestResult, Sequence[Score]]], limit: float) -> Place | None:
-    places = (
-        _place(result, position, score.token, score)
+def _worst(scored: Iterable[tuple[RequestResult, Sequence[Score]]], limit: float) -> Mismatch | None:
+    found = (
+        _mismatch(result, position, score.token, score)
         for result, answer in scored
         for position, score in enumerate(answer)
         if score.gap > limit
     )
-    return max(places, key=lambda place: place.gap, default=None)
+    return max(found, key=lambda one: one.gap, default=None)
 
 
-async def _first_difference(pairs: Iterable[tuple[RequestResult, RequestResult]], scorer: Scorer) -> Place | None:
+async def _first_difference(pairs: Iterable[tuple[RequestResult, RequestResult]], scorer: Scorer) -> Mismatch | None:
     """The first token of the first answer that is not the baseline's; its gap is that to the baseline's token."""
     for ours, theirs in pairs:
         if ours.token_ids == theirs.token_ids:
@@ -281,12 +281,12 @@ async def _first_difference(pairs: Iterable[tuple[RequestResult, RequestResult]]
         for position, (our, their) in enumerate(scores):
             if our.token.token != their.token.token:
                 gap = abs(our.gap - their.gap)
-                return Place(ours.workload, ours.prompt, position + 1, _named(our.token), _named(their.token), gap)
+                return Mismatch(ours.workload, ours.prompt, position + 1, _named(our.token), _named(their.token), gap)
     return None
 
 
-def _place(result: RequestResult, position: int, token: Choice, score: Score) -> Place:
-    return Place(result.workload, result.prompt, position + 1, _named(token), _named(score.best[0]), score.gap)
+def _mismatch(result: RequestResult, position: int, token: Choice, score: Score) -> Mismatch:
+    return Mismatch(result.workload, result.prompt, position + 1, _named(token), _named(score.best[0]), score.gap)
 
 
 def _named(choice: Choice) -> str:

@@ -262,7 +262,9 @@ class _Measurement:
             cell = min(waiting, key=lambda cell: cell.rounds)
             await self._next_block(cell)
             seconds, asked = self._timing.clock() - begun, self._asked - asked_before
-            remaining = min(self._design.seconds - seconds, sum(map(self._left, waiting)) * seconds / max(1, asked))
+            remaining = min(
+                self._design.seconds - seconds, sum(map(self._remaining, waiting)) * seconds / max(1, asked)
+            )
             of = asked * (1 + max(0.0, remaining) / seconds) if seconds else 0
             progress(Progress(asked, seconds, max(0.0, remaining), str(cell), round(of), self._ratio(cell)))
 
@@ -324,8 +326,8 @@ class _Measurement:
         return max(_LONGEST_ANSWER, min([_LONGEST_WITH_REASONING, *known]))
 
     async def _next_block(self, cell: _Cell) -> None:
-        left = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size
-        asks = list(islice(cell.asks, min(cell.block_size, left)))
+        most = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size
+        asks = list(islice(cell.asks, min(cell.block_size, most)))
         for arm in self._order(cell, asks) if asks else ():
             found = await self._send(arm, asks, cell.load, self._timing)
             cell.add(found)
@@ -373,7 +375,7 @@ class _Measurement:
             cell.ratio = found.ratio if found else None
         return cell.ratio
 
-    def _left(self, cell: _Cell) -> float:
+    def _remaining(self, cell: _Cell) -> float:
         """An estimate of how many more requests of each arm the cell takes."""
         if cell.done:
             return 0

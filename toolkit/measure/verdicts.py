@@ -195,7 +195,7 @@ def _as_expected(
 ) -> Iterator[Verdict]:
     """The recipe's `expect`: each bound against the interval of what was measured."""
     for workload, wanted in expect.items():
-        rows = [row for row in summary.arms if _is_there(row, arm, workload, wanted)]
+        rows = [row for row in summary.arms if _is_for(row, arm, workload, wanted)]
         if not rows:
             missing = f"{arm.name}: not measured with {wanted.concurrency} concurrent requests"
             yield Verdict("expected", None, missing, workload)
@@ -206,7 +206,7 @@ def _as_expected(
             if (item.arm, item.workload, item.load) == (arm.name, workload, wanted.concurrency) and not item.open_loop
         ]
         if wanted.speedup:
-            measured = next((item for item in summary.speedups if _is_there(item, arm, workload, wanted)), None)
+            measured = next((item for item in summary.speedups if _is_for(item, arm, workload, wanted)), None)
             yield _at_least(arm, workload, "speedup", wanted.speedup, measured)
         if wanted.acceptance_length:
             yield _at_least(arm, workload, "acceptance length", wanted.acceptance_length, _length(mine))
@@ -216,7 +216,7 @@ def _as_expected(
             yield _at_least(arm, workload, "share of requests within the SLO", wanted.slo.share, within)
 
 
-def _is_there(item: ArmReport | Speedup, arm: Arm, workload: str, wanted: Expect) -> bool:
+def _is_for(item: ArmReport | Speedup, arm: Arm, workload: str, wanted: Expect) -> bool:
     return (item.arm, item.workload, item.concurrency) == (arm.name, workload, wanted.concurrency)
 
 

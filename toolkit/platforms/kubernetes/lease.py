@@ -52,7 +52,7 @@ class ClusterLease:
     def create(self, holder: Holder) -> str:
         """The new lease's version; empty when there is one already, or there was no namespace for it."""
         try:
-            made = self._cluster.call("POST", path("Lease", self._namespace), self._document(holder))
+            created = self._cluster.call("POST", path("Lease", self._namespace), self._document(holder))
         except ApiException as error:
             if error.status == 404:
                 self._make_namespace()
@@ -61,7 +61,7 @@ class ClusterLease:
             elif error.status != 409:
                 raise
             return ""
-        return str(made["metadata"]["resourceVersion"])
+        return str(created["metadata"]["resourceVersion"])
 
     def read(self) -> Entry | None:
         found = self._cluster.find(self._path)

@@ -200,7 +200,7 @@ def test_cfn_lint_would_find_a_wrong_property(recipe: Recipe) -> None:
 
 
 def test_every_kind_is_a_resource_or_is_told_otherwise() -> None:
-    told = {"Weights", "WeightsUse", "RolePolicy", "Repository", "Image", "Artifacts"}
+    told = {"Weights", "WeightsReference", "RolePolicy", "Repository", "Image", "Artifacts"}
     elsewhere = {"TrainingJob"}  # what compiles
     types = {kind.kind for kind in RULES.kinds if kind.resource_type}
     assert told | types | elsewhere == {kind.kind for kind in RULES.kinds}

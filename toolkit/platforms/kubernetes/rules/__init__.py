@@ -87,8 +87,8 @@ class KubernetesRules:
         return findings(recipe)
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        made = (item for arm in arms for item in (*storage.uploads(arm), *manifests.resources(arm)))
-        found = {(item.kind, item.name): item for item in made}
+        resources = (item for arm in arms for item in (*storage.uploads(arm), *manifests.resources(arm)))
+        found = {(item.kind, item.name): item for item in resources}
         return tuple(sorted(found.values(), key=lambda item: position(item.kind)))
 
     def endpoint_name(self, recipe: Recipe) -> str:
