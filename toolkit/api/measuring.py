@@ -22,10 +22,10 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
+from toolkit.measure.design import Design, Load
 from toolkit.measure.journal import Journal
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
-from toolkit.measure.run import Design, Load
 from toolkit.measure.time_series import figures_of
 from toolkit.measure.verdicts import Expected
 from toolkit.measure.workload import GENERAL, Workload
