@@ -19,7 +19,6 @@ from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.find_k import find_k
 from toolkit.measure.report import BenchReport
 from toolkit.measure.settings import Setting, from_recipe, with_k, with_method, with_schedule
-from toolkit.measure.summary import Slo
 from toolkit.measure.tune import (
     Aim,
     Candidate,
@@ -37,6 +36,7 @@ from toolkit.platforms import rules_of
 from toolkit.recipe.edit import with_evidence, with_speculation
 from toolkit.recipe.load import catalogue_dir
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import Slo
 
 ALL_K = tuple(range(1, 11))
 # As many are all measured; more need the engine's counts of drafts to predict from.

@@ -12,8 +12,6 @@ from toolkit.measure.report import ArmReport, BenchReport, Percentiles, Speedup
 from toolkit.measure.wording import interval, load, ratio, sign
 from toolkit.text import inert
 
-_Z = 1.96
-
 
 @dataclass(frozen=True)
 class SpeedupChange:

@@ -18,7 +18,7 @@ from toolkit.errors import PlatformError
 from toolkit.measure.break_even import BatchSizes, schedule
 from toolkit.measure.predict import Measured
 from toolkit.measure.report import ArmReport, BenchReport, Claim, Percentiles, Speedup
-from toolkit.measure.summary import Slo
+from toolkit.recipe.schema import Slo
 
 Goal = Literal["latency", "cost"]
 Point = tuple[str, int]

@@ -14,9 +14,9 @@ from toolkit.measure.arm import Arm
 from toolkit.measure.report import ArmReport, Claim, Speedup, Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.statistics import Interval, acceptance_length, pairs_of, requests_needed, share
-from toolkit.measure.summary import Slo, Summary, acceptance_of
+from toolkit.measure.summary import Summary, acceptance_of, is_met
 from toolkit.measure.wording import interval, load_in_words
-from toolkit.recipe.schema import Expect
+from toolkit.recipe.schema import Expect, Slo
 
 # Below this the drafter only costs time: even random drafts are accepted more often.
 _LEAST_ACCEPTANCE_LENGTH = 1.05
@@ -38,8 +38,7 @@ class Expected:
 
 def slos(expect: Mapping[str, Expect]) -> dict[str, Slo]:
     """The limits on latencies by workload."""
-    found = {workload: item.slo for workload, item in expect.items() if item.slo}
-    return {workload: Slo(item.ttft, item.tpot, item.e2e, item.share) for workload, item in found.items()}
+    return {workload: item.slo for workload, item in expect.items() if item.slo}
 
 
 def verdicts(
@@ -211,8 +210,7 @@ def _as_expected(
         if wanted.acceptance_length:
             yield _at_least(arm, workload, "acceptance length", wanted.acceptance_length, _length(mine))
         if wanted.slo and mine:
-            limits = Slo(wanted.slo.ttft, wanted.slo.tpot, wanted.slo.e2e)
-            within = share(sum(map(limits.is_met, mine)), len(mine))
+            within = share(sum(is_met(wanted.slo, item) for item in mine), len(mine))
             yield _at_least(arm, workload, "share of requests within the SLO", wanted.slo.share, within)
 
 

@@ -26,7 +26,8 @@ from toolkit.measure.result import RequestResult
 from toolkit.measure.run import again, run
 from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.summary import Slo, summarise
+from toolkit.measure.summary import summarise
+from toolkit.recipe.schema import Slo
 
 SPEC, BASE = arm("spec"), arm("base")
 DESIGN = Design((SPEC,), (workload(8),), BASE, seconds=600, precision=0.1)

@@ -45,11 +45,6 @@ def is_fork(recipe: Recipe) -> bool:
     return recipe.engine.name == "nxd-inference" and lookup.older(recipe.engine.version, _PLUGIN_SINCE)
 
 
-def reports_drafts(recipe: Recipe) -> bool:
-    """Whether the engine counts draft tokens: vLLM V0 does not count Neuron's."""
-    return not is_fork(recipe)
-
-
 def neuron_flags(recipe: Recipe) -> dict[str, Any]:
     """All flags besides engine.args, which take precedence."""
     drafter = drafter_path(recipe)

@@ -14,9 +14,6 @@ from typing import Any, NamedTuple
 from toolkit.catalog.lookup import FOLDER
 from toolkit.recipe.parts import Engine
 
-ENGINES = ("vllm-neuron", "nxd-inference")
-"""The engines for Trainium, newest first."""
-
 ANY_ENGINE = "neuron"
 """The engine name with which a recipe lets the toolkit choose one of them."""
 

@@ -115,7 +115,7 @@ class Neuron(vllm.Vllm):
         return neuron_variables(recipe)
 
     def reports_drafts(self, recipe: Recipe) -> bool:
-        return not is_fork(recipe)
+        return not is_fork(recipe)  # which does not count Neuron's
 
     def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
         assert recipe is not None  # `neuron` is not vLLM's default engine
