@@ -53,13 +53,13 @@ def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list
 
 
 def existing_endpoint(name: str, platform: Platform, recipe: Recipe | None) -> Endpoint:
-    """The handle of what the platform has."""
+    """The handle of an existing endpoint."""
     address, twin = platform.address(name), f"{name}-baseline"
     return _endpoint(address, platform.address(twin) if in_service(platform, twin) else None, platform, recipe)
 
 
 def planned_endpoint(plan: Plan, platform: Platform, recipe: Recipe | None) -> Endpoint:
-    """The handle of what a plan has made, without another look."""
+    """The handle of the endpoint of an applied plan. Asks the platform nothing."""
     wanted = {(action.kind, action.name) for action in plan.actions if action.verb != "delete"}
     hosts = list(plan.configs)
     address, *twins = [

@@ -174,7 +174,7 @@ class Registry:
                 answer = self.exchange(method, url, repository, headers, content, scopes)
                 if not is_passing(answer):
                     return answer
-                why = said(answer)
+                why = status_text(answer)
             except LoginExpired:
                 refusals += 1
                 self.check_refusals(refusals, repository)
@@ -207,7 +207,7 @@ class Registry:
         """The answer if it has one of the statuses. Raises BuildError in the registry's own words."""
         if answer.status_code in statuses:
             return answer
-        message = f"{self.host} rejected {answer.request.method} {answer.request.url.path}: {said(answer)}"
+        message = f"{self.host} rejected {answer.request.method} {answer.request.url.path}: {status_text(answer)}"
         if answer.status_code in (401, 403):
             raise BuildError(message, hint=self._login.hint)
         raise BuildError(message, hint=self._missing() if answer.status_code == httpx.codes.NOT_FOUND else "")
@@ -286,7 +286,7 @@ def is_passing(answer: httpx.Response) -> bool:
     return answer.status_code >= 500 or answer.status_code == httpx.codes.TOO_MANY_REQUESTS
 
 
-def said(answer: httpx.Response) -> str:
+def status_text(answer: httpx.Response) -> str:
     """Status and the registry's own words, on one line."""
     try:
         errors = documents.parse(_Errors, answer.content).errors

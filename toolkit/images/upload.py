@@ -20,7 +20,7 @@ import httpx
 
 from toolkit.errors import BuildError
 from toolkit.images.manifest import Blob
-from toolkit.images.registry import LoginExpired, Registry, is_passing, said
+from toolkit.images.registry import LoginExpired, Registry, is_passing, status_text
 
 # A multiple of 10 and of 20 MiB, the parts that ECR keeps blobs in: a part before the last has at least 5 MiB there.
 CHUNK_BYTES = 60 * 1024**2
@@ -152,13 +152,13 @@ class _Upload:
         """What an answer other than yes means. Raises BuildError when it is final."""
         if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
             expected = _EXPECTED_BYTE.search(answer.text)
-            return _InterruptedError(said(answer), offset=int(expected[1]) if expected else _next_byte(answer))
+            return _InterruptedError(status_text(answer), offset=int(expected[1]) if expected else _next_byte(answer))
         if is_passing(answer):
-            return _InterruptedError(said(answer))
+            return _InterruptedError(status_text(answer))
         if answer.status_code == httpx.codes.NOT_FOUND:
-            return _InterruptedError(said(answer), gone=True)
+            return _InterruptedError(status_text(answer), gone=True)
         if answer.status_code == httpx.codes.BAD_REQUEST:
-            return _InterruptedError(said(answer), spoilt=True)
+            return _InterruptedError(status_text(answer), spoilt=True)
         self.registry.expect(answer)
         raise AssertionError("expect() of no status raises")
 

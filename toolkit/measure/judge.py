@@ -17,7 +17,7 @@ from toolkit.measure.scoring import Scorer, Scoring
 
 
 @dataclass(frozen=True)
-class AskedOtherwise:
+class DifferentOptions:
     """The arm was not asked what the baseline was asked: these request options differ."""
 
     arm: str
@@ -38,7 +38,7 @@ class Judgement:
     """
 
     arm: str
-    lossless: Lossless | Sampled | Identity | AskedOtherwise
+    lossless: Lossless | Sampled | Identity | DifferentOptions
     target: SameTarget | None
     other_tokens: str = ""
     other_name: str = ""
@@ -123,7 +123,7 @@ async def _judge(
     target = await same_target(arm.name, scorer.by(arm), scorer, floor, reference)
     names = sorted({*arm.options, *baseline.options})
     if other := tuple(name for name in names if arm.options.get(name) != baseline.options.get(name)):
-        return Judgement(arm.name, AskedOtherwise(arm.name, other), target)
+        return Judgement(arm.name, DifferentOptions(arm.name, other), target)
     if arm.options.get("temperature"):
         return Judgement(arm.name, await compare_sampled(arm.name, scorer, answers, reference), target)
     return Judgement(arm.name, await compare(arm.name, scorer, floor, answers, reference), target)
