@@ -50,6 +50,7 @@ def upload(
     _Upload(registry, repository, blob, read, count, chunk, location).run()
 
 
+@dataclass(eq=False)
 class _InterruptedError(Exception):
     """A request failed, but the upload can be resumed.
 
@@ -57,14 +58,14 @@ class _InterruptedError(Exception):
     wrong bytes; `login`: it needs a new login.
     """
 
-    def __init__(
-        self, why: str, *, offset: int | None = None, gone: bool = False, spoilt: bool = False, login: bool = False
-    ) -> None:
-        super().__init__(why)
-        self.offset = offset
-        self.gone = gone
-        self.spoilt = spoilt
-        self.login = login
+    why: str
+    offset: int | None = None
+    gone: bool = False
+    spoilt: bool = False
+    login: bool = False
+
+    def __str__(self) -> str:
+        return self.why
 
 
 @dataclass
@@ -127,7 +128,8 @@ class _Upload:
         url = self._named() if is_last else str(self.location)
         try:
             body = self._counting(pieces.take(size))
-            answer = self.registry.exchange("PUT" if is_last else "PATCH", url, self.repository, headers, body)
+            verb = "PUT" if is_last else "PATCH"
+            answer = self.registry.exchange(verb, url, self.repository, headers=headers, content=body)
         except LoginExpired as error:
             raise _InterruptedError("the login expired", login=True) from error
         except httpx.RequestError as error:
