@@ -34,11 +34,9 @@ class LocalSession:
         raise UsageError("session: the local platform needs no AWS session", hint=hint)
 
     def scope(self, recipe: Recipe) -> None:
-        """Nothing in a recipe says which daemon."""
         return
 
     def scope_name(self, scope: str) -> str:
-        """The daemon pretends to be in a region."""
         return "this machine"
 
     def can_be_asked(self) -> bool:
@@ -46,7 +44,6 @@ class LocalSession:
         return runs_here()
 
     def open(self, scope: str | None = None) -> LocalPlatform:
-        """The platform, started when it does not run. Raises UsageError or PlatformError."""
         require_system()
         _require_packages()
         from toolkit.platforms.local import daemon
@@ -55,7 +52,6 @@ class LocalSession:
         return local_platform(daemon.start(home() / "local", containers_dir()))
 
     def running(self, scope: str | None = None) -> LocalPlatform | None:
-        """The platform, None when it does not run."""
         if not runs_here():
             return None
         from toolkit.apply.progress import default_progress
@@ -70,9 +66,7 @@ class LocalSession:
 
         return local_platform(running)
 
-    def glance(self, scope: str | None = None) -> LocalPlatform | None:
-        """The same: it answers or refuses at once."""
-        return self.running(scope)
+    glance = running
 
     def trainer(self, scope: str | None = None) -> LocalTrainer:
         """Training jobs of this user's home; they need no daemon. Raises UsageError."""
@@ -82,15 +76,12 @@ class LocalSession:
         return LocalTrainer(home() / "training")
 
     def scope_of(self, endpoint: str) -> None:
-        """There is one scope."""
         return
 
     def every_scope(self) -> Sequence[str | None]:
-        """The one scope."""
         return [None]
 
     def unread_account(self, scope: str | None) -> Account:
-        """The account that every daemon has."""
         return Account(ACCOUNT, REGION)
 
 
