@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolkit.apply.executor import Executor
 from toolkit.apply.progress import Progress
@@ -16,6 +16,18 @@ from toolkit.planning.resources import Account, Observed, Observer, Resource
 from toolkit.planning.rules import PlanRules
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import PlatformTraits
+
+if TYPE_CHECKING:
+    import boto3
+
+    class SdkSession(Protocol):
+        """A session of the SageMaker Python SDK."""
+
+        @property
+        def boto_session(self) -> Any:
+            """The boto3 session in it."""
+
+    AwsSession = boto3.Session | SdkSession
 
 
 class PlatformRules(PlatformTraits, PlanRules, Protocol):
@@ -128,6 +140,9 @@ class PlatformSession(Protocol):
 
     may_be_absent: bool
     """Whether to look for an endpoint on other platforms if this one does not answer and was not named explicitly."""
+
+    def logged_in(self, login: AwsSession) -> PlatformSession:
+        """The same with this AWS session. Raises UsageError if it is no session, or the platform is not AWS."""
 
     def scope(self, recipe: Recipe) -> str | None:
         """The scope that the recipe names."""
