@@ -163,7 +163,7 @@ class ToyRules:
     def transition(self, desired: Sequence[Resource], observed: Observed) -> Transition:
         return Transition(tuple(desired))
 
-    def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
+    def kept_for_rollback(self, observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
         return set()
 
     def require_startable(self, plan: Plan) -> None:

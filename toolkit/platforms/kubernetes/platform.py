@@ -130,6 +130,10 @@ class KubernetesPlatform:
             hint="Leave out --publish; --json prints them for a monitoring of yours.",
         )
 
+    def captured_traffic(self, endpoint: str) -> str | None:
+        """None: nothing in a cluster captures requests."""
+        return None
+
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Raises UsageError: a cluster has no S3."""
         raise UsageError(

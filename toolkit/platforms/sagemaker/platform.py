@@ -269,6 +269,13 @@ class SageMakerPlatform:
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
         return publish(self.clients, name, figures)
 
+    def captured_traffic(self, endpoint: str) -> str | None:
+        """SageMaker writes to `<destination>/<endpoint>/<variant>/<year>/…` (guide, model-monitor-data-capture)."""
+        settings: Mapping[str, Any] = self._describe(endpoint).get("DataCaptureConfig") or {}
+        if not settings.get("EnableCapture"):
+            return None
+        return f"{str(settings['DestinationS3Uri']).rstrip('/')}/{endpoint}/"
+
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         return read_objects(self.clients, prefix)
 
