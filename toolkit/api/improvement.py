@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from toolkit import documents
 from toolkit.api import training
 from toolkit.api.context import RecipeLike, recipe_or_none, record_of
 from toolkit.api.endpoint import Endpoint
@@ -39,6 +40,7 @@ from toolkit.training.sources import Objects, source_rows
 _WORKLOAD = "held-out"
 _MOST_PROMPTS = 200
 _SUFFIX = "-next"
+_CONFIG = "config.json"
 
 
 @dataclass(frozen=True)
@@ -188,14 +190,14 @@ def improve(
 def _live(what: RecipeLike, platform: str | None, steps: Steps, progress: Progress) -> _Live:
     recipe = _recipe_of(what, progress).with_platform(platform)
     running = steps.connect(recipe, platform=platform)
-    captured = running.platform.captured_traffic(running.name)
+    head, captured = _head(recipe), running.platform.captured_traffic(running.name)
     if captured:
-        written = recipe.training or TrainingSection(data=[captured])
-        recipe = replace(recipe, training=written.model_copy(update={"data": [captured]}))
+        settings = recipe.training or _continued(recipe, head, captured)
+        recipe = replace(recipe, training=settings.model_copy(update={"data": [captured]}))
     elif recipe.training is None:
         hint = "Set `observability.data_capture_percent` and deploy; or name the traffic in `training.data`."
         raise UsageError(f"{running.name} captures no requests, and {recipe.path} names no traffic", hint=hint)
-    return _Live(recipe, running, _candidate(recipe))
+    return _Live(recipe, running, _candidate(recipe, head))
 
 
 def _recipe_of(what: RecipeLike, progress: Progress) -> Recipe:
@@ -235,13 +237,33 @@ def _price(live: _Live) -> str | None:
     return "; then ".join(filter(None, costs)) or None
 
 
-def _candidate(recipe: Recipe) -> Recipe:
-    """The recipe with a head beside its own that continues from it. Raises UsageError."""
-    training, head = section(recipe), recipe.drafter.folder if recipe.drafter else None
-    if recipe.speculation is None or head is None or not (head / "config.json").is_file():
+def _head(recipe: Recipe) -> Path:
+    """The folder of the head that serves. Raises UsageError."""
+    head = recipe.drafter.folder if recipe.drafter else None
+    if head is None or not (head / _CONFIG).is_file():
         hint = "Set `speculation.model` to the folder of a head; its copy in S3 is the toolkit's."
         raise UsageError(f"{recipe.path} has no head in a folder, which a new one could be put beside", hint=hint)
-    continued = replace(recipe, training=training.model_copy(update={"start_from": str(head)}))
+    return head
+
+
+def _continued(recipe: Recipe, head: Path, data: str) -> TrainingSection:
+    """How to continue a head of which the recipe does not say how it was trained: in its own size."""
+    assert recipe.speculation
+    config = documents.parse(dict[str, Any], documents.read_file(head / _CONFIG))
+    usual = TrainingSection(data=[data])
+    return usual.model_copy(
+        update={
+            "layers": config.get("num_hidden_layers", usual.layers),
+            "depth": max(config.get("num_depths", 0), recipe.speculation.num_speculative_tokens + 1),
+            "max_length": min(usual.max_length, recipe.engine.max_model_len or usual.max_length),
+        }
+    )
+
+
+def _candidate(recipe: Recipe, head: Path) -> Recipe:
+    """The recipe with a head beside its own that continues from it."""
+    assert recipe.speculation
+    continued = replace(recipe, training=section(recipe).model_copy(update={"start_from": str(head)}))
     base = head.name.partition("@")[0]
     new = ModelSource("folder", str(head.with_name(f"{base}@{training_key(continued)}")))
     name = f"{recipe.name[: LONGEST_NAME - len(_SUFFIX)].rstrip('-')}{_SUFFIX}"

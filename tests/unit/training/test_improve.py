@@ -246,7 +246,7 @@ def test_the_endpoints_captured_requests_are_what_it_learns_from(recipe: Path) -
     """Whatever the head before was trained on, or without any `training`."""
     training = next(line for line in RECIPE.splitlines(keepends=True) if line.startswith("training"))
     recipe.write_text(RECIPE.replace(training, ""))
-    road = Road(report(1.2), platform=Running("s3://bucket/other/chat/"))
+    road = Road(report(0.8), platform=Running("s3://bucket/other/chat/"))
     improve(recipe, progress=Silent(), steps=road.steps)
     assert road.trained
     assert road.trained.data == ["s3://bucket/other/chat/"]
