@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,12 +20,15 @@ from tuned_arms import report_at
 
 from toolkit import api
 from toolkit.api.head_trial import Steps
-from toolkit.api.improvement import improve, improve_plan
+from toolkit.api.improvement import improve
 from toolkit.api.measuring import bench
 from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Silent
+from toolkit.cli.main import run
 from toolkit.errors import PlatformError
+from toolkit.home import home
 from toolkit.measure.report import BenchReport, Gain, Noise, Ratio
+from toolkit.platforms.sagemaker.rules.price import price_of
 from toolkit.recipe.resolve import Recipe, load
 
 LIVE = (
@@ -188,18 +193,30 @@ def test_a_variant_that_does_not_start_leaves_all_as_it_was(recipe: Path, standi
     assert standin.leftovers() == held
 
 
-def test_the_plan_says_what_happens_to_the_endpoint_and_what_it_costs(recipe: Path, standin: StandIn) -> None:
-    found = improve_plan("tiny")
-    assert found.data == (f"s3://{BUCKET}/capture/tiny/tiny/",)
-    assert "production variant candidate of tiny, one instance beside AllTraffic" in found.trial
-    assert "SageMaker starts 2 new instances beside those that serve" in found.trial
-    assert found.price
-    assert found.price.startswith("a training job: ")
-    assert found.price.endswith("$/h while the head is tried")
-    assert standin.leftovers()
+def test_the_plan_says_what_happens_to_the_endpoint_and_what_it_costs(
+    recipe: Path, standin: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = standin.leftovers()
+    assert run(["improve", "tiny", "--dry-run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["data"] == [f"s3://{BUCKET}/capture/tiny/tiny/"]
+    assert "production variant candidate of tiny, one instance beside AllTraffic" in found["trial"]
+    assert "SageMaker starts 2 new instances beside those that serve" in found["trial"]
+    assert found["training"]["actions"][-1]["kind"] == "TrainingJob"
+    hourly = price_of("ml.g6.xlarge", "us-west-2")
+    assert found["price"].startswith("a training job: ")
+    assert found["price"].endswith(f"; then {hourly:.2f} $/h while the head is tried")
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert run(["improve", "tiny"]) == 2
+    said = capsys.readouterr().err
+    assert f"This starts {found['price']}. Go on? Cannot ask: stdin is not a terminal." in said
+    assert standin.leftovers() == held
 
 
-def test_requests_name_the_variant_and_each_head_has_its_own_figures(recipe: Path, standin: StandIn) -> None:
+def test_requests_name_the_variant_and_no_text_of_them_is_written(
+    recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
     """By the API that AWS documents for this, InvokeEndpointWithResponseStream with TargetVariant."""
     invoked: list[Invocation] = []
 
@@ -216,6 +233,11 @@ def test_requests_name_the_variant_and_each_head_has_its_own_figures(recipe: Pat
         return reports[-1]
 
     steps = replace(Road(standin).steps, measure=measure)
-    found = improve(recipe, progress=Silent(), steps=steps)
+    found = improve(recipe, steps=steps)
     assert {one.variant for one in invoked} == {"AllTraffic", "candidate"}
     assert found.acceptance_lengths == (2.0, 4.0)
+    assert "Question" in invoked[0].body["messages"][0]["content"]
+    said = capsys.readouterr()
+    written = [path.read_text(errors="replace") for path in home().rglob("*") if path.is_file()]
+    assert "measure tiny@candidate" in said.err
+    assert not [text for text in (said.out, said.err, *written, str(reports[0].to_dict())) if "Question" in text]
