@@ -80,7 +80,7 @@ class OnVariant:
         tried = replace(self.recipe, candidate=self.candidate.speculation, training=None)
         endpoint = self.steps.deploy(tried, progress=self.progress)
         self._tried = endpoint, endpoint.status().config
-        return tuple(replace(endpoint, variant=name) for name in (self.trial.candidate, self.trial.live))
+        return replace(endpoint, variant=self.trial.candidate), replace(endpoint, variant=self.trial.live)
 
     def disturbed(self) -> bool:
         return self._tried is not None and self._tried[0].status().config != self._tried[1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -178,9 +179,7 @@ def improve(
             decision = replace(decision, promote=False, reason="somebody else has deployed to the endpoint meanwhile")
         if decision.promote and promote:
             redeployed = True
-            _promote(
-                live.recipe, run.head, lambda: steps.deploy(live.recipe.path, platform=platform, progress=progress)
-            )
+            _promote(live.recipe, run.head, steps, progress)
     finally:
         trial.end(redeployed)
     tried = "endpoint" if isinstance(trial, OwnEndpoint) else "variant"
@@ -188,7 +187,11 @@ def improve(
 
 
 def _live(what: RecipeLike, platform: str | None, steps: Steps, progress: Progress) -> _Live:
-    recipe = _recipe_of(what, progress).with_platform(platform)
+    recipe = recipe_or_none(what)
+    if recipe is None:
+        recipe = _recorded(str(what), progress)
+        platform = steps.connect(str(what), platform=platform).platform.name
+    recipe = recipe.with_platform(platform)
     running = steps.connect(recipe, platform=platform)
     head, captured = _head(recipe), running.platform.captured_traffic(running.name)
     if captured:
@@ -200,15 +203,13 @@ def _live(what: RecipeLike, platform: str | None, steps: Steps, progress: Progre
     return _Live(recipe, running, _candidate(recipe, head))
 
 
-def _recipe_of(what: RecipeLike, progress: Progress) -> Recipe:
-    """The recipe, or the one that an endpoint of that name was last deployed from. Raises UsageError."""
-    if recipe := recipe_or_none(what):
-        return recipe
-    deployed = (event.recipe for event in reversed(record_of(str(what), progress).events()))
+def _recorded(name: str, progress: Progress) -> Recipe:
+    """The recipe that an endpoint of that name was last deployed from. Raises UsageError."""
+    deployed = (event.recipe for event in reversed(record_of(name, progress).events()))
     found = next((load(path) for path in deployed if Path(path).is_file()), None)
-    if found is None or found.name != str(what):
+    if found is None or found.name != name:
         hint = "Give the recipe: toolkit improve RECIPE"
-        raise UsageError(f"no recipe of an endpoint {what} is recorded on this machine", hint=hint)
+        raise UsageError(f"no recipe of an endpoint {name} is recorded on this machine", hint=hint)
     return found
 
 
@@ -304,9 +305,12 @@ def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:
 
 def _improvement(recipe: str, head: str, tried: str, decision: Decision, report: BenchReport) -> Improvement:
     old, new = _acceptance(report.arms)
-    gain, lengths = decision.gain, (old, new) if old and new else None
-    ratios = (gain.decoding, gain.acceptance) if gain else (None, None)
-    return Improvement(recipe, head, tried, decision.promote, decision.reason, *ratios, lengths)
+    found = Improvement(recipe, head, tried, decision.promote, decision.reason)
+    if decision.gain is None:
+        return found
+    lengths = (old, new) if old and new else None
+    gain = decision.gain
+    return replace(found, decoding=gain.decoding, acceptance=gain.acceptance, acceptance_lengths=lengths)
 
 
 def _text(ratio: Ratio) -> str:
@@ -324,12 +328,13 @@ def _acceptance(arms: Sequence[ArmReport]) -> tuple[float, float]:
     return mean(True), mean(False)
 
 
-def _promote(recipe: Recipe, head: str, roll_out: Callable[[], object]) -> None:
+def _promote(recipe: Recipe, head: str, steps: Steps, progress: Progress) -> None:
     """Name the head in the recipe, and deploy it. If that fails, the recipe is what it was, and is deployed again."""
     before = recipe.path.read_text(encoding="utf-8")
     written = os.path.relpath(head, recipe.path.resolve().parent)
     named = written if written.startswith("..") else f"./{written}"
     write_whole(recipe.path, with_speculation(before, {"model": named}))
+    roll_out = partial(steps.deploy, recipe.path, platform=recipe.platform.name, progress=progress)
     try:
         roll_out()
     except BaseException:

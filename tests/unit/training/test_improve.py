@@ -62,6 +62,7 @@ class Running:
 
     traffic: str | None = None
     deployed: int = 0
+    name: str = "local"
 
     def captured_traffic(self, endpoint: str) -> str | None:
         return self.traffic
@@ -83,6 +84,7 @@ class Road:
     trained: TrainingSection | None = None
     fails: str = ""
     platform: Running = field(default_factory=Running)
+    platforms: set[str] = field(default_factory=set)
 
     @property
     def steps(self) -> Steps:
@@ -97,12 +99,14 @@ class Road:
         self.trained = recipe.training
         return TrainingRun(str(recipe.path), "local", "job", "trained", str(recipe.drafter))
 
-    def connect(self, recipe: Recipe, **_: Any) -> Endpoint:
-        self.done.append(f"connect {recipe.name}")
-        return self.endpoint(recipe.name)
+    def connect(self, what: Recipe | str, **_: Any) -> Endpoint:
+        name = what if isinstance(what, str) else what.name
+        self.done.append(f"connect {name}")
+        return self.endpoint(name)
 
-    def deploy(self, recipe: Any, **_: Any) -> Endpoint:
-        loaded = load(recipe)
+    def deploy(self, recipe: Any, platform: str | None = None, **_: Any) -> Endpoint:
+        loaded = load(recipe).with_platform(platform)
+        self.platforms.add(loaded.platform.name)
         tried = " beside ".join(filter(None, [which(loaded.candidate), which(loaded.speculation)]))
         self.done.append(f"deploy {loaded.name} with {tried}")
         if self.fails == self.done[-1]:
@@ -264,6 +268,14 @@ def test_an_endpoint_that_takes_no_variant_gets_one_beside_it(recipe: Path) -> N
     assert road.done == [*TRIED[:2], *trial, "deploy chat with new", "destroy chat-next"]
 
 
+def test_an_endpoint_is_improved_on_the_platform_that_has_it(recipe: Path) -> None:
+    """Which need not be the one that its recipe names."""
+    recipe.write_text(RECIPE.replace("name: local", "name: sagemaker, instance_types: [ml.g6.xlarge]"))
+    road = Road(report(1.2))
+    assert improve(recipe, platform="local", progress=Silent(), steps=road.steps)
+    assert road.platforms == {"local"}
+
+
 def test_the_recipe_of_a_name_is_the_one_that_was_deployed(recipe: Path) -> None:
     road = Road(report(0.8))
     with pytest.raises(UsageError, match="no recipe of an endpoint chat is recorded"):
@@ -272,7 +284,7 @@ def test_the_recipe_of_a_name_is_the_one_that_was_deployed(recipe: Path) -> None
     plan = Plan(str(recipe), "local", ("chat",), (action,), 0.0, "digest")
     record_of("chat", Silent()).write(plan, action, "done")
     improve("chat", progress=Silent(), steps=road.steps)
-    assert road.done == [*TRIED, BACK]
+    assert road.done == ["connect chat", *TRIED, BACK]
 
 
 def test_a_head_elsewhere_cannot_be_continued_beside_it(recipe: Path) -> None:

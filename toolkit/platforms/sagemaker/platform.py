@@ -271,10 +271,10 @@ class SageMakerPlatform:
 
     def captured_traffic(self, endpoint: str) -> str | None:
         """SageMaker writes to `<destination>/<endpoint>/<variant>/<year>/…` (guide, model-monitor-data-capture)."""
-        settings: Mapping[str, Any] = self._describe(endpoint).get("DataCaptureConfig") or {}
-        if not settings.get("EnableCapture"):
+        settings = self._describe(endpoint).get("DataCaptureConfig")
+        if settings is None or not settings["EnableCapture"]:
             return None
-        return f"{str(settings['DestinationS3Uri']).rstrip('/')}/{endpoint}/"
+        return f"{settings['DestinationS3Uri'].rstrip('/')}/{endpoint}/"
 
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         return read_objects(self.clients, prefix)
