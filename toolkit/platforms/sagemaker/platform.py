@@ -266,6 +266,13 @@ class SageMakerPlatform:
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
         return publish(self.clients, name, figures)
 
+    def captured_traffic(self, endpoint: str) -> str | None:
+        """SageMaker writes to `<destination>/<endpoint>/<variant>/<year>/…` (guide, model-monitor-data-capture)."""
+        settings = self._describe(endpoint).get("DataCaptureConfig")
+        if settings is None or not settings["EnableCapture"]:
+            return None
+        return f"{settings['DestinationS3Uri'].rstrip('/')}/{endpoint}/"
+
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         return read_objects(self.clients, prefix)
 
