@@ -29,7 +29,7 @@ def test_a_head_is_trained_served_and_proved(home: Path, monkeypatch: pytest.Mon
     (accepted,) = re.findall(r"acceptance length at K=7 \| ([\d.]+)", output(notebook, "Markdown("))
     assert float(accepted) > 2, "the tokens of a target step on held-out texts; 1 without a head"
     assert "Its answers are the target model" in output(notebook, "prove(")
-    assert "create TrainingJob support-chat-" in output(notebook, "train_plan(")
+    assert "create TrainingJob qwen3-8b-train-p-eagle-" in output(notebook, "train_plan(")
 
 
 def test_a_draft_model_for_trainium_is_planned_and_rehearsed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
