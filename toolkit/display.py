@@ -36,6 +36,7 @@ _STYLE = """<style>
 .toolkit summary { color: var(--tk-soft); cursor: pointer; }
 .toolkit-good { color: var(--tk-good); } .toolkit-bad { color: var(--tk-bad); }
 .toolkit-fair { color: var(--tk-fair); } .toolkit-soft { color: var(--tk-soft); }
+.toolkit-whole { white-space: nowrap; }
 </style>"""
 
 
@@ -59,6 +60,11 @@ def box(*parts: Fragment) -> str:
 def toned(text: object, tone: Tone) -> Fragment:
     """Text in a colour."""
     return Fragment(f'<span class="toolkit-{tone}">{html(text)}</span>')
+
+
+def whole(text: object) -> Fragment:
+    """Text that stays on one line."""
+    return Fragment(f'<span class="toolkit-whole">{html(text)}</span>')
 
 
 def prose(*sentences: object) -> Fragment:

@@ -23,7 +23,9 @@ def run(name: str, until: str | None = None) -> nbformat.NotebookNode:
         del notebook.cells[end:]
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copytree(NOTEBOOKS, Path(folder) / "notebooks")
-        NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(copy)}}).execute()
+        NotebookClient(
+            notebook, timeout=900, record_timing=False, resources={"metadata": {"path": str(copy)}}
+        ).execute()
     return notebook
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.display import Fragment, Tone, bullets, card, folded, prose, table, toned
+from toolkit.display import Fragment, Tone, bullets, card, folded, prose, table, toned, whole
 from toolkit.measure.headline import CLAIMS, Answer, comparable, headline, speedup_of
 from toolkit.measure.wording import (
     COLUMNS,
@@ -42,7 +42,8 @@ def report_html(report: BenchReport) -> str:
 def verdicts_html(report: BenchReport) -> Fragment:
     """The verdicts as a table."""
     rows = [
-        (toned(sign(v.holds), _SIGNS[v.holds]), CLAIMS[v.claim], v.workload or "", v.detail) for v in report.verdicts
+        (toned(sign(v.holds), _SIGNS[v.holds]), whole(CLAIMS[v.claim]), whole(v.workload or ""), v.detail)
+        for v in report.verdicts
     ]
     return table(rows, ("", "claim", "workload", "detail"))
 
