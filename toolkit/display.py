@@ -28,7 +28,7 @@ _STYLE = """<style>
 .toolkit-head-fair { border-color: var(--tk-fair); }
 .toolkit table { border-collapse: collapse; margin: 6px 0; color: inherit; }
 .toolkit tr { background: none !important; border-bottom: 1px solid var(--tk-line); }
-.toolkit th, .toolkit td { text-align: left; vertical-align: top; padding: 2px 14px 2px 0; }
+.toolkit th, .toolkit td { text-align: left !important; vertical-align: top !important; padding: 2px 14px 2px 0; }
 .toolkit th { color: var(--tk-soft); font-weight: 500; white-space: nowrap; }
 .toolkit td:first-child { white-space: nowrap; }
 .toolkit ul { margin: 4px 0; padding-left: 20px; color: var(--tk-soft); }
@@ -38,6 +38,12 @@ _STYLE = """<style>
 .toolkit-fair { color: var(--tk-fair); } .toolkit-soft { color: var(--tk-soft); }
 .toolkit-whole { white-space: nowrap; }
 </style>"""
+
+
+_FEW = 20
+
+# For MathJax 3 (JupyterLab) and 2 (nbconvert): what stands between two prices in `$` is no formula.
+_NO_FORMULAS = "mathjax_ignore tex2jax_ignore"
 
 
 class Fragment(str):
@@ -54,12 +60,13 @@ def card(title: object, *parts: Fragment, says: object = "", tone: Tone = "soft"
 
 def box(*parts: Fragment) -> str:
     """Parts in the style of a card, without a title."""
-    return f'<div class="toolkit">{_STYLE}{"".join(parts)}</div>'
+    return f'<div class="toolkit {_NO_FORMULAS}">{_STYLE}{"".join(parts)}</div>'
 
 
 def toned(text: object, tone: Tone) -> Fragment:
-    """Text in a colour."""
-    return Fragment(f'<span class="toolkit-{tone}">{html(text)}</span>')
+    """Text in a colour; a few words stay on one line."""
+    few = " toolkit-whole" if len(str(text)) <= _FEW else ""
+    return Fragment(f'<span class="toolkit-{tone}{few}">{html(text)}</span>')
 
 
 def whole(text: object) -> Fragment:
