@@ -31,6 +31,7 @@ _STYLE = """<style>
 .toolkit th, .toolkit td { text-align: left !important; vertical-align: top !important; padding: 2px 14px 2px 0; }
 .toolkit th { color: var(--tk-soft); font-weight: 500; white-space: nowrap; }
 .toolkit td:first-child { white-space: nowrap; }
+.toolkit h2 { font-size: 15px !important; font-weight: 600; margin: 10px 0 2px; }
 .toolkit ul { margin: 4px 0; padding-left: 20px; color: var(--tk-soft); }
 .toolkit pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 4px 0; color: inherit; font-size: 12px; }
 .toolkit summary { color: var(--tk-soft); cursor: pointer; }
@@ -84,7 +85,7 @@ def verbatim(text: object) -> Fragment:
     return Fragment(f"<pre>{_cell(text)}</pre>")
 
 
-def table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> Fragment:
+def table(rows: Iterable[Iterable[object]], head: Sequence[object] = ()) -> Fragment:
     """A table of values as text."""
     return Fragment(f"<table>{_row(head, 'th') if head else ''}{''.join(_row(row, 'td') for row in rows)}</table>")
 
@@ -114,7 +115,7 @@ def dollars_per_hour(price: float | None) -> str:
     return "price unknown" if price is None else f"{price:.2f} $/h"
 
 
-def _row(cells: Sequence[object], tag: str) -> str:
+def _row(cells: Iterable[object], tag: str) -> str:
     return f"<tr>{''.join(f'<{tag}>{_cell(cell)}</{tag}>' for cell in cells)}</tr>"
 
 

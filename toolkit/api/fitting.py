@@ -87,11 +87,11 @@ class Fits(Sequence["Fit"]):
 
     def _repr_html_(self) -> str:
         rows = [
-            (*map(whole, cells[:-1]), toned("✔ fits", "good") if one.fits else toned("✘", "bad"))
-            for one, cells in self._rows()
+            (whole(name), toned("✔ fits", "good") if one.fits else toned("✘", "bad"), *map(whole, figures))
+            for one, (name, *figures, _) in self._rows()
         ]
         why = [f"{cells[0]}: {cells[-1]}" for one, cells in self._rows() if not one.fits]
-        parts = [table(rows, COLUMNS)] if rows else []
+        parts = [table(rows, (COLUMNS[0], "", *COLUMNS[1:-1]))] if rows else []
         says = f"fits {sum(one.fits for one in self.fits)} of {len(self)} instance types"
         return card(self.recipe, *parts, bullets([*why, *self.reasons(), *self.notes]), says=says)
 

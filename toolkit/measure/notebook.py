@@ -42,7 +42,7 @@ def report_html(report: BenchReport) -> str:
 def verdicts_html(report: BenchReport) -> Fragment:
     """The verdicts as a table."""
     rows = [
-        (toned(sign(v.holds), _SIGNS[v.holds]), whole(CLAIMS[v.claim]), whole(v.workload or ""), v.detail)
+        (toned(sign(v.holds), _SIGNS[v.holds]), CLAIMS[v.claim], whole(v.workload or ""), v.detail)
         for v in report.verdicts
     ]
     return table(rows, ("", "claim", "workload", "detail"))
@@ -52,7 +52,7 @@ def figures_html(report: BenchReport) -> Fragment:
     """All figures as a table."""
     rows = [(a.workload, *cells(a, speedup_of(report, a)), *latencies(a)[2:]) for a in report.arms]
     head, rows = filled(("workload", *COLUMNS, *LATENCIES[2:]), rows)
-    return table(rows, head)
+    return table((map(whole, row) for row in rows), head)
 
 
 def what_if_html(report: BenchReport) -> Fragment:
