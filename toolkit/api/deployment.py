@@ -201,6 +201,8 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         notes=(*recipe.chosen_notes(), *rules.notes(recipe, deployment.account), *_age(recipe)),
     )
     found = {item.name: getattr(plan, item.name) for item in fields(plan)}
+    if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
+        found["actions"] = tuple(action for action in plan.actions if action.verb != "delete")
     return DeploymentPlan(**{**found, "unpinned": tuple(unpinned(recipe, deployment.account))})
 
 

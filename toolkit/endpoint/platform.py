@@ -13,6 +13,9 @@ from toolkit.endpoint.metrics import Figure, Metrics
 if TYPE_CHECKING:
     from sagemaker.core.resources import Endpoint as SdkEndpoint
 
+VARIANT_MARK = "@"
+"""In an address, between the name of an endpoint and that of one of its production variants."""
+
 
 class EndpointPlatform(Waitable, Invoker, Protocol):
     """What a handle needs of a platform."""
@@ -34,6 +37,12 @@ class EndpointPlatform(Waitable, Invoker, Protocol):
 
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
         """Add measured figures to the platform's monitoring; where they are. Raises UsageError where it has none."""
+
+    def captured_traffic(self, endpoint: str) -> str | None:
+        """The prefix in S3 of what the endpoint captures of its requests; None if it captures nothing.
+
+        Raises EndpointNotFound, PlatformError.
+        """
 
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Key and content of each object below `s3://bucket/…`, by key. Raises UsageError where there is no S3."""

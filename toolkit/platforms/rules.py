@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +29,19 @@ if TYPE_CHECKING:
             """The boto3 session in it."""
 
     AwsSession = boto3.Session | SdkSession
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Where `toolkit improve` tries a new head: as a variant of the endpoint that serves, or on an endpoint of its own.
+
+    `live` and `candidate` are the names of the two variants, empty with an endpoint of its own. `note` is a sentence
+    for the plan.
+    """
+
+    note: str
+    live: str = ""
+    candidate: str = ""
 
 
 class PlatformRules(PlatformTraits, PlanRules, Protocol):
@@ -74,6 +88,9 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
 
     def training_price(self, recipe: Recipe) -> float | None:
         """US dollars per hour of the training job; None if unknown."""
+
+    def trial(self, recipe: Recipe) -> Trial:
+        """Where a new head is tried, and what that does to the endpoint."""
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         """Notes for a plan, one sentence each."""

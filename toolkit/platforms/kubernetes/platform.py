@@ -132,6 +132,10 @@ class KubernetesPlatform:
         hint = "Use `endpoint.openai()`, or the lines that `endpoint.connect_info()` prints."
         raise UsageError(f"{endpoint} is on a cluster, which the SageMaker SDK does not know", hint=hint)
 
+    def captured_traffic(self, endpoint: str) -> str | None:
+        """None: nothing in a cluster captures requests."""
+        return None
+
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         raise UsageError(
             f"{prefix} cannot be read from a cluster", hint="Copy the files to this machine, and give their paths."
