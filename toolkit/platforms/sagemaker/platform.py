@@ -46,6 +46,7 @@ from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.kinds.inference_component import models_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
+from toolkit.platforms.sagemaker.sdk import sdk_endpoint
 from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
 from toolkit.recipe.lock import OpenFiles
@@ -53,6 +54,7 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.text import without_colours
 
 if TYPE_CHECKING:
+    from sagemaker.core.resources import Endpoint as SdkEndpoint
     from types_boto3_logs.type_defs import DescribeLogStreamsRequestPaginateTypeDef
     from types_boto3_sagemaker.type_defs import DescribeEndpointOutputTypeDef, DescribeInferenceComponentOutputTypeDef
 
@@ -264,8 +266,19 @@ class SageMakerPlatform:
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
         return publish(self.clients, name, figures)
 
+    def captured_traffic(self, endpoint: str) -> str | None:
+        """SageMaker writes to `<destination>/<endpoint>/<variant>/<year>/…` (guide, model-monitor-data-capture)."""
+        settings = self._describe(endpoint).get("DataCaptureConfig")
+        if settings is None or not settings["EnableCapture"]:
+            return None
+        return f"{settings['DestinationS3Uri'].rstrip('/')}/{endpoint}/"
+
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         return read_objects(self.clients, prefix)
+
+    def sdk_endpoint(self, endpoint: str) -> SdkEndpoint:
+        with _found(endpoint):
+            return sdk_endpoint(self.clients, endpoint)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         variants = self._describe(endpoint.partition("/")[0]).get("ProductionVariants", [])
