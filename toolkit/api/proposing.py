@@ -77,8 +77,12 @@ class NewRecipe:
         return inert("\n".join([f"<NewRecipe {self.path}: {'ok' if self.ok else 'has errors'}>", *lines, *self.notes]))
 
     def _repr_html_(self) -> str:
-        rows = [(choice.key, choice.value, choice.why, ", ".join(choice.others)) for choice in self.choices]
+        rows = [(choice.key, _shown(choice.value), choice.why, ", ".join(choice.others)) for choice in self.choices]
         return card(self.path, table(rows, ("key", "value", "why", "also possible")))
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def new(

@@ -7,11 +7,11 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from toolkit.catalog import lookup
+from toolkit.platforms.examined import Examined
 from toolkit.platforms.local.session import runs_here
 from toolkit.version import DISTRIBUTION, REINSTALL, __version__, install_command
 
@@ -19,16 +19,6 @@ from toolkit.version import DISTRIBUTION, REINSTALL, __version__, install_comman
 _MEMORY_GB = 2.5
 _DISK_GB = 1.0
 _GB = 1e9
-
-
-@dataclass(frozen=True)
-class Examined:
-    """The result of one check. `hint` says how to fix it if it is not `ok`."""
-
-    name: str
-    ok: bool
-    detail: str
-    hint: str = ""
 
 
 def examine(home: Path) -> Iterator[Examined]:
