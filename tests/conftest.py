@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,13 +51,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(1200))
 
 
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A new folder each time. `mktemp` would read the names of all that are there already: 15 ms after 3,000 tests."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _no_account_and_a_home_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def _no_account_and_a_home_of_its_own(monkeypatch: pytest.MonkeyPatch, _homes: Iterator[Path]) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path_factory.mktemp("toolkit-home")))
+    home = next(_homes)
+    home.mkdir()
+    monkeypatch.setenv("TOOLKIT_HOME", str(home))
     # The catalogue's facts grow old; of these tests they are to be as old as on that day.
     monkeypatch.setenv("SOURCE_DATE_EPOCH", str(int(datetime(2026, 11, 22, tzinfo=UTC).timestamp())))
 

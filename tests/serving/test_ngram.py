@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_vllm import ForkedVllm
 from pairs import write_recipe
 
 import toolkit
@@ -52,25 +50,6 @@ CASES: list[tuple[Config, Config | None, str, str]] = [
     (LLAMA, DSPARK, "method: dspark, kv_cache_dtype: auto, moe_backend: triton", "dspark"),
 ]
 
-READ = """
-import json, sys
-from vllm.config import ModelConfig, ParallelConfig, SpeculativeConfig
-from vllm.model_executor.models.registry import ModelRegistry
-
-for name in ("LlamaForCausalLM", "MiMoForCausalLM", "MiMoMTPModel", "EagleLlamaForCausalLM", "Qwen3DSparkModel"):
-    # Else vLLM looks into each of them in a process of its own.
-    ModelRegistry.register_model(name, ModelRegistry.models[name].load_model_cls())
-
-read = []
-for case in json.load(sys.stdin):
-    model = ModelConfig(case["target"], skip_tokenizer_init=True, dtype="float32")
-    config = SpeculativeConfig(
-        **case["written"], target_model_config=model, target_parallel_config=ParallelConfig()
-    )
-    read.append([config.method, config.num_speculative_tokens, config.max_num_new_slots_for_drafting])
-print(json.dumps(read))
-"""
-
 
 def test_ngram_is_on_lossless_and_accepted(endpoint: Endpoint) -> None:
     deployed = toolkit.deploy("tiny/ngram", progress=Silent())
@@ -90,25 +69,15 @@ def test_ngram_is_on_lossless_and_accepted(endpoint: Endpoint) -> None:
         assert arm.acceptance_length > 1.05
 
 
-def test_vllm_reads_the_configurations_as_the_table_has_them(tmp_path: Path) -> None:
-    """Method, K and draft slots; no weights are needed for that, and one process for all."""
-    cases = [_case(tmp_path / str(number), *case) for number, case in enumerate(CASES)]
-    done = subprocess.run(
-        [sys.executable, "-c", READ],
-        input=json.dumps(cases),
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+def test_vllm_reads_the_configurations_as_the_table_has_them(vllm: ForkedVllm, tmp_path: Path) -> None:
+    """Method, K and draft slots; no weights are needed for that."""
+    read = vllm.run("speculation", cases=[_case(tmp_path / str(number), *case) for number, case in enumerate(CASES)])
+
     expected = []
     for _, _, speculation, name in CASES:
         facts = methods.method(name)
         k = facts.default_num_speculative_tokens
         expected.append([speculation, facts.engines["vllm"].method.replace("mimo_mtp", "mtp"), k, facts.draft_slots(k)])
-    read = json.loads(done.stdout.splitlines()[-1])
     assert [[case[2], *found] for case, found in zip(CASES, read, strict=True)] == expected
 
 
@@ -122,7 +91,7 @@ def _case(root: Path, target: Config, drafter: Config | None, speculation: str, 
     written = json.loads(environment(recipe)["SM_VLLM_SPECULATIVE_CONFIG"])
     return {
         "target": str(root / "target"),
-        "written": {**written, **({"model": str(root / "drafter")} if drafter else {})},
+        "speculative_config": {**written, **({"model": str(root / "drafter")} if drafter else {})},
     }
 
 
