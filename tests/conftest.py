@@ -17,12 +17,21 @@ from xdist.scheduler import LoadFileScheduling
 GOLDEN = Path(__file__).parent / "golden"
 SERVING = "tests/serving/test_"
 TOGETHER = {
-    "a Docker engine": ("tests/images/",),
-    "the fixture `endpoint`": tuple(
-        f"{SERVING}{name}.py"
-        for name in ("best_k", "clients", "failures", "lossless_served", "ngram", "proof", "quickstart")
+    "the fixture `vllm`": (
+        "argv_parses",
+        "checks_on_vllm",
+        "converted_heads",
+        "draft_line",
+        "lossless_on_vllm",
+        "memory_model",
+        "method_configs",
+        "neuron_argv_parses",
+        "other_drafters",
+        "training_data_on_vllm",
     ),
+    "the fixture `endpoint`": ("best_k", "clients", "failures", "lossless_served", "ngram", "proof", "quickstart"),
 }
+GROUPS = {f"{SERVING}{name}.py": group for group, names in TOGETHER.items() for name in names}
 
 hypothesis_backend.set_up()
 
@@ -36,7 +45,7 @@ class Scheduler(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return next((group for group, files in TOGETHER.items() if file.startswith(files)), file)
+        return "a Docker engine" if file.startswith("tests/images/") else GROUPS.get(file, file)
 
 
 @pytest.hookimpl(optionalhook=True)
