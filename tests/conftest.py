@@ -22,6 +22,7 @@ TOGETHER = {
         "checks_on_vllm",
         "converted_heads",
         "draft_line",
+        "forking_cpu",
         "lossless_on_vllm",
         "memory_model",
         "method_configs",

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from judged_in_vllm import judged
 from safetensors.torch import save_file
-from vllm import LLM, ModelRegistry, SamplingParams, TokensPrompt
-from vllm.config import ModelConfig, ParallelConfig, SpeculativeConfig
+from vllm import LLM, ModelRegistry, SamplingParams, TokensPrompt, platforms
+from vllm.config import CacheConfig, ModelConfig, ParallelConfig, SpeculativeConfig, VllmConfig
 from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
@@ -173,6 +173,14 @@ def parse_names(command_lines: Sequence[Sequence[str]], names: Sequence[str]) ->
     return [{name: getattr(found, name) for name in names} for found in parsed]
 
 
+def platform() -> list[Any]:
+    """The platform that vLLM chooses here, whether it is a CPU's, and how its worker would be started."""
+    platforms._current_platform = None
+    found = platforms.current_platform
+    found.check_and_update_config(VllmConfig(cache_config=CacheConfig(kv_cache_memory_bytes=2**20)))
+    return [type(found).__name__, found.is_cpu(), os.environ["VLLM_WORKER_MULTIPROC_METHOD"]]
+
+
 def speculation(cases: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     """Method, K and draft slots that vLLM reads in each `speculative_config` for its `target`."""
     for name in ("MiMoForCausalLM", "MiMoMTPModel", "EagleLlamaForCausalLM", "Qwen3DSparkModel"):
@@ -204,6 +212,7 @@ JOBS: Mapping[str, Callable[..., Any]] = {
         parse_names,
         catalogue,
         judged,
+        platform,
         speculation,
         draft_lines,
         trainers_answers,
