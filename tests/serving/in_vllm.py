@@ -41,6 +41,8 @@ MODELS = {
     "LlamaForCausalLM": ("llama", "LlamaForCausalLM"),
     "Gemma3ForCausalLM": ("gemma3", "Gemma3ForCausalLM"),
     "LlamaForCausalLMEagle3": ("llama_eagle3", "Eagle3LlamaForCausalLM"),
+    "PeagleLlamaForCausalLM": ("llama_eagle3", "Eagle3LlamaForCausalLM"),
+    "PEagleDraftModel": ("llama_eagle3", "Eagle3LlamaForCausalLM"),
 }
 LOADED_AHEAD = (
     "compressed_tensors.quantization",
