@@ -77,5 +77,5 @@ def filled(disk: Path) -> Iterator[Path]:
     """The disk, without room for another byte."""
     with (disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
         while True:
-            filler.write(bytes(4096))
+            filler.write(bytes(2**20))
     yield disk
