@@ -134,10 +134,10 @@ PERHAPS = Ratio(1.1, 0.9, 1.3)
 WORSE = Ratio(0.8, 0.7, 0.9)
 
 
-def report(*gains: tuple[Ratio, Ratio], noise: float = 1.02, **more: Any) -> BenchReport:
+def report(*gains: tuple[Ratio, Ratio], noise: float = 1.0, **more: Any) -> BenchReport:
     found = tuple(Gain("held-out", 2**load, "speculative", *ratios) for load, ratios in enumerate(gains))
     arms = tuple(arm(name, "held-out", 1, 50.0) for name in ("baseline", "speculative"))
-    made = BenchReport("chat", (), arms, noise=Noise(1.0, 0.98, noise), gains=found)
+    made = BenchReport("chat", (), arms, noise=Noise(noise, noise / 2, noise * 2), gains=found)
     return replace(made, **more)
 
 
