@@ -24,6 +24,7 @@ from toolkit.planning.plan import Plan
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
+    from sagemaker.core.resources import Endpoint as SdkEndpoint
 
 Route = Literal["invocations", "openai"]
 """The route of a request: the platform's own API, or the endpoint's OpenAI route."""
@@ -122,6 +123,13 @@ class Endpoint:
 
         client: AsyncOpenAI = package.AsyncOpenAI(base_url=access.base_url, api_key=token, http_client=http)
         return client
+
+    def sagemaker(self) -> SdkEndpoint:
+        """The endpoint in the SageMaker Python SDK (v3), as its `sagemaker.core.resources.Endpoint`.
+
+        Needs the extra `sagemaker`. Its `invoke` wants `inference_component_name=endpoint.component` for a component.
+        """
+        return self.platform.sdk_endpoint(self.name)
 
     def connect_info(self) -> ConnectInfo:
         """What other clients need: base URL, model and a token. Printed, it shows ready lines for some of them."""

@@ -30,7 +30,7 @@ from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of
 from toolkit.recipe.edit import with_speculation
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import LONGEST_NAME
+from toolkit.recipe.section import LONGEST_NAME
 from toolkit.recipe.source import ModelSource
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.text import inert

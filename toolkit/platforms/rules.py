@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolkit.apply.executor import Executor
 from toolkit.apply.progress import Progress
@@ -17,6 +17,18 @@ from toolkit.planning.resources import Account, Observed, Observer, Resource
 from toolkit.planning.rules import PlanRules
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import PlatformTraits
+
+if TYPE_CHECKING:
+    import boto3
+
+    class SdkSession(Protocol):
+        """A session of the SageMaker Python SDK."""
+
+        @property
+        def boto_session(self) -> Any:
+            """The boto3 session in it."""
+
+    AwsSession = boto3.Session | SdkSession
 
 
 @dataclass(frozen=True)
@@ -105,10 +117,6 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
 class Platform(Observer, Executor, EndpointPlatform, Protocol):
     """An open platform, as the stages of a deployment use it."""
 
-    @property
-    def name(self) -> str:
-        """The platform's name in recipes."""
-
     def endpoints(self) -> list[Deployed]:
         """All endpoints that the toolkit created on it."""
 
@@ -149,6 +157,9 @@ class PlatformSession(Protocol):
 
     may_be_absent: bool
     """Whether to look for an endpoint on other platforms if this one does not answer and was not named explicitly."""
+
+    def logged_in(self, login: AwsSession) -> PlatformSession:
+        """The same with this AWS session. Raises UsageError if it is no session, or the platform is not AWS."""
 
     def scope(self, recipe: Recipe) -> str | None:
         """The scope that the recipe names."""

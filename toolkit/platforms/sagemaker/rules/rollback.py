@@ -59,12 +59,12 @@ def kept_for_rollback(observed: Observed, updated: Mapping[str, str]) -> set[tup
     }
     stored = {(item.kind, item.name) for item in observed.existing if item.state.get("Prefix") in prefixes}
     weights = {name for _, name in stored}
-    uses = {item.name for item in observed.existing if item.kind == "WeightsUse" and item.name.split("/")[0] in weights}
+    references = [item.name for item in observed.existing if item.kind == "WeightsReference"]
     return {
         *(("EndpointConfig", config.name) for config in configs),
         *(("Model", name) for name in models),
         *stored,
-        *(("WeightsUse", name) for name in uses),
+        *(("WeightsReference", name) for name in references if name.split("/")[0] in weights),
     }
 
 
@@ -72,8 +72,8 @@ def _kept_configs(endpoint: Existing, coming: str | None, observed: Observed) ->
     """The configurations that an endpoint still needs, `coming` being the one that it will run, if it is updated."""
     state = endpoint.state
     if coming is None:
-        return {state["Running"], state.get("Previous")}
-    running = observed.get("EndpointConfig", state["Running"])
+        return {state.get("Running"), state.get("Previous")}
+    running = observed.get("EndpointConfig", state.get("Running", ""))
     if running is None or CANDIDATE not in running.state.get("Variants", {}):
-        return {state["Running"], state["EndpointConfigName"]}
+        return {state.get("Running"), state["EndpointConfigName"]}
     return {ran_before(state.get("Ran"), coming)}  # a trial of a candidate ends
