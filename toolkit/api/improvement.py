@@ -74,9 +74,10 @@ class Improvement:
         found = [("head", self.head), ("promoted", f"{'yes' if self.promoted else 'no'}: {self.reason}")]
         if self.decoding:
             found.append(("tokens per second", f"{_text(self.decoding)} times the old head's"))
-        if self.acceptance and self.acceptance_lengths:
+        if self.acceptance_lengths:
             lengths = "{:.2f} before, {:.2f} now".format(*self.acceptance_lengths)
-            found.append(("acceptance length", f"{lengths}: {_text(self.acceptance)} times"))
+            times = f": {_text(self.acceptance)} times" if self.acceptance else ""
+            found.append(("acceptance length", f"{lengths}{times}"))
         return found
 
     def __repr__(self) -> str:
@@ -305,12 +306,11 @@ def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:
 
 def _improvement(recipe: str, head: str, tried: str, decision: Decision, report: BenchReport) -> Improvement:
     old, new = _acceptance(report.arms)
-    found = Improvement(recipe, head, tried, decision.promote, decision.reason)
+    lengths = (old, new) if old and new else None
+    found = Improvement(recipe, head, tried, decision.promote, decision.reason, acceptance_lengths=lengths)
     if decision.gain is None:
         return found
-    lengths = (old, new) if old and new else None
-    gain = decision.gain
-    return replace(found, decoding=gain.decoding, acceptance=gain.acceptance, acceptance_lengths=lengths)
+    return replace(found, decoding=decision.gain.decoding, acceptance=decision.gain.acceptance)
 
 
 def _text(ratio: Ratio) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolkit.measure.pays import verdict_pays
 from toolkit.measure.report import BenchReport, Gain
 
 
@@ -23,8 +24,8 @@ class Decision:
 def decide(report: BenchReport) -> Decision:
     """Promote if acceptance length and TPOT are both better by their 95 % intervals.
 
-    Better has to be one load at least, the TPOT by more than the noise, and worse none. A single request that failed is
-    a reason not to.
+    It has to be better at one load at least, and worse at none. For the TPOT the rule is that by which an arm pays in
+    `bench` (`pays.py`). A single request that failed is a reason not to.
     """
     failed = sum(row.failed for row in report.arms if row.arm != "baseline")
     if not report.complete:
@@ -36,13 +37,12 @@ def decide(report: BenchReport) -> Decision:
     if not report.gains:
         return Decision(False, "too few answers of both heads could be compared")
     best = max(report.gains, key=lambda gain: min(gain.decoding.low, gain.acceptance.low))
-    limit = max(1.0, report.noise.high if report.noise else 1.0)
-    if any(gain.decoding.high < 1 for gain in report.gains):
+    if any(verdict_pays(gain.decoding, report.noise) is False for gain in report.gains):
         return Decision(False, "it is surely slower at one load", best)
     if any(gain.acceptance.high < 1 for gain in report.gains):
         return Decision(False, "surely fewer of its drafts are accepted", best)
     if best.acceptance.low <= 1:
         return Decision(False, "its acceptance length is not surely higher", best)
-    if best.decoding.low <= limit:
+    if not verdict_pays(best.decoding, report.noise):
         return Decision(False, "its time per output token is not surely shorter, or not by more than the noise", best)
     return Decision(True, "acceptance length and time per output token are better by their 95 % intervals", best)

@@ -23,7 +23,7 @@ PROMPTS = "\n".join(f'{{"prompt": "Question {number}"}}' for number in range(8))
 
 # What each prompt's steps accept: some prompts are easier than others.
 BEFORE = [(1, 1, 2), (2, 1), (1, 2), (1, 1)]
-MORE = [(3, 4), (4, 3, 3), (3, 3), (2, 3)]
+MORE = [(6, 7), (7, 6, 6), (6, 6), (5, 6)]
 
 
 def head(accepted: Sequence[Sequence[int]], step: Callable[[], float] = lambda: STEP) -> Answers:
@@ -43,7 +43,7 @@ def head(accepted: Sequence[Sequence[int]], step: Callable[[], float] = lambda: 
 def steps(pattern: Sequence[int], step: Callable[[], float]) -> list[Part]:
     lengths = [1, *(1 + pattern[number % len(pattern)] for number in range(TOKENS))]
     ends = sorted({min(end, TOKENS) for end in accumulate(lengths)})
-    histogram = [0] * 5
+    histogram = [0] * 8
     parts = [event(step(), _content([0]))]
     for first, last in pairwise(ends):
         histogram[last - first - 1] += 1
@@ -85,8 +85,7 @@ def test_a_head_of_which_more_is_accepted_in_as_many_seconds_a_step_is_better(me
     found = measure(head(MORE), head(BEFORE))
     assert found.promote, found.reason
     assert found.gain
-    assert 1.3 < found.gain.acceptance.low < found.gain.acceptance.high < 2.2
-    assert found.gain.decoding.low > 1.1
+    assert 2 < found.gain.acceptance.low < found.gain.acceptance.high < 4
 
 
 def test_a_head_of_which_less_is_accepted_is_worse(measure: Measure) -> None:
@@ -101,7 +100,7 @@ def test_the_same_head_again_is_not_better(measure: Measure) -> None:
 
 def test_more_is_accepted_but_each_step_takes_longer(measure: Measure) -> None:
     """Such as a head of more layers: the tokens come no faster."""
-    found = measure(head(MORE, lambda: 2 * STEP), head(BEFORE))
+    found = measure(head(MORE, lambda: 4 * STEP), head(BEFORE))
     assert not found.promote
     assert found.gain
     assert found.gain.acceptance.low > 1
@@ -134,10 +133,10 @@ PERHAPS = Ratio(1.1, 0.9, 1.3)
 WORSE = Ratio(0.8, 0.7, 0.9)
 
 
-def report(*gains: tuple[Ratio, Ratio], noise: float = 1.02, **more: Any) -> BenchReport:
+def report(*gains: tuple[Ratio, Ratio], noise: float = 1.0, **more: Any) -> BenchReport:
     found = tuple(Gain("held-out", 2**load, "speculative", *ratios) for load, ratios in enumerate(gains))
     arms = tuple(arm(name, "held-out", 1, 50.0) for name in ("baseline", "speculative"))
-    made = BenchReport("chat", (), arms, noise=Noise(1.0, 0.98, noise), gains=found)
+    made = BenchReport("chat", (), arms, noise=Noise(noise, noise / 2, noise * 2), gains=found)
     return replace(made, **more)
 
 
