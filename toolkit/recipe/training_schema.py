@@ -16,6 +16,9 @@ DataSource = Annotated[
 
 TRAINED_METHODS = ("p-eagle", "eagle3")
 
+LONGEST_HOURS = 672
+"""Of a training job on SageMaker: 28 days."""
+
 
 class TrainingSection(Section):
     """Data, size of the head, how long it learns, and the machines that train it."""
@@ -69,10 +72,10 @@ class TrainingSection(Section):
     spot: StrictBool = Field(
         False, description="SageMaker's managed spot training: cheaper, may be interrupted, goes on from a checkpoint"
     )
-    max_hours: Annotated[float, Field(gt=0, le=672)] = Field(
+    max_hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] = Field(
         24, description="the job is stopped after that time, which bounds what it costs"
     )
-    max_wait_hours: Annotated[float, Field(gt=0, le=672)] | None = Field(
+    max_wait_hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] | None = Field(
         None, description="with `spot`: running and waiting for capacity together; default: twice max_hours"
     )
     volume_gb: Annotated[StrictInt, Field(ge=1, le=16384)] | None = Field(

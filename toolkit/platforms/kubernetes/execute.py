@@ -64,13 +64,14 @@ def replace(
 ) -> None:
     """Create it after waiting for an object that is being deleted, or after deleting one with immutable changes.
 
-    If neither is necessary any more, because somebody changed it since the plan, update it. Raises WaitTimeout.
+    If neither is necessary any more, because somebody changed it since the plan, update it. A job is always deleted: it
+    runs once. Raises WaitTimeout.
     """
     wanted = Resource(kind, manifest["metadata"]["name"], manifest)
     existing = cluster.find(path(kind, namespace, wanted.name))
     if existing and existing["metadata"].get("deletionTimestamp"):
         wait_gone(cluster, kind, namespace, existing, clock, sleep)
-    elif existing and "Immutable" in compared(cluster, wanted, namespace, existing):
+    elif existing and (RULES_BY_KIND[kind].is_job or "Immutable" in compared(cluster, wanted, namespace, existing)):
         _delete(cluster, kind, namespace, existing, clock, sleep)
     put(cluster, kind, namespace, manifest)
 

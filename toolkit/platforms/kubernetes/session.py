@@ -58,9 +58,8 @@ class KubernetesSession:
         return self.running(scope)
 
     def trainer(self, scope: str | None = None) -> TrainingPlatform:
-        """Raises UsageError: a cluster's Job is applied with kubectl."""
-        hint = "Run: toolkit render RECIPE --part train. Or add: --platform sagemaker"
-        raise UsageError("`toolkit train` does not start Jobs on a cluster", hint=hint)
+        """The platform itself, whose Jobs train. Raises UsageError or PlatformError."""
+        return kubernetes_platform(scope)
 
     def scope_of(self, endpoint: str) -> str | None:
         """The only namespace of the current context with such an endpoint; None where there is none.

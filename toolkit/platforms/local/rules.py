@@ -39,14 +39,14 @@ class LocalRules(AwsRules):
     def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
         """The job alone. Raises UsageError for data that a process of this machine cannot read or write."""
         from toolkit.planning.resources import Resource
-        from toolkit.training.plan import section, training_job, training_key
+        from toolkit.training.plan import job_name, section, training_job
 
         training = section(recipe)
         sources = [*training.data, recipe.target.written, training.start_from or "", str(recipe.drafter)]
         if in_s3 := next((source for source in sources if source.startswith("s3://")), None):
             hint = f"Copy it to a folder beside the recipe: aws s3 sync {in_s3} FOLDER. Or add: --platform sagemaker"
             raise UsageError(f"training on this machine takes no files in S3, such as {in_s3}", hint=hint)
-        name = f"{recipe.name}-{training_key(recipe)}"
+        name = job_name(recipe)
         request = {"TrainingJobName": name, "Job": training_job(recipe).model_dump(mode="json")}
         return (Resource("TrainingJob", name, request),)
 

@@ -17,7 +17,7 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.rules import KindRule, Transition
 from toolkit.platforms.image import base_address, base_image
-from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback, storage
+from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback, storage, training
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
 from toolkit.recipe.cluster_schema import KubernetesSection
@@ -113,13 +113,10 @@ class KubernetesRules:
         return iter(())
 
     def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
-        """Raises UsageError: a cluster's Job is applied with kubectl, as one that compiles."""
-        run = f"toolkit render {recipe.path} --part train | {manifests.APPLY} -f -"
-        raise UsageError("`toolkit train` does not start Jobs on a cluster", hint=f"Run: {run}")
+        return tuple(training.train_job(recipe))
 
     def training_notes(self, recipe: Recipe) -> Iterator[str]:
-        """None: `desired_training` refuses."""
-        return iter(())
+        return training.notes(recipe)
 
     def training_price(self, recipe: Recipe) -> float | None:
         """Not known: nodes are EC2's, and shared."""
