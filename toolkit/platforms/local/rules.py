@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from toolkit.catalog import lookup
 from toolkit.errors import UsageError
+from toolkit.home import home
 from toolkit.platforms.image import ImageStore
 from toolkit.platforms.local.checks import check_local
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.capabilities import Capabilities
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Disk
 
 if TYPE_CHECKING:
     from toolkit.planning.resources import Account, Resource
@@ -52,6 +55,12 @@ class LocalRules(AwsRules):
 
     def training_notes(self, recipe: Recipe) -> Iterator[str]:
         yield "The job is a process of this machine, on its GPU if PyTorch finds one"
+
+    def training_disk(self, recipe: Recipe) -> Disk:
+        folder = home()
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        free = shutil.disk_usage(there).free
+        return Disk(f"the disk of {folder}", free, "training.data", "Make room, set TOOLKIT_HOME to another disk")
 
     def training_price(self, recipe: Recipe) -> float:
         return 0.0

@@ -23,6 +23,7 @@ from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
 from toolkit.recipe.resolve import PlatformSettings, Recipe
+from toolkit.recipe.rules import Disk
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import PlatformRules
@@ -117,6 +118,10 @@ class KubernetesRules:
 
     def training_notes(self, recipe: Recipe) -> Iterator[str]:
         return training.notes(recipe)
+
+    def training_disk(self, recipe: Recipe) -> Disk | None:
+        """Not known: how large the claim is, and what is in it, only the cluster says."""
+        return None
 
     def training_price(self, recipe: Recipe) -> float | None:
         """Not known: nodes are EC2's, and shared."""
