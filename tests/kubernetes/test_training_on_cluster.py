@@ -210,6 +210,12 @@ def test_a_head_that_is_not_in_the_claim_is_said(desk: Desk) -> None:
         desk.train()
 
 
+def test_names_that_lead_out_of_the_folder_are_no_files_of_a_head(desk: Desk) -> None:
+    desk.standin.pages["/"] = '<a href="../../evil">a</a> <a href="/etc/passwd">b</a> <a href=".bashrc">c</a>'
+    with pytest.raises(PlatformError, match="is not in its claim"):
+        desk.train()
+
+
 def test_deployments_leave_alone_what_the_job_needs(desk: Desk) -> None:
     desk.train()
     verbs = {(action.kind, action.verb) for action in api.plan(desk.recipe).actions}

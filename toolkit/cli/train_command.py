@@ -27,7 +27,7 @@ def train(
     deploy: Annotated[
         bool, typer.Option("--deploy", help="Then deploy it with its baseline, and prove that it pays.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a job is billed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is billed.")] = False,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:

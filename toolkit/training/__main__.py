@@ -47,6 +47,17 @@ class Signals:
         signal.signal(number, signal.SIG_DFL)
 
 
+def run(job: TrainingJob) -> None:
+    """Make the job's head in this process, unless it is there already. Raises ToolkitError."""
+    if not _is_done(job):
+        prepare(job)
+        train_head(job)
+
+
+def _is_done(job: TrainingJob) -> bool:
+    return (Path(job.head) / "config.json").is_file()
+
+
 def prepare(job: TrainingJob) -> None:
     """Make the job's samples and hidden states. SIGTERM simply ends it: what is complete on the disk stays."""
     prepare_data(job, layers_read(job), _reporter(job), say)
@@ -93,13 +104,11 @@ def _run(folder: Path, job: TrainingJob, processes: int) -> int:
         launch.end_with_parent()
         train_head(job)
         return 0
-    if (Path(job.head) / "config.json").is_file():
-        return 0
-    prepare(job)
-    where = launch.machines()
-    if processes * len(where.hosts) > 1:
-        return launch.launch(folder, processes, where)
-    train_head(job)
+    machines = launch.job_machines()
+    if processes * len(machines.hosts) > 1 and not _is_done(job):
+        prepare(job)
+        return launch.launch(folder, processes, machines)
+    run(job)
     return 0
 
 

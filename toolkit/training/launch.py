@@ -34,10 +34,10 @@ class Machines(NamedTuple):
     """All machines of a training in an order that all of them know, and which of them this is."""
 
     hosts: Sequence[str]
-    index: int
+    this: int
 
 
-def machines(ml: Path = Path("/opt/ml")) -> Machines:
+def job_machines(ml: Path = Path("/opt/ml")) -> Machines:
     """The machines that SageMaker lists for its job; elsewhere this one alone."""
     try:
         found = json.loads((ml / "input" / "config" / "resourceconfig.json").read_text(encoding="utf-8"))
@@ -54,7 +54,7 @@ def gpus() -> int:
 
 def is_worker() -> bool:
     """Whether this is one of several processes that were started together."""
-    return "RANK" in os.environ
+    return MEETING in os.environ
 
 
 def end_with_parent() -> None:
@@ -63,11 +63,11 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def launch(folder: Path, count: int, where: Machines) -> int:
+def launch(folder: Path, count: int, machines: Machines) -> int:
     """Train the job of a folder in `count` processes of this machine; their exit code, 143 if it was stopped."""
     torch.cuda.empty_cache()  # the GPUs are theirs now
     with TemporaryDirectory(prefix="toolkit-") as scratch:
-        environment = [environment_of(rank, count, where, Path(scratch)) for rank in range(count)]
+        environment = [environment_of(rank, count, machines, Path(scratch)) for rank in range(count)]
         command = ("-m", "toolkit.training", str(folder))
         processes = start_processes(
             "train",
@@ -93,15 +93,15 @@ def exit_code(codes: Sequence[int]) -> int:
     return found if found > 0 else 128 - found
 
 
-def environment_of(rank: int, count: int, where: Machines, scratch: Path) -> dict[str, str]:
+def environment_of(rank: int, count: int, machines: Machines, scratch: Path) -> dict[str, str]:
     """Variables of one process, by torchrun's names. On one machine they meet in a file, and open no port."""
-    alone = len(where.hosts) == 1
+    alone = len(machines.hosts) == 1
     meeting = {MEETING: f"file://{scratch}/meeting", "GLOO_SOCKET_IFNAME": "lo"} if alone else {MEETING: "env://"}
     return {
         "LOCAL_RANK": str(rank),
-        "RANK": str(where.index * count + rank),
-        "WORLD_SIZE": str(len(where.hosts) * count),
-        "MASTER_ADDR": where.hosts[0],
+        "RANK": str(machines.this * count + rank),
+        "WORLD_SIZE": str(len(machines.hosts) * count),
+        "MASTER_ADDR": machines.hosts[0],
         "MASTER_PORT": _PORT,
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         **meeting,

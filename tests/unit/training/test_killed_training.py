@@ -17,7 +17,7 @@ from toolkit.cli.main import run
 from toolkit.training import progress
 from toolkit.training.__main__ import main
 
-STEPS, KILLED_AT = 160, 30
+STEPS, KILLED_AT = 100, 20
 RECIPE = """\
 name: killed
 target: {{model: {target}}}

@@ -14,7 +14,7 @@ from tests.unit.training.heads import job_for, save_target
 from toolkit.training import progress
 from toolkit.training.__main__ import main
 from toolkit.training.job import TrainingJob
-from toolkit.training.launch import Machines, environment_of, exit_code, machines
+from toolkit.training.launch import Machines, environment_of, exit_code, job_machines
 
 STEPS = 24
 
@@ -93,8 +93,8 @@ def test_processes_of_several_machines_meet_at_the_first(tmp_path: Path) -> None
 
 
 def test_machines_are_those_that_sagemaker_lists(tmp_path: Path) -> None:
-    assert machines(tmp_path) == (["localhost"], 0)
+    assert job_machines(tmp_path) == (["localhost"], 0)
     config = tmp_path / "input" / "config"
     config.mkdir(parents=True)
     (config / "resourceconfig.json").write_text(json.dumps({"current_host": "algo-2", "hosts": ["algo-2", "algo-1"]}))
-    assert machines(tmp_path) == (["algo-1", "algo-2"], 1)
+    assert job_machines(tmp_path) == (["algo-1", "algo-2"], 1)
