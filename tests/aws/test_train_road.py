@@ -202,4 +202,4 @@ def test_what_is_deployed_after_training_is_asked_about_as_any_deployment_is(
     api.train(recipe, progress=Silent())
     assert run(["train", str(recipe), "--deploy"]) == 2
     assert "Deploy this to" in capsys.readouterr().err
-    assert api.status(platform="sagemaker").endpoints == []
+    assert api.status(platform="sagemaker").endpoints == ()

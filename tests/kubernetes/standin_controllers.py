@@ -119,8 +119,8 @@ class Controllers:
             self.store.set_status(key, {"conditions": [{"type": "Complete", "status": "True"}]})
             return
         codes = {status["containerStatuses"][0]["state"]["terminated"]["exitCode"] for status in ended}
-        rules = job["spec"]["podFailurePolicy"]["rules"]
-        reason = "BackoffLimitExceeded" if len(ended) > job["spec"]["backoffLimit"] else ""
+        rules = job["spec"].get("podFailurePolicy", {}).get("rules", [])
+        reason = "BackoffLimitExceeded" if len(ended) > job["spec"].get("backoffLimit", 6) else ""
         if any(codes & {*rule["onExitCodes"]["values"]} for rule in rules):
             reason = "PodFailurePolicy"
         if reason:
@@ -128,7 +128,7 @@ class Controllers:
             self.store.set_status(key, {"conditions": [failed]})
         elif len(ended) == len(pods):
             template = json.loads(json.dumps(job["spec"]["template"]))
-            template["metadata"]["labels"] |= owner
+            template.setdefault("metadata", {}).setdefault("labels", {}).update(owner)
             name = Key("pods", key.namespace, f"{key.name}-{uuid.uuid4().hex[:5]}")
             self._make(name, job, template)
             self.pods[name] = _Pod(self.script)
