@@ -23,7 +23,8 @@ from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision, KindRule, Transition, in_order
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Engine, PlatformSettings, Recipe
+from toolkit.recipe.parts import Engine, PlatformSettings
+from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing.fit import Fit, Pair, fit_by_size

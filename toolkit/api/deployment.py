@@ -115,13 +115,13 @@ def deploy(
         opened = open_platform(loaded.platform.name, session_of(loaded.platform.name).scope(loaded))
     with progress.stage("plan"):
         deployment = _prepare(loaded, opened, baseline, progress)
-        made = _plan(deployment, opened)
+        plan = _plan(deployment, opened)
     if approve:
-        approve(made)
-    _apply(made, opened, deployment.recipe, wait, progress)
+        approve(plan)
+    _apply(plan, opened, deployment.recipe, wait, progress)
     if wait and deployment.is_new:
         _sweep(deployment, opened, progress)
-    return planned_endpoint(made, opened, deployment.recipe)
+    return planned_endpoint(plan, opened, deployment.recipe)
 
 
 def rollback(
@@ -139,12 +139,12 @@ def rollback(
     if opened is None:
         raise EndpointNotFound(f"there is no endpoint {endpoint}: the local platform is not running")
     rules = rules_of(opened.name)
-    made = rules.rollback(str(name), opened.address(endpoint), opened.observe((), [endpoint]))
+    plan = rules.rollback(str(name), opened.address(endpoint), opened.observe((), [endpoint]))
     deployed = deployed_recipe(recipe) if recipe else None
     progress = progress or default_progress()
-    for note in made.notes:
+    for note in plan.notes:
         progress.say(note)
-    _apply(made, opened, deployed, wait, progress)
+    _apply(plan, opened, deployed, wait, progress)
     return existing_endpoint(endpoint, opened, deployed)
 
 
@@ -173,7 +173,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     names = [arm.name for arm in arms]
     observed = platform.observe(resources, () if deployment.is_new else names) if platform else Observed()
     prices = [rules.price_per_hour(arm) for arm in arms]
-    made = make_plan(
+    plan = make_plan(
         str(recipe.path.resolve()),
         rules,
         names,
@@ -184,7 +184,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         price_before=rules.price_now(observed, recipe.platform.region),
         notes=(*recipe.chosen_notes(), *rules.notes(recipe, deployment.account), *_age(recipe)),
     )
-    found = {item.name: getattr(made, item.name) for item in fields(made)}
+    found = {item.name: getattr(plan, item.name) for item in fields(plan)}
     return DeploymentPlan(**{**found, "unpinned": tuple(unpinned(recipe, deployment.account))})
 
 
@@ -193,26 +193,26 @@ def _age(recipe: Recipe) -> list[str]:
     return [f"Catalogue: {outdated}. To renew prices, heads and images: {update_command(recipe)}"] if outdated else []
 
 
-def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:
+def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:
     """Make and update, wait until the endpoints serve, make what needs them to serve, remove what is superseded."""
     from toolkit.apply.executor import complete, make, remove  # a plan needs none of it
     from toolkit.apply.waiter import wait_in_service
 
     rules = rules_of(platform.name)
-    rules.require_startable(made)
-    name = made.endpoints[0]
+    rules.require_startable(plan)
+    name = plan.endpoints[0]
     record = record_of(name, progress)
     events = record.events()
     if events and (last := events[-1]).step != "done":
         progress.say(f"carrying on: last time, {last.verb} {last.kind} {last.name} was {last.step}")
     with platform.lease(name):
-        make(made, platform, record, progress)
+        make(plan, platform, record, progress)
         if wait:
             with progress.stage("wait until in service"):
                 expected = rules.expected_seconds(recipe) if recipe else {}
-                wait_in_service(platform, made.configs, progress, rules.wait_seconds(made), expected=expected)
-            complete(made, platform, record, progress)
-            remove(made, platform, record, progress)
+                wait_in_service(platform, plan.configs, progress, rules.wait_seconds(plan), expected=expected)
+            complete(plan, platform, record, progress)
+            remove(plan, platform, record, progress)
 
 
 def _sweep(deployment: _Deployment, platform: Platform, progress: Progress) -> None:

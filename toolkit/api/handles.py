@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from toolkit.api.context import RecipeLike, deployed_recipe, find_platform, in_service, recipe_or_none
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.listing import status, unknown_endpoint
@@ -9,7 +11,7 @@ from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound
-from toolkit.measure.verdicts import Expected
+from toolkit.measure.arm import Expected
 from toolkit.measure.watch import Watch
 from toolkit.measure.watch import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload
@@ -53,13 +55,13 @@ def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list
 
 
 def existing_endpoint(name: str, platform: Platform, recipe: Recipe | None) -> Endpoint:
-    """The handle of what the platform has."""
+    """The handle of an existing endpoint."""
     address, twin = platform.address(name), f"{name}-baseline"
     return _endpoint(address, platform.address(twin) if in_service(platform, twin) else None, platform, recipe)
 
 
 def planned_endpoint(plan: Plan, platform: Platform, recipe: Recipe | None) -> Endpoint:
-    """The handle of what a plan has made, without another look."""
+    """The handle of the endpoint of an applied plan. Asks the platform nothing."""
     wanted = {(action.kind, action.name) for action in plan.actions if action.verb != "delete"}
     hosts = list(plan.configs)
     address, *twins = [
@@ -70,26 +72,27 @@ def planned_endpoint(plan: Plan, platform: Platform, recipe: Recipe | None) -> E
 
 
 def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Recipe | None) -> Endpoint:
-    endpoint, _, component = address.partition("/")
-    expected = Expected(recipe.expect, _published_acceptance(recipe)) if recipe else Expected()
-    workloads = [Workload(name, read_prompts(path)) for name, path in recipe.workloads.items()] if recipe else []
-    speculative = recipe is None or recipe.speculation is not None
-    price = rules_of(recipe.platform.name).price_per_hour(recipe) if recipe else None
-    return Endpoint(
+    name, _, component = address.partition("/")
+
+    def destroyer(name: str) -> Plan:
+        return destroy_on(platform, name, (name, f"{name}-baseline"), default_progress())
+
+    endpoint = Endpoint(name, platform, destroyer, baseline, component=component or None)
+    if recipe is None:
+        return endpoint
+    price = rules_of(recipe.platform.name).price_per_hour(recipe)
+    workloads = tuple(Workload(name, read_prompts(path)) for name, path in recipe.workloads.items())
+    return replace(
         endpoint,
-        platform,
-        lambda name: destroy_on(platform, name, (name, f"{name}-baseline"), default_progress()),
-        baseline,
-        speculative,
-        tuple(workloads) or (GENERAL,),
-        expected,
-        component or None,
-        price,
-        recipe is None or recipe.engine.rules.reports_drafts(recipe),
-        _served_with(recipe, has_instances=price != 0) if recipe else {},
-        recipe.speculation.synthetic_acceptance_length if recipe and recipe.speculation else None,
-        _target(recipe) if recipe else "",
-        recipe.engine.max_model_len if recipe else None,
+        speculative=recipe.speculation is not None,
+        workloads=workloads or (GENERAL,),
+        expected=Expected(recipe.expect, _published_acceptance(recipe)),
+        price_per_hour=price,
+        reports_drafts=recipe.engine.rules.reports_drafts(recipe),
+        served_with=_served_with(recipe, has_instances=price != 0),
+        synthetic_acceptance_length=recipe.speculation.synthetic_acceptance_length if recipe.speculation else None,
+        target=_target(recipe),
+        max_model_len=recipe.engine.max_model_len,
     )
 
 

@@ -27,7 +27,7 @@ from toolkit.files import write_whole
 from toolkit.measure.report import ArmReport, BenchReport
 from toolkit.recipe.edit import with_speculation
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import LONGEST_NAME
+from toolkit.recipe.section import LONGEST_NAME
 from toolkit.recipe.source import ModelSource
 from toolkit.text import inert
 from toolkit.training.conversations import Conversation, conversation_of, held_out

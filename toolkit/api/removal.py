@@ -62,14 +62,14 @@ def _without_buckets_that_stay(planned: Plan, rest: Sequence[Action]) -> Plan:
 
 def _removal(name: str, platform: Platform, endpoints: Sequence[str]) -> Plan:
     observed = platform.observe((), endpoints)
-    made = _plan(name, platform, endpoints, observed)
+    plan = _plan(name, platform, endpoints, observed)
     host = observed.get("Endpoint", endpoints[0])
     # The bucket belongs to whatever remains.
-    if host and host.ours and all(action.kind == "Bucket" for action in made.actions):
+    if host and host.ours and all(action.kind == "Bucket" for action in plan.actions):
         users = ", ".join(host.endpoints)
         hint = "Destroy those: the last takes the endpoint along."
         raise UsageError(f"{host.name} is the endpoint of the inference components {users}", hint=hint)
-    return made
+    return plan
 
 
 def _plan(name: str, platform: Platform, endpoints: Sequence[str], observed: Observed) -> Plan:

@@ -61,11 +61,13 @@ class HttpConnection:
         if self.invoker:
             return await self.invoker(body)
         route = "completions" if "prompt" in body else "chat/completions"
-        return _json(self.name, await self._whole("POST", f"{self._base}/{route}", {"model": self.model, **body}))
+        return refusal.parse_answer(
+            self.name, await self._whole("POST", f"{self._base}/{route}", {"model": self.model, **body})
+        )
 
     async def models(self) -> dict[str, ServedModel]:
         """The models that it serves by name, as far as it lists them. Raises InvocationError."""
-        listed = _json(self.name, await self._whole("GET", f"{self._base}/models")).get("data")
+        listed = refusal.parse_answer(self.name, await self._whole("GET", f"{self._base}/models")).get("data")
         found = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
         return {str(item.get("id")): _served_model(item) for item in found}
 
@@ -207,10 +209,3 @@ async def _content(response: Response, longest: int) -> bytes:
         if len(found) > longest:
             break
     return bytes(found)
-
-
-def _json(name: str, content: bytes) -> dict[str, Any]:
-    try:
-        return documents.parse(dict[str, Any], content)
-    except documents.Unfit as error:
-        raise InvocationError(f"{name}: the answer cannot be used: {error}") from error

@@ -47,6 +47,7 @@ _WIDEST = math.log(1000)
 # Sums of times may be off by rounding.
 _CLOCK_STEP = 1e-6
 _MOST_FURTHER_REQUESTS = 100_000
+_STEPS = 32
 
 
 @dataclass(frozen=True)
@@ -292,6 +293,6 @@ def _student_at(freedom: float, level: float) -> float:
     return math.sqrt(freedom) * math.tan(low)
 
 
-def _integral(power: float, end: float, steps: int = 32) -> float:
-    values = [math.pow(math.cos(end * i / steps), power) for i in range(steps + 1)]
-    return end / steps / 3 * (values[0] + values[-1] + 4 * sum(values[1:-1:2]) + 2 * sum(values[2:-1:2]))
+def _integral(power: float, end: float) -> float:
+    values = [math.pow(math.cos(end * i / _STEPS), power) for i in range(_STEPS + 1)]
+    return end / _STEPS / 3 * (values[0] + values[-1] + 4 * sum(values[1:-1:2]) + 2 * sum(values[2:-1:2]))

@@ -15,23 +15,15 @@ from toolkit.measure.report import ArmReport, Noise, Speedup
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
 from toolkit.measure.statistics import Interval, busy_seconds, pairs_of, percentiles, speedup
+from toolkit.recipe.schema import Slo
 
 _SECONDS_PER_HOUR = 3600
 
 
-@dataclass(frozen=True)
-class Slo:
-    """Limits of a request's latencies, in seconds (None: no limit), and the share of requests that shall keep them."""
-
-    ttft: float | None = None
-    tpot: float | None = None
-    e2e: float | None = None
-    share: float = 0.9
-
-    def is_met(self, result: RequestResult) -> bool:
-        """Whether a successful answer came within all limits."""
-        times = ((result.ttft, self.ttft), (result.tpot, self.tpot), (result.seconds, self.e2e))
-        return all(limit is None or time is None or time <= limit for time, limit in times)
+def is_met(slo: Slo, result: RequestResult) -> bool:
+    """Whether a successful answer came within all limits."""
+    times = ((result.ttft, slo.ttft), (result.tpot, slo.tpot), (result.seconds, slo.e2e))
+    return all(limit is None or time is None or time <= limit for time, limit in times)
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,6 @@ class Results:
 
     @classmethod
     def of(cls, results: Iterable[RequestResult]) -> Results:
-        """Group results."""
         found: dict[Point, list[RequestResult]] = {}
         for item in results:
             found.setdefault(Point(item.workload, item.load, item.open_loop), []).append(item)
@@ -126,7 +117,7 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
     reasoning = sum(item.reasoning_tokens for item in answers)
     throughput = tokens / seconds if tokens and seconds else None
     acceptance = acceptance_of(answers)
-    within = sum(map(slo.is_met, answers)) if slo else 0
+    within = sum(is_met(slo, answer) for answer in answers) if slo else 0
     return ArmReport(
         arm=arm.name,
         workload=point.workload,

@@ -88,10 +88,6 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
 class Platform(Observer, Executor, EndpointPlatform, Protocol):
     """An open platform, as the stages of a deployment use it."""
 
-    @property
-    def name(self) -> str:
-        """The platform's name in recipes."""
-
     def endpoints(self) -> list[Deployed]:
         """All endpoints that the toolkit created on it."""
 

@@ -14,11 +14,11 @@ from kubernetes.client import ApiException
 
 from toolkit import documents
 from toolkit.errors import PlatformError, WaitTimeout
-from toolkit.platforms.kubernetes import execute
 from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.pods import Document, is_ready, trouble_of
-from toolkit.platforms.kubernetes.rollout import visible_events
+from toolkit.platforms.kubernetes.rollout import readable_events
 from toolkit.platforms.kubernetes.rules.security import PORT
 from toolkit.platforms.kubernetes.rules.training import placing_pod, reading_pod
 
@@ -84,7 +84,7 @@ class Heads:
             pod = self.cluster.find(path("Pod", self.namespace, name)) or {}
             if is_done(pod):
                 return
-            trouble = trouble_of(pod, visible_events(self.cluster, self.namespace, pod)) if pod else None
+            trouble = trouble_of(pod, readable_events(self.cluster, self.namespace, pod)) if pod else None
             why = f": {trouble.text}" if trouble else ""
             if (trouble and trouble.certain) or pod.get("status", {}).get("phase") == "Failed":
                 raise PlatformError(f"pod {name} cannot hand the head over{why}", hint=see)
@@ -101,7 +101,7 @@ class Heads:
         except ApiException as error:
             if error.status != 404:
                 raise
-        execute.wait_gone(self.cluster, "Pod", self.namespace, existing, self.clock, self.sleep)
+        Objects(self.cluster, self.namespace, self.clock, self.sleep).wait_gone("Pod", existing)
 
 
 def _has_succeeded(pod: Document) -> bool:

@@ -8,7 +8,7 @@ from toolkit.apply.training import TrainingJob
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
-from toolkit.platforms.kubernetes.rollout import pods, visible_events
+from toolkit.platforms.kubernetes.rollout import pods, readable_events
 
 _ERROR = "error: "
 
@@ -26,7 +26,7 @@ def job_status(cluster: Cluster, namespace: str, job: Document) -> TrainingJob:
     if not found:
         return TrainingJob(name, "InProgress", "Pending", "", began, began)
     entered = seconds(found[-1]["metadata"]["creationTimestamp"])
-    trouble = trouble_of(found[-1], visible_events(cluster, namespace, found[-1]))
+    trouble = trouble_of(found[-1], readable_events(cluster, namespace, found[-1]))
     if trouble and trouble.certain:
         return TrainingJob(name, "Failed", "Failed", trouble.text, began, entered)
     stage = "Training" if found[-1].get("status", {}).get("phase") == "Running" else "Starting"

@@ -33,32 +33,21 @@ class KubernetesSession:
     may_be_absent = True
 
     def scope(self, recipe: Recipe) -> str:
-        """Context and namespace that the recipe names."""
         settings = recipe.platform.kubernetes or KubernetesSection()
         return f"{settings.context or ''}/{settings.namespace}"
 
     def scope_name(self, scope: str) -> str:
-        """Context and namespace."""
         return scope
 
     def can_be_asked(self) -> bool:
-        """Whether there is a kubeconfig, or we run in a pod."""
         return has_cluster()
 
     def open(self, scope: str | None = None) -> KubernetesPlatform:
-        """The platform of that context and namespace. Raises UsageError or PlatformError."""
         return kubernetes_platform(scope)
 
-    def running(self, scope: str | None = None) -> KubernetesPlatform:
-        """The platform of that context and namespace. Raises UsageError or PlatformError."""
-        return kubernetes_platform(scope)
-
-    def glance(self, scope: str | None = None) -> KubernetesPlatform:
-        """The same: it answers or refuses at once."""
-        return self.running(scope)
+    running = glance = open
 
     def trainer(self, scope: str | None = None) -> TrainingPlatform:
-        """The platform itself, whose Jobs train. Raises UsageError or PlatformError."""
         return kubernetes_platform(scope)
 
     def scope_of(self, endpoint: str) -> str | None:
@@ -76,11 +65,9 @@ class KubernetesSession:
         return found[0] if found else None
 
     def every_scope(self) -> Sequence[str | None]:
-        """The current context, all of whose namespaces are listed together."""
         return [None]
 
     def unread_account(self, scope: str | None) -> Account:
-        """A cluster that holds nothing."""
         return Account(NO_ACCOUNT, "", scope=scope or "")
 
 

@@ -28,11 +28,9 @@ class LocalSession:
     may_be_absent = False
 
     def scope(self, recipe: Recipe) -> None:
-        """Nothing in a recipe says which daemon."""
         return
 
     def scope_name(self, scope: str) -> str:
-        """The daemon pretends to be in a region."""
         return "this machine"
 
     def can_be_asked(self) -> bool:
@@ -40,7 +38,6 @@ class LocalSession:
         return True
 
     def open(self, scope: str | None = None) -> LocalPlatform:
-        """The platform, started when it does not run. Raises UsageError or PlatformError."""
         _require_packages()
         from toolkit.platforms.local import daemon
         from toolkit.platforms.local.platform import local_platform
@@ -48,7 +45,6 @@ class LocalSession:
         return local_platform(daemon.start(home() / "local", containers_dir()))
 
     def running(self, scope: str | None = None) -> LocalPlatform | None:
-        """The platform, None when it does not run."""
         from toolkit.apply.progress import default_progress
         from toolkit.platforms.local import daemon
 
@@ -61,9 +57,7 @@ class LocalSession:
 
         return local_platform(running)
 
-    def glance(self, scope: str | None = None) -> LocalPlatform | None:
-        """The same: it answers or refuses at once."""
-        return self.running(scope)
+    glance = running
 
     def trainer(self, scope: str | None = None) -> LocalTrainer:
         """Training jobs of this user's home; they need no daemon."""
@@ -72,15 +66,12 @@ class LocalSession:
         return LocalTrainer(home() / "training")
 
     def scope_of(self, endpoint: str) -> None:
-        """There is one scope."""
         return
 
     def every_scope(self) -> Sequence[str | None]:
-        """The one scope."""
         return [None]
 
     def unread_account(self, scope: str | None) -> Account:
-        """The account that every daemon has."""
         return Account(ACCOUNT, REGION)
 
 

@@ -90,7 +90,6 @@ class SageMakerPlatform:
         return replace(account, role=self._role(recipe), digests=digests)
 
     def jumpstart_entries(self, recipe: Recipe) -> Entries:
-        """What JumpStart's hub says of the models that the recipe names."""
         return {name: read_jumpstart(self.clients, name) for name in ids(recipe)}
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
@@ -100,15 +99,12 @@ class SageMakerPlatform:
             return observe.observe(look, self._kinds)
 
     def image_exists(self, request: Mapping[str, Any]) -> bool:
-        """Whether the image that a request describes is in the account's registry."""
         return image_digest(self.clients, request["Repository"], request["Tag"]) is not None
 
     def base_bytes(self, image: str) -> int | None:
-        """What an image takes in its registry, None where that does not tell."""
         return images.layer_bytes(self.clients, image)
 
     def build_image(self, request: Mapping[str, Any], progress: Progress) -> None:
-        """Build what the request describes, and push it to the account's registry. Raises BuildError."""
         build_image(self.clients, request, progress)
 
     def with_digest(self, image: str) -> str:
@@ -119,7 +115,6 @@ class SageMakerPlatform:
         return scan_findings(self.clients, *_repository_and_tag(image))
 
     def endpoints(self) -> list[Deployed]:
-        """All endpoints that carry our tag."""
         with aws_errors("listing endpoints"):
             return deployed(self.clients, self.name)
 

@@ -53,11 +53,9 @@ def invoke(
 ) -> dict[str, Any]:
     answer = _asked(client.invoke_endpoint, endpoint, body, sleep)
     try:
-        return documents.parse(dict[str, Any], answer["Body"].read(documents.LIMITS.size + 1))
-    except documents.Unfit as error:
-        raise InvocationError(f"{endpoint}: the answer cannot be used: {error}") from error
+        return refusal.parse_answer(endpoint, answer["Body"].read(documents.LIMITS.size + 1))
     except _BROKEN as error:
-        raise _broken_off(endpoint, error) from error
+        raise refusal.broken_off(endpoint, error) from error
 
 
 def stream(
@@ -73,7 +71,7 @@ def stream(
             for event in events:
                 yield event.get("PayloadPart", {}).get("Bytes", b"")
     except _BROKEN as error:
-        raise _broken_off(endpoint, error) from error
+        raise refusal.broken_off(endpoint, error) from error
 
 
 def _asked(call: Callable[..., T], endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]) -> T:
@@ -102,8 +100,3 @@ def _refused(endpoint: str, error: ClientError | BotoCoreError) -> InvocationErr
         said = details.get("OriginalMessage") or message
         return refusal.by_container(endpoint, details.get("OriginalStatusCode", 0), said)
     return by_sagemaker(endpoint, message, transient=code in _BUSY, hint=hint_for(error))
-
-
-def _broken_off(endpoint: str, error: Exception) -> InvocationError:
-    hint = f"Send the request again. The container's log: toolkit logs {endpoint.partition('/')[0]}"
-    return InvocationError(f"{endpoint}: the answer broke off: {error}", hint=hint)

@@ -27,45 +27,32 @@ class SageMakerSession:
     may_be_absent = False
 
     def scope(self, recipe: Recipe) -> str | None:
-        """The recipe's region."""
         return recipe.platform.region
 
     def scope_name(self, scope: str) -> str:
-        """The region."""
         return scope
 
     def can_be_asked(self) -> bool:
-        """Whether there are credentials."""
         from toolkit.platforms.sagemaker.credentials import has_credentials
 
         return has_credentials()
 
     def open(self, scope: str | None = None) -> SageMakerPlatform:
-        """The platform in that region. Raises PlatformError."""
         return sagemaker_platform(scope)
 
-    def running(self, scope: str | None = None) -> SageMakerPlatform:
-        """The platform in that region; AWS always runs. Raises PlatformError."""
-        return sagemaker_platform(scope)
+    running = trainer = open
 
     def glance(self, scope: str | None = None) -> SageMakerPlatform:
         """The platform in that region, whose calls end after seconds. Raises PlatformError."""
         return sagemaker_platform(scope, attempts=2)
 
-    def trainer(self, scope: str | None = None) -> SageMakerPlatform:
-        """The same platform. Raises PlatformError."""
-        return sagemaker_platform(scope)
-
     def scope_of(self, endpoint: str) -> None:
-        """The session's own region."""
         return
 
     def every_scope(self) -> Sequence[str | None]:
-        """All regions that the account has enabled. Raises PlatformError."""
         return enabled_regions()
 
     def unread_account(self, scope: str | None) -> Account:
-        """An account that holds nothing."""
         return Account(NO_ACCOUNT, scope or _SOME_REGION)
 
 

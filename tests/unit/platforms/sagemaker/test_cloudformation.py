@@ -29,14 +29,14 @@ from toolkit.platforms.sagemaker.rules.cloudformation import NOT_IN_CLOUDFORMATI
 from toolkit.platforms.sagemaker.rules.jumpstart import ids
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import (
+from toolkit.recipe.platform_schema import (
     ComponentSection,
     NetworkSection,
     ObservabilitySection,
     RolloutSection,
     ScalingSection,
 )
+from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/12345678-1234-1234-1234-123456789012"
@@ -200,7 +200,7 @@ def test_cfn_lint_would_find_a_wrong_property(recipe: Recipe) -> None:
 
 
 def test_every_kind_is_a_resource_or_is_told_otherwise() -> None:
-    told = {"Weights", "WeightsUse", "RolePolicy", "Repository", "Image", "Artifacts"}
+    told = {"Weights", "WeightsReference", "RolePolicy", "Repository", "Image", "Artifacts"}
     elsewhere = {"TrainingJob"}  # what compiles
     types = {kind.kind for kind in RULES.kinds if kind.resource_type}
     assert told | types | elsewhere == {kind.kind for kind in RULES.kinds}

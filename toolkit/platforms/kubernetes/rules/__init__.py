@@ -22,7 +22,8 @@ from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
-from toolkit.recipe.resolve import PlatformSettings, Recipe
+from toolkit.recipe.parts import PlatformSettings
+from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import Disk
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ class KubernetesRules:
         return findings(recipe)
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        made = (item for arm in arms for item in (*storage.uploads(arm), *manifests.resources(arm)))
-        found = {(item.kind, item.name): item for item in made}
+        resources = (item for arm in arms for item in (*storage.uploads(arm), *manifests.resources(arm)))
+        found = {(item.kind, item.name): item for item in resources}
         return tuple(sorted(found.values(), key=lambda item: position(item.kind)))
 
     def endpoint_name(self, recipe: Recipe) -> str:

@@ -18,7 +18,8 @@ from toolkit.platforms.sagemaker.rules import arms, price
 from toolkit.platforms.sagemaker.rules.capabilities import Capabilities
 from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
-from toolkit.recipe.resolve import PlatformSettings, Recipe
+from toolkit.recipe.parts import PlatformSettings
+from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.planning.plan import Plan

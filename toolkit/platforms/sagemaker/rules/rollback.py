@@ -61,10 +61,10 @@ def kept_for_rollback(observed: Observed, updated: Sequence[str]) -> set[tuple[s
     }
     stored = {(item.kind, item.name) for item in observed.existing if item.state.get("Prefix") in prefixes}
     weights = {name for _, name in stored}
-    uses = {item.name for item in observed.existing if item.kind == "WeightsUse" and item.name.split("/")[0] in weights}
+    references = [item.name for item in observed.existing if item.kind == "WeightsReference"]
     return {
         *(("EndpointConfig", config.name) for config in configs),
         *(("Model", name) for name in models),
         *stored,
-        *(("WeightsUse", name) for name in uses),
+        *(("WeightsReference", name) for name in references if name.split("/")[0] in weights),
     }

@@ -17,8 +17,8 @@ from toolkit.platforms.sagemaker.rules.kinds.model import PAGES, model_of, netwo
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, tags
 from toolkit.platforms.sagemaker.rules.transition import instance_types
+from toolkit.recipe.platform_schema import PrefixRoutingSection
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.schema import PrefixRoutingSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
