@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from toolkit.api.context import RecipeLike, deployed_recipe, find_platform, in_service, recipe_or_none
 from toolkit.api.endpoint import Endpoint
@@ -21,17 +22,27 @@ from toolkit.platforms.rules import Platform
 from toolkit.recipe.prompts import read_prompts
 from toolkit.recipe.resolve import Recipe
 
+if TYPE_CHECKING:
+    from toolkit.platforms.rules import AwsSession
 
-def connect(name: RecipeLike, *, platform: str | None = None, region: str | None = None) -> Endpoint:
-    """The handle of an endpoint that exists, the toolkit's or not, by its name or recipe. Raises EndpointNotFound."""
+
+def connect(
+    name: RecipeLike, *, platform: str | None = None, region: str | None = None, session: AwsSession | None = None
+) -> Endpoint:
+    """The handle of an endpoint that exists, the toolkit's or not, by its name or recipe. Raises EndpointNotFound.
+
+    `session` is a boto3.Session, or a Session of the SageMaker SDK, to use instead of the environment's.
+    """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
-    opened = find_platform(endpoint, recipe, platform, region)
+    opened = find_platform(endpoint, recipe, platform, region, session)
     if opened is None:
         raise unknown_endpoint(endpoint, ": the local platform is not running")
     try:
-        return existing_endpoint(endpoint, opened, deployed_recipe(recipe) if recipe else None)
+        return existing_endpoint(endpoint, opened, deployed_recipe(recipe, session) if recipe else None)
     except EndpointNotFound as error:
+        if session is not None:
+            raise  # which names are like it, only the environment's own account would be asked
         raise unknown_endpoint(endpoint) from error
 
 

@@ -56,6 +56,7 @@ async def measure(
         ),
         speedups=summary.speedups,
         noise=summary.noise,
+        gains=summary.gains,
         notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
         complete=ending == "complete",
         interrupted=ending == "interrupted",

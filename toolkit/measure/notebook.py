@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.display import Fragment, Tone, bullets, card, folded, prose, table, toned
+from toolkit.display import Fragment, Tone, bullets, card, folded, prose, table, toned, whole
 from toolkit.measure.headline import CLAIMS, Answer, comparable, headline, speedup_of
 from toolkit.measure.wording import (
     COLUMNS,
@@ -40,7 +40,8 @@ def report_html(report: BenchReport) -> str:
 
 def verdicts_html(report: BenchReport) -> Fragment:
     rows = [
-        (toned(sign(v.holds), _SIGNS[v.holds]), CLAIMS[v.claim], v.workload or "", v.detail) for v in report.verdicts
+        (toned(sign(v.holds), _SIGNS[v.holds]), CLAIMS[v.claim], whole(v.workload or ""), v.detail)
+        for v in report.verdicts
     ]
     return table(rows, ("", "claim", "workload", "detail"))
 
@@ -48,7 +49,7 @@ def verdicts_html(report: BenchReport) -> Fragment:
 def figures_html(report: BenchReport) -> Fragment:
     rows = [(a.workload, *cells(a, speedup_of(report, a)), *latencies(a)[2:]) for a in report.arms]
     head, rows = filled(("workload", *COLUMNS, *LATENCIES[2:]), rows)
-    return table(rows, head)
+    return table((map(whole, row) for row in rows), head)
 
 
 def what_if_html(report: BenchReport) -> Fragment:

@@ -11,10 +11,18 @@ from operator import add
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Arm
 from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import ArmReport, Noise, Speedup
+from toolkit.measure.report import ArmReport, Gain, Noise, Ratio, Speedup
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
-from toolkit.measure.statistics import Interval, busy_seconds, pairs_of, percentiles, speedup
+from toolkit.measure.statistics import (
+    Interval,
+    acceptance_ratio,
+    busy_seconds,
+    decoding,
+    pairs_of,
+    percentiles,
+    speedup,
+)
 from toolkit.recipe.schema import Slo
 
 _SECONDS_PER_HOUR = 3600
@@ -52,6 +60,7 @@ class Summary:
     arms: tuple[ArmReport, ...]
     speedups: tuple[Speedup, ...] = ()
     noise: Noise | None = None
+    gains: tuple[Gain, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,18 @@ def summarise(
     if baseline is None:
         return Summary(rows)
     noise = _noise(points.values(), baseline.name)
-    return Summary(rows, tuple(_speedups(points, arms, baseline.name, noise)), noise)
+    gains = tuple(_gains(points, arms, baseline.name))
+    return Summary(rows, tuple(_speedups(points, arms, baseline.name, noise)), noise, gains)
+
+
+def _gains(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm], baseline: str) -> Iterator[Gain]:
+    looks = len(points) * len(arms)
+    for point, found in points.items():
+        for arm in arms:
+            faster, accepted = (of(found, arm.name, baseline, looks) for of in (decoding, acceptance_ratio))
+            if faster and accepted:
+                ratios = Ratio(**vars(faster)), Ratio(**vars(accepted))
+                yield Gain(point.workload, point.concurrency, arm.name, *ratios, point.rate)
 
 
 def _speedups(

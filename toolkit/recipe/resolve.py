@@ -44,8 +44,9 @@ class Recipe:
     `lock.pinned` fills in revisions, the size of the weights, the target's model type, `image_digests` by address with
     tag, and `wheel_digests` by pin.
     `container` None is AWS's image. `baseline_of` is what a baseline leaves out: some engines need their flags to be
-    alike. `training` says how its drafter is trained, None for one that exists. `left_open` are the keys that the file
-    leaves open, `chosen` says what was taken for them and why.
+    alike. `candidate` is what `toolkit improve` tries beside `speculation`, which no recipe file can say. `training`
+    says how its drafter is trained, None for one that exists. `left_open` are the keys that the file leaves open,
+    `chosen` says what was taken for them and why.
     What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and kept.
     """
 
@@ -64,6 +65,7 @@ class Recipe:
     target_type: str = ""
     container: ContainerSection | None = None
     baseline_of: Speculation | None = field(default=None, repr=False)
+    candidate: Speculation | None = field(default=None, repr=False)
     accept_eula: bool = False
     scaling: ScalingSection = field(default_factory=ScalingSection.model_construct)
     rollout: RolloutSection = field(default_factory=RolloutSection.model_construct)
@@ -130,7 +132,8 @@ class Recipe:
         """This recipe without speculation, named `<name>-baseline`."""
         if self.speculation is None:
             return self
-        return replace(self, name=f"{self.name}-baseline", speculation=None, baseline_of=self.speculation)
+        without = replace(self, speculation=None, baseline_of=self.speculation, candidate=None)
+        return replace(without, name=f"{self.name}-baseline")
 
     def on(self, instance_type: str) -> Recipe:
         """The recipe as it runs on that instance type."""
@@ -149,8 +152,10 @@ class Recipe:
             return here
         engine = replace(self.engine, args={**self.engine.args, **_dashed(differs.args)})
         k = differs.num_speculative_tokens
-        speculation, baseline_of = (_with_tokens(arm, k) for arm in (self.speculation, self.baseline_of))
-        return replace(here, engine=engine, speculation=speculation, baseline_of=baseline_of)
+        speculation, baseline_of, candidate = (
+            _with_tokens(arm, k) for arm in (self.speculation, self.baseline_of, self.candidate)
+        )
+        return replace(here, engine=engine, speculation=speculation, baseline_of=baseline_of, candidate=candidate)
 
     def with_platform(self, platform: str | None) -> Recipe:
         """The recipe on another platform; None keeps its own. Raises UsageError for an unknown one."""

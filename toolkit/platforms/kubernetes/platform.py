@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob
@@ -159,6 +159,15 @@ class KubernetesPlatform:
             f"the figures of {name} cannot be published from a cluster",
             hint="Leave out --publish; --json prints them for a monitoring of yours.",
         )
+
+    def sdk_endpoint(self, endpoint: str) -> NoReturn:
+        """Raises UsageError: it is no endpoint of SageMaker's."""
+        hint = "Use `endpoint.openai()`, or the lines that `endpoint.connect_info()` prints."
+        raise UsageError(f"{endpoint} is on a cluster, which the SageMaker SDK does not know", hint=hint)
+
+    def captured_traffic(self, endpoint: str) -> str | None:
+        """None: nothing in a cluster captures requests."""
+        return None
 
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         raise UsageError(

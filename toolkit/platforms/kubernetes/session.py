@@ -15,7 +15,7 @@ from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform
-    from toolkit.platforms.rules import TrainingPlatform
+    from toolkit.platforms.rules import AwsSession, TrainingPlatform
 
 DEFAULT_NAMESPACE = "toolkit"
 IN_CLUSTER = "in-cluster"
@@ -31,6 +31,11 @@ class KubernetesSession:
     account_name = "a kubeconfig"
     unasked = ""
     may_be_absent = True
+
+    def logged_in(self, login: AwsSession) -> KubernetesSession:
+        """Raises UsageError: a kubeconfig says who one is."""
+        hint = "Leave out `session`: the kubeconfig says which cluster, and who you are."
+        raise UsageError("session: a cluster needs no AWS session", hint=hint)
 
     def scope(self, recipe: Recipe) -> str:
         settings = recipe.platform.kubernetes or KubernetesSection()

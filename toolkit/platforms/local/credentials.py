@@ -42,7 +42,7 @@ def read(file: Path) -> Credentials:
     """The key in that file. Raises PlatformError, also when somebody else may have written or read it."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        with file.open() as opened:
+        with file.open(encoding="utf-8") as opened:
             _must_be_private(file, os.fstat(opened.fileno()))
             parser.read_file(opened)
         found = parser[_SECTION]

@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError
 
 from toolkit import documents
 from toolkit.endpoint import refusal
+from toolkit.endpoint.platform import VARIANT_MARK
 from toolkit.endpoint.retry import retried
 from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.sagemaker.errors import hint_for
@@ -76,10 +77,13 @@ def stream(
 
 def _asked(call: Callable[..., T], endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]) -> T:
     """The head of the answer; the body is still to be read."""
-    name, _, component = endpoint.partition("/")
+    address, _, component = endpoint.partition("/")
+    name, _, variant = address.partition(VARIANT_MARK)
     request = {"EndpointName": name, "Body": json.dumps(body).encode(), "ContentType": "application/json"}
     if component:
         request["InferenceComponentName"] = component
+    if variant:
+        request["TargetVariant"] = variant
 
     def send() -> T:
         try:

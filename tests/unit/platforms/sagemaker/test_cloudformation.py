@@ -98,6 +98,7 @@ def test_the_whole_template_of_a_component_that_scales_from_zero(
     )
 
 
+MOST_BYTES_IN_A_REQUEST = 51_200  # CreateStack's TemplateBody, as docs/howto/cloudformation.md says
 SHIPPED = [name for name in catalogue() if load(name).platform.name == "sagemaker"]
 
 
@@ -110,6 +111,7 @@ def test_a_shipped_recipe_has_a_template_that_works(name: str) -> None:
     made = template([arranged, arranged.baseline()], account)
     assert complaints(made) == []
     assert RULES.template_failures(made) == []
+    assert len(json.dumps(template([arranged], account), indent=2)) <= MOST_BYTES_IN_A_REQUEST
 
 
 CHANGES: Mapping[str, Mapping[str, Any]] = {

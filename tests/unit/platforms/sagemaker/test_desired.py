@@ -214,10 +214,10 @@ def test_a_component_is_updated_in_steps_that_alarms_roll_back(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("role", "named"),
-    [(None, "a role that is made for it"), ("arn:aws:iam::1:role/studio", "arn:aws:iam::1:role/studio")],
+    [(None, "a role that is made for it"), ("arn:aws:iam::1:role/studio", "arn:aws:iam::1:role/studio (mine)")],
 )
 def test_a_plan_says_where_it_deploys_and_as_whom(role: str | None, named: str) -> None:
-    here, there = replace(ACCOUNT, role=role), load("gpt-oss-20b/p-eagle")
+    here, there = replace(ACCOUNT, role=role, role_source="mine"), load("gpt-oss-20b/p-eagle")
     (told,) = [note for note in RULES.notes(there, here) if note.startswith("Account ")]
     assert told.startswith(f"Account {here.id}, {here.region}: runs as {named}, weights in s3://toolkit-")
 

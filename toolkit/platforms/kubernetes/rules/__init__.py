@@ -27,7 +27,7 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import Disk
 
 if TYPE_CHECKING:
-    from toolkit.platforms.rules import PlatformRules
+    from toolkit.platforms.rules import PlatformRules, Trial
 
 _WAIT_SECONDS = 7200.0
 # Time for the cluster to report that a Deployment's deadline is over.
@@ -149,7 +149,12 @@ class KubernetesRules:
         """Nothing: the cluster replaces pods by itself."""
         return Transition(tuple(desired))
 
-    def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
+    def trial(self, recipe: Recipe) -> Trial:
+        from toolkit.platforms.rules import Trial
+
+        return Trial("The new head is tried on an endpoint of its own, because a Deployment has no variants")
+
+    def kept_for_rollback(self, observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
         """What versions in the cluster's history use, also once it is updated."""
         return rollback.kept_for_rollback(observed)
 
