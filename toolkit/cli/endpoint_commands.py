@@ -16,8 +16,10 @@ from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
+    from toolkit.api.endpoint import Endpoint
     from toolkit.endpoint.generation import Generation
     from toolkit.endpoint.listing import Deployed
     from toolkit.endpoint.metrics import Metrics
@@ -70,24 +72,35 @@ def deploy(
         )
         endpoint = plan.apply(wait=wait)
     else:
-        approve = None if yes else _approve_price
+        approve = None if yes else approve_price
         endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait, approve=approve)
-    if not (wait and proof and endpoint.speculative):
-        answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {endpoint.status().status}")
-        next_step(*(("invoke", endpoint.name, "Hello") if wait else ("status",)))
+    finish(endpoint, waited=wait, proof=proof, as_json=as_json)
+
+
+def finish(
+    endpoint: Endpoint, *, waited: bool = True, proof: bool = True, as_json: bool, also: Mapping[str, Any] | None = None
+) -> None:
+    """End a deployment: prove the endpoint, print the answer, and exit by what was proved.
+
+    `also` are further keys of the answer's JSON document.
+    """
+    document = {**endpoint.to_dict(), **(also or {})}
+    if not (waited and proof and endpoint.speculative):
+        answer(document, as_json, lambda: f"{endpoint.name}: {endpoint.status().status}")
+        next_step(*(("invoke", endpoint.name, "Hello") if waited else ("status",)))
         return
     from toolkit.cli.report_text import report_text
     from toolkit.measure.headline import headline
 
     result = endpoint.prove()
-    answer({**endpoint.to_dict(), "proof": result.to_dict()}, as_json, lambda: report_text(result))
+    answer({**document, "proof": result.to_dict()}, as_json, lambda: report_text(result))
     if result.interrupted:
         raise CutShort
     next_step("invoke", endpoint.name, endpoint.workloads[0].prompts[0].text)
     exit_unless(result.ok or headline(result).answer == "mixed")
 
 
-def _approve_price(plan: Plan) -> None:
+def approve_price(plan: Plan) -> None:
     """Ask before something is created that is billed."""
     if plan.costs_more:
         say(plan_text(plan))

@@ -145,6 +145,12 @@ class TrainingPlatform(Observer, Executor, Trainer, Protocol):
     def put_head(self, folder: Path, address: str, progress: Progress) -> None:
         """Copy a head to an address that is no folder of this machine, such as in S3. Raises UsageError."""
 
+    def publish_head(self, job: Mapping[str, Any], name: str) -> None:
+        """Copy the job's head to where endpoints read heads by their names, where they do not read the head's folder.
+
+        Raises PlatformError.
+        """
+
 
 class PlatformSession(Protocol):
     """Opens a platform. A scope is a part of it, such as a region or a namespace; None is the user's default."""

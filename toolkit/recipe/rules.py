@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image, Instance
@@ -166,6 +166,15 @@ class EngineRules(Protocol):
         """Findings on the recipe's instance types."""
 
 
+class Disk(NamedTuple):
+    """The disk of a training job. `name` is what messages call it, `path` the recipe's key, `more` how to get more."""
+
+    name: str
+    free_bytes: int
+    path: str
+    more: str
+
+
 class PlatformTraits(Protocol):
     """What rooms without a platform's word in them ask of a platform's pure part."""
 
@@ -217,6 +226,9 @@ class PlatformTraits(Protocol):
 
     def price_per_hour(self, recipe: Recipe) -> float | None:
         """US dollars per hour of the recipe's endpoint with its initial instances; None if unknown."""
+
+    def training_disk(self, recipe: Recipe) -> Disk | None:
+        """The disk on which a training job keeps hidden states; None if unknown."""
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Findings on what this platform makes of the recipe and, where they are known, of its models."""

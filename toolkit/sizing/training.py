@@ -18,6 +18,8 @@ _HIDDEN_SIZES_PER_LAYER = 34
 _STATE_BYTES = 2
 # Layers of the target that a head reads.
 _TAPS = 3
+# UTF-8 of English text and JSON with usual vocabularies; other languages take fewer.
+_BYTES_PER_TOKEN = 3.5
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,17 @@ def training_size(target: Shape, training: TrainingSection) -> TrainingSize:
     )
     positions = training.max_length * sum(_KEPT**depth for depth in range(training.depth)) / training.partitions
     per_position = _HIDDEN_SIZES_PER_LAYER * hidden * training.layers + _BYTES_PER_LOGIT * drafted
-    states = (_TAPS + 1) * hidden * _STATE_BYTES
+    states = state_bytes(hidden)
     memory = parameters * _BYTES_PER_PARAMETER + positions * per_position + training.max_length * states
     return TrainingSize(parameters, round(memory))
+
+
+def state_bytes(hidden: int) -> int:
+    """Bytes of one token's hidden states, in bfloat16: of the layers that the head reads, and the last one."""
+    return (_TAPS + 1) * hidden * _STATE_BYTES
+
+
+def most_tokens(rows: int, size: int, training: TrainingSection) -> int:
+    """Tokens that rows of data with so many bytes give at most, with the target's answers where it gives new ones."""
+    answer = training.max_new_tokens if training.responses != "keep" else 0
+    return rows * min(training.max_length, round(size / rows / _BYTES_PER_TOKEN) + answer)

@@ -55,13 +55,14 @@ class Objects:
     def replace(self, kind: str, manifest: Mapping[str, Any]) -> None:
         """Create it after waiting for an object that is being deleted, or after deleting one with immutable changes.
 
-        If neither is necessary any more, because somebody changed it since the plan, update it. Raises WaitTimeout.
+        If neither is necessary any more, because somebody changed it since the plan, update it. A job is always
+        deleted: it runs once. Raises WaitTimeout.
         """
         wanted = Resource(kind, manifest["metadata"]["name"], manifest)
         existing = self._find(kind, wanted.name)
         if existing and existing["metadata"].get("deletionTimestamp"):
             self.wait_gone(kind, existing)
-        elif existing and "Immutable" in compared(self.cluster, wanted, self.namespace, existing):
+        elif existing and (RULES_BY_KIND[kind].is_job or self._is_immutable(wanted, existing)):
             self._delete(kind, existing)
         self.put(kind, manifest)
 
@@ -88,6 +89,9 @@ class Objects:
                     hint=hint,
                 )
             self.sleep(_PAUSE_SECONDS)
+
+    def _is_immutable(self, wanted: Resource, existing: Mapping[str, Any]) -> bool:
+        return "Immutable" in compared(self.cluster, wanted, self.namespace, existing)
 
     def _find(self, kind: str, name: str) -> dict[str, Any] | None:
         return self.cluster.find(path(kind, self.namespace, name))

@@ -6,27 +6,31 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from toolkit.apply.progress import Progress
+from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Figure, Metrics
-from toolkit.errors import EndpointNotFound, UsageError
+from toolkit.errors import EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.platforms.kubernetes import rollout, runtime
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import api_errors
 from toolkit.platforms.kubernetes.execute import Objects
+from toolkit.platforms.kubernetes.heads import Heads
+from toolkit.platforms.kubernetes.job_status import job_status
 from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.listing import deployed
 from toolkit.platforms.kubernetes.metrics import read_metrics
 from toolkit.platforms.kubernetes.observe import observe
-from toolkit.platforms.kubernetes.rules.kinds import WEIGHTS
-from toolkit.platforms.kubernetes.weights import upload_weights
+from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, WEIGHTS
+from toolkit.platforms.kubernetes.weights import upload_head, upload_weights
 from toolkit.platforms.lease import lease
 from toolkit.recipe.resolve import Recipe
 
@@ -59,6 +63,8 @@ class KubernetesPlatform:
         if action.kind == WEIGHTS.kind:
             self.upload(action.request, progress)
             return
+        if action.verb == "update" and RULES_BY_KIND[action.kind].is_job:
+            return  # it runs already
         with api_errors(str(action)):
             objects = Objects(self.cluster, self.namespace, self.clock, self.sleep)
             if action.verb == "delete":
@@ -107,6 +113,33 @@ class KubernetesPlatform:
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
             return deployed(self.cluster, self.namespace)
 
+    def training_job(self, name: str) -> TrainingJob:
+        with api_errors(f"looking at Job {name}"):
+            return job_status(self.cluster, self.namespace, self._job(name))
+
+    def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
+        """Events of the pods are among the lines, as in `logs`."""
+        with api_errors(f"reading the log of Job {name}"):
+            yield from rollout.read_logs(self.cluster, self.namespace, self._job(name), 0.0, bookmarks)
+
+    def log_command(self, name: str) -> str:
+        return f"kubectl logs -n {self.namespace} --tail=-1 -l batch.kubernetes.io/job-name={name}"
+
+    def leave(self, name: str, progress: Progress) -> str:
+        stop = f"kubectl delete job -n {self.namespace} {name}"
+        return f"{name} goes on in the cluster. To stop it, with a checkpoint: {stop}"
+
+    def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
+        with api_errors(f"reading the head of {job['metadata']['name']}"):
+            self._heads.fetch(job, folder)
+
+    def put_head(self, folder: Path, address: str, progress: Progress) -> None:
+        upload_head(folder, address, progress)
+
+    def publish_head(self, job: Mapping[str, Any], name: str) -> None:
+        with api_errors(f"copying the head of {job['metadata']['name']}"):
+            self._heads.place(job, name)
+
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return runtime.invoke(self.cluster, self.namespace, endpoint, body, self.sleep)
 
@@ -152,6 +185,10 @@ class KubernetesPlatform:
         )
 
     @property
+    def _heads(self) -> Heads:
+        return Heads(self.cluster, self.namespace, self.clock, self.sleep)
+
+    @property
     def _scope(self) -> str:
         return f"namespace {self.namespace} of {self.cluster.context}"
 
@@ -164,4 +201,11 @@ class KubernetesPlatform:
         if found is None or not is_ours(found):
             hint = "See: toolkit status --platform kubernetes. Pass the recipe to select its namespace."
             raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
+        return found
+
+    def _job(self, name: str) -> dict[str, Any]:
+        found = self.cluster.find(path("Job", self.namespace, name))
+        if found is None or not is_ours(found):
+            hint = "It was removed. The same command starts it again, from its last checkpoint."
+            raise PlatformError(f"there is no Job {name} in {self._scope}", hint=hint)
         return found

@@ -53,8 +53,7 @@ class KubernetesSession:
     running = glance = open
 
     def trainer(self, scope: str | None = None) -> TrainingPlatform:
-        hint = "Run: toolkit render RECIPE --part train. Or add: --platform sagemaker"
-        raise UsageError("`toolkit train` does not start Jobs on a cluster", hint=hint)
+        return kubernetes_platform(scope)
 
     def scope_of(self, endpoint: str) -> str | None:
         """The only namespace of the current context with such an endpoint; None where there is none.

@@ -258,6 +258,9 @@ class SageMakerPlatform:
         with aws_errors(f"copying the head to {address}"):
             heads.put(self.clients, folder, address, progress)
 
+    def publish_head(self, job: Mapping[str, Any], name: str) -> None:
+        """Nothing to do: a deployment reads the folder of the head."""
+
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return runtime.invoke(self.clients.runtime, endpoint, body, self.sleep)
 

@@ -17,13 +17,14 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.rules import KindRule, Transition
 from toolkit.platforms.image import base_address, base_image
-from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback, storage
+from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback, storage, training
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
 from toolkit.recipe.parts import PlatformSettings
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Disk
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import PlatformRules, Trial
@@ -114,13 +115,14 @@ class KubernetesRules:
         return iter(())
 
     def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
-        """Raises UsageError: a cluster's Job is applied with kubectl, as one that compiles."""
-        run = f"toolkit render {recipe.path} --part train | {manifests.APPLY} -f -"
-        raise UsageError("`toolkit train` does not start Jobs on a cluster", hint=f"Run: {run}")
+        return tuple(training.train_job(recipe))
 
     def training_notes(self, recipe: Recipe) -> Iterator[str]:
-        """None: `desired_training` refuses."""
-        return iter(())
+        return training.notes(recipe)
+
+    def training_disk(self, recipe: Recipe) -> Disk | None:
+        """Not known: how large the claim is, and what is in it, only the cluster says."""
+        return None
 
     def training_price(self, recipe: Recipe) -> float | None:
         """Not known: nodes are EC2's, and shared."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.rules import Trial
     from toolkit.platforms.sagemaker.rules import jumpstart
     from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
+    from toolkit.recipe.rules import Disk
 
 # SageMaker allows a container at most an hour to become healthy, and downloads weights before that.
 _WAIT_SECONDS = 7200.0
@@ -177,6 +178,11 @@ class AwsRules:
         from toolkit.platforms.sagemaker.rules import head_training
 
         return head_training.notes(recipe)
+
+    def training_disk(self, recipe: Recipe) -> Disk | None:
+        from toolkit.platforms.sagemaker.rules import head_training
+
+        return head_training.disk(recipe)
 
     def training_price(self, recipe: Recipe) -> float | None:
         from toolkit.platforms.sagemaker.rules import head_training
