@@ -25,12 +25,13 @@ def connect(name: RecipeLike, *, platform: str | None = None, region: str | None
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
     opened = find_platform(endpoint, recipe, platform, region)
+    written = str(name) if recipe and not isinstance(name, Recipe) else ""
     if opened is None:
-        raise unknown_endpoint(endpoint, ": the local platform is not running")
+        raise unknown_endpoint(endpoint, ": the local platform is not running", written)
     try:
         return existing_endpoint(endpoint, opened, deployed_recipe(recipe) if recipe else None)
     except EndpointNotFound as error:
-        raise unknown_endpoint(endpoint) from error
+        raise unknown_endpoint(endpoint, recipe=written) from error
 
 
 def watch(name: RecipeLike, *, minutes: int = 60, platform: str | None = None) -> Watch:

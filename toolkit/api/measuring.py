@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -36,6 +37,7 @@ Subject = RecipeLike | Endpoint
 KEY_VARIABLE = "OPENAI_API_KEY"
 """The environment variable with the key of servers that want one."""
 
+_ADDRESS = re.compile(r"[\w.-]+:\d+(/\S*)?")
 _T = TypeVar("_T")
 
 
@@ -163,6 +165,8 @@ def _subject(what: Subject, model: str, platform: str | None) -> Endpoint | _Ser
         return what
     if str(what).startswith(("http://", "https://")):
         return _Server(str(what).rstrip("/"), model)
+    if _ADDRESS.fullmatch(str(what)):
+        raise UsageError(f"{what} is not a URL", hint=f"Did you mean http://{what}?")
     return connect(what, platform=platform)
 
 

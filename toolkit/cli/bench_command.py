@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolkit.measure.report import BenchReport
 
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
-_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)?")
+_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)")
 _PERCENT = 100
 _MOST_CONCURRENT = 4096
 _LARGEST_NUMBER = 1000
@@ -25,11 +25,13 @@ _LONGEST_SECONDS = 7 * 24 * 3600
 
 
 def seconds_of(text: str) -> float:
-    """Seconds of a duration such as `90`, `90s`, `2m` or `1h`."""
+    """Seconds of a duration such as `90s`, `2m` or `1h`. A bare number is refused: it may be meant as minutes."""
     found = _DURATION.fullmatch(text.strip())
-    seconds = float(found["number"]) * _SECONDS[found["unit"] or "s"] if found else 0.0
+    seconds = float(found["number"]) * _SECONDS[found["unit"]] if found else 0.0
+    if text.isdecimal() and 0 < int(text) < _LONGEST_SECONDS:
+        raise typer.BadParameter(f"{text!r} has no unit: write {text}m or {text}s")
     if not 0 < seconds <= _LONGEST_SECONDS:
-        raise typer.BadParameter(f"{text!r} is not a duration of up to a week: write 90s, 2m or 1h")
+        raise typer.BadParameter(f"{text!r} is not a duration of up to a week: write 90s or 2m or 1h")
     return seconds
 
 
@@ -41,7 +43,7 @@ def _share(text: str) -> float:
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a precision: write 5% or 0.05") from error
     if not 0 < share < 1:
-        raise typer.BadParameter(f"{text!r} is not a precision between 0 and 100 %")
+        raise typer.BadParameter(f"{text!r} is not a precision between 0 and 100 %: write 5%")
     return share
 
 
@@ -52,7 +54,8 @@ def counts_of(text: str) -> tuple[int, ...]:
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a list of whole numbers: write 1,4,16") from error
     if not 1 <= min(found) <= max(found) <= _MOST_CONCURRENT:
-        raise typer.BadParameter(f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}")
+        message = f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}: write 1,4,16"
+        raise typer.BadParameter(message)
     return found
 
 
@@ -63,7 +66,8 @@ def _numbers(text: str) -> tuple[float, ...]:
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is not a list of numbers: write 0.5,2") from error
     if not all(0 < number <= _LARGEST_NUMBER for number in found):
-        raise typer.BadParameter(f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}")
+        message = f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}: write 0.5,2"
+        raise typer.BadParameter(message)
     return found
 
 
@@ -205,7 +209,9 @@ def bench(
         _compare(*compare, as_json)
         return
     if what is None:
-        raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint="Or compare: --compare A B")
+        raise UsageError(
+            "give a recipe, an endpoint's name or a URL to measure", hint="Such as: toolkit bench tiny/p-eagle"
+        )
     if what_if_acceptance and (arm or resume):
         raise typer.BadParameter(
             "--what-if-acceptance measures one recipe or endpoint anew: leave out --arm and --resume"

@@ -58,7 +58,7 @@ def deploy(
     from toolkit import api
 
     if recipe is None and saved is None:
-        raise UsageError("give a recipe, or a saved plan with --plan", hint="See: toolkit recipes")
+        raise UsageError("give a recipe, or a saved plan with --plan", hint="Such as: toolkit deploy tiny/p-eagle")
     if saved:
         made = api.read_plan(saved, recipe, platform=platform)
         say(plan_text(made))

@@ -1,11 +1,8 @@
-"""What `--help` shows besides options: the commands, grouped in the order in which they are needed, and examples."""
+"""The commands in groups, in the order in which they are needed, with examples: what `--help` shows besides options."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from typer.core import TyperGroup
 
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Start": {
@@ -61,29 +58,4 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "local": ("toolkit local status", "toolkit local stop"),
     },
 }
-_FIRST_SENTENCE = 200  # characters, more than any has
-_EXAMPLES = {name: examples for commands in GROUPS.values() for name, examples in commands.items()}
-
-
-class Commands(TyperGroup):
-    """The commands of the toolkit."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """With its examples below the options."""
-        command = self.commands.get(cmd_name)
-        if command and cmd_name in _EXAMPLES:
-            unwrapped = "\b\n"
-            command.epilog = unwrapped + "\n".join(["Examples:", *(f"  {line}" for line in _EXAMPLES[cmd_name])])
-        return command
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """A section for each group; a command is described by its first sentence, whole."""
-        widest = max(map(len, self.commands))
-        for title, names in GROUPS.items():
-            rows = [
-                (name.ljust(widest), self.commands[name].get_short_help_str(_FIRST_SENTENCE))
-                for name in names
-                if name in self.commands
-            ]
-            with formatter.section(title):
-                formatter.write_dl(rows)
+EXAMPLES = {name: examples for commands in GROUPS.values() for name, examples in commands.items()}

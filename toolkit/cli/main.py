@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 import toolkit
+from toolkit.catalog.lookup import nearest_region
 from toolkit.cli import (
     bench_command,
     catalog_command,
@@ -36,7 +37,7 @@ from toolkit.cli import (
     train_command,
     tune_command,
 )
-from toolkit.cli.help import Commands
+from toolkit.cli.group import Commands
 from toolkit.cli.output import CutShort, error_document, explain, say
 from toolkit.errors import (
     PlatformError,
@@ -93,6 +94,8 @@ def _options(
 ) -> None:
     """Deploy LLMs with speculative decoding, and prove that it pays."""
     if region:
+        if meant := nearest_region(region):
+            raise UsageError(f"{region} is not an AWS region", hint=f"Did you mean {meant}?")
         os.environ["AWS_DEFAULT_REGION"] = region
     if profile:
         os.environ["AWS_PROFILE"] = profile

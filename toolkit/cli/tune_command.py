@@ -124,5 +124,5 @@ def _slo(text: str) -> Slo:
     found = [_LIMIT.fullmatch(part) for part in text.split(",")]
     limits = {limit["name"]: float(limit["number"]) * _UNITS[limit["unit"] or "s"] for limit in found if limit}
     if len(limits) < len(found) or not min(limits.values()) > 0:
-        raise typer.BadParameter(f"{text!r} is not an SLO: write ttft=0.5,tpot=50ms, each limit once and above 0")
+        raise typer.BadParameter(f"{text!r} is not an SLO: write ttft=0.5,tpot=50ms with each limit once and above 0")
     return Slo(**limits)
