@@ -22,6 +22,7 @@ from toolkit.files import write_whole
 from toolkit.findings import Finding
 from toolkit.proposal.choose import propose
 from toolkit.proposal.drafters import drafters, recipes_for
+from toolkit.proposal.hardware import engine_for
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts
@@ -89,6 +90,7 @@ def new(
     max_price: float | None = None,
     context: int | None = None,
     region: str | None = None,
+    hardware: str | None = None,
     client: httpx.Client | None = None,
     free_bytes: Callable[[], int] | None = None,
     progress: Progress | None = None,
@@ -96,12 +98,14 @@ def new(
     """Write a recipe for a model, with its lock, and one to rehearse it on this machine where that is possible.
 
     `model` is a Hugging Face id, `s3://bucket/prefix/`, or a folder. `max_price` is in US dollars per hour, `context`
-    in tokens. Without a network it goes by what the toolkit knows of public models. Raises UsageError if the file
+    in tokens, `hardware` a part of the names of instance types or accelerators, such as `trn2` or `H100`.
+
+    Without a network it goes by what the toolkit knows of public models. Raises UsageError if the file
     exists, and ToolkitError with a reason for each drafter if no recipe passes the checks.
     """
     progress = progress or default_progress()
     folder = Path(out).parent if out else Path()
-    wishes = Wishes(_written(model, folder), platform, method, goal, max_price, context, region)
+    wishes = Wishes(_written(model, folder), platform, method, goal, max_price, context, region, hardware)
     _require_known(wishes)
     with nullcontext(client) if client else _client() as opened:
         sources = Sources(None if _is_offline() and client is None else opened, folder.resolve(), progress.say)
@@ -113,7 +117,7 @@ def new(
 
 
 def _require_known(wishes: Wishes) -> None:
-    registry.platform_rules(wishes.platform)
+    engine_for(wishes)
     if wishes.goal not in ("latency", "throughput"):
         raise UsageError(f"goal: `{wishes.goal}` is neither `latency` nor `throughput`")
 
@@ -138,7 +142,7 @@ def _written(model: str, folder: Path) -> str:
 
 def _confirmed(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
     """A proposal whose drafter's own files were read, if they can be: it is made again where they say otherwise."""
-    able = drafters(target, sources.drafters(target), wishes.context)
+    able = drafters(target, sources.drafters(target), wishes.context, engine_for(wishes))
     found = propose(wishes, target, able, sources.folder)
     for _ in range(_MOST_TRIES):
         read = sources.complete(found.lock.drafter)
@@ -203,7 +207,7 @@ def _rehearsal(
     )
     try:
         local = propose(
-            replace(wishes, platform=here, method=None, max_price=None, region=None, context=None),
+            replace(wishes, platform=here, method=None, max_price=None, region=None, context=None, hardware=None),
             found.lock.target,
             [drafter],
             path.parent.resolve(),

@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Start": {
         "doctor": ("toolkit doctor",),
-        "new": ("toolkit new Qwen/Qwen3-8B", "toolkit new ./my-model --max-price 5 --optimize throughput"),
+        "new": (
+            "toolkit new Qwen/Qwen3-8B",
+            "toolkit new ./my-model --max-price 5 --optimize throughput",
+            "toolkit new Qwen/Qwen3-32B --hardware trn2",
+        ),
         "recipes": (
             "toolkit recipes",
             "toolkit recipes --model qwen3 --hardware g6e --max-price 5",
