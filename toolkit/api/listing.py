@@ -84,18 +84,24 @@ def status(*, platform: str | None = None, all_regions: bool = False) -> Listing
     return whole
 
 
-def unknown_endpoint(name: str, why: str = "", recipe: str = "") -> EndpointNotFound:
-    """The error for a name that no platform has, with the nearest of those that exist, or the recipe to deploy."""
+def unknown_endpoint(name: str, why: str = "", recipe: str = "", *, is_wanted: bool = True) -> EndpointNotFound:
+    """The error for a name that no platform has, with the nearest of those that exist, or the recipe to deploy.
+
+    Who removes it does not want it deployed.
+    """
     listed = status()
     names = [item.name for item in listed.endpoints]
     of_ours = {re.sub(r"[/.]", "-", recipe): recipe for recipe in catalogue()}
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if recipe := recipe or of_ours.get(name, ""):
+    recipe = recipe or of_ours.get(name, "")
+    if recipe and is_wanted:
         hint = f"Deploy it: toolkit deploy {shlex.quote(recipe)}"
     elif near:
         hint = f"Did you mean {' or '.join(near)}?"
     elif names:
         hint = f"There are: {', '.join(sorted(names))}."
+    elif not is_wanted:
+        hint = "See what there is: toolkit status"
     else:
         known = difflib.get_close_matches(name, of_ours, n=1)
         hint = f"Deploy one: toolkit deploy {of_ours[known[0]] if known else 'tiny/p-eagle'}"

@@ -34,7 +34,7 @@ def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress
     else:
         done = destroy_on(opened, str(name), names, progress or default_progress())
     if not (done.actions or done.not_removed or recipe):
-        raise unknown_endpoint(endpoint)
+        raise unknown_endpoint(endpoint, is_wanted=False)
     return done
 
 

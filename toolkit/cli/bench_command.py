@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolkit.cli.durations import seconds_of
 from toolkit.cli.output import CutShort, answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.errors import UsageError
@@ -16,23 +16,9 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from toolkit.measure.report import BenchReport
 
-_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
-_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)")
 _PERCENT = 100
 _MOST_CONCURRENT = 4096
 _LARGEST_NUMBER = 1000
-_LONGEST_SECONDS = 7 * 24 * 3600
-
-
-def seconds_of(text: str) -> float:
-    """Seconds of a duration such as `90s`, `2m` or `1h`. A bare number is refused: it may be meant as minutes."""
-    found = _DURATION.fullmatch(text.strip())
-    seconds = float(found["number"]) * _SECONDS[found["unit"]] if found else 0.0
-    if text.isdecimal() and 0 < int(text) < _LONGEST_SECONDS:
-        raise typer.BadParameter(f"{text!r} has no unit: write {text}m or {text}s")
-    if not 0 < seconds <= _LONGEST_SECONDS:
-        raise typer.BadParameter(f"{text!r} is not a duration of up to a week: write 90s or 2m or 1h")
-    return seconds
 
 
 def _share(text: str) -> float:
@@ -248,7 +234,16 @@ def bench(
     report = measure(what, baseline=baseline, seconds=seconds_of(time))
     if html:
         _write_page(report, html)
-    _answer(report, as_json)
+    _answer(report, as_json, *_after_bench(what))
+
+
+def _after_bench(what: str) -> tuple[str, ...]:
+    """What comes after a measurement: for a recipe the best K, for an endpoint its own figures, for a URL nothing."""
+    from toolkit.api.context import recipe_or_none
+
+    if what.startswith(("http://", "https://")):
+        return ()
+    return ("tune", what) if recipe_or_none(what) else ("metrics", what)
 
 
 def _write_page(report: BenchReport, html: Path) -> None:

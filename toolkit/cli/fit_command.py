@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless
+from toolkit.cli.output import answer, exit_unless, next_step
 from toolkit.cli.table import table
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def fit(recipe: Source, instance: Types = None, sort: Sort = "price", as_json: J
     found = api.fit(recipe, instances=instance or (), sort=sort)
     answer({**found.to_dict(), "recipe": recipe}, as_json, lambda: _text(found))
     exit_unless(found.ok)
+    if not as_json and not recipe.endswith(".lock.json"):
+        next_step("plan", recipe)
 
 
 def _text(found: Fits) -> str:

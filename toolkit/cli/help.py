@@ -38,7 +38,7 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "deploy": ("toolkit deploy tiny/p-eagle --baseline", "toolkit deploy recipe.yaml --platform local --no-prove"),
         "status": ("toolkit status", "toolkit status --all-regions"),
         "invoke": ("toolkit invoke tiny-p-eagle 'Write JSON records of the books 205 to 210.'",),
-        "logs": ("toolkit logs tiny-p-eagle --follow", "toolkit logs tiny-p-eagle --grep error"),
+        "logs": ("toolkit logs tiny-p-eagle --follow", "toolkit logs tiny-p-eagle --grep error --since 10m"),
         "metrics": ("toolkit metrics tiny-p-eagle --minutes 10",),
         "explain": (
             "toolkit logs tiny-p-eagle | toolkit explain -",

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from toolkit.cli.bench_command import counts_of, seconds_of
-from toolkit.cli.output import answer, confirm, exit_unless
+from toolkit.cli.bench_command import counts_of
+from toolkit.cli.durations import seconds_of
+from toolkit.cli.output import answer, confirm, exit_unless, next_step
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
 
 
@@ -38,3 +39,5 @@ def improve(
     found = improvement.improve(recipe, concurrency=loads, seconds=seconds, promote=promote, platform=platform)
     answer(found.to_dict(), as_json, lambda: "\n".join(f"{name}: {text}" for name, text in found.rows()))
     exit_unless(bool(found) or not promote)
+    if not as_json:
+        next_step("prove" if promote else "deploy", recipe)

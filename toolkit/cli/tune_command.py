@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolkit.cli.bench_command import Prompts, WorkloadNames, counts_of, seconds_of
-from toolkit.cli.output import answer, confirm, exit_unless
+from toolkit.cli.bench_command import Prompts, WorkloadNames, counts_of
+from toolkit.cli.durations import seconds_of
+from toolkit.cli.output import answer, confirm, exit_unless, next_step
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
 from toolkit.cli.table import table, terminal_width
 
@@ -89,6 +90,8 @@ def tune(
     )
     answer(report.to_dict(), as_json, lambda: tune_text(report))
     exit_unless(report.ok)
+    if not as_json:
+        next_step(*(("deploy", recipe) if write else ("tune", recipe, "--write")))
 
 
 def tune_text(report: TuneReport, room: int | None = None) -> str:

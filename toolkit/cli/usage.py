@@ -26,7 +26,7 @@ _COMMANDS = {
 }  # fmt: skip
 _OPTIONS = {
     "--assume-yes": "--yes", "--duration": "--time", "--filter": "--grep", "--force": "--yes", "--output": "--out",
-    "--profile-name": "--profile", "--search": "--grep", "--seconds": "--time", "--tail": "--follow",
+    "--profile-name": "--profile", "--search": "--grep", "--seconds": "--time", "--last": "--tail",
 }  # fmt: skip
 # Values for arguments that were left out.
 _VALUES = {"MODEL": "Qwen/Qwen3-8B", "NAME": "tiny-p-eagle", "PROMPT": "Hello", "RECIPE": "tiny/p-eagle"}

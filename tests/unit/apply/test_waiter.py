@@ -101,7 +101,7 @@ def test_two_endpoints_are_waited_for_together() -> None:
 def test_a_container_that_waits_for_its_turn_is_told() -> None:
     queued = ["local: waiting until another container has started: this machine has few cores"]
     _, told = wait(Scripted({"e": [CREATING, CREATING, CREATING, IN_SERVICE]}, lines("v/1", queued)))
-    assert told.live[-1] == "e: waiting for its turn to start 0:04"
+    assert told.updates[-1] == "e: waiting for its turn to start 0:04"
 
 
 def test_nothing_to_wait_for_takes_no_time() -> None:
