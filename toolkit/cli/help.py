@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Start": {
+        "docs": ("toolkit docs", "toolkit docs tutorial", "toolkit docs rollback"),
         "doctor": ("toolkit doctor",),
         "new": (
             "toolkit new Qwen/Qwen3-8B",

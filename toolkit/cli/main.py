@@ -24,6 +24,7 @@ from toolkit.cli import (
     catalog_command,
     compile_command,
     convert_command,
+    docs_command,
     endpoint_commands,
     explain_command,
     fit_command,
@@ -58,6 +59,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+docs_command.register(app)
 new_command.register(app)
 import_command.register(app)
 recipes_command.register(app)
