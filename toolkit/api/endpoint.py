@@ -17,8 +17,8 @@ from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.options import ChatOptions
 from toolkit.endpoint.platform import EndpointPlatform
 from toolkit.errors import MissingPackage, ToolkitError
+from toolkit.measure.arm import Expected
 from toolkit.measure.report import BenchReport
-from toolkit.measure.verdicts import Expected
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
 

@@ -9,7 +9,7 @@ from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound
-from toolkit.measure.verdicts import Expected
+from toolkit.measure.arm import Expected
 from toolkit.measure.watch import Watch
 from toolkit.measure.watch import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload

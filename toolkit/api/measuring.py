@@ -28,7 +28,6 @@ from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.run import Design, Load
 from toolkit.measure.time_series import figures_of
-from toolkit.measure.verdicts import Expected
 from toolkit.measure.workload import GENERAL, Workload
 
 Subject = RecipeLike | Endpoint
@@ -65,6 +64,7 @@ def bench(
     max_tokens: int | None = None,
     precision: float = 0.05,
     seconds: float = 300.0,
+    seed: int = 0,
     model: str = "",
     platform: str | None = None,
     journal: Path | None = None,
@@ -77,7 +77,8 @@ def bench(
 
     Without `baseline` it is the endpoint's twin, if that exists. `workloads` are names of the recipe's prompt sets, or
     what `read_workloads` takes: files, data sets, known names; by default all of the recipe's. It goes on until every
-    95 % interval is within `precision`, or `seconds` are over. With a `journal` an interrupted measurement carries on
+    95 % interval is within `precision`, or `seconds` are over. `seed` decides the order of prompts after the first
+    round, and the moments at which open loops ask. With a `journal` an interrupted measurement carries on
     where it stopped. `what_if` are acceptance lengths: the report then says how fast the arms would be at each, from
     their steps per second. With `fixed_length` every answer has exactly `max_tokens`. With `publish` the figures are
     added to the platform's monitoring (CloudWatch), too. Ctrl-C ends it early, with what it has. Raises UsageError,
@@ -112,12 +113,12 @@ def bench(
                 seconds=seconds,
                 requests=requests,
                 max_tokens=max_tokens,
+                seed=seed,
                 settle_seconds=first.platform.pause_between_arms if isinstance(first, Endpoint) else 0.0,
             )
             saved = Journal(journal, _setting(design, [first, *others, compared])) if journal else None
-            return await measure(design, _title(first, compared), expected, partial(_show, progress), saved, what_if)
+            return await measure(design, _title(first, compared), partial(_show, progress), saved, what_if)
 
-    expected = first.expected if isinstance(first, Endpoint) else Expected()
     with progress.stage(f"measure {first.address}"):
         report = run_to_end(measured())
     served_with = first.served_with if isinstance(first, Endpoint) else {}
@@ -206,6 +207,7 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
             target=subject.target,
             max_model_len=subject.max_model_len,
             synthetic_acceptance_length=subject.synthetic_acceptance_length,
+            expected=subject.expected,
         )
 
 
@@ -247,6 +249,7 @@ def _setting(design: Design, subjects: Sequence[Endpoint | _Server | None]) -> d
         "workloads": [asdict(workload) for workload in design.workloads],
         "loads": [asdict(load) for load in design.loads],
         "max_tokens": design.max_tokens,
+        "seed": design.seed,
     }
 
 

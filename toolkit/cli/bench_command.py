@@ -112,6 +112,10 @@ Rates = Annotated[
 ]
 Precision = Annotated[str, typer.Option(help="Stop when all 95 % intervals are this narrow.", metavar="P")]
 Time = Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")]
+Seed = Annotated[
+    int,
+    typer.Option(help="Another number asks prompts in another order, and open loops at other moments.", metavar="N"),
+]
 Resume = Annotated[Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")]
 Compared = Annotated[
     tuple[Path, Path] | None,
@@ -175,6 +179,7 @@ def bench(
     fixed_length: FixedLength = False,
     precision: Precision = "5%",
     time: Time = "5m",
+    seed: Seed = 0,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
     resume: Resume = None,
     compare: Compared = None,
@@ -218,6 +223,7 @@ def bench(
         max_tokens=max_tokens,
         fixed_length=fixed_length,
         precision=_share(precision),
+        seed=seed,
         journal=resume,
         publish=publish,
         model=model or "",

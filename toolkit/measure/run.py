@@ -64,9 +64,10 @@ class Design:
 
     `requests` are asked of each arm for every workload and load; None: as many as it takes for intervals of
     ±`precision` (0.05 is 5 %). No block begins after `seconds`. `max_tokens` limits the answers of prompts without a
-    limit of their own; None: 256, or up to 1,024 if the model reasons before it answers. On a machine that all arms
-    share, an engine that has just answered slows the others down for `settle_seconds`: another arm is asked after that
-    time, with more in a row.
+    limit of their own; None: 256, or up to 1,024 if the model reasons before it answers. `seed` decides in which order
+    prompts are asked after the first round, and at what moments open loops ask. On a machine that all arms share, an
+    engine that has just answered slows the others down for `settle_seconds`: another arm is asked after that time, with
+    more in a row.
     """
 
     arms: tuple[Arm, ...]

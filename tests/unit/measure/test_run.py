@@ -48,6 +48,15 @@ def test_a_measurement_goes_on_until_its_interval_is_narrow_enough() -> None:
     assert not [note for note in found.notes if "spec" in note or "mine" in note]
 
 
+def test_prompts_are_asked_in_their_order_and_then_as_the_seed_decides() -> None:
+    def order(seed: int) -> list[int]:
+        found = measured(machine(), replace(DESIGN, requests=24, seed=seed))
+        return [item.prompt for item in found.results if item.arm == "spec"]
+
+    assert order(0) == order(0) != order(1)
+    assert order(0)[:8] == order(1)[:8] == list(range(8))
+
+
 def test_the_verdict_of_simulated_arms_is_right() -> None:
     """The road from requests to verdicts: 1.4x pays, 0.7x costs, and 1x hardly ever either."""
     design = replace(DESIGN, seconds=300)

@@ -16,7 +16,7 @@ import httptools
 
 from toolkit.platforms.local.host import Address
 
-_CONNECT_TIMEOUT_S = 2.0
+_CONNECT_TIMEOUT_S = 15.0  # one that is dead refuses at once, one on a busy machine takes its time
 _IDLE_S = 4.0  # below vLLM's 5, so that no request goes into a connection which vLLM is just closing
 _MOST_WAITING = 256 * 1024  # bytes that a slow caller leaves here before the container has to wait
 
