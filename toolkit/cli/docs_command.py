@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from toolkit.home import docs_dir
 
 # In the order in which they are read: the tutorial, what to do, then why.
 _FOLDERS = (".", "howto", "explain")
+_FIGURE = re.compile(r"<figure.*?<figcaption>(.*?)</figcaption>\s*</figure>", re.DOTALL)
 _NOT_FOR_USERS = ("index", "known-threads", "security-scan")
 
 
@@ -33,7 +35,7 @@ def docs(
     texts: dict[str, str] = {}
     for path in (path for path in files if path.stem not in _NOT_FOR_USERS):
         name = f"{path.parent.name}/{path.stem}" if path.stem in texts else path.stem
-        texts[name] = path.read_text(encoding="utf-8")
+        texts[name] = _FIGURE.sub(r"(A picture: \1)", path.read_text(encoding="utf-8"))
     if page in texts:
         answer({"page": page, "text": texts[page]}, as_json, lambda: texts[page].rstrip())
         return
