@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import shutil
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from typer.core import TyperGroup
@@ -12,6 +14,8 @@ from toolkit.cli.help import EXAMPLES, GROUPS
 from toolkit.cli.usage import usage_error
 
 _TYPED = "toolkit.typed"
+# An option with its value, what stands in quotes, or a word.
+_PARTS = re.compile(r"--?\w\S*(?: (?![-|])(?:'[^']*'|\S+))?|'[^']*'|\S+")
 _FIRST_SENTENCE = 200  # characters, more than any has
 
 
@@ -19,11 +23,13 @@ class Commands(TyperGroup):
     """The commands of the toolkit."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """With its examples below the options."""
+        """With its examples below the options, those of a group's commands too."""
         command = self.commands.get(cmd_name)
         if command and cmd_name in EXAMPLES:
-            unwrapped = "\b\n"
-            command.epilog = unwrapped + "\n".join(["Examples:", *(f"  {line}" for line in EXAMPLES[cmd_name])])
+            command.epilog = _epilog(EXAMPLES[cmd_name])
+            for name, below in getattr(command, "commands", {}).items():
+                start = f"toolkit {cmd_name} {name}"
+                below.epilog = _epilog([line for line in EXAMPLES[cmd_name] if line.startswith(start)])
         return command
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -61,3 +67,20 @@ class Commands(TyperGroup):
             ]
             with formatter.section(title):
                 formatter.write_dl(rows)
+
+
+def _epilog(examples: Sequence[str]) -> str:
+    unwrapped = "\b\n"
+    return unwrapped + "\n".join(["Examples:", *(line for example in examples for line in _folded(example))])
+
+
+def _folded(example: str) -> Iterator[str]:
+    """A command over as many lines as the terminal needs; a shell reads them as one."""
+    room = shutil.get_terminal_size().columns - len("      ") - len(" \\")
+    line = " "
+    for word in _PARTS.findall(example):
+        if len(line) + len(word) >= room and line.strip():
+            yield f"{line} \\"
+            line = "     "
+        line += f" {word}"
+    yield line

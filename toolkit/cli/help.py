@@ -58,7 +58,7 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "Other": {
         "render": ("toolkit render recipe.yaml --out manifests",),
-        "catalog": ("toolkit catalog status",),
+        "catalog": ("toolkit catalog status", "toolkit catalog update --region us-east-1"),
         "schema": ("toolkit schema",),
         "local": ("toolkit local status", "toolkit local stop"),
     },
