@@ -128,10 +128,10 @@ class Plan:
             return Plan.from_dict(data)
         except (OSError, ValueError) as error:
             written = data.get("recipe") if isinstance(data, dict) else None
-            recipe = written if isinstance(written, str) and Path(written).is_file() else "tiny/p-eagle"
-            again = shlex.join(["toolkit", "plan", recipe, "--out", str(path)])
-            what = "of another version of the toolkit" if written else "not a saved plan"
-            raise UsageError(f"{path} is {what}: {error}", hint=f"Plan again: {again}") from error
+            known = isinstance(written, str) and Path(written).is_file()
+            again = shlex.join(["toolkit", "plan", written if known else "RECIPE", "--out", str(path)])
+            what = "a plan of another version of the toolkit" if known else "not a saved plan"
+            raise UsageError(f"{path} is {what}: {error}", hint=f"Save one: {again}") from error
 
     def __repr__(self) -> str:
         head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.cost}>"

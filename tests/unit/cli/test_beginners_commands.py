@@ -51,7 +51,7 @@ USAGE = {
 
 def next_command(typed: str, said: str) -> str:
     """The command that the hint leads to: one that it gives, or what was typed with one word replaced."""
-    if given := re.search(r"(?:Run|Such as|Without it|See|Its options|again|Deploy (?:it|one)): toolkit (.*)", said):
+    if given := re.search(r"(?:Run|Such as|Without it|See|Its options|Save one|Deploy (?:it|one)): toolkit (.*)", said):
         return given[1]
     meant = re.search(r"error: (\S+?):? .*\n  Did you mean (\S+?)(?: or .*)?\?", said)
     assert meant, said
