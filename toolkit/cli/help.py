@@ -26,7 +26,11 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Before anything costs": {
         "check": ("toolkit check tiny/p-eagle", "toolkit check recipe.yaml --account"),
         "plan": ("toolkit plan tiny/p-eagle", "toolkit plan recipe.yaml --out plan.json"),
-        "fit": ("toolkit fit gpt-oss-20b/p-eagle", "toolkit fit recipe.yaml --instance ml.g6e.2xlarge"),
+        "fit": (
+            "toolkit fit gpt-oss-20b/p-eagle",
+            "toolkit fit recipe.yaml --instance ml.g6e.2xlarge",
+            "toolkit fit recipe.yaml --all",
+        ),
         "lock": ("toolkit lock recipe.yaml",),
     },
     "Make": {
