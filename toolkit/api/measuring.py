@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from toolkit.api.context import RecipeLike
+from toolkit.api.context import RecipeLike, recipe_or_none
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.handles import connect
 from toolkit.apply.progress import Progress, default_progress
@@ -36,6 +36,7 @@ Subject = RecipeLike | Endpoint
 KEY_VARIABLE = "OPENAI_API_KEY"
 """The environment variable with the key of servers that want one."""
 
+_SCHEMES = ("http://", "https://")
 _ADDRESS = re.compile(r"[\w.-]+:\d+(/\S*)?")
 _T = TypeVar("_T")
 
@@ -85,6 +86,8 @@ def bench(
     EndpointNotFound or InvocationError.
     """
     progress = progress or default_progress()
+    for named in (what, *arms, *([baseline] if baseline else [])):
+        _require_spelled(named)
     first = _subject(what, model, platform)
     compared = _subject(baseline, model, platform) if baseline else _twin(first)
     if publish:
@@ -161,13 +164,19 @@ def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
             return result.result()
 
 
+def _require_spelled(named: Subject) -> None:
+    """A mistyped recipe or URL is told before endpoints are looked for. Raises RecipeNotFound or UsageError."""
+    if isinstance(named, str) and not named.startswith(_SCHEMES):
+        if _ADDRESS.fullmatch(named):
+            raise UsageError(f"{named} is not a URL", hint=f"Did you mean http://{named}?")
+        recipe_or_none(named)
+
+
 def _subject(what: Subject, model: str, platform: str | None) -> Endpoint | _Server:
     if isinstance(what, Endpoint):
         return what
-    if str(what).startswith(("http://", "https://")):
+    if str(what).startswith(_SCHEMES):
         return _Server(str(what).rstrip("/"), model)
-    if _ADDRESS.fullmatch(str(what)):
-        raise UsageError(f"{what} is not a URL", hint=f"Did you mean http://{what}?")
     return connect(what, platform=platform)
 
 

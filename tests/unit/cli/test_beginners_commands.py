@@ -41,6 +41,7 @@ USAGE = {
     "time without a unit": ("prove recipe.yaml --time 5", 3),
     "limit without =": ("tune recipe.yaml --slo ttft 0.5 --k 0", 2),  # and then K
     "server without http": ("prove 127.0.0.1:9/v1", 3),
+    "unknown arm": ("bench recipe.yaml --arm tiny/eagle", 3),
     "path with another ending": ("check recipe.yml", 0),
     "path that does not exist": ("check recipes/tiny/p-eagle.yaml", 0),
     "folder of recipes": ("check .", 0),
