@@ -82,6 +82,10 @@ def propose(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter], folder:
         choices = sorted([*_drafting(drafter, able), *found.choices], key=lambda choice: _position(choice.key))
         notes = tuple(reason for name, reason in reasons.items() if name != drafter.name)[:_OTHERS]
         return replace(found, recipe=_in_order(found.recipe), choices=choices, notes=notes)
+    if not wanted:
+        on = f" on {wishes.hardware}" if wishes.hardware else ""
+        message = f"nothing is known to draft for {wishes.model}{on}: no head, no layers of its own, no small relative"
+        raise ToolkitError(message, hint=_way_out(wishes))
     raise ToolkitError(
         "\n  ".join([f"no recipe for {wishes.model} passes the checks", *reasons.values()]), hint=_way_out(wishes)
     )
@@ -148,6 +152,7 @@ def _first(
     draft, choices = _limits(draft, wishes, target, drafter)
     if (engine := engine_for(wishes)) != registry.default_engine():
         why = f"runs on {types[0].accelerator}: the newest of AWS's engines with the method"
+        why += "" if drafter.recipe else "; unproven, as nobody has published this pair there"
         draft, choices = draft.having("engine", name=engine), [Choice("engine.name", engine, why), *choices]
         draft, more = _compiled_at_start(draft, Lock(target, drafter.facts))
         choices += more

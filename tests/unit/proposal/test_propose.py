@@ -159,7 +159,9 @@ def test_on_trainium(wish: tuple[str, str, str], expected: tuple[object, ...], t
     keys = ("speculation.method", "speculation.model", "speculation.num_speculative_tokens", "engine.version")
     tensor_parallel, (instance_type,) = chosen["engine.args.tensor-parallel-size"], chosen["platform.instance_types"]  # type: ignore[misc]
     assert (*(chosen[key] for key in keys), tensor_parallel, instance_type) == expected
-    assert "name: neuron  # runs on Trainium" in text
+    assert "# runs on Trainium" in text
+    assert "  name: neuron" in text
+    assert ("unproven, as nobody has published this pair" in text) == ("toolkit's own recipe" not in text)
     assert ("compile: at-start  # else compiled code must be" in text) == (platform == "kubernetes")
 
 
@@ -167,6 +169,13 @@ def test_what_trainium_cannot_do_is_said_for_each_drafter(tmp_path: Path) -> Non
     with pytest.raises(ToolkitError, match=r"0\.29\.0\.1\.2\.0 .* does not support method `p-eagle`") as caught:
         proposal("Qwen/Qwen3-8B", tmp_path, hardware="trn2", method="p-eagle")
     assert caught.value.hint == "Try other hardware than --hardware trn2, or leave that out."
+
+
+def test_a_model_without_a_drafter_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(
+        ToolkitError, match=r"nothing is known to draft for mistralai/Mixtral-8x7B-v0\.1 on trn2: no head"
+    ):
+        proposal("mistralai/Mixtral-8x7B-v0.1", tmp_path, hardware="trn2")
 
 
 def test_hardware_is_a_family_a_type_or_an_accelerator(tmp_path: Path) -> None:
