@@ -86,4 +86,4 @@ docs: .venv/installed
 
 # Runs the notebooks and keeps their outputs.
 notebooks: .venv/installed
-	$(BIN)/jupyter-execute --inplace notebooks/*.ipynb
+	$(BIN)/python -m tools.notebooks

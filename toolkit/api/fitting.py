@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from toolkit.display import bullets, card, table, toned
+from toolkit.display import bullets, card, table, toned, whole
 from toolkit.errors import RecipeNotFound, UsageError
 from toolkit.frames import data_frame
 from toolkit.text import inert
@@ -92,10 +92,14 @@ class Fits(Sequence["Fit"]):
         return inert("\n".join([head, *lines, *self.notes]))
 
     def _repr_html_(self) -> str:
-        rows = [(*cells[:-1], toned(cells[-1], "good" if one.fits else "bad")) for one, cells in self._rows()]
-        parts = [table(rows, COLUMNS)] if rows else []
+        rows = [
+            (whole(name), toned("✔ fits", "good") if one.fits else toned("✘", "bad"), *map(whole, figures))
+            for one, (name, *figures, _) in self._rows()
+        ]
+        why = [f"{cells[0]}: {cells[-1]}" for one, cells in self._rows() if not one.fits]
+        parts = [table(rows, (COLUMNS[0], "", *COLUMNS[1:-1]))] if rows else []
         says = f"fits {sum(one.fits for one in self.fits)} of {len(self)} instance types"
-        return card(self.recipe, *parts, bullets([*self.reasons(), *self.notes]), says=says)
+        return card(self.recipe, *parts, bullets([*why, *self.reasons(), *self.notes]), says=says)
 
     def _rows(self) -> Iterator[tuple[Fit, tuple[str, ...]]]:
         return ((one, fit_cells(one)) for one in self.sized)

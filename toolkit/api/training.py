@@ -67,7 +67,7 @@ class TrainingRun:
         return inert("\n".join([f"<TrainingRun {self.recipe}>", *(f"  {name}: {text}" for name, text in self.rows())]))
 
     def _repr_html_(self) -> str:
-        return card(self.recipe, facts(self.rows()))
+        return card(self.recipe, facts(self.rows()), tone="good" if self.head else "fair")
 
 
 def train_plan(recipe: RecipeLike, *, platform: str | None = None) -> Plan:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -19,15 +20,13 @@ if TYPE_CHECKING:
 _PERCENT = 100
 _MOST_CONCURRENT = 4096
 _LARGEST_NUMBER = 1000
+_Number = TypeVar("_Number", int, float)
 
 
 def _share(text: str) -> float:
     """A share of 1, written as `5%` or `0.05`."""
-    number = text.strip().removesuffix("%")
-    try:
-        share = float(number) / (_PERCENT if text.strip().endswith("%") else 1)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not a precision: write 5% or 0.05") from error
+    (share,) = _parsed([text.strip().removesuffix("%")], float, f"{text!r} is not a precision: write 5% or 0.05")
+    share /= _PERCENT if text.strip().endswith("%") else 1
     if not 0 < share < 1:
         raise typer.BadParameter(f"{text!r} is not a precision between 0 and 100 %: write 5%")
     return share
@@ -35,10 +34,7 @@ def _share(text: str) -> float:
 
 def counts_of(text: str) -> tuple[int, ...]:
     """Numbers of concurrent requests, separated by commas."""
-    try:
-        found = tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not a list of whole numbers: write 1,4,16") from error
+    found = _parsed(text.split(","), int, f"{text!r} is not a list of whole numbers: write 1,4,16")
     if not 1 <= min(found) <= max(found) <= _MOST_CONCURRENT:
         message = f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}: write 1,4,16"
         raise typer.BadParameter(message)
@@ -47,14 +43,18 @@ def counts_of(text: str) -> tuple[int, ...]:
 
 def _numbers(text: str) -> tuple[float, ...]:
     """Rates or acceptance lengths, separated by commas."""
-    try:
-        found = tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not a list of numbers: write 0.5,2") from error
+    found = _parsed(text.split(","), float, f"{text!r} is not a list of numbers: write 0.5,2")
     if not all(0 < number <= _LARGEST_NUMBER for number in found):
         message = f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}: write 0.5,2"
         raise typer.BadParameter(message)
     return found
+
+
+def _parsed(parts: Sequence[str], number: Callable[[str], _Number], problem: str) -> tuple[_Number, ...]:
+    try:
+        return tuple(map(number, parts))
+    except ValueError as error:
+        raise typer.BadParameter(problem) from error
 
 
 What = Annotated[
@@ -204,16 +204,11 @@ def bench(
             "give a recipe, an endpoint's name or a URL to measure", hint="Such as: toolkit bench tiny/p-eagle"
         )
     if what_if_acceptance and (arm or resume):
-        raise typer.BadParameter(
-            "--what-if-acceptance measures one recipe or endpoint anew: leave out --arm and --resume"
-        )
+        raise typer.BadParameter("--what-if-acceptance measures anew, and one thing: leave out --arm and --resume")
     if dummy_weights and not what_if_acceptance:
         raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
     if html:
-        from toolkit.measure.page import require_free, require_packages
-
-        require_free(html)
-        require_packages()
+        _require_page(html)
     measure = partial(
         api.bench,
         arms=arm or (),
@@ -250,6 +245,13 @@ def _after_bench(what: str) -> tuple[str, ...]:
     if what.startswith(("http://", "https://")):
         return ()
     return ("tune", what) if recipe_or_none(what) else ("metrics", what)
+
+
+def _require_page(html: Path) -> None:
+    from toolkit.measure.page import require_free, require_packages
+
+    require_free(html)
+    require_packages()
 
 
 def _write_page(report: BenchReport, html: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from toolkit.cli.commands import CommandsByName
 from toolkit.cli.help import EXAMPLES, GROUPS
 from toolkit.cli.usage import usage_error
 
@@ -21,6 +22,10 @@ _FIRST_SENTENCE = 200  # characters, more than any has
 
 class Commands(TyperGroup):
     """The commands of the toolkit."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast(Any, CommandsByName())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """With its examples below the options, those of a group's commands too."""

@@ -56,7 +56,7 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Measure": {
         "prove": ("toolkit prove tiny/p-eagle", "toolkit prove http://127.0.0.1:8000/v1 --model NAME"),
         "bench": ("toolkit bench tiny/p-eagle --baseline tiny-p-eagle-baseline --concurrency 1,4 --html report.html",),
-        "improve": ("toolkit improve recipe.yaml --concurrency 1,8",),
+        "improve": ("toolkit improve my-endpoint --dry-run", "toolkit improve recipe.yaml --concurrency 1,8"),
         "tune": ("toolkit tune tiny/p-eagle --write",),
         "watch": ("toolkit watch recipe.yaml --minutes 60",),
     },

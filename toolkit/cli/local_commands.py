@@ -23,6 +23,9 @@ def register(app: typer.Typer) -> None:
 def status(as_json: Json = False) -> None:
     """Show whether the local platform is running, its addresses and its endpoints."""
     from toolkit import api
+    from toolkit.platforms.local.session import require_system
+
+    require_system()
     from toolkit.platforms.local import daemon
 
     running = daemon.running(home() / "local")
@@ -53,6 +56,9 @@ def status(as_json: Json = False) -> None:
 @local.command()
 def stop(as_json: Json = False) -> None:
     """Stop the local platform and remove all its endpoints."""
+    from toolkit.platforms.local.session import require_system
+
+    require_system()
     from toolkit.platforms.local import daemon
 
     stopped = daemon.stop(home() / "local")
@@ -62,12 +68,13 @@ def stop(as_json: Json = False) -> None:
 
 
 def doctor(as_json: Json = False) -> None:
-    """Check that this machine has what the local platform needs."""
+    """Check that this machine has what the local platform needs; say which AWS account and role SageMaker would use."""
     from toolkit.platforms.local.doctor import examine
+    from toolkit.platforms.sagemaker import doctor as aws
 
-    examined = list(examine(home()))
+    examined = [*examine(home()), aws.examine()]
     rows = [(item.name, "ok" if item.ok else "NO", item.detail, "" if item.ok else item.hint) for item in examined]
-    ok = all(item.ok for item in examined)
+    ok = all(item.ok or not item.needed for item in examined)
     document = {"ok": ok, "checks": [asdict(item) for item in examined]}
     answer(document, as_json, lambda: table(("requirement", "", "found", "to do"), rows))
     exit_unless(ok)

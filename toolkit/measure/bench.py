@@ -10,13 +10,14 @@ from typing import Literal
 from toolkit.errors import PlatformError
 from toolkit.measure.arm import Arm, Connection
 from toolkit.measure.counters import counted
+from toolkit.measure.design import Design, Load, Measured, Progress, Send
 from toolkit.measure.journal import Journal
 from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import closed_loop, open_loop
 from toolkit.measure.lossless import paired
 from toolkit.measure.report import ArmReport, BenchReport, Verdict
 from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.run import Design, Load, Measured, Progress, Send, again, run
+from toolkit.measure.run import again, run
 from toolkit.measure.scoring import Scoring
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.summary import summarise
@@ -55,6 +56,7 @@ async def measure(
         ),
         speedups=summary.speedups,
         noise=summary.noise,
+        gains=summary.gains,
         notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
         complete=ending == "complete",
         interrupted=ending == "interrupted",

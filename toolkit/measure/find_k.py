@@ -27,7 +27,6 @@ class Trial:
 
     @property
     def speeds(self) -> Speeds:
-        """What was measured."""
         return {workload: found.seconds_per_token for workload, found in self.measured.items()}
 
 

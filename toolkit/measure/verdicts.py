@@ -13,9 +13,9 @@ from toolkit.measure.arm import Arm
 from toolkit.measure.report import ArmReport, Claim, Speedup, Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.statistics import Interval, acceptance_length, pairs_of, requests_needed, share
-from toolkit.measure.summary import Slo, Summary, acceptance_of
+from toolkit.measure.summary import Summary, acceptance_of, is_met
 from toolkit.measure.wording import interval, load_in_words
-from toolkit.recipe.schema import Expect
+from toolkit.recipe.schema import Expect, Slo
 
 # Below this the drafter only costs time: even random drafts are accepted more often.
 _LEAST_ACCEPTANCE_LENGTH = 1.05
@@ -30,8 +30,7 @@ _UNSEEN = "whether it drafts cannot be seen: neither its answers nor its /metric
 def slos(arms: Sequence[Arm]) -> dict[str, Slo]:
     """The limits on latencies by workload: those of the first arm whose recipe has some."""
     expected = [item for arm in reversed(arms) for item in arm.expected.expect.items()]
-    found = {workload: item.slo for workload, item in expected if item.slo}
-    return {workload: Slo(item.ttft, item.tpot, item.e2e, item.share) for workload, item in found.items()}
+    return {workload: item.slo for workload, item in expected if item.slo}
 
 
 def verdicts(
@@ -184,7 +183,7 @@ def _as_published(arm: Arm, answers: Sequence[RequestResult]) -> Iterator[Verdic
 def _as_expected(arm: Arm, answers: Sequence[RequestResult], summary: Summary) -> Iterator[Verdict]:
     """The `expect` of the arm's recipe: each bound against the interval of what was measured."""
     for workload, wanted in arm.expected.expect.items():
-        rows = [row for row in summary.arms if _is_there(row, arm, workload, wanted)]
+        rows = [row for row in summary.arms if _is_for(row, arm, workload, wanted)]
         if not rows:
             missing = f"{arm.name}: not measured with {wanted.concurrency} concurrent requests"
             yield Verdict("expected", None, missing, workload)
@@ -195,17 +194,16 @@ def _as_expected(arm: Arm, answers: Sequence[RequestResult], summary: Summary) -
             if (item.arm, item.workload, item.load) == (arm.name, workload, wanted.concurrency) and not item.open_loop
         ]
         if wanted.speedup:
-            measured = next((item for item in summary.speedups if _is_there(item, arm, workload, wanted)), None)
+            measured = next((item for item in summary.speedups if _is_for(item, arm, workload, wanted)), None)
             yield _at_least(arm, workload, "speedup", wanted.speedup, measured)
         if wanted.acceptance_length:
             yield _at_least(arm, workload, "acceptance length", wanted.acceptance_length, _length(mine))
         if wanted.slo and mine:
-            limits = Slo(wanted.slo.ttft, wanted.slo.tpot, wanted.slo.e2e)
-            within = share(sum(map(limits.is_met, mine)), len(mine))
+            within = share(sum(is_met(wanted.slo, item) for item in mine), len(mine))
             yield _at_least(arm, workload, "share of requests within the SLO", wanted.slo.share, within)
 
 
-def _is_there(item: ArmReport | Speedup, arm: Arm, workload: str, wanted: Expect) -> bool:
+def _is_for(item: ArmReport | Speedup, arm: Arm, workload: str, wanted: Expect) -> bool:
     return (item.arm, item.workload, item.concurrency) == (arm.name, workload, wanted.concurrency)
 
 

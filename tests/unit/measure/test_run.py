@@ -18,14 +18,16 @@ from toolkit.endpoint.generation import Acceptance
 from toolkit.errors import InvocationError, UsageError
 from toolkit.measure.arm import Arm, Chunk
 from toolkit.measure.bench import identical_share, measure, sender
+from toolkit.measure.design import Design, Load, Measured, Progress
 from toolkit.measure.journal import Journal
 from toolkit.measure.pays import verdict_pays
 from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult
-from toolkit.measure.run import Design, Load, Measured, Progress, again, run
+from toolkit.measure.run import again, run
 from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.summary import Slo, summarise
+from toolkit.measure.summary import summarise
+from toolkit.recipe.schema import Slo
 
 SPEC, BASE = arm("spec"), arm("base")
 DESIGN = Design((SPEC,), (workload(8),), BASE, seconds=600, precision=0.1)

@@ -12,11 +12,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from toolkit.catalog.lookup import FOLDER
-from toolkit.recipe.resolve import Engine
+from toolkit.recipe.parts import Engine
 from toolkit.recipe.rules import Published
-
-ENGINES = ("vllm-neuron", "nxd-inference")
-"""The engines for Trainium, newest first."""
 
 ANY_ENGINE = "neuron"
 """The engine name with which a recipe lets the toolkit choose one of them."""
