@@ -128,9 +128,9 @@ class Plan:
             return Plan.from_dict(data)
         except (OSError, ValueError) as error:
             written = data.get("recipe") if isinstance(data, dict) else None
-            known = isinstance(written, str) and Path(written).is_file()
-            again = shlex.join(["toolkit", "plan", written if known else "RECIPE", "--out", str(path)])
-            what = "a plan of another version of the toolkit" if known else "not a saved plan"
+            recipe = written if isinstance(written, str) and Path(written).is_file() else ""
+            again = shlex.join(["toolkit", "plan", recipe or "RECIPE", "--out", str(path)])
+            what = "a plan of another version of the toolkit" if recipe else "not a saved plan"
             raise UsageError(f"{path} is {what}: {error}", hint=f"Save one: {again}") from error
 
     def __repr__(self) -> str:
