@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -58,6 +58,12 @@ class Fits(Sequence["Fit"]):
     def __len__(self) -> int:
         return len(self.fits)
 
+    def first(self, number: int) -> Fits:
+        """The first of them: the cheapest that fit, or else the cheapest. Their notes are about them alone."""
+        of_all = set(_notes(self.fits))
+        fits, own = self.fits[:number], [note for note in self.notes if note not in of_all]
+        return replace(self, fits=fits, notes=(*own, *_notes(fits)))
+
     @property
     def sized(self) -> Sequence[Fit]:
         """The fits on types whose memory was compared."""
@@ -110,7 +116,11 @@ def fit(recipe: str | os.PathLike[str] | Recipe, *, instances: Sequence[str] = (
     loaded, models = _read(recipe)
     models, problem = sizable(models)
     found = fits(loaded, models, _instances(instances, loaded), sort)
-    unsized = [f"{problem.message}. {problem.hint}"] if problem else []
+    unsized = (
+        [f"{problem.message}. {problem.hint}".replace("RECIPE", str(loaded.path if loaded else recipe))]
+        if problem
+        else []
+    )
     return Fits(loaded.name if loaded else str(recipe), found, (*unsized, *_notes(found)))
 
 

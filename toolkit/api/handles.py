@@ -36,14 +36,15 @@ def connect(
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
     opened = find_platform(endpoint, recipe, platform, region, session)
+    written = str(name) if recipe and not isinstance(name, Recipe) else ""
     if opened is None:
-        raise unknown_endpoint(endpoint, ": the local platform is not running")
+        raise unknown_endpoint(endpoint, ": the local platform is not running", written)
     try:
         return existing_endpoint(endpoint, opened, deployed_recipe(recipe, session) if recipe else None)
     except EndpointNotFound as error:
         if session is not None:
             raise  # which names are like it, only the environment's own account would be asked
-        raise unknown_endpoint(endpoint) from error
+        raise unknown_endpoint(endpoint, recipe=written) from error
 
 
 def watch(name: RecipeLike, *, minutes: int = 60, platform: str | None = None) -> Watch:

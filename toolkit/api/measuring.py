@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
-from toolkit.api.context import RecipeLike
+from toolkit.api.context import RecipeLike, recipe_or_none
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.handles import connect
 from toolkit.apply.progress import Progress, default_progress
@@ -35,6 +36,8 @@ Subject = RecipeLike | Endpoint
 KEY_VARIABLE = "OPENAI_API_KEY"
 """The environment variable with the key of servers that want one."""
 
+_SCHEMES = ("http://", "https://")
+_ADDRESS = re.compile(r"[\w.-]+:\d+(/\S*)?")
 _T = TypeVar("_T")
 
 
@@ -81,6 +84,8 @@ def bench(
     EndpointNotFound or InvocationError.
     """
     progress = progress or default_progress()
+    for named in (what, *arms, *([baseline] if baseline else [])):
+        _require_spelled(named)
     first = _subject(what, model, platform)
     compared = _subject(baseline, model, platform) if baseline else _twin(first)
     if publish:
@@ -162,10 +167,18 @@ def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
             return result.result()
 
 
+def _require_spelled(named: Subject) -> None:
+    """A mistyped recipe or URL is told before endpoints are looked for. Raises RecipeNotFound or UsageError."""
+    if isinstance(named, str) and not named.startswith(_SCHEMES):
+        if _ADDRESS.fullmatch(named):
+            raise UsageError(f"{named} is not a URL", hint=f"Did you mean http://{named}?")
+        recipe_or_none(named)
+
+
 def _subject(what: Subject, model: str, platform: str | None) -> Endpoint | _Server:
     if isinstance(what, Endpoint):
         return what
-    if str(what).startswith(("http://", "https://")):
+    if str(what).startswith(_SCHEMES):
         return _Server(str(what).rstrip("/"), model)
     return connect(what, platform=platform)
 

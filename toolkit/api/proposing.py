@@ -24,6 +24,7 @@ from toolkit.findings import Finding
 from toolkit.platforms.local.session import runs_here
 from toolkit.proposal.choose import propose
 from toolkit.proposal.drafters import drafters, recipes_for
+from toolkit.proposal.hardware import engine_for
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts
@@ -95,6 +96,7 @@ def new(
     max_price: float | None = None,
     context: int | None = None,
     region: str | None = None,
+    hardware: str | None = None,
     client: httpx.Client | None = None,
     free_bytes: Callable[[], int] | None = None,
     progress: Progress | None = None,
@@ -102,13 +104,13 @@ def new(
     """Write a recipe for a model, with its lock, and one to rehearse it on this machine where that is possible.
 
     `model` is a Hugging Face id, `s3://bucket/prefix/`, a folder, or `jumpstart:<id>`, for which AWS is asked.
-    `max_price` is in US dollars per hour, `context` in tokens. Without a network it goes by what the toolkit knows of
-    public models. Raises UsageError if the file exists, and ToolkitError with a reason for each drafter if no recipe
-    passes the checks.
+    `max_price` is in US dollars per hour, `context` in tokens, `hardware` a part of the names of instance types or
+    accelerators, such as `trn2` or `H100`. Without a network it goes by what the toolkit knows of public models. Raises
+    UsageError if the file exists, and ToolkitError with a reason for each drafter if no recipe passes the checks.
     """
     progress = progress or default_progress()
     folder = Path(out).parent if out else Path()
-    wishes = Wishes(_written(model, folder), platform, method, goal, max_price, context, region)
+    wishes = Wishes(_written(model, folder), platform, method, goal, max_price, context, region, hardware)
     _require_known(wishes)
     source = model_source(wishes.model, folder)
     if source.kind == "jumpstart":
@@ -131,7 +133,7 @@ def _of_jumpstart(source: ModelSource, out: Path | None, wishes: Wishes, progres
 
 
 def _require_known(wishes: Wishes) -> None:
-    registry.platform_rules(wishes.platform)
+    engine_for(wishes)
     if wishes.goal not in ("latency", "throughput"):
         raise UsageError(f"goal: `{wishes.goal}` is neither `latency` nor `throughput`")
 
@@ -156,7 +158,7 @@ def _written(model: str, folder: Path) -> str:
 
 def _confirmed(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
     """A proposal whose drafter's own files were read, if they can be: it is made again where they say otherwise."""
-    able = drafters(target, sources.drafters(target), wishes.context)
+    able = drafters(target, sources.drafters(target), wishes.context, engine_for(wishes))
     found = propose(wishes, target, able, sources.folder)
     for _ in range(_MOST_TRIES):
         read = sources.complete(found.lock.drafter)
@@ -223,7 +225,7 @@ def _rehearsal(
     )
     try:
         local = propose(
-            replace(wishes, platform=here, method=None, max_price=None, region=None, context=None),
+            replace(wishes, platform=here, method=None, max_price=None, region=None, context=None, hardware=None),
             found.lock.target,
             [drafter],
             path.parent.resolve(),

@@ -45,7 +45,7 @@ def destroy(
     else:
         done = destroy_on(opened, str(name), names, progress or default_progress())
     if not (done.actions or done.not_removed or recipe):
-        raise unknown_endpoint(endpoint)
+        raise unknown_endpoint(endpoint, is_wanted=False)
     return done
 
 

@@ -100,7 +100,11 @@ def wait_in_service(
     """
     deadline = clock() + timeout
     watches = [_Watch(platform, endpoint, config, progress, clock()) for endpoint, config in configs.items()]
+    answering: list[str] = []
     while watches := [watch for watch in watches if not watch.in_service(clock())]:
+        if not answering and len(watches) < len(configs):
+            answering = [endpoint for endpoint in configs if endpoint not in [watch.endpoint for watch in watches]]
+            progress.say(f"it answers already, in another terminal: toolkit invoke {answering[0]} Hello")
         now = clock()
         if now > deadline:
             raise _timed_out(watches, timeout)

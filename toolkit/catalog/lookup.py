@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ FOLDER = Path(__file__).parent
 
 # The key of the whole file; entries have theirs further in. Reading all of them as JSON takes 15 ms.
 _DATE = re.compile(r'^ {1,2}"date": "(\d{4}-\d\d-\d\d)"', re.MULTILINE)
+
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)?-(north|south|central|northwest|southwest|northeast|southeast|east|west)-\d")
 
 
 def images(platform: str, engine_name: str) -> tuple[Image, ...]:
@@ -53,6 +56,13 @@ def registries() -> Mapping[str, str]:
     """AWS account of the registry that holds AWS's own images, by region."""
     accounts: dict[str, str] = _read("registries.json")["accounts"]
     return accounts
+
+
+def nearest_region(text: str) -> str:
+    """The region that a misspelled one is most like; empty if it may be a region, known here or not."""
+    if text in registries() or _REGION.fullmatch(text):
+        return ""
+    return next(iter(difflib.get_close_matches(text.lower(), registries(), n=1)), "us-east-1")
 
 
 def newest_image(region: str, engine_name: str) -> str:

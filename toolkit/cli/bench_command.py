@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from toolkit.cli.durations import seconds_of
 from toolkit.cli.output import CutShort, answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.errors import UsageError
@@ -17,22 +17,10 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from toolkit.measure.report import BenchReport
 
-_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
-_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)?")
 _PERCENT = 100
 _MOST_CONCURRENT = 4096
 _LARGEST_NUMBER = 1000
-_LONGEST_SECONDS = 7 * 24 * 3600
 _Number = TypeVar("_Number", int, float)
-
-
-def seconds_of(text: str) -> float:
-    """Seconds of a duration such as `90`, `90s`, `2m` or `1h`."""
-    found = _DURATION.fullmatch(text.strip())
-    seconds = float(found["number"]) * _SECONDS[found["unit"] or "s"] if found else 0.0
-    if not 0 < seconds <= _LONGEST_SECONDS:
-        raise typer.BadParameter(f"{text!r} is not a duration of up to a week: write 90s, 2m or 1h")
-    return seconds
 
 
 def _share(text: str) -> float:
@@ -40,7 +28,7 @@ def _share(text: str) -> float:
     (share,) = _parsed([text.strip().removesuffix("%")], float, f"{text!r} is not a precision: write 5% or 0.05")
     share /= _PERCENT if text.strip().endswith("%") else 1
     if not 0 < share < 1:
-        raise typer.BadParameter(f"{text!r} is not a precision between 0 and 100 %")
+        raise typer.BadParameter(f"{text!r} is not a precision between 0 and 100 %: write 5%")
     return share
 
 
@@ -48,7 +36,8 @@ def counts_of(text: str) -> tuple[int, ...]:
     """Numbers of concurrent requests, separated by commas."""
     found = _parsed(text.split(","), int, f"{text!r} is not a list of whole numbers: write 1,4,16")
     if not 1 <= min(found) <= max(found) <= _MOST_CONCURRENT:
-        raise typer.BadParameter(f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}")
+        message = f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}: write 1,4,16"
+        raise typer.BadParameter(message)
     return found
 
 
@@ -56,7 +45,8 @@ def _numbers(text: str) -> tuple[float, ...]:
     """Rates or acceptance lengths, separated by commas."""
     found = _parsed(text.split(","), float, f"{text!r} is not a list of numbers: write 0.5,2")
     if not all(0 < number <= _LARGEST_NUMBER for number in found):
-        raise typer.BadParameter(f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}")
+        message = f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}: write 0.5,2"
+        raise typer.BadParameter(message)
     return found
 
 
@@ -210,7 +200,9 @@ def bench(
         _compare(*compare, as_json)
         return
     if what is None:
-        raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint="Or compare: --compare A B")
+        raise UsageError(
+            "give a recipe, an endpoint's name or a URL to measure", hint="Such as: toolkit bench tiny/p-eagle"
+        )
     if what_if_acceptance and (arm or resume):
         raise typer.BadParameter("--what-if-acceptance measures anew, and one thing: leave out --arm and --resume")
     if dummy_weights and not what_if_acceptance:
@@ -238,7 +230,16 @@ def bench(
     report = measure(what, baseline=baseline, seconds=seconds_of(time))
     if html:
         _write_page(report, html)
-    _answer(report, as_json)
+    _answer(report, as_json, *_after_bench(what))
+
+
+def _after_bench(what: str) -> tuple[str, ...]:
+    """What comes after a measurement: for a recipe the best K, for an endpoint its own figures, for a URL nothing."""
+    from toolkit.api.context import recipe_or_none
+
+    if what.startswith(("http://", "https://")):
+        return ()
+    return ("tune", what) if recipe_or_none(what) else ("metrics", what)
 
 
 def _require_page(html: Path) -> None:

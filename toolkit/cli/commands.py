@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 _MODULES: Mapping[str, tuple[str, ...]] = {
+    "docs_command": ("docs",),
     "new_command": ("new",),
     "import_command": ("import",),
     "recipes_command": ("recipes",),

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.bench_command import counts_of, seconds_of
+from toolkit.cli.bench_command import counts_of
+from toolkit.cli.durations import seconds_of
 from toolkit.cli.endpoint_commands import Name
-from toolkit.cli.output import answer, confirm, exit_unless, say
+from toolkit.cli.output import answer, confirm, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName, plan_text
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def improve(
     )
     answer(found.to_dict(), as_json, lambda: "\n".join(f"{key}: {text}" for key, text in found.rows()))
     exit_unless(bool(found) or not promote)
+    if not as_json:
+        next_step("prove" if promote else "deploy", name)
 
 
 def _approve_price(planned: ImprovementPlan) -> None:

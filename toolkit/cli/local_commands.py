@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless, say
+from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table
 from toolkit.home import home
@@ -35,8 +35,10 @@ def status(as_json: Json = False) -> None:
         answer(
             {"running": False},
             as_json,
-            lambda: "the local platform is not running; `toolkit deploy RECIPE --platform local` starts it",
+            lambda: "the local platform is not running",
         )
+        if not as_json:
+            next_step("deploy", "tiny/p-eagle", "--platform", "local")
         return
     endpoints = [asdict(item) for item in api.endpoints(platform="local")]
     lines = [
@@ -47,6 +49,8 @@ def status(as_json: Json = False) -> None:
         *[f"endpoint        {item['name']}: {item['status']}" for item in endpoints],
     ]
     answer({"running": True, **asdict(running), "endpoints": endpoints}, as_json, lambda: "\n".join(lines))
+    if not as_json:
+        next_step("status", "--platform", "local")
 
 
 @local.command()
@@ -59,6 +63,8 @@ def stop(as_json: Json = False) -> None:
 
     stopped = daemon.stop(home() / "local")
     answer({"stopped": stopped}, as_json, lambda: "stopped" if stopped else "the local platform was not running")
+    if not as_json:
+        next_step("status")
 
 
 def doctor(as_json: Json = False) -> None:
@@ -72,3 +78,5 @@ def doctor(as_json: Json = False) -> None:
     document = {"ok": ok, "checks": [asdict(item) for item in examined]}
     answer(document, as_json, lambda: table(("requirement", "", "found", "to do"), rows))
     exit_unless(ok)
+    if not as_json:
+        next_step("deploy", "tiny/p-eagle", "--platform", "local")

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 import toolkit
-from toolkit.cli.help import Commands
+from toolkit.cli.group import Commands
 from toolkit.cli.output import CutShort, error_document, explain, say
 from toolkit.errors import (
     PlatformError,
@@ -59,6 +59,10 @@ def _options(
 ) -> None:
     """Deploy LLMs with speculative decoding, and prove that it pays."""
     if region:
+        from toolkit.catalog.lookup import nearest_region
+
+        if meant := nearest_region(region):
+            raise UsageError(f"{region} is not an AWS region", hint=f"Did you mean {meant}?")
         os.environ["AWS_DEFAULT_REGION"] = region
     if profile:
         os.environ["AWS_PROFILE"] = profile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -121,11 +122,16 @@ class Plan:
     @staticmethod
     def read(path: Path) -> Plan:
         """The plan that `save` wrote, to look at and compare. Raises UsageError if the file is not a plan."""
+        data: Any = None
         try:
-            return Plan.from_dict(documents.decode(documents.read_file(path)))
+            data = documents.decode(documents.read_file(path))
+            return Plan.from_dict(data)
         except (OSError, ValueError) as error:
-            hint = "Save one: toolkit plan RECIPE --out plan.json"
-            raise UsageError(f"{path} is not a saved plan: {error}", hint=hint) from error
+            written = data.get("recipe") if isinstance(data, dict) else None
+            recipe = written if isinstance(written, str) and Path(written).is_file() else ""
+            again = shlex.join(["toolkit", "plan", recipe or "RECIPE", "--out", str(path)])
+            what = "a plan of another version of the toolkit" if recipe else "not a saved plan"
+            raise UsageError(f"{path} is {what}: {error}", hint=f"Save one: {again}") from error
 
     def __repr__(self) -> str:
         head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.cost}>"

@@ -32,6 +32,16 @@ class EngineDefaults:
 
 
 @dataclass(frozen=True)
+class Published:
+    """The settings with which numbers of a method were published; `about` says more of the requests at once."""
+
+    max_model_len: int
+    max_num_seqs: int
+    tensor_parallel: int
+    about: str
+
+
+@dataclass(frozen=True)
 class Download:
     """A file that an engine downloads when it starts, unless the folder that `variable` names has it."""
 
@@ -96,6 +106,10 @@ class EngineRules(Protocol):
     def completed(self, recipe: Recipe) -> Recipe:
         """With what the recipe leaves open (`left_open`) chosen for its models, and the reasons in `chosen`."""
         return recipe
+
+    def published(self, method: str) -> Published | None:
+        """Settings to begin from, for an engine that compiles for them; None where any will do."""
+        return None
 
     def default_tokens(self, engine: Engine, method: str) -> int:
         """K where the recipe does not say it."""

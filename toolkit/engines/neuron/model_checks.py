@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from toolkit.catalog.trainium import TRAINING_FAMILIES, family
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.engines.neuron.checks import neuron_config
 from toolkit.engines.neuron.flags import is_fork, neuron_flags
@@ -104,4 +105,6 @@ def _compiling(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         f"waits {_LONGEST_START_MINUTES} min at the most"
     )
     hint = "Remove `compile`, and compile beforehand: toolkit compile RECIPE"
+    if family(recipe.platform.instance_types[0]) not in TRAINING_FAMILIES:
+        hint = "Choose a type that SageMaker can compile for beforehand, such as ml.trn1.32xlarge, or a smaller model."
     yield Finding("neuron.compile-at-start", message, f"{_ENGINE}.compile", hint=hint, severity="warning")

@@ -23,7 +23,7 @@ from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.parts import Engine
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.rules import EngineDefaults
+from toolkit.recipe.rules import EngineDefaults, Published
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing.fit import Fit, Pair
 
@@ -62,6 +62,9 @@ class Neuron(vllm.Vllm):
         able = able_types(recipe)
         serving = [item for item in able if generation and generation.serves(recipe.method, family(item.name))]
         return with_instance_type(recipe, serving or able)
+
+    def published(self, method: str) -> Published | None:
+        return facts().published.get(method)
 
     def default_tokens(self, engine: Engine, method: str) -> int:
         """The generation's K, or vLLM's if the generation does not support the method (a check reports that)."""
