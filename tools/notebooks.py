@@ -24,7 +24,7 @@ SHOWN = "/home/me/toolkit"
 
 def run(name: str) -> None:
     """Run the notebook of that name to its end, and write it with its outputs."""
-    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     with TemporaryDirectory() as folder:
         home = os.environ["TOOLKIT_HOME"] = f"{folder}/home"
         copy = shutil.copytree(NOTEBOOKS, f"{folder}/notebooks")
@@ -33,7 +33,8 @@ def run(name: str) -> None:
             client.execute()
         finally:
             daemon.stop(Path(home) / "local")
-    text = nbformat.writes(notebook).replace(f"{folder}/notebooks", f"{SHOWN}/notebooks").replace(str(ROOT), SHOWN)
+    written: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+    text = written.replace(f"{folder}/notebooks", f"{SHOWN}/notebooks").replace(str(ROOT), SHOWN)
     (NOTEBOOKS / f"{name}.ipynb").write_text(f"{text}\n", encoding="utf-8")
 
 
