@@ -15,7 +15,7 @@ from toolkit.cli.table import table
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
-WHAT = ("", "openai", "kubernetes", "bench")
+WHAT = ("", "openai", "kubernetes", "sagemaker", "bench")
 
 run = partial(subprocess.run, capture_output=True, text=True, check=True)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.platforms.local import start, stop
+from toolkit.platforms.local.daemon import start, stop
 
 EVERY_FAULT = bool(os.environ.get("TOOLKIT_EVERY_CRASH"))
 """Whether `make test-exhaustive` runs, and not a sample."""

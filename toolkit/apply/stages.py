@@ -74,7 +74,7 @@ class Start:
         self.stage, self.entered, self.count = stage, now, ""
         return said
 
-    def tell(self, now: float, expected: float | None) -> str:
+    def describe(self, now: float, expected: float | None) -> str:
         """The stage with its elapsed time, expected time and counter, and whether it takes unusually long."""
         usual, elapsed = expected or _USUAL_SECONDS.get(self.stage), now - self.entered
         of = f" of about {_roughly(usual)}" if usual else ""

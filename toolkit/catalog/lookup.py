@@ -62,7 +62,6 @@ def newest_image(region: str, engine_name: str) -> str:
 
 
 def instances() -> tuple[Instance, ...]:
-    """Every instance type in instances.json, by name."""
     return _instances(held())
 
 
@@ -77,7 +76,6 @@ def instance(name: str) -> Instance | None:
 
 
 def heads() -> tuple[Head, ...]:
-    """Every public drafter in heads.json, by repository."""
     return _heads(held())
 
 

@@ -60,10 +60,15 @@ def deploy(
     if recipe is None and saved is None:
         raise UsageError("give a recipe, or a saved plan with --plan", hint="See: toolkit recipes")
     if saved:
-        made = api.read_plan(saved, recipe, platform=platform)
-        say(plan_text(made))
-        exit_unless(confirm(f"Do this on {made.platform} ({made.account} {made.region}), as {made.recipe} says?", yes))
-        endpoint = made.apply(wait=wait)
+        plan = api.read_plan(saved, recipe, platform=platform)
+        say(plan_text(plan))
+        exit_unless(
+            confirm(
+                f"Do this on {plan.platform} ({plan.account} {plan.region}), as {plan.recipe} says?",
+                yes,
+            )
+        )
+        endpoint = plan.apply(wait=wait)
     else:
         approve = None if yes else _approve_price
         endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait, approve=approve)

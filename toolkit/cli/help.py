@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from typer.core import TyperGroup
+
+from toolkit.cli.commands import CommandsByName
 
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Start": {
@@ -50,7 +52,7 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Measure": {
         "prove": ("toolkit prove tiny/p-eagle", "toolkit prove http://127.0.0.1:8000/v1 --model NAME"),
         "bench": ("toolkit bench tiny/p-eagle --baseline tiny-p-eagle-baseline --concurrency 1,4 --html report.html",),
-        "improve": ("toolkit improve recipe.yaml --concurrency 1,8",),
+        "improve": ("toolkit improve my-endpoint --dry-run", "toolkit improve recipe.yaml --concurrency 1,8"),
         "tune": ("toolkit tune tiny/p-eagle --write",),
         "watch": ("toolkit watch recipe.yaml --minutes 60",),
     },
@@ -67,6 +69,10 @@ _EXAMPLES = {name: examples for commands in GROUPS.values() for name, examples i
 
 class Commands(TyperGroup):
     """The commands of the toolkit."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast(Any, CommandsByName())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """With its examples below the options."""

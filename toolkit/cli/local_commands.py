@@ -23,6 +23,9 @@ def register(app: typer.Typer) -> None:
 def status(as_json: Json = False) -> None:
     """Show whether the local platform is running, its addresses and its endpoints."""
     from toolkit import api
+    from toolkit.platforms.local.session import require_system
+
+    require_system()
     from toolkit.platforms.local import daemon
 
     running = daemon.running(home() / "local")
@@ -49,6 +52,9 @@ def status(as_json: Json = False) -> None:
 @local.command()
 def stop(as_json: Json = False) -> None:
     """Stop the local platform and remove all its endpoints."""
+    from toolkit.platforms.local.session import require_system
+
+    require_system()
     from toolkit.platforms.local import daemon
 
     stopped = daemon.stop(home() / "local")

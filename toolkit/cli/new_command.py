@@ -32,7 +32,7 @@ class _Answers:
 
 
 def new(
-    model: Annotated[str, typer.Argument(help="Hugging Face id, such as Qwen/Qwen3-8B, or a folder with a model.")],
+    model: Annotated[str, typer.Argument(help="Hugging Face id, such as Qwen/Qwen3-8B, a folder, or jumpstart:ID.")],
     out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
     platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
     method: Annotated[str | None, typer.Option(help="How to draft.  [default: the best that is found]")] = None,

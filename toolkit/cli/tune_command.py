@@ -14,8 +14,8 @@ from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
 from toolkit.cli.table import table, terminal_width
 
 if TYPE_CHECKING:
-    from toolkit.measure.summary import Slo
     from toolkit.measure.tune_report import TuneReport
+    from toolkit.recipe.schema import Slo
 
 _RANGE = re.compile(r"(?P<first>\d+)-(?P<last>\d+)")
 _LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms|s)?")
@@ -119,7 +119,7 @@ def _ks(text: str) -> tuple[int, ...]:
 
 def _slo(text: str) -> Slo:
     """The limits of `ttft=0.5,tpot=50ms`."""
-    from toolkit.measure.summary import Slo
+    from toolkit.recipe.schema import Slo
 
     found = [_LIMIT.fullmatch(part) for part in text.split(",")]
     limits = {limit["name"]: float(limit["number"]) * _UNITS[limit["unit"] or "s"] for limit in found if limit}

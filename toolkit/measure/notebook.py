@@ -27,7 +27,6 @@ _SIGNS: dict[bool | None, Tone] = {True: "good", False: "bad", None: "soft"}
 
 
 def report_html(report: BenchReport) -> str:
-    """The report as HTML that needs no script."""
     found = headline(report)
     parts = (
         prose(*found.sentences),
@@ -40,7 +39,6 @@ def report_html(report: BenchReport) -> str:
 
 
 def verdicts_html(report: BenchReport) -> Fragment:
-    """The verdicts as a table."""
     rows = [
         (toned(sign(v.holds), _SIGNS[v.holds]), CLAIMS[v.claim], whole(v.workload or ""), v.detail)
         for v in report.verdicts
@@ -49,7 +47,6 @@ def verdicts_html(report: BenchReport) -> Fragment:
 
 
 def figures_html(report: BenchReport) -> Fragment:
-    """All figures as a table."""
     rows = [(a.workload, *cells(a, speedup_of(report, a)), *latencies(a)[2:]) for a in report.arms]
     head, rows = filled(("workload", *COLUMNS, *LATENCIES[2:]), rows)
     return table((map(whole, row) for row in rows), head)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -107,7 +107,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit plan --json` and of a saved plan."""
-        return asdict(self)
+        return asdict(Plan(**{item.name: getattr(self, item.name) for item in fields(Plan)}))
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Plan:

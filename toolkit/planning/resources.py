@@ -62,7 +62,7 @@ class Resource:
     """A resource that shall exist. `request` is the exact API request that makes it, JSON all through.
 
     `Weights` has no single API call: its request lists bucket, prefix and where its files come from. They are shared by
-    content; a `WeightsUse` is the object in S3 that says that one endpoint uses them. `Artifacts` are made by a
+    content; a `WeightsReference` is the object in S3 that says that one endpoint uses them. `Artifacts` are made by a
     `TrainingJob` alone: their request says where they are and what they depend on. `update` is the request that brings
     an existing resource to this state, where that is another call than making it. `expected_seconds` is how long
     making it is thought to take, where the plan cannot know that by itself.

@@ -87,8 +87,11 @@ class PlanRules(Protocol):
     def transition(self, desired: Sequence[Resource], observed: Observed) -> Transition:
         """What updates of endpoints need besides. Raises PlatformError if another's resource is in the way."""
 
-    def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
-        """Kind and name of all resources that the endpoints run or would roll back to; `updated` are changing."""
+    def kept_for_rollback(self, observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
+        """Kind and name of all resources that the endpoints run or would roll back to.
+
+        `updated` has the configuration that an endpoint is about to run, by endpoint.
+        """
 
 
 def in_order(resources: Sequence[Resource], rules: PlanRules) -> tuple[Resource, ...]:

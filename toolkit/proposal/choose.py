@@ -19,7 +19,8 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.load import LoadedRecipe
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe, resolve
-from toolkit.recipe.schema import LONGEST_NAME, RecipeFile
+from toolkit.recipe.schema import RecipeFile
+from toolkit.recipe.section import LONGEST_NAME
 
 _USUAL_CONTEXT, _CONTEXT_OF_THIS_MACHINE = 32_768, 4096
 _REQUESTS: Mapping[Goal, int] = {"latency": 32, "throughput": 128}

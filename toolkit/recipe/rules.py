@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image, Instance
     from toolkit.findings import Finding
     from toolkit.recipe.lock import Lock
-    from toolkit.recipe.resolve import Engine, PlatformSettings, Recipe
+    from toolkit.recipe.parts import Engine, PlatformSettings
+    from toolkit.recipe.resolve import Recipe
     from toolkit.recipe.schema import EngineSection
     from toolkit.sizing.fit import Fit, Pair
     from toolkit.sizing.settings import Settings

@@ -41,7 +41,6 @@ _CLASHES: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 
 def check_neuron(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on the settings."""
     # vLLM's own command line (its version is the first three numbers); a plugin may add flags
     version = ".".join(recipe.engine.version.split(".")[:3])
     yield from check_flags(recipe, lambda flag: unknown_flag(recipe, flag, version, "warning"))

@@ -12,10 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from toolkit.catalog.lookup import FOLDER
-from toolkit.recipe.resolve import Engine
-
-ENGINES = ("vllm-neuron", "nxd-inference")
-"""The engines for Trainium, newest first."""
+from toolkit.recipe.parts import Engine
 
 ANY_ENGINE = "neuron"
 """The engine name with which a recipe lets the toolkit choose one of them."""

@@ -20,7 +20,6 @@ _LONGEST_START_MINUTES = 60
 
 
 def check_neuron_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Findings on the models."""
     yield from _target(recipe, models.target)
     if models.drafter:
         yield from _block_size(recipe, models.drafter)

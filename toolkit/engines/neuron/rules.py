@@ -21,7 +21,8 @@ from toolkit.engines.vllm import rules as vllm
 from toolkit.engines.vllm.flags import ranks
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Engine, Recipe
+from toolkit.recipe.parts import Engine
+from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import EngineDefaults
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing.fit import Fit, Pair
@@ -114,8 +115,7 @@ class Neuron(vllm.Vllm):
         return neuron_variables(recipe)
 
     def reports_drafts(self, recipe: Recipe) -> bool:
-        """False for the V0 fork, which does not count Neuron's draft tokens."""
-        return not is_fork(recipe)
+        return not is_fork(recipe)  # which does not count Neuron's
 
     def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
         assert recipe is not None  # `neuron` is not vLLM's default engine

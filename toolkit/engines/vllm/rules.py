@@ -22,7 +22,8 @@ from toolkit.engines.vllm.vocabulary import downloads
 from toolkit.engines.vllm.workspace import workspace
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Engine, Recipe
+from toolkit.recipe.parts import Engine
+from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import Download, EngineDefaults, EngineRules, MetricNames
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing import weights
@@ -173,7 +174,6 @@ class Vllm(EngineRules):
         yield from check_threads(recipe, models)
 
     def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-        """Empty: the platform's check covers the hardware."""
         yield from ()
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
@@ -16,9 +16,10 @@ from toolkit.endpoint.metrics import Figure, Metrics
 from toolkit.errors import EndpointNotFound, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Observed, Resource
-from toolkit.platforms.kubernetes import execute, rollout, runtime
+from toolkit.platforms.kubernetes import rollout, runtime
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import api_errors
+from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.listing import deployed
@@ -59,15 +60,13 @@ class KubernetesPlatform:
             self.upload(action.request, progress)
             return
         with api_errors(str(action)):
+            objects = Objects(self.cluster, self.namespace, self.clock, self.sleep)
             if action.verb == "delete":
-                execute.delete(self.cluster, action.kind, self.namespace, action.name, self.clock, self.sleep)
+                objects.delete(action.kind, action.name)
                 return
-            about = (self.cluster, action.kind, self.namespace, action.request)
-            execute.delete_autoscalers(*about, self.clock, self.sleep)
-            if action.verb == "replace":
-                execute.replace(*about, self.clock, self.sleep)
-            else:
-                execute.put(*about)
+            objects.delete_autoscalers(action.kind, action.request)
+            change = objects.replace if action.verb == "replace" else objects.put
+            change(action.kind, action.request)
 
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[None]:
@@ -105,7 +104,6 @@ class KubernetesPlatform:
         return True
 
     def endpoints(self) -> list[Deployed]:
-        """All that carry our label."""
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
             return deployed(self.cluster, self.namespace)
 
@@ -124,14 +122,21 @@ class KubernetesPlatform:
             return read_metrics(self.cluster, self.namespace, self._deployment(endpoint), minutes)
 
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
-        """Raises UsageError: a cluster has no monitoring of its own."""
         raise UsageError(
             f"the figures of {name} cannot be published from a cluster",
             hint="Leave out --publish; --json prints them for a monitoring of yours.",
         )
 
+    def sdk_endpoint(self, endpoint: str) -> NoReturn:
+        """Raises UsageError: it is no endpoint of SageMaker's."""
+        hint = "Use `endpoint.openai()`, or the lines that `endpoint.connect_info()` prints."
+        raise UsageError(f"{endpoint} is on a cluster, which the SageMaker SDK does not know", hint=hint)
+
+    def captured_traffic(self, endpoint: str) -> str | None:
+        """None: nothing in a cluster captures requests."""
+        return None
+
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        """Raises UsageError: a cluster has no S3."""
         raise UsageError(
             f"{prefix} cannot be read from a cluster", hint="Copy the files to this machine, and give their paths."
         )
@@ -141,7 +146,6 @@ class KubernetesPlatform:
         return image
 
     def scan(self, image: str) -> dict[str, int]:
-        """Raises UsageError: a cluster does not scan images."""
         raise UsageError(
             f"a cluster does not scan images, so there is no scan of {image}",
             hint="Scan it in its registry, such as ECR.",

@@ -139,7 +139,7 @@ def stop(home: Path) -> bool:
 
 
 def why_gone(home: Path) -> str:
-    """Why the daemon that was here is gone; said once. Empty when it was stopped, or there was none."""
+    """Why the daemon of this home ended by itself, told once; empty if it was stopped, or there was none."""
     note, described = home / "daemon.ended", home / "daemon.json"
     try:
         why = note.read_text(errors="replace")

@@ -46,6 +46,7 @@ from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.kinds.inference_component import models_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
+from toolkit.platforms.sagemaker.sdk import sdk_endpoint
 from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
 from toolkit.recipe.lock import OpenFiles
@@ -53,6 +54,7 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.text import without_colours
 
 if TYPE_CHECKING:
+    from sagemaker.core.resources import Endpoint as SdkEndpoint
     from types_boto3_logs.type_defs import DescribeLogStreamsRequestPaginateTypeDef
     from types_boto3_sagemaker.type_defs import DescribeEndpointOutputTypeDef, DescribeInferenceComponentOutputTypeDef
 
@@ -93,7 +95,6 @@ class SageMakerPlatform:
         return replace(account, role=arn, role_source=source, digests=digests)
 
     def jumpstart_entries(self, recipe: Recipe) -> Entries:
-        """What JumpStart's hub says of the models that the recipe names."""
         return {name: read_jumpstart(self.clients, name) for name in ids(recipe)}
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
@@ -103,15 +104,12 @@ class SageMakerPlatform:
             return observe.observe(look, self._kinds)
 
     def image_exists(self, request: Mapping[str, Any]) -> bool:
-        """Whether the image that a request describes is in the account's registry."""
         return image_digest(self.clients, request["Repository"], request["Tag"]) is not None
 
     def base_bytes(self, image: str) -> int | None:
-        """What an image takes in its registry, None where that does not tell."""
         return images.layer_bytes(self.clients, image)
 
     def build_image(self, request: Mapping[str, Any], progress: Progress) -> None:
-        """Build what the request describes, and push it to the account's registry. Raises BuildError."""
         build_image(self.clients, request, progress)
 
     def with_digest(self, image: str) -> str:
@@ -122,7 +120,6 @@ class SageMakerPlatform:
         return scan_findings(self.clients, *_repository_and_tag(image))
 
     def endpoints(self) -> list[Deployed]:
-        """All endpoints that carry our tag."""
         with aws_errors("listing endpoints"):
             return deployed(self.clients, self.name)
 
@@ -273,8 +270,19 @@ class SageMakerPlatform:
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
         return publish(self.clients, name, figures)
 
+    def captured_traffic(self, endpoint: str) -> str | None:
+        """SageMaker writes to `<destination>/<endpoint>/<variant>/<year>/…` (guide, model-monitor-data-capture)."""
+        settings = self._describe(endpoint).get("DataCaptureConfig")
+        if settings is None or not settings["EnableCapture"]:
+            return None
+        return f"{settings['DestinationS3Uri'].rstrip('/')}/{endpoint}/"
+
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         return read_objects(self.clients, prefix)
+
+    def sdk_endpoint(self, endpoint: str) -> SdkEndpoint:
+        with _found(endpoint):
+            return sdk_endpoint(self.clients, endpoint)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         variants = self._describe(endpoint.partition("/")[0]).get("ProductionVariants", [])

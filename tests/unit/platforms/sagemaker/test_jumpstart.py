@@ -66,6 +66,7 @@ def test_what_jumpstart_serves_on_its_own_choice_of_instance() -> None:
     assert (model.health_check_timeout, model.download_timeout) == (3600, 3600)
     assert model.network_isolation
     assert model.environment["SAGEMAKER_MODEL_SERVER_WORKERS"] == "1"
+    assert model.limits == {"max_model_len": 8192}
 
 
 def test_how_it_drafts_is_read_from_what_the_container_is_told() -> None:

@@ -24,7 +24,6 @@ BENCHMARK = {COMPONENT: "benchmark"}
 
 
 def section(recipe: Recipe) -> KubernetesSection:
-    """The cluster's settings."""
     return recipe.platform.kubernetes or KubernetesSection()
 
 

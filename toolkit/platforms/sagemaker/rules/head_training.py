@@ -22,7 +22,7 @@ from toolkit.platforms.sagemaker.rules.kinds.image import built_image
 from toolkit.platforms.sagemaker.rules.kinds.model import network
 from toolkit.platforms.sagemaker.rules.kinds.repository import repository
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn, training_role
-from toolkit.platforms.sagemaker.rules.kinds.weights import use
+from toolkit.platforms.sagemaker.rules.kinds.weights import reference
 from toolkit.platforms.sagemaker.rules.model_data import ModelData, files_data, source_data
 from toolkit.platforms.sagemaker.rules.names import TRAINING_PREFIX, bucket_name, tags, trainer
 from toolkit.platforms.training_image import PROGRAM, training_image
@@ -52,7 +52,7 @@ def training_resources(recipe: Recipe, account: Account) -> list[Resource]:
         bucket(account),
         repository(recipe),
         image,
-        *(use(item, recipe.name) for item in staged),
+        *(reference(item, recipe.name) for item in staged),
         *(item.weights for item in staged),
         *training_role(recipe, account, data, _prefix(recipe)),
         _resource(recipe, account, data, str(image.request["Image"])),
