@@ -33,13 +33,8 @@ def run(name: str) -> None:
             client.execute()
         finally:
             daemon.stop(Path(home) / "local")
-<<<<<<< HEAD
-    written: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
-    text = written.replace(f"{folder}/notebooks", f"{SHOWN}/notebooks").replace(str(ROOT), SHOWN)
-=======
     text = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
     text = text.replace(f"{folder}/notebooks", f"{SHOWN}/notebooks").replace(str(ROOT), SHOWN)
->>>>>>> main
     (NOTEBOOKS / f"{name}.ipynb").write_text(f"{text}\n", encoding="utf-8")
 
 
