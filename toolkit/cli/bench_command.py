@@ -233,13 +233,8 @@ def bench(
         platform=platform,
     )
     if what_if_acceptance:
-        measure = partial(
-            api.what_if,
-            lengths=_numbers(what_if_acceptance),
-            dummy_weights=dummy_weights,
-            platform=platform,
-            measure=measure,
-        )
+        lengths = _numbers(what_if_acceptance)
+        measure = partial(api.what_if, lengths=lengths, dummy_weights=dummy_weights, platform=platform, measure=measure)
     report = measure(what, baseline=baseline, seconds=seconds_of(time))
     if html:
         _write_page(report, html)

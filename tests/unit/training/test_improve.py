@@ -21,7 +21,8 @@ from toolkit.apply.waiter import EndpointStatus
 from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.report import BenchReport, Gain, Noise, Ratio
 from toolkit.planning.plan import Action, Plan
-from toolkit.recipe.resolve import Recipe, Speculation, load
+from toolkit.recipe.parts import Speculation
+from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.training.conversations import conversation_of, held_out
 

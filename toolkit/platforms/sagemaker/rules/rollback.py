@@ -72,8 +72,8 @@ def _kept_configs(endpoint: Existing, coming: str | None, observed: Observed) ->
     """The configurations that an endpoint still needs, `coming` being the one that it will run, if it is updated."""
     state = endpoint.state
     if coming is None:
-        return {state["Running"], state.get("Previous")}
-    running = observed.get("EndpointConfig", state["Running"])
+        return {state.get("Running"), state.get("Previous")}
+    running = observed.get("EndpointConfig", state.get("Running", ""))
     if running is None or CANDIDATE not in running.state.get("Variants", {}):
-        return {state["Running"], state["EndpointConfigName"]}
+        return {state.get("Running"), state["EndpointConfigName"]}
     return {ran_before(state.get("Ran"), coming)}  # a trial of a candidate ends
