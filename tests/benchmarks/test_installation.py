@@ -39,5 +39,5 @@ def test_installation(tmp_path: Path) -> None:
     for extra in WHAT:
         name = f"peagle-toolkit[{extra}]" if extra else "peagle-toolkit"
         rows.append((name, *installed(tmp_path / (extra or "core"), f"{name} @ {wheel.as_uri()}")))
-    rows.append(("sagemaker", *installed(tmp_path / "sagemaker", "sagemaker")))
+    rows.append(("sagemaker", *installed(tmp_path / "sdk", "sagemaker")))
     print("\n" + table(("what", "MB", "seconds", "packages"), rows))

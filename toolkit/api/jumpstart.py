@@ -75,9 +75,9 @@ def _choices(model: JumpStartModel, wishes: Wishes) -> Iterator[Choice]:
 
 def _recipe(source: ModelSource, choices: list[Choice], region: str | None) -> dict[str, Any]:
     method = choices[0].value
-    name = source.name if method == "none" else f"{source.name[: LONGEST_NAME - len(method) - 1]}-{method}"
+    suffix = "" if method == "none" else f"-{method}"
     recipe: dict[str, Any] = {
-        "name": name[:LONGEST_NAME].strip("-"),
+        "name": source.name[: LONGEST_NAME - len(suffix)].rstrip("-") + suffix,
         "target": {"model": str(source)},
         "speculation": {},
         "engine": {},

@@ -21,6 +21,7 @@ from toolkit.errors import HubError, UsageError
 _UNREAD = {"vllm": ("OPTION_", "TENSOR_PARALLEL_DEGREE"), "djl-inference": ("SM_VLLM_",)}
 # Where a variable is not read but another that is says the same, nothing is lost.
 _SAME = {"TENSOR_PARALLEL_DEGREE": "SM_VLLM_TENSOR_PARALLEL_SIZE"}
+_COUNT = re.compile(r"[0-9]{1,9}")
 _LIMITS = ("max_model_len", "max_num_seqs", "max_num_batched_tokens")
 _CONFIG_VARIABLES = ("SM_VLLM_SPECULATIVE_CONFIG", "OPTION_SPECULATIVE_CONFIG")
 # Of older LMI images; says neither a method nor K.
@@ -112,7 +113,7 @@ class JumpStartModel:
     def limits(self) -> dict[str, int]:
         """The engine's limits that its environment sets, by their keys in a recipe."""
         found = {key: self.environment.get(f"SM_VLLM_{key.upper()}", "") for key in _LIMITS}
-        return {key: int(value) for key, value in found.items() if value.isdecimal()}
+        return {key: int(value) for key, value in found.items() if _COUNT.fullmatch(value)}
 
     @property
     def unread(self) -> tuple[str, ...]:
