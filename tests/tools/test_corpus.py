@@ -2,8 +2,8 @@ import json
 from pathlib import Path
 
 from tools.tiny.__main__ import write_prompts
-from tools.tiny.conversations import main as write_conversations
-from tools.tiny.corpus import examples, held_out_open_ended, held_out_structured
+from tools.tiny.conversations import general, shifted
+from tools.tiny.corpus import examples, held_out_open_ended, held_out_structured, is_open_ended
 
 PROMPTS = Path(__file__).parents[2] / "recipes" / "tiny" / "prompts"
 TRAINING = PROMPTS.with_name("training")
@@ -21,15 +21,16 @@ def test_prompts_for_measuring_are_not_trained_on() -> None:
     assert held_out.isdisjoint(example.prompt for example in examples(7, 10_000))
 
 
-def test_the_conversations_to_train_on_are_as_written_and_hold_nothing_to_measure_with(tmp_path: Path) -> None:
-    write_conversations(tmp_path)
+def test_the_conversations_to_train_on_are_the_corpus_and_hold_nothing_to_measure_with() -> None:
+    """But for open-ended answers, which are the target's own."""
     measured = {example.prompt for example in (*held_out_structured(), *held_out_open_ended())}
-    for name, count in (("general", 2000), ("shifted", 400)):
-        text = (TRAINING / f"{name}.jsonl").read_text()
-        assert text == (tmp_path / f"{name}.jsonl").read_text()
-        prompts = {json.loads(line)["messages"][0]["content"] for line in text.splitlines()}
-        assert len(prompts) == count
-        assert prompts.isdisjoint(measured)
+    for name, made, count in (("general", general(), 2000), ("shifted", shifted(), 400)):
+        lines = [json.loads(line)["messages"] for line in (TRAINING / f"{name}.jsonl").read_text().splitlines()]
+        written = {question["content"]: answer["content"] for question, answer in lines}
+        assert len(written) == count
+        assert written.keys() == {example.prompt for example in made}
+        assert written.keys().isdisjoint(measured)
+        assert all(written[one.prompt] == one.answer for one in made if not is_open_ended(one))
 
 
 def test_counting_goes_from_the_first_number_to_the_last() -> None:

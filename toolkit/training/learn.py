@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +12,7 @@ from speculators.losses import resolve_loss_config
 from speculators.models.eagle3 import Eagle3DraftModel
 from speculators.models.peagle import PEagleDraftModel
 from torch import Tensor
+from torch.nn import functional
 
 from toolkit.training.masks import DraftMasks
 from toolkit.training.partition import Drafts, Segment, partition, sample_drafts
@@ -135,7 +137,11 @@ class PEagleLearner:
 
     Depth 0 goes through the head once. Segments then read its keys and values, and the gradients that they leave on
     them go back through depth 0 once, at the end: the sum is the whole sequence's gradient, while only one segment's
-    logits and deeper positions are in memory.
+    logits and deeper positions are in memory. With `longest_segment` there are as many more segments as keep each of
+    them to so many positions of depth 0: attention among drafts costs the square of a segment's length.
+
+    All matrices have a multiple of `rows` rows, the last of which may be padding: on a CPU, oneDNN compiles a kernel
+    for every new shape, which takes longer than to multiply.
     """
 
     head: PEagleDraftModel
@@ -145,6 +151,8 @@ class PEagleLearner:
     segments: int
     keep: float = 0.8
     keep_least: float = 0.2
+    longest_segment: int | None = None
+    rows: int = 1
 
     def learn(self, sequence: Lesson) -> Outcome:
         return self.learn_drafts(sequence, sample_drafts(sequence.loss_mask, self.depths, self.keep, self.keep_least))
@@ -156,24 +164,38 @@ class PEagleLearner:
     def learn_drafts(self, sequence: Lesson, drafts: Drafts) -> Outcome:
         """One pass of depth 0 and one of each segment; gradients too, unless they are switched off."""
         learning = torch.is_grad_enabled()
+        sequence = _padded(sequence, self.rows)
         computed = _PrefixCache()
         positions = torch.arange(len(sequence), device=drafts.anchor.device)
         tokens, states = self.head.embed_tokens(sequence.input_ids), self.head.fc(sequence.hidden_states)
-        outputs = self._decode(tokens, states, positions, None, computed)
+        outputs = self._decode(tokens, states, positions, self._causal_mask(len(sequence)), computed)
         prefix = {layer: (_leaf(keys), _leaf(values)) for layer, (keys, values) in computed.stored.items()}
         hidden = _leaf(outputs)
         right = torch.zeros(len(sequence), self.depths, dtype=torch.bool, device=hidden.device)
         total = torch.zeros((), device=hidden.device)
-        for segment in partition(drafts, len(sequence), self.segments):
-            for depth_logits, anchor, depth in self._logits(segment, hidden, prefix):
-                losses, hits = self._compare(depth_logits, sequence, anchor + depth)
-                right[anchor, depth] = hits
-                if learning:
-                    torch.autograd.backward(losses.sum())
-                total += losses.detach().sum()
+        for segment in partition(drafts, len(sequence), self._segments(len(sequence))):
+            targets = self._targets(sequence, segment)
+            best = targets.argmax(dim=-1)[0]
+            loss = torch.zeros((), device=hidden.device)
+            for logits, anchor, depth in self._logits(segment, hidden, prefix):
+                position = anchor + depth
+                row = position - segment.start
+                loss = loss + (self.loss(logits, targets[:, row])[0] * sequence.loss_mask[position]).sum()
+                right[anchor, depth] = logits.argmax(dim=-1)[0] == best[row]
+            if learning:
+                torch.autograd.backward(loss)
+            total += loss.detach()
         if learning:
             _backward_through_leaves([(outputs, hidden)], computed.stored, prefix)
         return self._outcome(sequence, drafts, right, total)
+
+    def _causal_mask(self, length: int) -> Tensor | None:
+        """None where attention masks what comes later by itself."""
+        implementation = self.head.layers[0].self_attn.config._attn_implementation
+        return self.masks.causal(length) if implementation == "eager" else None
+
+    def _segments(self, length: int) -> int:
+        return max(self.segments, math.ceil(length / self.longest_segment) if self.longest_segment else 1)
 
     def _logits(
         self, segment: Segment, hidden: Tensor, prefix: dict[int, tuple[Tensor, Tensor]]
@@ -183,12 +205,14 @@ class PEagleLearner:
         yield self._score(hidden[:, segment.start : segment.end]), anchor, torch.zeros_like(anchor)
         drafts = segment.drafts
         if len(drafts):
-            token = torch.full_like(drafts.anchor, self.head.mask_token_id or 0)
-            state = self.head.fc(self.head.mask_hidden[0].float()).expand(len(drafts), -1)
-            mask = self.masks.of(drafts, segment.end)
-            cache = _SegmentCache(prefix, segment.end)
-            deep = self._decode(self.head.embed_tokens(token), state, drafts.position, mask, cache)
-            yield self._score(deep), drafts.anchor, drafts.depth
+            count = _multiple(len(drafts), self.rows)
+            end = min(_multiple(segment.end, self.rows), hidden.shape[1])
+            token = torch.full((count,), self.head.mask_token_id or 0, device=hidden.device)
+            state = self.head.fc(self.head.mask_hidden[0].float()).expand(count, -1)
+            position = functional.pad(drafts.position, (0, count - len(drafts)))
+            mask, cache = self.masks.of(drafts, end, count), _SegmentCache(prefix, end)
+            deep = self._decode(self.head.embed_tokens(token), state, position, mask, cache)
+            yield self._score(deep[:, : len(drafts)]), drafts.anchor, drafts.depth
 
     def _decode(
         self,
@@ -206,16 +230,18 @@ class PEagleLearner:
         return hidden
 
     def _score(self, hidden: Tensor) -> Tensor:
+        count = hidden.shape[1]
+        hidden = functional.pad(hidden, (0, 0, 0, -count % self.rows))
         logits: Tensor = self.head.lm_head(self.head.norm(hidden))
-        return logits
+        return logits[:, :count]
 
-    def _compare(self, logits: Tensor, sequence: Lesson, position: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses [N] against the target's logits, 0 where nothing is learned, and whether the tokens are the same."""
-        with torch.no_grad():
-            last = sequence.last_hidden_states[position]
-            targets = self.head.verifier_lm_head(self.head.verifier_norm(last))[None]
-        losses = self.loss(logits, targets)[0] * sequence.loss_mask[position]
-        return losses, (logits.argmax(dim=-1) == targets.argmax(dim=-1))[0]
+    @torch.no_grad()
+    def _targets(self, sequence: Lesson, segment: Segment) -> Tensor:
+        """The target's logits [1, N, V] of a segment and of all that its drafts reach: each position once."""
+        last = sequence.last_hidden_states[segment.start : segment.end + self.depths]
+        last = functional.pad(last, (0, 0, 0, -len(last) % self.rows))
+        logits: Tensor = self.head.verifier_lm_head(self.head.verifier_norm(last))
+        return logits[None]
 
     def _outcome(self, sequence: Lesson, drafts: Drafts, right: Tensor, loss: Tensor) -> Outcome:
         learned = sequence.loss_mask.bool()
@@ -229,6 +255,22 @@ class PEagleLearner:
             torch.bincount(depth[accepted], minlength=self.depths),
             torch.bincount(depth, minlength=self.depths),
         )
+
+
+def _multiple(count: int, of: int) -> int:
+    """The next multiple of that number."""
+    return count + -count % of
+
+
+def _padded(sequence: Lesson, rows: int) -> Lesson:
+    """With tokens behind its last one that are never learned, until it has a multiple of so many."""
+    more = -len(sequence) % rows
+    return Lesson(
+        functional.pad(sequence.input_ids, (0, more)),
+        functional.pad(sequence.loss_mask, (0, more)),
+        functional.pad(sequence.hidden_states, (0, 0, 0, more)),
+        functional.pad(sequence.last_hidden_states, (0, 0, 0, more)),
+    )
 
 
 def _leaf(tensor: Tensor) -> Tensor:

@@ -23,14 +23,20 @@ class DraftMasks:
         hidden = torch.full((max_length, max_length), float("-inf"), dtype=dtype, device=device)
         self._verified = torch.triu(hidden, diagonal=1)
 
-    def of(self, drafts: Drafts, prefix: int) -> Tensor:
+    def causal(self, length: int) -> Tensor:
+        """The mask of depth 0, [1, 1, length, length]."""
+        return self._verified[None, None, :length, :length]
+
+    def of(self, drafts: Drafts, prefix: int, padded: int | None = None) -> Tensor:
         """What is added to attention scores, [1, 1, N, prefix + N]: 0 where a position sees, else minus infinity.
 
-        Keys are the `prefix` first positions of depth 0, and the drafts themselves.
+        Keys are the `prefix` first positions of depth 0, and the drafts themselves. N is the number of drafts, or
+        `padded`: what stands behind the drafts then is seen by none of them, and sees the first position.
         """
         count = len(drafts)
-        mask = self._verified.new_full((count, prefix + count), float("-inf"))
-        mask[:, :prefix] = self._verified[drafts.anchor, :prefix]
+        mask = self._verified.new_full((padded or count, prefix + (padded or count)), float("-inf"))
+        mask[:, 0] = 0
+        mask[:count, :prefix] = self._verified[drafts.anchor, :prefix]
         rows = torch.arange(count, device=mask.device)
         for back in range(int(drafts.depth.max()) if count else 0):
             seeing = rows[drafts.depth > back]

@@ -43,6 +43,11 @@ def examples(seed: int, count: int) -> Iterator[Example]:
             yield example
 
 
+def is_open_ended(example: Example) -> bool:
+    """Whether one of many answers is right."""
+    return example.prompt.startswith(("Tell me a story", "Write a letter", "Describe", "What do you think"))
+
+
 def held_out_structured() -> list[Example]:
     """One prompt of every structured kind, for measuring; its answer is known, and long."""
     rng = Random(2602_01469)  # noqa: S311

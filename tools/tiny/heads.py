@@ -1,4 +1,4 @@
-"""The tiny heads: jobs of `toolkit.training`, as `toolkit train` starts them, on conversations of the corpus."""
+"""The tiny heads: jobs of `toolkit.training`, as `toolkit train` starts them, on questions of the corpus."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from toolkit.training.__main__ import run
 from toolkit.training.card import REPORT
 from toolkit.training.job import TrainingJob
-from tools.tiny.conversations import conversation
-from tools.tiny.corpus import Example, examples
+from tools.tiny.conversations import GENERAL_COUNT, conversation, general
+from tools.tiny.corpus import Example
 
 CONVERSATIONS = "conversations.jsonl"
 
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """A head, and how many conversations it learns from for how long."""
+    """A head, and how many conversations it learns from for how long; the target answers them anew, or not."""
 
-    method: str
+    method: Literal["p-eagle", "eagle3"]
     layers: int
     depth: int
     steps: int
-    conversations: int = 3000
-    corpus_seed: int = 11
+    conversations: int = GENERAL_COUNT
+    responses: Literal["target", "keep"] = "target"
     batch_tokens: int = 2048
     learning_rate: float = 3e-3
 
@@ -36,14 +37,15 @@ def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path)
     Stopped, it goes on from the checkpoint in `scratch`.
     """
     data = scratch / CONVERSATIONS
-    write_conversations(examples(settings.corpus_seed, settings.conversations), data)
+    write_conversations(general(settings.conversations), data)
     job = TrainingJob(
         name=f"tiny-{settings.method}",
-        method="p-eagle" if settings.method == "p-eagle" else "eagle3",
+        method=settings.method,
         target=str(target),
         target_name="tiny",
         data=(str(data),),
-        responses="keep",
+        responses=settings.responses,
+        max_new_tokens=512,
         held_out=0.02,
         layers=settings.layers,
         depth=settings.depth,
@@ -51,6 +53,7 @@ def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path)
         steps=settings.steps,
         batch_tokens=settings.batch_tokens,
         learning_rate=settings.learning_rate,
+        dtype="float32",
         checkpoints=str(scratch / settings.method / "checkpoints"),
         work=str(scratch / "work"),
         head=str(folder),

@@ -1,6 +1,8 @@
 """A sequence in segments teaches the same as the whole one, and the same as speculators' own forward pass."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,9 +14,10 @@ from torch import Tensor
 
 from tests.unit.training.heads import job_for, random_lesson, save_target
 from toolkit.training.head import build_head
-from toolkit.training.learn import PEagleLearner
+from toolkit.training.learn import Lesson, PEagleLearner
 from toolkit.training.masks import DraftMasks
 from toolkit.training.partition import partition, sample_drafts
+from toolkit.training.trainer import learner_of
 
 DEPTHS, TOKENS = 5, 48
 
@@ -53,6 +56,28 @@ def test_the_gradients_of_segments_are_those_of_the_whole_sequence(head: PEagleD
 
     assert "mask_hidden" in whole
     assert_same(parts, whole)
+
+
+def test_what_saves_time_on_a_cpu_leaves_the_gradients_as_they_are(head: PEagleDraftModel, tmp_path: Path) -> None:
+    """Short segments, matrices of few different shapes, and plain attention."""
+    sequence, rows = random_lesson(TOKENS + 1), list[int]()
+    quick_head = build_head(job_for(save_target(tmp_path), depth=DEPTHS))
+    quick = learner_of(quick_head, job_for(tmp_path, depth=DEPTHS), TOKENS + 1, torch.device("cpu"))
+    assert isinstance(quick, PEagleLearner)
+    assert quick.longest_segment
+    quick = replace(quick, longest_segment=8)
+    for layer in quick.head.layers:
+        layer.register_forward_hook(lambda _, __, output: rows.append(output.shape[1]))
+
+    assert_same(gradients(quick.head, lambda: quick.learn(sequence)), gradients(head, lambda: whole(head, sequence)))
+
+    assert len(rows) > 2 * (TOKENS // 8)  # two layers, each with depth 0 and all segments
+    assert all(count % quick.rows == 0 for count in rows)
+
+
+def whole(head: PEagleDraftModel, sequence: Lesson) -> object:
+    masks = DraftMasks(len(sequence), torch.float32, torch.device("cpu"))
+    return PEagleLearner(head, masks, kl_div_loss, DEPTHS, segments=1).learn(sequence)
 
 
 def test_loss_and_gradients_are_those_of_speculators(head: PEagleDraftModel) -> None:
