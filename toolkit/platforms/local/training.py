@@ -26,6 +26,7 @@ from toolkit.apply.waiter import LogLine
 from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.platforms.local import machine
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.folders import is_locked
 from toolkit.recipe.resolve import Recipe
@@ -170,8 +171,12 @@ class LocalTrainer:
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The user's environment, with lines that are written at once."""
-    return {**given, "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+    """The user's environment, with lines that are written at once, and a core for others.
+
+    On a busy machine with a thread for each core, a step takes many times as long: each thread waits for all others.
+    """
+    threads = {"OMP_NUM_THREADS": str(max(1, machine.cores() - 1))}
+    return {**threads, **given, "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def _is_running(folder: Path) -> bool:
