@@ -52,7 +52,7 @@ def generate(documents: Documents) -> str:
             "sagemaker_driver_seen": facts["sagemaker_driver_seen"],
             "runtime_of_driver": {found["driver"]: found["runtime"] for found in NEEDS_RUNTIME.finditer(notes)},
             "eks_ami_releases": list(_ami_releases(documents, facts["oldest_ami_driver"])),
-            "compile_minutes_per_gb": facts["compile_minutes_per_gb"],
+            **{key: facts[key] for key in ("compile_minutes_per_gb", "published")},
             "generations": [_generation(image, notes) for image in _all(documents, facts)],
         }
     )
