@@ -36,7 +36,7 @@ def test_boto3_gets_a_stream_token_by_token(endpoint: Endpoint) -> None:
         text += part
 
     assert len(arrivals) > 10
-    assert arrivals[0] < arrivals[-1] / 2
+    assert arrivals[-1] - arrivals[0] > 0.2, "held back, they would come at once"
     assert text.endswith(b"data: [DONE]\n\n")
 
 
