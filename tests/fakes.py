@@ -133,7 +133,7 @@ class MemoryPlatform:
 
     def _require_what_it_refers_to(self, kind: str, request: Mapping[str, Any]) -> None:
         required: dict[str, Callable[[], Key]] = {
-            "WeightsUse": lambda: ("Bucket", request["Bucket"]),
+            "WeightsReference": lambda: ("Bucket", request["Bucket"]),
             "Weights": lambda: ("Bucket", request["Bucket"]),
             "RolePolicy": lambda: ("Role", request["RoleName"]),
             "Model": lambda: ("Role", request["ExecutionRoleArn"].rpartition("/")[2]),
@@ -145,7 +145,7 @@ class MemoryPlatform:
 
     def _delete(self, key: Key) -> None:
         kind, name = key
-        if kind == "Bucket" and any(other in ("Weights", "WeightsUse") for other, _ in self.resources):
+        if kind == "Bucket" and any(other in ("Weights", "WeightsReference") for other, _ in self.resources):
             raise PlatformError(f"the bucket {name} is not empty")
         if kind == "Role" and any(
             other == "RolePolicy" and has.startswith(f"{name}/") for other, has in self.resources
@@ -178,10 +178,10 @@ class MemoryPlatform:
         return Existing(kind, name, True, self._users(kind, name), state)
 
     def _users(self, kind: str, name: str) -> tuple[str, ...]:
-        if kind == "WeightsUse":
+        if kind == "WeightsReference":
             return (name.partition("/")[2],)
         if kind in ("Bucket", "Weights"):
-            uses = [use.partition("/") for other, use in self.resources if other == "WeightsUse"]
+            uses = [use.partition("/") for other, use in self.resources if other == "WeightsReference"]
             return tuple(sorted({user for weights, _, user in uses if kind == "Bucket" or weights == name}))
         if kind == "RolePolicy":
             return (name.partition("/")[2],)

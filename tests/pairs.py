@@ -12,7 +12,8 @@ from typing import Any
 
 from toolkit.recipe.lock import Lock, read_models
 from toolkit.recipe.model_files import ModelFiles
-from toolkit.recipe.resolve import PlatformSettings, Recipe, load
+from toolkit.recipe.parts import PlatformSettings
+from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
 
 HIDDEN, VOCABULARY, MASK_TOKEN = 8, 32, 3

@@ -22,8 +22,10 @@ from toolkit.findings import Finding
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision, KindRule, Transition, in_order
+from toolkit.platforms.rules import Trial
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Engine, PlatformSettings, Recipe
+from toolkit.recipe.parts import Engine, PlatformSettings
+from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing.fit import Fit, Pair, fit_by_size
@@ -163,8 +165,11 @@ class ToyRules:
     def transition(self, desired: Sequence[Resource], observed: Observed) -> Transition:
         return Transition(tuple(desired))
 
-    def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
+    def kept_for_rollback(self, observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
         return set()
+
+    def trial(self, recipe: Recipe) -> Trial:
+        return Trial("A box has one top")
 
     def require_startable(self, plan: Plan) -> None:
         pass

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from toolkit.api import rollback as rollback
     from toolkit.api import status as status
     from toolkit.api import train as train
+    from toolkit.api import train_plan as train_plan
     from toolkit.api import tune as tune
     from toolkit.api import watch as watch
     from toolkit.api import what_if as what_if
@@ -62,6 +63,7 @@ __all__ = [
     "rollback",
     "status",
     "train",
+    "train_plan",
     "tune",
     "watch",
     "what_if",

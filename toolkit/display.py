@@ -28,15 +28,23 @@ _STYLE = """<style>
 .toolkit-head-fair { border-color: var(--tk-fair); }
 .toolkit table { border-collapse: collapse; margin: 6px 0; color: inherit; }
 .toolkit tr { background: none !important; border-bottom: 1px solid var(--tk-line); }
-.toolkit th, .toolkit td { text-align: left; vertical-align: top; padding: 2px 14px 2px 0; }
+.toolkit th, .toolkit td { text-align: left !important; vertical-align: top !important; padding: 2px 14px 2px 0; }
 .toolkit th { color: var(--tk-soft); font-weight: 500; white-space: nowrap; }
 .toolkit td:first-child { white-space: nowrap; }
+.toolkit h2 { font-size: 15px !important; font-weight: 600; margin: 10px 0 2px; }
 .toolkit ul { margin: 4px 0; padding-left: 20px; color: var(--tk-soft); }
 .toolkit pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 4px 0; color: inherit; font-size: 12px; }
 .toolkit summary { color: var(--tk-soft); cursor: pointer; }
 .toolkit-good { color: var(--tk-good); } .toolkit-bad { color: var(--tk-bad); }
 .toolkit-fair { color: var(--tk-fair); } .toolkit-soft { color: var(--tk-soft); }
+.toolkit-whole { white-space: nowrap; }
 </style>"""
+
+
+_FEW = 20
+
+# For MathJax 3 (JupyterLab) and 2 (nbconvert): what stands between two prices in `$` is no formula.
+_NO_FORMULAS = "mathjax_ignore tex2jax_ignore"
 
 
 class Fragment(str):
@@ -53,12 +61,18 @@ def card(title: object, *parts: Fragment, says: object = "", tone: Tone = "soft"
 
 def box(*parts: Fragment) -> str:
     """Parts in the style of a card, without a title."""
-    return f'<div class="toolkit">{_STYLE}{"".join(parts)}</div>'
+    return f'<div class="toolkit {_NO_FORMULAS}">{_STYLE}{"".join(parts)}</div>'
 
 
 def toned(text: object, tone: Tone) -> Fragment:
-    """Text in a colour."""
-    return Fragment(f'<span class="toolkit-{tone}">{html(text)}</span>')
+    """Text in a colour; a few words stay on one line."""
+    few = " toolkit-whole" if len(str(text)) <= _FEW else ""
+    return Fragment(f'<span class="toolkit-{tone}{few}">{html(text)}</span>')
+
+
+def whole(text: object) -> Fragment:
+    """Text that stays on one line."""
+    return Fragment(f'<span class="toolkit-whole">{html(text)}</span>')
 
 
 def prose(*sentences: object) -> Fragment:
@@ -71,7 +85,7 @@ def verbatim(text: object) -> Fragment:
     return Fragment(f"<pre>{_cell(text)}</pre>")
 
 
-def table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> Fragment:
+def table(rows: Iterable[Iterable[object]], head: Sequence[object] = ()) -> Fragment:
     """A table of values as text."""
     return Fragment(f"<table>{_row(head, 'th') if head else ''}{''.join(_row(row, 'td') for row in rows)}</table>")
 
@@ -101,7 +115,7 @@ def dollars_per_hour(price: float | None) -> str:
     return "price unknown" if price is None else f"{price:.2f} $/h"
 
 
-def _row(cells: Sequence[object], tag: str) -> str:
+def _row(cells: Iterable[object], tag: str) -> str:
     return f"<tr>{''.join(f'<{tag}>{_cell(cell)}</{tag}>' for cell in cells)}</tr>"
 
 

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 from toolkit.errors import PlatformError
 
@@ -28,13 +29,18 @@ def write_whole(path: Path, text: str) -> None:
             os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode or 0o666), "w", encoding="utf-8"
         ) as stream:
             if mode is not None:
-                os.fchmod(stream.fileno(), mode)
+                set_mode(stream, beside, mode)
             stream.write(text)
         beside.replace(path)
     except OSError as error:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise PlatformError(f"{path} could not be written: {error.strerror}", hint="It is as it was.") from error
+
+
+def set_mode(stream: IO[Any], path: Path, mode: int) -> None:
+    """Set the mode of an open file: by itself where the system can, because its path may be another file by then."""
+    os.chmod(stream.fileno() if os.chmod in os.supports_fd else path, mode)  # noqa: PTH101
 
 
 @contextmanager

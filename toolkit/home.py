@@ -25,7 +25,17 @@ def user_home() -> Path:
 
 
 def containers_dir() -> Path:
-    """The containers that come with the toolkit: in a checkout beside the package, in a wheel inside of it."""
+    """The containers that come with the toolkit."""
+    return _folder("containers")
+
+
+def docs_dir() -> Path:
+    """The pages of the documentation, as Markdown."""
+    return _folder("docs")
+
+
+def _folder(name: str) -> Path:
+    """A folder of the repository: in a checkout beside the package, in a wheel inside of it."""
     package = Path(__file__).parent
-    packaged = package / "_data" / "containers"
-    return packaged if packaged.is_dir() else package.parent / "containers"
+    packaged = package / "_data" / name
+    return packaged if packaged.is_dir() else package.parent / name

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import botocore.session
 import pytest
+from botocore.client import ClientCreator
+from botocore.model import ServiceModel
 from botocore.retries.standard import ExponentialBackoff
+from moto import backends
 from standin import StandIn
 from standin_user import User
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_loader() -> Iterator[None]:
-    """Sessions share what botocore reads of its service models: each would read a tenth of a second for each client."""
+def _read_once() -> Iterator[None]:
+    """What never changes is read once: botocore's service models by all clients, the names of moto's services."""
     loader = botocore.session.Session().get_component("data_loader")
+    services = tuple(backends.list_of_moto_modules())
+
+    @cache
+    def model(name: str, version: str | None) -> ServiceModel:
+        return ServiceModel(loader.load_service_model(name, "service-2", version), name)
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("botocore.session.create_loader", lambda search_path_string=None: loader)
+        patched.setattr(
+            ClientCreator, "_load_service_model", lambda _, name, api_version=None: model(name, api_version)
+        )
+        patched.setattr(backends, "list_of_moto_modules", lambda: services)
         yield
 
 

@@ -16,7 +16,7 @@ from toolkit.platforms.local import configs, guardrails
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec, ModelHost, Placement, Request, Variant
-from toolkit.platforms.local.lifecycle import Life
+from toolkit.platforms.local.lifecycle import Lifecycle
 from toolkit.platforms.local.resources import Resources, Tags, page
 from toolkit.platforms.local.service import SageMaker
 
@@ -102,7 +102,7 @@ def _problems(config: Request) -> Iterator[str]:
         yield from configs.variant_problems(variant)
 
 
-Component = Life[ComponentSpec, Deployment[ComponentSpec]]
+Component = Lifecycle[ComponentSpec, Deployment[ComponentSpec]]
 
 
 class Components:

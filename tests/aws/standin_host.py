@@ -25,7 +25,7 @@ from toolkit.platforms.local.host import (
     Variant,
     Watcher,
 )
-from toolkit.platforms.local.lifecycle import Life, Release
+from toolkit.platforms.local.lifecycle import Lifecycle, Release
 
 # SageMaker's words, as users report them.
 CAPACITY = (
@@ -271,6 +271,6 @@ class ScriptedComponent(_Scripted[ComponentSpec]):
             self._host.write_log(f"/aws/sagemaker/InferenceComponents/{self._name}", self._variant, lines)
 
 
-def _life(watcher: Watcher) -> Life[Any, Any]:
+def _life(watcher: Watcher) -> Lifecycle[Any, Any]:
     assert isinstance(watcher, Release)
-    return watcher.life
+    return watcher.lifecycle

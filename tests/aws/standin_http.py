@@ -114,8 +114,10 @@ def _scope(authorization: str) -> tuple[str, str]:
 
 def _invocation(invoked: re.Match[str], request: Request, body: bytes) -> dict[str, Any]:
     component = invoked["component"] or request.headers.get("X-Amzn-SageMaker-Inference-Component")
-    component = {"InferenceComponentName": component} if component else {}
-    return {"EndpointName": invoked["endpoint"], **component, "Body": json.loads(body or b"{}")}
+    variant = request.headers.get("X-Amzn-SageMaker-Target-Variant")
+    named = {"InferenceComponentName": component, "TargetVariant": variant}
+    found = {key: value for key, value in named.items() if value}
+    return {"EndpointName": invoked["endpoint"], **found, "Body": json.loads(body or b"{}")}
 
 
 def _parsed(service: str, region: str, request: Request) -> Call:

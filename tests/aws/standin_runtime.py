@@ -17,11 +17,12 @@ from toolkit.platforms.local.service import SageMaker
 
 @dataclass(frozen=True)
 class Invocation:
-    """What reaches the container. `component` is "" without one."""
+    """What reaches the container. `component` and `variant` are "" where the request names none."""
 
     endpoint: str
     component: str
     body: dict[str, Any]
+    variant: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,11 @@ class Runtime:
     def _ask(self, call: Call) -> Reply:
         request, sagemaker = call.request, self._sagemaker(call.region)
         name, component = request["EndpointName"], request.get("InferenceComponentName", "")
-        if sagemaker.endpoints.targets(name) is None:
+        targets, variant = sagemaker.endpoints.targets(name), request.get("TargetVariant", "")
+        if targets is None:
             raise ServiceError(f"Endpoint {name} of account {ACCOUNT} not found.", "ValidationError")
+        if variant and variant not in [target.variant for target in targets]:
+            raise ServiceError(f"Variant {variant} of endpoint {name} not found.", "ValidationError")
         if component:
             sagemaker.answer("DescribeInferenceComponent", {"InferenceComponentName": component})
         elif is_for_components(sagemaker.endpoints.in_service(name)):
@@ -92,7 +96,7 @@ class Runtime:
                 "components. Please include Inference Component Name header or consider using SageMaker models.",
                 "ValidationError",  # unverified wording
             )
-        return self.container(Invocation(name, component, request["Body"]))
+        return self.container(Invocation(name, component, request["Body"], variant))
 
 
 class ModelError(ServiceError):

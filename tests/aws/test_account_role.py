@@ -10,11 +10,16 @@ from typing import Any
 import boto3
 import pytest
 from botocore.stub import Stubber
+from pairs import recipe_with
 from standin import StandIn
 
 from toolkit.errors import PlatformError, UsageError
+from toolkit.platforms.sagemaker import doctor
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, check_trust, find_role
+from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.recipe.resolve import load
 
 SAGEMAKERS = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
 PERSONS = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::123456789012:root"}, "Action": "sts:AssumeRole"}
@@ -60,7 +65,8 @@ def found(
     clients: Clients, written: str | None = None, variable: str | None = None, metadata: Path = NOWHERE
 ) -> str | None:
     environ = {ROLE_VARIABLE: variable} if variable else {}
-    return find_role(clients, written=written, environ=environ, studio_metadata=metadata)
+    role = find_role(clients, written=written, environ=environ, studio_metadata=metadata)
+    return role.arn if role else None
 
 
 def test_an_arn_is_taken_as_it_is_written(clients: Clients, standin: StandIn) -> None:
@@ -171,6 +177,53 @@ def test_a_notebook_instance(clients: Clients, studio: Stubber, tmp_path: Path) 
     asked = {"NotebookInstanceName": "notebook"}
     studio.add_response("describe_notebook_instance", {"RoleArn": FOUND}, asked)
     assert found(clients, metadata=write_metadata(tmp_path, ResourceName="notebook")) == FOUND
+
+
+IN_STUDIO = {"DomainId": "d-1", "SpaceName": "mine", "ExecutionRoleArn": FOUND}
+
+
+@pytest.mark.parametrize(
+    ("written", "variable", "metadata", "whose"),
+    [
+        (FOUND, "", {}, "the recipe's"),
+        (None, FOUND, IN_STUDIO, "that of $TOOLKIT_EXECUTION_ROLE"),
+        (None, "", IN_STUDIO, "that of the SageMaker Studio space mine"),
+        (None, "", {"ResourceName": "book", "ExecutionRoleArn": FOUND}, "that of the notebook instance book"),
+    ],
+)
+def test_a_plan_and_doctor_say_whose_role_was_found(
+    standin: StandIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    written: str | None,
+    variable: str,
+    metadata: dict[str, str],
+    whose: str,
+) -> None:
+    """With the region of the session and the bucket, so that whoever is in Studio sees what was detected."""
+    monkeypatch.setenv(ROLE_VARIABLE, variable)
+    file, clients = write_metadata(tmp_path, **metadata), Clients(standin.session())
+    recipe = recipe_with(load("gpt-oss-20b/p-eagle"), role=written)
+    account = SageMakerPlatform(clients, studio_metadata=file).account(recipe)
+    (note,) = [note for note in RULES.notes(recipe, account) if note.startswith("Account ")]
+    bucket = "weights in s3://toolkit-123456789012-us-west-2"
+    assert note == f"Account 123456789012, us-west-2: runs as {FOUND} ({whose}), {bucket}"
+    if not written:
+        environ = {ROLE_VARIABLE: variable}
+        said = f"account 123456789012, us-west-2; endpoints run as {FOUND} ({whose}); {bucket}"
+        assert doctor.session_text(clients, environ, file) == said
+
+
+def test_doctor_does_without_aws(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.examine(lambda: pytest.fail("asked")).detail == "no credentials; only SageMaker needs them"
+    for name, value in standin.environment().items():
+        monkeypatch.setenv(name, value)
+    assert "no role: set $TOOLKIT_EXECUTION_ROLE" in doctor.examine().detail
+    standin.faults.expire_token()
+    expired = doctor.examine()
+    assert not expired.ok
+    assert not expired.needed
+    assert expired.hint
 
 
 def test_studio_where_we_may_not_ask_leaves_the_callers_role(

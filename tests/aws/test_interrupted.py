@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from toolkit.platforms.local import LocalDaemon, running, start, stop
 from toolkit.platforms.local.clients import session
+from toolkit.platforms.local.daemon import LocalDaemon, running, start, stop
 from toolkit.recipe.load import catalogue_dir
 
 ECHO = Path(__file__).parent / "local" / "containers" / "echo"

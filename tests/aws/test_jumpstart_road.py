@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jumpstart_entries import GPT_OSS, HEAD, VLLM, WEIGHTS, gpt_oss
+from jumpstart_entries import GPT_OSS, HEAD, LLAMA, VLLM, WEIGHTS, gated, gpt_oss
 from pairs import write_pair, write_recipe
 from standin import StandIn
 
@@ -162,3 +162,43 @@ def test_a_model_that_jumpstart_does_not_have(recipe: Path) -> None:
     with pytest.raises(UsageError, match="JumpStart has no model openai-reasoning-gpt-oss-21b in us-west-2") as error:
         locked(recipe)
     assert error.value.hint == f"Did you mean {GPT_OSS}?"
+
+
+def test_a_model_becomes_a_recipe_that_can_be_deployed(recipe: Path, tmp_path: Path) -> None:
+    made = api.new(f"jumpstart:{GPT_OSS}", out=tmp_path / "made.yaml", context=1024, progress=Silent())
+
+    assert [finding.message for finding in made.findings if finding.severity == "error"] == []
+    assert made.notes == ()
+    assert {choice.key: choice.value for choice in made.choices} == {
+        "speculation.method": "p-eagle",
+        "speculation.model": f"jumpstart:{GPT_OSS}",
+        "speculation.num_speculative_tokens": 3,
+        "engine.version": "0.18.0",
+        "engine.max_model_len": 1024,
+        "platform.instance_types": ["ml.g7e.2xlarge"],
+    }
+    text = made.path.read_text()
+    assert f"# JumpStart {GPT_OSS} 3.38.0 lmi-optimized on ml.g7e.2xlarge" in text
+    assert "also: ml.p5.48xlarge, ml.g5.12xlarge" in text
+    made.path.write_text(text.replace("name: sagemaker", "name: sagemaker\n  role: create"))
+    assert api.deploy(made.path, progress=Silent()).status().status == "InService"
+
+
+def test_a_model_under_a_licence_is_read_once_that_is_accepted(standin: StandIn, recipe: Path, tmp_path: Path) -> None:
+    entry = gated()
+    standin.put_hub_content(LLAMA, entry["HubContentDocument"], HubContentVersion=entry["HubContentVersion"])
+    made = api.new(f"jumpstart:{LLAMA}", out=tmp_path / "made.yaml", context=4096, progress=Silent())
+
+    (note,) = made.notes
+    assert "comes under a licence that you have to accept: https://" in note
+    assert "`target.accept_eula: true`" in note
+    assert note.endswith(f"Then run: toolkit lock {made.path}")
+    assert load(made.path).engine.max_model_len == 4096
+
+
+@pytest.mark.parametrize("wish", [{"platform": "local"}, {"method": "ngram"}, {"max_price": 3.0}])
+def test_what_jumpstart_decides_is_not_wished_for(recipe: Path, tmp_path: Path, wish: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="JumpStart") as caught:
+        api.new(f"jumpstart:{GPT_OSS}", out=tmp_path / "made.yaml", progress=Silent(), **wish)
+    assert "Leave out --" in caught.value.hint
+    assert not (tmp_path / "made.yaml").exists()

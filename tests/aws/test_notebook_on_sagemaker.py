@@ -1,4 +1,4 @@
-"""The quickstart notebook on AWS's stand-in: its cells as they are, with another recipe; the role is the user's own."""
+"""Notebooks 01 and 06 on AWS's stand-in: their cells as they are, with another recipe; the role is the user's own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from standin_user import User
 
 from toolkit.recipe.load import catalogue_dir
 
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 TINY = catalogue_dir() / "tiny" / "p-eagle.yaml"
 ON_AWS = "platform: {name: sagemaker, instance_types: [ml.g6.xlarge]}"
 
@@ -30,13 +30,21 @@ def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return path
 
 
-def test_the_quickstart_runs_with_a_recipe_for_sagemaker(
-    recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("name", "shown"), [("01_quickstart", "<7><8><9>"), ("06_operations", "before: True")])
+def test_a_notebook_runs_with_a_recipe_for_sagemaker(
+    recipe: Path,
+    standin: StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    shown: str,
 ) -> None:
+    monkeypatch.chdir(recipe.parent)
     names: dict[str, Any] = {}
-    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
+    for cell in nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells:
         if cell.cell_type == "code":
-            exec(cell.source.replace('"tiny/p-eagle"', repr(str(recipe))), names)
-    assert "<7><8><9>" in capsys.readouterr().out
+            source = cell.source.replace('"tiny/p-eagle"', repr(str(recipe)))
+            exec(source.replace('platform="local"', 'platform="sagemaker"'), names)
+    assert shown in capsys.readouterr().out
     assert names["endpoint"].platform.name == "sagemaker"
     assert [item for item in standin.leftovers() if item.startswith("sagemaker")] == []

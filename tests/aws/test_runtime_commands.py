@@ -54,7 +54,7 @@ def test_the_log_of_an_endpoint(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_log_of_the_last_seconds(user: User, capsys: pytest.CaptureFixture[str]) -> None:
     write_log(user, "an hour ago", seconds_ago=3600)
     assert "an hour ago" in toolkit(capsys, "logs", "chat")[1]
-    assert toolkit(capsys, "logs", "chat", "--since", "600")[1].splitlines() == list(LOG)
+    assert toolkit(capsys, "logs", "chat", "--since", "10m")[1].splitlines() == list(LOG)
 
 
 def test_the_lines_that_are_looked_for(user: User, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from standin_training import JobScript
 
 from toolkit import api
 from toolkit.apply.progress import Silent
+from toolkit.cli.main import run
 from toolkit.errors import RecipeError, TrainingJobFailed
 from toolkit.images.registry import Registry
 from toolkit.platforms.training_image import pins
@@ -193,3 +194,12 @@ def test_a_failed_job_is_tried_again_under_another_name_from_the_same_checkpoint
     first, second = standin.training.started
     assert run.job == f"{first['TrainingJobName']}-2"
     assert first["CheckpointConfig"] == second["CheckpointConfig"]
+
+
+def test_what_is_deployed_after_training_is_asked_about_as_any_deployment_is(
+    recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.train(recipe, progress=Silent())
+    assert run(["train", str(recipe), "--deploy"]) == 2
+    assert "Deploy this to" in capsys.readouterr().err
+    assert api.status(platform="sagemaker").endpoints == ()

@@ -15,7 +15,7 @@ from toolkit.cli.table import table
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
-WHAT = ("", "openai", "kubernetes", "bench")
+WHAT = ("", "openai", "kubernetes", "sagemaker", "bench")
 
 run = partial(subprocess.run, capture_output=True, text=True, check=True)
 
@@ -39,5 +39,5 @@ def test_installation(tmp_path: Path) -> None:
     for extra in WHAT:
         name = f"peagle-toolkit[{extra}]" if extra else "peagle-toolkit"
         rows.append((name, *installed(tmp_path / (extra or "core"), f"{name} @ {wheel.as_uri()}")))
-    rows.append(("sagemaker", *installed(tmp_path / "sagemaker", "sagemaker")))
+    rows.append(("sagemaker", *installed(tmp_path / "sdk", "sagemaker")))
     print("\n" + table(("what", "MB", "seconds", "packages"), rows))

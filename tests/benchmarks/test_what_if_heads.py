@@ -16,8 +16,9 @@ from toolkit.home import home
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import sender
 from toolkit.measure.connection import connect_endpoint
+from toolkit.measure.design import Design, Load
 from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.run import Design, Load, run
+from toolkit.measure.run import run
 from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.what_if import predicted, target_steps
 from toolkit.platforms.local import daemon

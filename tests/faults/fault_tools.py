@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.platforms.local import start, stop
+from toolkit.platforms.local.daemon import start, stop
 
 EVERY_FAULT = bool(os.environ.get("TOOLKIT_EVERY_CRASH"))
 """Whether `make test-exhaustive` runs, and not a sample."""
@@ -77,5 +77,5 @@ def filled(disk: Path) -> Iterator[Path]:
     """The disk, without room for another byte."""
     with (disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
         while True:
-            filler.write(bytes(4096))
+            filler.write(bytes(2**20))
     yield disk

@@ -20,7 +20,7 @@ from fault_tools import CONTAINERS, EVERY_FAULT, Toolkit
 from processes import processes_in, until
 
 from toolkit.home import containers_dir
-from toolkit.platforms.local import running, start, stop
+from toolkit.platforms.local.daemon import running, start, stop
 from toolkit.platforms.local.keeper import session_members
 
 TINY = Path(__file__).parents[2] / "recipes" / "tiny" / "ngram.yaml"

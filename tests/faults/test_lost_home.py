@@ -13,7 +13,7 @@ import pytest
 from fault_tools import Toolkit, daemon_in, filled, read_only, small_disk
 from processes import until
 
-from toolkit.platforms.local import running
+from toolkit.platforms.local.daemon import running
 
 UNRECORDED = "this command is not recorded in "
 

@@ -15,8 +15,8 @@ from fault_tools import CONTAINERS, Toolkit, daemon_in
 from processes import until
 
 from toolkit.errors import PlatformError, UsageError
-from toolkit.platforms.local import LocalDaemon, running, start, stop
 from toolkit.platforms.local.activity import Activity
+from toolkit.platforms.local.daemon import LocalDaemon, running, start, stop
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ START = """
 import sys
 from pathlib import Path
 from toolkit.errors import PlatformError
-from toolkit.platforms.local import start
+from toolkit.platforms.local.daemon import start
 try: start(Path(sys.argv[1]))
 except PlatformError as error: print(error)
 """

@@ -1,7 +1,7 @@
 """A Kubernetes API server on the loopback, with its controllers and a scripted kubelet: what the toolkit asks of one.
 
 It answers HTTP as kube-apiserver does for the kinds of standin_store.py, and knows no others. Controllers take a turn
-before each answer; the kubelet goes on when somebody looks at a Deployment, as whoever waits does.
+before each answer; the kubelet goes on when somebody looks at a Deployment, a Job or a pod, as whoever waits does.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Asked:
 @dataclass
 class StandInCluster:
     """Running while it is used as a context. `forbidden` are pairs of verb and resource; `backend` serves all
-    pods but those of `backends`, by their names, and but for the `pages` that they show by themselves.
+    pods but those of `backends`, by their names, and but for the `pages` that they show by themselves. `asked` and
+    `bodies` are what was asked, by verb and resource.
     """
 
     forbidden: set[tuple[str, str]] = field(default_factory=set)
@@ -55,6 +56,7 @@ class StandInCluster:
     backends: dict[str, str] = field(default_factory=dict)
     pages: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, str]] = field(default_factory=list)
+    bodies: list[tuple[tuple[str, str], Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.store = Store()
@@ -92,8 +94,10 @@ class StandInCluster:
         """The document, or Refusal."""
         with self.lock:
             self.asked.append((asked.verb, asked.key.plural))
+            self.bodies.append(((asked.verb, asked.key.plural), asked.body))
             self._require_allowed(asked)
-            self.controllers.turn(kubelet=(asked.verb, asked.key.plural) == ("get", "deployments"))
+            looked_at = asked.verb == "get" and asked.key.plural in ("deployments", "jobs", "pods")
+            self.controllers.turn(kubelet=looked_at)
             match asked.verb:
                 case "list":
                     return self._list(asked)

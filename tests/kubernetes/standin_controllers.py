@@ -1,4 +1,4 @@
-"""Deployment → ReplicaSet → Pod, the garbage collector and the scripted kubelet, all in one turn at a time."""
+"""Deployment → ReplicaSet → Pod, Job → Pod, the garbage collector and the scripted kubelet, one turn at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from standin_kubelet import HEALTHY, Step
+from standin_kubelet import HEALTHY, Step, exited, scheduled
 from standin_store import Document, Key, Store, now
 
 HASH = "pod-template-hash"
@@ -38,7 +38,10 @@ class _Pod:
 
 
 class Controllers:
-    """`script` is for pods that are made from now on. `endless` keeps deleted pods: they do not drain."""
+    """`script` is for pods that are made from now on. `endless` keeps deleted pods: they do not drain.
+
+    A pod that nobody owns becomes ready if it has a readiness probe, and else ends with exit code 0.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -49,8 +52,11 @@ class Controllers:
 
     def turn(self, *, kubelet: bool) -> None:
         """Whatever there is to do; with `kubelet` each pod goes one step further."""
+        self.pods = {key: pod for key, pod in self.pods.items() if key in self.store.objects}
         for key in [key for key in self.store.objects if key.plural == "deployments"]:
             self._deployment(key)
+        for key in [key for key in self.store.objects if key.plural == "jobs"]:
+            self._job(key)
         for key in [key for key in self.store.objects if key.plural == "pods"]:
             self._kubelet(key, go_on=kubelet)
         for key in [key for key in self.store.objects if key.plural == "deployments"]:
@@ -96,6 +102,40 @@ class Controllers:
             self.store.annotate(new, name, value)
         self._scale(key, new, wanted, template)
 
+    def _job(self, key: Key) -> None:
+        """One pod at a time, until one ends well, or badly in a way that podFailurePolicy forbids, or too often.
+
+        The API server gives it a selector of its uid (pkg/registry/batch/job/strategy.go).
+        """
+        job = self.store.objects[key]
+        owner = {"batch.kubernetes.io/controller-uid": job["metadata"]["uid"]}
+        job["spec"]["selector"] = {"matchLabels": owner}
+        conditions = job.get("status", {}).get("conditions")
+        if "deletionTimestamp" in job["metadata"] or conditions:
+            return
+        pods = self._owned(job)
+        ended = [self.store.objects[pod]["status"] for pod in pods if self._has_ended(pod)]
+        if any(status["phase"] == "Succeeded" for status in ended):
+            self.store.set_status(key, {"conditions": [{"type": "Complete", "status": "True"}]})
+            return
+        codes = {status["containerStatuses"][0]["state"]["terminated"]["exitCode"] for status in ended}
+        rules = job["spec"].get("podFailurePolicy", {}).get("rules", [])
+        reason = "BackoffLimitExceeded" if len(ended) > job["spec"].get("backoffLimit", 6) else ""
+        if any(codes & {*rule["onExitCodes"]["values"]} for rule in rules):
+            reason = "PodFailurePolicy"
+        if reason:
+            failed = {"type": "Failed", "status": "True", "reason": reason, "message": "Job has failed"}
+            self.store.set_status(key, {"conditions": [failed]})
+        elif len(ended) == len(pods):
+            template = json.loads(json.dumps(job["spec"]["template"]))
+            template.setdefault("metadata", {}).setdefault("labels", {}).update(owner)
+            name = Key("pods", key.namespace, f"{key.name}-{uuid.uuid4().hex[:5]}")
+            self._make(name, job, template)
+            self.pods[name] = _Pod(self.script)
+
+    def _has_ended(self, pod: Key) -> bool:
+        return self.store.objects[pod].get("status", {}).get("phase") in ("Succeeded", "Failed")
+
     def _scale(self, key: Key, new: Key, wanted: int, template: Document) -> None:
         """As many pods of the newest as are wanted; the others go once it serves."""
         mine = self._pods(new)
@@ -113,7 +153,7 @@ class Controllers:
                     self.drop(pod)
 
     def _kubelet(self, key: Key, *, go_on: bool) -> None:
-        pod = self.pods[key]
+        pod = self.pods.setdefault(key, _Pod(_script_of(self.store.objects[key])))
         if "deletionTimestamp" in self.store.objects[key]["metadata"]:
             if not self.endless:
                 self.drop(key)
@@ -239,6 +279,14 @@ class Controllers:
         """It has ended, and is no more."""
         self.store.remove(pod)
         self.pods.pop(pod, None)
+
+
+def _script_of(pod: Document) -> Script:
+    """What a pod does that nobody owns."""
+    (container,) = pod["spec"]["containers"]
+    if "readinessProbe" in container:
+        return Script()
+    return Script((scheduled(), exited(0, name=container["name"])))
 
 
 def _hashed(template: Document, digest: str) -> Document:

@@ -70,6 +70,19 @@ def crashed(code: int, *lines: str, reason: str = "Error", restarts: int = 0) ->
     return Step({"containerStatuses": [container(waiting, restarts, ended)]}, (), lines)
 
 
+def running(*lines: str, name: str = CONTAINER) -> Step:
+    """The container of a Job's pod works."""
+    state: dict[str, Any] = {"running": {}}
+    return Step({"phase": "Running", "containerStatuses": [container(state, name=name)]}, (), lines)
+
+
+def exited(code: int, *lines: str, name: str = CONTAINER) -> Step:
+    """The container of a pod that starts it once has ended; its last lines are its message (FallbackToLogsOnError)."""
+    state = {"terminated": {"exitCode": code, "message": "\n".join(lines) if code else ""}}
+    phase = "Failed" if code else "Succeeded"
+    return Step({"phase": phase, "containerStatuses": [container(state, name=name)]}, (), lines)
+
+
 def probe_killed(message: str) -> Step:
     events = [("Unhealthy", f"Startup probe failed: {message}"), ("Killing", "Container engine failed startup probe")]
     return Step(crashed(137).status, events)

@@ -51,7 +51,7 @@ class Objects:
             document = self.there()
             document["spec"] |= spec
             try:
-                return self.cluster.call("PUT", self.place, document, {"fieldManager": manager})
+                return self.cluster.call("PUT", self.place, document, query={"fieldManager": manager})
             except ApiException as error:
                 if error.status != 409:
                     raise

@@ -16,6 +16,7 @@ from toolkit.errors import PlatformError
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
@@ -38,7 +39,7 @@ def write(platform: KubernetesPlatform, kind: Any, name: str, manager: str, **sp
     """As somebody else: read, change, write."""
     place = path(kind, platform.namespace, name)
     document = platform.cluster.call("GET", place)
-    platform.cluster.call("PUT", place, {**document, "spec": document["spec"] | spec}, {"fieldManager": manager})
+    platform.cluster.call("PUT", place, {**document, "spec": document["spec"] | spec}, query={"fieldManager": manager})
 
 
 def test_where_there_is_nothing_all_is_made(either: KubernetesPlatform) -> None:
@@ -321,14 +322,12 @@ def test_what_somebody_replaced_since_the_plan_is_not_replaced_again(
 
 
 def test_a_deletion_that_hangs_says_what_holds_it(standin: StandInCluster, platform: KubernetesPlatform) -> None:
-    from toolkit.platforms.kubernetes import execute
-
     deploy(platform, endpoint())
     standin.controllers.endless = True
     platform.status(NAME)
     ticks = iter(range(0, 10_000, 100))
     with pytest.raises(PlatformError, match=r"still being deleted after 900 s \(finalizers: foregroundDeletion\)"):
-        execute.delete(platform.cluster, "Deployment", "ml", NAME, lambda: next(ticks), lambda _: None)
+        Objects(platform.cluster, "ml", lambda: next(ticks), lambda _: None).delete("Deployment", NAME)
 
 
 @pytest.mark.parametrize("kind", ["resourceclaimtemplates", "scaledobjects"])

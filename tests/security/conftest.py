@@ -14,7 +14,7 @@ sys.path.insert(0, str(LOCAL))
 
 from local_account import CONTAINERS, Account  # noqa: E402
 
-from toolkit.platforms.local import start, stop  # noqa: E402
+from toolkit.platforms.local.daemon import start, stop  # noqa: E402
 
 
 @pytest.fixture(scope="session")

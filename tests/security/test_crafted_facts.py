@@ -33,7 +33,7 @@ from toolkit.platforms.lease import lease as hold
 from toolkit.platforms.lease import this_process
 from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.rules.kinds.artifacts import ArtifactsKind
-from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsUseKind
+from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsReferenceKind
 from toolkit.platforms.sagemaker.rules.rollback import rollback_plan
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import load
@@ -144,7 +144,10 @@ def test_a_mark_cannot_make_more_than_its_own_weights_go(mark: str) -> None:
     look: Any = SimpleNamespace(clients=clients, account=account, endpoints=["tiny"], wanted=lambda *_: [], desired=())
     look.once = lambda read, name: read(look, name)
     capabilities: Any = None
-    for kind, folders in ((WeightsKind(capabilities), ("weights/", "staged/")), (WeightsUseKind(capabilities), mark)):
+    for kind, folders in (
+        (WeightsKind(capabilities), ("weights/", "staged/")),
+        (WeightsReferenceKind(capabilities), mark),
+    ):
         for item in kind.observe(look):
             request = kind.delete_request(item, "tiny")
             assert request.pop("Bucket") == "toolkit-123456789012-us-west-2"  # type: ignore[attr-defined]

@@ -24,7 +24,7 @@ import toolkit
 from toolkit.api.catalogue import Catalogue
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.fitting import Fits
-from toolkit.api.improvement import Improvement
+from toolkit.api.improvement import Improvement, ImprovementPlan
 from toolkit.api.listing import Listing
 from toolkit.api.proposing import NewRecipe
 from toolkit.api.training import TrainingRun
@@ -43,6 +43,7 @@ from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding, Report
 from toolkit.measure.compare import Comparison, compare
+from toolkit.measure.report import Ratio
 from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
@@ -266,7 +267,12 @@ def hostile_comparison(_: Path) -> Comparison:
 
 
 def hostile_improvement(_: Path) -> Improvement:
-    return Improvement(HOSTILE, HOSTILE, False, HOSTILE, (1.0, 1.0, 1.0), (1.0, 2.0))
+    ratio = Ratio(1.0, 1.0, 1.0)
+    return Improvement(HOSTILE, HOSTILE, HOSTILE, False, HOSTILE, ratio, ratio, (1.0, 2.0))
+
+
+def hostile_improvement_plan(folder: Path) -> ImprovementPlan:
+    return ImprovementPlan(HOSTILE, HOSTILE, (HOSTILE,), hostile_plan(folder), HOSTILE, HOSTILE)
 
 
 def hostile_run(_: Path) -> TrainingRun:
@@ -288,6 +294,7 @@ PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Endpoint": hostile_endpoint,
     "Explanation": hostile_explanation,
     "Improvement": hostile_improvement,
+    "ImprovementPlan": hostile_improvement_plan,
     "TrainingRun": hostile_run,
     "TuneReport": hostile_tuning,
     "Recipe": hostile_recipe,

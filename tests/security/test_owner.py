@@ -12,8 +12,9 @@ from botocore.exceptions import ClientError
 from local_account import CONTAINERS, Account
 
 from toolkit.errors import PlatformError
-from toolkit.platforms.local import credentials, running, start, stop
+from toolkit.platforms.local import credentials
 from toolkit.platforms.local.clients import session
+from toolkit.platforms.local.daemon import running, start, stop
 from toolkit.recipe.unsafe import CODE_VARIABLES
 
 

@@ -29,6 +29,7 @@ class ForkedVllm:
             "HF_HUB_OFFLINE": "1",
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            "TOOLKIT_VLLM_FORKS": "1",
             "OMP_NUM_THREADS": "1",  # as vLLM sets it for serving; more of them wait for each other in a busy loop
         }
         with self._import_log.open("w") as log:

@@ -14,18 +14,25 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from judged_in_vllm import judged
 from safetensors.torch import save_file
-from vllm import LLM, ModelRegistry, SamplingParams, TokensPrompt
+from vllm import LLM, ModelRegistry, SamplingParams, TokensPrompt, platforms
+from vllm.config import CacheConfig, ModelConfig, ParallelConfig, SpeculativeConfig, VllmConfig
 from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
 from vllm.model_executor.layers import utils
 from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.v1.spec_decode.metrics import SpecDecodingLogging, SpecDecodingStats
+
+from toolkit.training.chat import load_chat
+from toolkit.training.generators import in_vllm
+from toolkit.training.responses import Question
 
 ANSWER_TOKENS = 48
 # Registered as classes, or vLLM would start a process for each to find out what it can do.
@@ -34,6 +41,8 @@ MODELS = {
     "LlamaForCausalLM": ("llama", "LlamaForCausalLM"),
     "Gemma3ForCausalLM": ("gemma3", "Gemma3ForCausalLM"),
     "LlamaForCausalLMEagle3": ("llama_eagle3", "Eagle3LlamaForCausalLM"),
+    "PeagleLlamaForCausalLM": ("llama_eagle3", "Eagle3LlamaForCausalLM"),
+    "PEagleDraftModel": ("llama_eagle3", "Eagle3LlamaForCausalLM"),
 }
 LOADED_AHEAD = (
     "compressed_tensors.quantization",
@@ -166,9 +175,68 @@ def parse_names(command_lines: Sequence[Sequence[str]], names: Sequence[str]) ->
     return [{name: getattr(found, name) for name in names} for found in parsed]
 
 
+def platform() -> list[Any]:
+    """The platform that vLLM chooses here, whether it is a CPU's, and how its worker would be started."""
+    platforms._current_platform = None
+    found = platforms.current_platform
+    found.check_and_update_config(VllmConfig(cache_config=CacheConfig(kv_cache_memory_bytes=2**20)))
+    return [type(found).__name__, found.is_cpu(), os.environ["VLLM_WORKER_MULTIPROC_METHOD"]]
+
+
+def speculation(cases: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """Method, K and draft slots that vLLM reads in each `speculative_config` for its `target`."""
+    for name in ("MiMoForCausalLM", "MiMoMTPModel", "EagleLlamaForCausalLM", "Qwen3DSparkModel"):
+        ModelRegistry.register_model(name, ModelRegistry.models[name].load_model_cls())
+    return [_speculation(case["target"], case["speculative_config"]) for case in cases]
+
+
+def draft_lines(ks: Sequence[int]) -> list[str]:
+    """What vLLM logs of 0, 1 and K accepted tokens, for each K."""
+    return [_draft_line(k) for k in ks]
+
+
+def trainers_answers(target: str, questions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any] | None]:
+    """What a training job gets from its own vLLM, an engine with processes of its own."""
+    chat = load_chat(target)
+    with in_vllm(target, chat, 1024, "float32") as generate:
+        return [answer and asdict(answer) for answer in generate([Question(**question) for question in questions])]
+
+
 JOBS: Mapping[str, Callable[..., Any]] = {
-    job.__name__: job for job in (sizes, growth, answer, drafts, hidden_states, parse, parse_names, catalogue, judged)
+    job.__name__: job
+    for job in (
+        sizes,
+        growth,
+        answer,
+        drafts,
+        hidden_states,
+        parse,
+        parse_names,
+        catalogue,
+        judged,
+        platform,
+        speculation,
+        draft_lines,
+        trainers_answers,
+    )
 }
+
+
+def _speculation(target: str, written: Mapping[str, Any]) -> list[Any]:
+    model = ModelConfig(target, skip_tokenizer_init=True, dtype="float32")
+    config = SpeculativeConfig(**written, target_model_config=model, target_parallel_config=ParallelConfig())
+    return [config.method, config.num_speculative_tokens, config.max_num_new_slots_for_drafting]
+
+
+def _draft_line(k: int) -> str:
+    log, stats = SpecDecodingLogging(), SpecDecodingStats.new(k)
+    for accepted in (0, 1, k):
+        stats.observe_draft(k, accepted)
+    log.observe(stats)
+    lines: list[str] = []
+    log.log(lambda text, *values: lines.append(text % values))
+    (line,) = lines
+    return line
 
 
 def _started(arguments: Mapping[str, Any]) -> LLM:

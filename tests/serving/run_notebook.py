@@ -12,12 +12,20 @@ from nbclient import NotebookClient
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
-def run(name: str) -> nbformat.NotebookNode:
-    """The notebook after its last cell, run in a copy of its folder: what its cells write does not stay."""
+def run(name: str, until: str | None = None) -> nbformat.NotebookNode:
+    """The notebook after its last cell, or the last one before the heading `until`.
+
+    It runs in a copy of its folder: what its cells write does not stay.
+    """
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    if until:
+        end = next(index for index, cell in enumerate(notebook.cells) if cell.source.startswith(until))
+        del notebook.cells[end:]
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copytree(NOTEBOOKS, Path(folder) / "notebooks")
-        NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(copy)}}).execute()
+        NotebookClient(
+            notebook, timeout=900, record_timing=False, resources={"metadata": {"path": str(copy)}}
+        ).execute()
     return notebook
 
 

@@ -41,7 +41,7 @@ async def _judged(endpoint: Endpoint) -> tuple[Judgement, Judgement]:
         connect_endpoint(endpoint.platform, endpoint.baseline) as theirs,
     ):
         arm, baseline = Arm("p-eagle", ours), Arm("baseline", theirs, speculative=False)
-        asks, timing = [Ask(workload, index) for index in range(len(workload.prompts))], Timing(0.0)
+        asks, timing = [Ask(workload, index) for index in range(len(workload.prompts))], Timing(0.0, max_tokens=64)
         results = [*await closed_loop(arm, asks, 4, timing), *await closed_loop(baseline, asks, 4, timing)]
         (right,) = await judge(baseline, [arm], results)
         (wrong,) = await judge(baseline, [arm], [_with_a_wrong_token(results[0]), *results[1:]])

@@ -1,75 +1,17 @@
-"""Drafting without a drafter, on a real vLLM: what it proves, and that vLLM takes the other methods' configurations."""
+"""Drafting without a drafter, on a real vLLM."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from pairs import write_recipe
 
 import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
-from toolkit.catalog import methods
-from toolkit.engines.arguments import environment
-from toolkit.recipe.resolve import load
 
 pytestmark = pytest.mark.serving
-
-_SIZES = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 128,
-    "max_position_embeddings": 1024,
-    "torch_dtype": "float32",
-}
-Config = Mapping[str, Any]
-LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **_SIZES}
-MIMO = {"architectures": ["MiMoForCausalLM"], "model_type": "qwen2", "num_nextn_predict_layers": 1, **_SIZES}
-DSPARK = {**LLAMA, "architectures": ["Qwen3DSparkModel"], "model_type": "qwen3"}
-
-# Target, drafter, the recipe's `speculation` and its method.
-CASES: list[tuple[Config, Config | None, str, str]] = [
-    (LLAMA, None, "method: ngram, prompt_lookup_max: 4", "ngram"),
-    (LLAMA, None, "method: ngram_gpu, prompt_lookup_min: 2", "ngram_gpu"),
-    (LLAMA, LLAMA, "method: draft-model, use_heterogeneous_vocab: true", "draft-model"),
-    (LLAMA, DSPARK, "method: dspark, enable_adaptive_verification: true", "dspark"),
-    (MIMO, None, "method: mtp, max_model_len: 512", "mtp"),
-    (MIMO, None, "method: mimo_mtp, rejection_sample_method: block", "mimo_mtp"),
-    (LLAMA, LLAMA, "method: eagle, draft_sample_method: probabilistic", "eagle"),
-    (LLAMA, LLAMA, "method: draft-model, attention_backend: CPU_ATTN, enforce_eager: true", "draft-model"),
-    (LLAMA, DSPARK, "method: dspark, kv_cache_dtype: auto, moe_backend: triton", "dspark"),
-]
-
-READ = """
-import json, sys
-from vllm.config import ModelConfig, ParallelConfig, SpeculativeConfig
-from vllm.model_executor.models.registry import ModelRegistry
-
-for name in ("LlamaForCausalLM", "MiMoForCausalLM", "MiMoMTPModel", "EagleLlamaForCausalLM", "Qwen3DSparkModel"):
-    # Else vLLM looks into each of them in a process of its own.
-    ModelRegistry.register_model(name, ModelRegistry.models[name].load_model_cls())
-
-read = []
-for case in json.load(sys.stdin):
-    model = ModelConfig(case["target"], skip_tokenizer_init=True, dtype="float32")
-    config = SpeculativeConfig(
-        **case["written"], target_model_config=model, target_parallel_config=ParallelConfig()
-    )
-    read.append([config.method, config.num_speculative_tokens, config.max_num_new_slots_for_drafting])
-print(json.dumps(read))
-"""
 
 
 def test_ngram_is_on_lossless_and_accepted(endpoint: Endpoint) -> None:
@@ -88,54 +30,3 @@ def test_ngram_is_on_lossless_and_accepted(endpoint: Endpoint) -> None:
         assert arm.identical == 1
         assert arm.acceptance_length
         assert arm.acceptance_length > 1.05
-
-
-def test_vllm_reads_the_configurations_as_the_table_has_them(tmp_path: Path) -> None:
-    """Method, K and draft slots; no weights are needed for that, and one process for all."""
-    cases = [_case(tmp_path / str(number), *case) for number, case in enumerate(CASES)]
-    done = subprocess.run(
-        [sys.executable, "-c", READ],
-        input=json.dumps(cases),
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    expected = []
-    for _, _, speculation, name in CASES:
-        facts = methods.method(name)
-        k = facts.default_num_speculative_tokens
-        expected.append([speculation, facts.engines["vllm"].method.replace("mimo_mtp", "mtp"), k, facts.draft_slots(k)])
-    read = json.loads(done.stdout.splitlines()[-1])
-    assert [[case[2], *found] for case, found in zip(CASES, read, strict=True)] == expected
-
-
-def _case(root: Path, target: Config, drafter: Config | None, speculation: str, _: str) -> dict[str, Any]:
-    root.mkdir()
-    _folder(root / "target", target)
-    if drafter:
-        _folder(root / "drafter", drafter)
-        speculation += ", model: ./drafter"
-    recipe = load(write_recipe(root, RECIPE % speculation))
-    written = json.loads(environment(recipe)["SM_VLLM_SPECULATIVE_CONFIG"])
-    return {
-        "target": str(root / "target"),
-        "written": {**written, **({"model": str(root / "drafter")} if drafter else {})},
-    }
-
-
-RECIPE = """\
-name: a
-target: {model: ./target}
-speculation: {%s}
-engine: {version: 0.32.0}
-platform: {name: local}
-"""
-
-
-def _folder(path: Path, config: Mapping[str, Any]) -> str:
-    path.mkdir(exist_ok=True)
-    (path / "config.json").write_text(json.dumps(config))
-    return str(path)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import nbformat
 import pytest
-from run_notebook import output, run
+from run_notebook import NOTEBOOKS, output, run
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -22,6 +23,8 @@ def test_from_a_models_name_to_a_recipe_and_a_head_of_ones_own(monkeypatch: pyte
 def test_a_saved_report_says_whether_it_is_worth_it() -> None:
     notebook = run("03_is_it_worth_it")
 
+    kept = nbformat.read(NOTEBOOKS / "03_is_it_worth_it.ipynb", as_version=4)
+    assert notebook.cells == kept.cells, "to keep today's outputs: python -m tools.notebooks 03_is_it_worth_it"
     assert "pays" in output(notebook, "for speedup in")
     assert "tokens per step" in output(notebook, "break_even:")
     assert "$ per million output tokens" in output(notebook, "PRICE_PER_HOUR =")

@@ -40,7 +40,8 @@ TINY = Path(__file__).parents[2] / "recipes" / "tiny"
 MODELS = ("target", "draft-model")
 TOKEN = "hf_hunter2"
 TEXT = "$(HOME) costs $5"  # as no shell and no kubelet shall read it
-UNBOUND = 'VLLM_CPU_OMP_THREADS_BIND: nobind, OMP_NUM_THREADS: "1"'  # else both arms share one core
+# Else both arms share one core, and each process of vLLM imports it anew.
+UNBOUND = 'VLLM_CPU_OMP_THREADS_BIND: nobind, OMP_NUM_THREADS: "1", TOOLKIT_VLLM_FORKS: "1"'
 PLATFORM = "{name: kubernetes, instance_types: [g6.xlarge], hub_token_secret: hub}"
 PROMPT = "Write JSON records of the books 205 to 215."
 REQUEST: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 60}

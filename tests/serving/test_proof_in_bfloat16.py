@@ -1,4 +1,5 @@
-"""`toolkit prove` and `bench` as users run them, on the dtype of real deployments and of a model that reasons."""
+"""`toolkit prove` and `bench` as users run them: on the dtype of real deployments, and on a model that reasons, whose
+recipe says no more of its engine than it must."""
 
 from __future__ import annotations
 
@@ -22,6 +23,15 @@ from toolkit.measure.connection import connect_endpoint
 pytestmark = pytest.mark.serving
 
 TINY = Path(__file__).parents[2] / "recipes" / "tiny"
+PLAIN = f"""\
+name: tiny-reasoning
+description: nothing about memory, dtype and compilation
+target: {{model: TARGET}}
+speculation: {{method: p-eagle, model: {TINY / "models/p-eagle"}, num_speculative_tokens: 7}}
+engine: {{name: vllm, version: 0.32.0, max_model_len: 1024, args: {{reasoning-parser: deepseek_r1}}}}
+platform: {{name: local}}
+workloads: {{structured: {TINY / "prompts/structured.jsonl"}, open-ended: {TINY / "prompts/open-ended.jsonl"}}}
+"""
 ALL_HOLD = dict.fromkeys(("on", "accepted", "baseline", "lossless", "same-target"), True)
 
 
@@ -66,8 +76,8 @@ def test_bfloat16_holds_alone_and_with_32_at_once(capsys: pytest.CaptureFixture[
     }
     recipe = written(tmp_path, "tiny-bfloat16", **changes)
     with deployed(recipe, baseline=True):
-        alone = answered(capsys, "prove", recipe, "--requests", 6, "--time", "4m")
-        loaded = answered(capsys, "bench", recipe, "--concurrency", 32, "--time", "20s", "--max-tokens", 96)
+        alone = answered(capsys, "prove", recipe, "--requests", 4, "--time", "4m")
+        loaded = answered(capsys, "bench", recipe, "--concurrency", 32, "--time", "20s", "--max-tokens", 64)
 
     assert holds(alone) == ALL_HOLD, alone
     assert holds(loaded) == ALL_HOLD, loaded
@@ -78,13 +88,13 @@ def test_bfloat16_holds_alone_and_with_32_at_once(capsys: pytest.CaptureFixture[
 def test_reasoning_is_counted_apart_and_its_first_token_is_the_first(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """As of DeepSeek-R1, all that is written before `</think>` is reasoning: here all of an answer."""
-    target = reasoning_target(tmp_path / "target")
-    changes = {
-        str(TINY / "models/target"): str(target),
-        "dtype: float32": "dtype: float32\n    reasoning-parser: deepseek_r1",
-    }
-    recipe = written(tmp_path, "tiny-reasoning", **changes)
+    """As of DeepSeek-R1, all that is written before `</think>` is reasoning: here all of an answer.
+
+    Memory, dtype and eager mode are those of the machine.
+    """
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(PLAIN.replace("TARGET", str(reasoning_target(tmp_path / "target"))))
+    assert toolkit.check(recipe).ok
     with deployed(recipe, baseline=False) as endpoint:
         first, whole = asyncio.run(one_answer(endpoint))
         report = answered(capsys, "prove", recipe, "--requests", 2, "--time", "2m")

@@ -1,11 +1,14 @@
-"""Commands of README and tutorial, and the quickstart notebook, with the endpoint that other tests share.
+"""Commands of README and tutorial, and notebooks 01 and 06, with the endpoint that other tests share.
 
-`deploy` then finds that no changes are needed.
+`deploy` then finds that no changes are needed. Notebook 06 brings it back to what it was before its last section, which
+removes it: notebook 01 does that too.
 That the same cells deploy what is not there yet is shown on AWS's stand-in, in tests/aws/test_notebook_on_sagemaker.py.
-The notebook removes the endpoint, so it is best the last module of those that share it: another would deploy it again.
+This is best the last module of those that share the endpoint: another would deploy it again.
 """
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from documented_commands import TUTORIAL, of_toolkit
@@ -38,6 +41,16 @@ def test_a_documented_command(endpoint: Endpoint, call: tuple[str, ...], capsys:
 
     assert code in ((0, 1) if call[0] == "prove" else (0,)), "one request may be too few to prove all"
     assert capsys.readouterr().out
+
+
+def test_an_endpoints_life_but_for_its_removal(endpoint: Endpoint) -> None:
+    notebook = run("06_operations", until="## Remove")
+
+    assert "the same tokens as before: True" in output(notebook, "second =")
+    (length,) = re.findall(r"([\d.]+) tokens per target step", output(notebook, "rollback("))
+    assert float(length) > 5, "more than K=4 can give"
+    assert ": 0 changes, " in output(notebook, 'edit("num_speculative_tokens: 4"')
+    assert "flag-value" in output(notebook, "explain(")
 
 
 def test_the_quickstart_runs_to_its_end(endpoint: Endpoint) -> None:

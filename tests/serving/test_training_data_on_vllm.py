@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from toolkit.recipe.load import catalogue_dir
 from toolkit.training.chat import Chat, load_chat
-from toolkit.training.generators import InTransformers, in_vllm
+from toolkit.training.generators import InTransformers
 from toolkit.training.responses import Question
 from toolkit.training.states import Extractor, load_target
 
@@ -68,10 +68,10 @@ def test_hidden_states_are_those_that_vllm_hands_to_a_head(chat: Chat, vllm: For
         torch.testing.assert_close(served[f"normed.{index}"], normed, atol=2e-4, rtol=2e-4)
 
 
-def test_vllm_and_transformers_give_the_same_greedy_answers(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", "VLLM_NO_USAGE_STATS": "1"}.items():
-        monkeypatch.setenv(name, os.environ.get(name, value))
-    with in_vllm(TARGET, chat, 1024, "float32") as generate:
-        answers = generate(questions(chat))
-    assert answers == InTransformers(load_target(TARGET, dtype="float32"), chat)(questions(chat))
-    assert next(answer.text for answer in answers if answer).startswith("20\n21\n22")
+def test_vllm_and_transformers_give_the_same_greedy_answers(chat: Chat, vllm: ForkedVllm) -> None:
+    asked = questions(chat)
+    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+    answers = vllm.run("trainers_answers", environment, target=TARGET, questions=[asdict(one) for one in asked])
+    expected = InTransformers(load_target(TARGET, dtype="float32"), chat)(asked)
+    assert answers == [answer and asdict(answer) for answer in expected]
+    assert next(answer["text"] for answer in answers if answer).startswith("20\n21\n22")

@@ -21,7 +21,7 @@ from toolkit.recipe.load import catalogue
 from toolkit.recipe.schema import json_schema
 
 ROOT = Path(__file__).parents[2]
-LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
+LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "srcset", "video": "src"}
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -65,6 +65,17 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
         assert [address for address in page.loaded if re.match(r"(\w+:)?//", address)] == [], path.name
     for path in site.rglob("*.css"):
         assert re.findall(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//[^)]*", path.read_text(encoding="utf-8")) == []
+
+
+def test_every_picture_is_shown_in_light_and_dark(site: Path) -> None:
+    """mkdocs does not look at the links of pictures that are chosen by colour scheme."""
+    shown = set()
+    for path in site.rglob("*.html"):
+        page = Texts()
+        page.feed(path.read_text(encoding="utf-8"))
+        shown |= {(path.parent / address).resolve() for address in page.loaded if "pictures/" in address}
+    assert shown == {path.resolve() for path in (site / "pictures").iterdir()}
+    assert {path.name.replace("-dark.", "-light.") for path in shown} == {p.name for p in shown if "-light." in p.name}
 
 
 def test_every_command_is_described(site: Path) -> None:

@@ -68,10 +68,16 @@ def test_what_needs_an_extra_names_the_command_that_installs_it(
     assert "Traceback" not in done.stderr
 
 
-def test_the_openai_client_is_an_extra_too(installed: Path, tmp_path: Path) -> None:
-    program = "from toolkit.api.endpoint import _openai_package as package; package()"
+@pytest.mark.parametrize(
+    ("extra", "program"),
+    [
+        ("openai", "from toolkit.api.endpoint import _openai_package as package; package()"),
+        ("sagemaker", "from toolkit.platforms.sagemaker.sdk import sdk_endpoint; sdk_endpoint(None, 'llm')"),
+    ],
+)
+def test_other_clients_are_extras_too(installed: Path, tmp_path: Path, extra: str, program: str) -> None:
     done = run([installed / "bin" / "python", "-c", program], cwd=tmp_path)
-    assert "Run: pip install 'peagle-toolkit[openai]'" in done.stderr
+    assert f"Run: pip install 'peagle-toolkit[{extra}]'" in done.stderr
 
 
 def test_the_core_is_small(installed: Path) -> None:

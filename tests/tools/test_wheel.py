@@ -24,7 +24,7 @@ def test_there_is_one_package_in_it(names: set[str]) -> None:
     assert any(name.endswith(".dist-info") for name in top)
 
 
-@pytest.mark.parametrize("folder", ["recipes", "containers"])
+@pytest.mark.parametrize("folder", ["recipes", "containers", "docs/howto", "docs/explain", "docs/tutorial.md"])
 def test_data_is_in_it_as_in_the_checkout(names: set[str], folder: str) -> None:
     tracked = subprocess.run(["git", "ls-files", folder], cwd=ROOT, check=True, capture_output=True, text=True)
     assert {f"toolkit/_data/{name}" for name in tracked.stdout.split()} <= names

@@ -10,7 +10,7 @@ import sys
 import toolkit
 from toolkit import errors
 
-HEAVY = ("boto3", "botocore", "huggingface_hub", "moto", "pydantic", "rich", "ruamel", "torch", "vllm")
+HEAVY = ("boto3", "botocore", "huggingface_hub", "moto", "pydantic", "rich", "ruamel", "sagemaker", "torch", "vllm")
 
 
 def test_public_names_are_sorted_and_every_one_is_there() -> None:

@@ -37,6 +37,9 @@ class Monitoring:
     def invoke(self, endpoint: str, body: Any) -> dict[str, Any]:
         raise PlatformError("it gives no scores")
 
+    def captured_traffic(self, endpoint: str) -> str | None:
+        return None
+
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         raise UsageError("there is no S3")
 

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from toolkit.api.images import build as build
     from toolkit.api.images import scan as scan
     from toolkit.api.improvement import Improvement as Improvement
+    from toolkit.api.improvement import ImprovementPlan as ImprovementPlan
     from toolkit.api.improvement import improve as improve
+    from toolkit.api.improvement import improve_plan as improve_plan
     from toolkit.api.listing import Listing as Listing
     from toolkit.api.listing import status as status
     from toolkit.api.measuring import bench as bench
@@ -60,6 +62,7 @@ _MODULES = {
     "Listing": "toolkit.api.listing",
     "Explanation": "toolkit.apply.explain",
     "Improvement": "toolkit.api.improvement",
+    "ImprovementPlan": "toolkit.api.improvement",
     "RecipeLike": "toolkit.api.context",
     "Report": "toolkit.findings",
     "TrainingRun": "toolkit.api.training",
@@ -78,6 +81,7 @@ _MODULES = {
     "status": "toolkit.api.listing",
     "explain": "toolkit.apply.explain",
     "improve": "toolkit.api.improvement",
+    "improve_plan": "toolkit.api.improvement",
     "load": "toolkit.recipe.resolve",
     "NewRecipe": "toolkit.api.proposing",
     "new": "toolkit.api.proposing",

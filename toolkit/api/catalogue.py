@@ -89,7 +89,6 @@ class Catalogue(Sequence[Recipe]):
 
     @property
     def listed(self) -> list[Listed]:
-        """Its entries with their prices."""
         return [Listed(name, recipe) for name, recipe in self.entries]
 
     def matching(

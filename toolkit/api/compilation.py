@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan, record_of
-from toolkit.apply.executor import make
+from toolkit.api import jobs
+from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.apply.training import wait_completed
 from toolkit.checks.run import require
 from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Plan
-from toolkit.planning.planner import make_plan
-from toolkit.planning.resources import Account, Observed, Observer
+from toolkit.planning.resources import Account, Observer
 from toolkit.platforms import rules_of, session_of
 from toolkit.recipe.resolve import Recipe, load
 
@@ -43,14 +41,11 @@ def compile(
     opened = session.trainer(session.scope(loaded))
     with progress.stage("plan"):
         plan = _plan(*complete_recipe(loaded, opened), opened, baseline)
-    if any(action.verb == "create" for action in plan.changes):
-        with opened.lease(loaded.name):
-            make(plan, opened, record_of(loaded.name, progress), progress)
-    jobs = {action.name: action.expected_seconds for action in plan.changes if action.kind == "TrainingJob"}
-    if wait and jobs:
-        with progress.stage("wait until compiled"):
-            options = f"{f' --platform {platform}' if platform else ''}{' --baseline' if baseline else ''}"
-            wait_completed(opened, jobs, progress, again=f"toolkit compile {loaded.path}{options}")
+    jobs.start(plan, opened, progress)
+    if wait:
+        options = f"{f' --platform {platform}' if platform else ''}{' --baseline' if baseline else ''}"
+        again = f"toolkit compile {loaded.path}{options}"
+        jobs.wait(plan, opened, progress, stage="wait until compiled", again=again, done="has compiled")
     return plan
 
 
@@ -63,18 +58,7 @@ def _compilable(recipe: RecipeLike, platform: str | None) -> Recipe:
 
 
 def _plan(recipe: Recipe, account: Account, platform: Observer | None, baseline: bool) -> Plan:
-    """What the recipe's endpoint has, and compiling does not need, stays as it is."""
     rules = rules_of(recipe.platform.name)
     resources = rules.desired_compilation(arms_of(recipe, baseline), account)
-    wanted = {(item.kind, item.name) for item in resources}
-    observed = platform.observe(resources, [recipe.name]) if platform else Observed()
-    return make_plan(
-        str(recipe.path.resolve()),
-        rules,
-        [recipe.name],
-        resources,
-        Observed(tuple(item for item in observed.existing if (item.kind, item.name) in wanted)),
-        account=account,
-        price_per_hour=None,
-        notes=tuple(rules.compilation_notes(recipe)),
-    )
+    notes = tuple(rules.compilation_notes(recipe))
+    return jobs.job_plan(recipe, resources, account, platform, price_per_hour=None, notes=notes)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
     from toolkit.planning.record import Record
     from toolkit.planning.resources import Account, Observer
-    from toolkit.platforms.rules import Platform
+    from toolkit.platforms.rules import AwsSession, Platform
 
 RecipeLike = str | os.PathLike[str] | Recipe
 
 
-def open_for_plan(recipe: Recipe) -> Platform | None:
+def open_for_plan(recipe: Recipe, login: AwsSession | None = None) -> Platform | None:
     """The recipe's platform, None where it does not run or cannot be asked: a plan needs no account."""
-    return open_readable(recipe.platform.name, session_of(recipe.platform.name).scope(recipe))
+    return open_readable(recipe.platform.name, session_of(recipe.platform.name).scope(recipe), login)
 
 
 def complete_recipe(recipe: Recipe, platform: Observer | None) -> tuple[Recipe, Account]:
@@ -47,10 +47,10 @@ def locked(recipe: Recipe, account: Account) -> Recipe:
     return pinned(recipe, lock)
 
 
-def deployed_recipe(recipe: Recipe) -> Recipe:
+def deployed_recipe(recipe: Recipe, login: AwsSession | None = None) -> Recipe:
     """With JumpStart's K and instance type, if the caller may look: who may only invoke gets the recipe's own."""
     try:
-        return rules_of(recipe.platform.name).completed(recipe, jumpstart_entries(recipe))
+        return rules_of(recipe.platform.name).completed(recipe, jumpstart_entries(recipe, login))
     except ToolkitError:
         return recipe
 
@@ -68,18 +68,20 @@ def arms_of(recipe: Recipe, baseline: bool) -> list[Recipe]:
     return [recipe, recipe.baseline()] if baseline and recipe.speculation else [recipe]
 
 
-def find_platform(endpoint: str, recipe: Recipe | None, platform: str | None, scope: str | None) -> Platform | None:
+def find_platform(
+    endpoint: str, recipe: Recipe | None, platform: str | None, scope: str | None, login: AwsSession | None = None
+) -> Platform | None:
     """The platform that has the endpoint: the one that is named, the recipe's, or the first that has one of that name.
 
-    Without such an endpoint it is the last that could be asked; None where there is none. Raises AmbiguousEndpoint, and
-    PlatformError if nobody has it and a platform does not answer.
+    With `login` it is AWS. Without such an endpoint it is the last that could be asked; None where there is none.
+    Raises AmbiguousEndpoint, and PlatformError if nobody has it and a platform does not answer.
     """
     if recipe:
         moved = recipe.with_platform(platform)
-        session = session_of(moved.platform.name)
+        session = session_of(moved.platform.name, login)
         return session.running(session.scope(moved) or scope)
-    if platform:
-        session = session_of(platform)
+    if platform or login is not None:
+        session = session_of(platform or "sagemaker", login)
         return session.running(scope or session.scope_of(endpoint))
     last: Platform | None = None
     failed: ToolkitError | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,11 +32,14 @@ from toolkit.recipe.resolve import Recipe, load
 
 if TYPE_CHECKING:
     from toolkit.api.endpoint import Endpoint
-    from toolkit.platforms.rules import Platform
+    from toolkit.platforms.rules import AwsSession, Platform
 
 
+@dataclass(frozen=True, repr=False)
 class DeploymentPlan(Plan):
-    """A plan that knows how to apply itself."""
+    """A plan that knows how to apply itself, with the AWS session that it was made with."""
+
+    session: AwsSession | None = field(default=None, compare=False)
 
     def apply(self, *, wait: bool = True, progress: Progress | None = None) -> Endpoint:
         """Do what the plan says, if what runs is still what it was made from.
@@ -49,7 +52,7 @@ class DeploymentPlan(Plan):
             hint = f"Log in, and make it again: toolkit plan {self.recipe} --out plan.json"
             without = session_of(self.platform).account_name
             raise StalePlanError(f"this plan was made without {without}", hint=hint)
-        platform = open_platform(self.platform, self.region)
+        platform = open_platform(self.platform, self.region, self.session)
         wanted = [Resource(a.kind, a.name, a.request) for a in self.actions if a.verb != "delete"]
         if platform.observe(wanted, self.endpoints).fingerprint() != self.fingerprint:
             again = f"toolkit plan {self.recipe} --out plan.json"
@@ -57,7 +60,7 @@ class DeploymentPlan(Plan):
                 f"what runs now is not what this plan for {self.endpoints[0]} was made from", hint=f"Run: {again}"
             )
         found = load(self.recipe).with_platform(self.platform) if Path(self.recipe).is_file() else None
-        recipe = deployed_recipe(found) if found else None  # for what `prove` asks
+        recipe = deployed_recipe(found, self.session) if found else None  # for what `prove` asks
         _apply(self, platform, recipe, wait, progress or default_progress())
         return planned_endpoint(self, platform, recipe)
 
@@ -76,17 +79,20 @@ class _Deployment:
         return arms_of(self.recipe, self.with_baseline)
 
 
-def plan(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> DeploymentPlan:
+def plan(
+    recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False, session: AwsSession | None = None
+) -> DeploymentPlan:
     """What `deploy` would do. Reads only; starts nothing. Raises RecipeError when a check finds an error.
 
-    Without AWS credentials it is the plan for an account that holds nothing.
+    `session` is a boto3.Session, or a Session of the SageMaker SDK, to use instead of the environment's. Without AWS
+    credentials it is the plan for an account that holds nothing.
     """
     loaded = load(recipe).with_platform(platform)
     require(loaded)
-    opened = open_for_plan(loaded)
+    opened = open_for_plan(loaded, session)
     if loaded.speculation and opened and not baseline:
         baseline = in_service(opened, loaded.baseline().name)  # one that exists is kept in step
-    return _plan(_Deployment(*complete_recipe(loaded, opened), baseline), opened)
+    return replace(_plan(_Deployment(*complete_recipe(loaded, opened), baseline), opened), session=session)
 
 
 def deploy(
@@ -97,11 +103,14 @@ def deploy(
     wait: bool = True,
     progress: Progress | None = None,
     approve: Callable[[Plan], object] | None = None,
+    session: AwsSession | None = None,
 ) -> Endpoint:
     """Check, plan and apply; returns when the endpoint is in service, unless `wait` is off.
 
     `approve` sees the plan before anything changes, and raises to stop. `baseline` makes its twin without speculation
-    too. Doing it again does nothing, or carries on where it was interrupted.
+    too. Doing it again does nothing, or carries on where it was interrupted. `session` is a boto3.Session, or a Session
+    of the SageMaker SDK, to use instead of the environment's: its region, its credentials and, where SageMaker may take
+    it, its role.
 
     Raises RecipeError, ApplyError, EndpointFailed or WaitTimeout.
     """
@@ -112,22 +121,29 @@ def deploy(
     with progress.stage("check"):
         require(loaded)
     with progress.stage(f"open platform {loaded.platform.name}"):
-        opened = open_platform(loaded.platform.name, session_of(loaded.platform.name).scope(loaded))
+        opened = open_platform(loaded.platform.name, session_of(loaded.platform.name).scope(loaded), session)
     with progress.stage("plan"):
         deployment = _prepare(loaded, opened, baseline, progress)
-        made = _plan(deployment, opened)
+        plan = _plan(deployment, opened)
     if approve:
-        approve(made)
-    _apply(made, opened, deployment.recipe, wait, progress)
+        approve(plan)
+    _apply(plan, opened, deployment.recipe, wait, progress)
     if wait and deployment.is_new:
         _sweep(deployment, opened, progress)
-    return planned_endpoint(made, opened, deployment.recipe)
+    return planned_endpoint(plan, opened, deployment.recipe)
 
 
 def rollback(
-    name: RecipeLike, *, platform: str | None = None, wait: bool = True, progress: Progress | None = None
+    name: RecipeLike,
+    *,
+    platform: str | None = None,
+    wait: bool = True,
+    progress: Progress | None = None,
+    session: AwsSession | None = None,
 ) -> Endpoint:
     """Bring an endpoint back to what it ran before its last update. A rollback is an update too: again goes forward.
+
+    `session` is an AWS session to use instead of the environment's.
 
     Raises UsageError when there is nothing to go back to, EndpointNotFound, ApplyError, EndpointFailed or WaitTimeout.
     """
@@ -135,16 +151,16 @@ def rollback(
 
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
-    opened = find_platform(endpoint, recipe, platform, None)
+    opened = find_platform(endpoint, recipe, platform, None, session)
     if opened is None:
         raise EndpointNotFound(f"there is no endpoint {endpoint}: the local platform is not running")
     rules = rules_of(opened.name)
-    made = rules.rollback(str(name), opened.address(endpoint), opened.observe((), [endpoint]))
-    deployed = deployed_recipe(recipe) if recipe else None
+    plan = rules.rollback(str(name), opened.address(endpoint), opened.observe((), [endpoint]))
+    deployed = deployed_recipe(recipe, session) if recipe else None
     progress = progress or default_progress()
-    for note in made.notes:
+    for note in plan.notes:
         progress.say(note)
-    _apply(made, opened, deployed, wait, progress)
+    _apply(plan, opened, deployed, wait, progress)
     return existing_endpoint(endpoint, opened, deployed)
 
 
@@ -173,7 +189,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     names = [arm.name for arm in arms]
     observed = platform.observe(resources, () if deployment.is_new else names) if platform else Observed()
     prices = [rules.price_per_hour(arm) for arm in arms]
-    made = make_plan(
+    plan = make_plan(
         str(recipe.path.resolve()),
         rules,
         names,
@@ -184,7 +200,9 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         price_before=rules.price_now(observed, recipe.platform.region),
         notes=(*recipe.chosen_notes(), *rules.notes(recipe, deployment.account), *_age(recipe)),
     )
-    found = {item.name: getattr(made, item.name) for item in fields(made)}
+    found = {item.name: getattr(plan, item.name) for item in fields(plan)}
+    if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
+        found["actions"] = tuple(action for action in plan.actions if action.verb != "delete")
     return DeploymentPlan(**{**found, "unpinned": tuple(unpinned(recipe, deployment.account))})
 
 
@@ -193,26 +211,26 @@ def _age(recipe: Recipe) -> list[str]:
     return [f"Catalogue: {outdated}. To renew prices, heads and images: {update_command(recipe)}"] if outdated else []
 
 
-def _apply(made: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:
+def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:
     """Make and update, wait until the endpoints serve, make what needs them to serve, remove what is superseded."""
     from toolkit.apply.executor import complete, make, remove  # a plan needs none of it
     from toolkit.apply.waiter import wait_in_service
 
     rules = rules_of(platform.name)
-    rules.require_startable(made)
-    name = made.endpoints[0]
+    rules.require_startable(plan)
+    name = plan.endpoints[0]
     record = record_of(name, progress)
     events = record.events()
     if events and (last := events[-1]).step != "done":
         progress.say(f"carrying on: last time, {last.verb} {last.kind} {last.name} was {last.step}")
     with platform.lease(name):
-        make(made, platform, record, progress)
+        make(plan, platform, record, progress)
         if wait:
             with progress.stage("wait until in service"):
                 expected = rules.expected_seconds(recipe) if recipe else {}
-                wait_in_service(platform, made.configs, progress, rules.wait_seconds(made), expected=expected)
-            complete(made, platform, record, progress)
-            remove(made, platform, record, progress)
+                wait_in_service(platform, plan.configs, progress, rules.wait_seconds(plan), expected=expected)
+            complete(plan, platform, record, progress)
+            remove(plan, platform, record, progress)
 
 
 def _sweep(deployment: _Deployment, platform: Platform, progress: Progress) -> None:

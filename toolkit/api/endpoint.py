@@ -15,15 +15,16 @@ from toolkit.endpoint.generation import AsyncStream, Generation, Message, Stream
 from toolkit.endpoint.log import read_log
 from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.options import ChatOptions
-from toolkit.endpoint.platform import EndpointPlatform
+from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
 from toolkit.errors import MissingPackage, ToolkitError
+from toolkit.measure.arm import Expected
 from toolkit.measure.report import BenchReport
-from toolkit.measure.verdicts import Expected
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
+    from sagemaker.core.resources import Endpoint as SdkEndpoint
 
 Route = Literal["invocations", "openai"]
 """The route of a request: the platform's own API, or the endpoint's OpenAI route."""
@@ -31,7 +32,7 @@ Route = Literal["invocations", "openai"]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An endpoint on a platform, or one inference component of it.
+    """An endpoint on a platform, or one inference component or production variant of it.
 
     `baseline` is the same endpoint without speculation, as a name or `name/component`, if it exists; `speculative` is
     False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
@@ -55,10 +56,13 @@ class Endpoint:
     synthetic_acceptance_length: float | None = None
     target: str = field(repr=False, default="")
     max_model_len: int | None = field(repr=False, default=None)
+    variant: str | None = None
 
     @property
     def address(self) -> str:
-        """The name to send requests to: the endpoint's, or `name/component`."""
+        """The name to send requests to: the endpoint's, `name/component`, or `name@variant`."""
+        if self.variant:
+            return f"{self.name}{VARIANT_MARK}{self.variant}"
         return f"{self.name}/{self.component}" if self.component else self.name
 
     def chat(
@@ -119,6 +123,13 @@ class Endpoint:
 
         client: AsyncOpenAI = package.AsyncOpenAI(base_url=access.base_url, api_key=token, http_client=http)
         return client
+
+    def sagemaker(self) -> SdkEndpoint:
+        """The endpoint in the SageMaker Python SDK (v3), as its `sagemaker.core.resources.Endpoint`.
+
+        Needs the extra `sagemaker`. Its `invoke` wants `inference_component_name=endpoint.component` for a component.
+        """
+        return self.platform.sdk_endpoint(self.name)
 
     def connect_info(self) -> ConnectInfo:
         """What other clients need: base URL, model and a token. Printed, it shows ready lines for some of them."""

@@ -32,12 +32,12 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
     require(loaded)
     complete, account = complete_recipe(loaded, open_for_plan(loaded))
     arranged = SAGEMAKER.for_template(complete, account)
-    made = SAGEMAKER.template(rules.desired(arms_of(arranged, baseline), account))
-    if failures := SAGEMAKER.template_failures(made):
+    document = SAGEMAKER.template(rules.desired(arms_of(arranged, baseline), account))
+    if failures := SAGEMAKER.template_failures(document):
         hint = "A stack of this template would not start."
         found = [Finding("cloudformation.fails", text, "platform.weights", hint=hint) for text in failures]
         raise RecipeError(str(loaded.path), found)
-    return made
+    return document
 
 
 def render(recipe: RecipeLike, *, baseline: bool = False, to_train: bool = False) -> dict[str, list[Mapping[str, Any]]]:

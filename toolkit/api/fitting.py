@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from toolkit.display import bullets, card, table, toned
+from toolkit.display import bullets, card, table, toned, whole
 from toolkit.errors import RecipeNotFound, UsageError
 from toolkit.frames import data_frame
 from toolkit.text import inert
@@ -58,6 +58,12 @@ class Fits(Sequence["Fit"]):
     def __len__(self) -> int:
         return len(self.fits)
 
+    def first(self, number: int) -> Fits:
+        """The first of them: the cheapest that fit, or else the cheapest. Their notes are about them alone."""
+        of_all = set(_notes(self.fits))
+        fits, own = self.fits[:number], [note for note in self.notes if note not in of_all]
+        return replace(self, fits=fits, notes=(*own, *_notes(fits)))
+
     @property
     def sized(self) -> Sequence[Fit]:
         """The fits on types whose memory was compared."""
@@ -86,10 +92,14 @@ class Fits(Sequence["Fit"]):
         return inert("\n".join([head, *lines, *self.notes]))
 
     def _repr_html_(self) -> str:
-        rows = [(*cells[:-1], toned(cells[-1], "good" if one.fits else "bad")) for one, cells in self._rows()]
-        parts = [table(rows, COLUMNS)] if rows else []
+        rows = [
+            (whole(name), toned("✔ fits", "good") if one.fits else toned("✘", "bad"), *map(whole, figures))
+            for one, (name, *figures, _) in self._rows()
+        ]
+        why = [f"{cells[0]}: {cells[-1]}" for one, cells in self._rows() if not one.fits]
+        parts = [table(rows, (COLUMNS[0], "", *COLUMNS[1:-1]))] if rows else []
         says = f"fits {sum(one.fits for one in self.fits)} of {len(self)} instance types"
-        return card(self.recipe, *parts, bullets([*self.reasons(), *self.notes]), says=says)
+        return card(self.recipe, *parts, bullets([*why, *self.reasons(), *self.notes]), says=says)
 
     def _rows(self) -> Iterator[tuple[Fit, tuple[str, ...]]]:
         return ((one, fit_cells(one)) for one in self.sized)
@@ -106,7 +116,11 @@ def fit(recipe: str | os.PathLike[str] | Recipe, *, instances: Sequence[str] = (
     loaded, models = _read(recipe)
     models, problem = sizable(models)
     found = fits(loaded, models, _instances(instances, loaded), sort)
-    unsized = [f"{problem.message}. {problem.hint}"] if problem else []
+    unsized = (
+        [f"{problem.message}. {problem.hint}".replace("RECIPE", str(loaded.path if loaded else recipe))]
+        if problem
+        else []
+    )
     return Fits(loaded.name if loaded else str(recipe), found, (*unsized, *_notes(found)))
 
 

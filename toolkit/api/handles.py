@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from toolkit.api.context import RecipeLike, deployed_recipe, find_platform, in_service, recipe_or_none
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.listing import status, unknown_endpoint
@@ -9,7 +12,7 @@ from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound
-from toolkit.measure.verdicts import Expected
+from toolkit.measure.arm import Expected
 from toolkit.measure.watch import Watch
 from toolkit.measure.watch import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload
@@ -19,18 +22,29 @@ from toolkit.platforms.rules import Platform
 from toolkit.recipe.prompts import read_prompts
 from toolkit.recipe.resolve import Recipe
 
+if TYPE_CHECKING:
+    from toolkit.platforms.rules import AwsSession
 
-def connect(name: RecipeLike, *, platform: str | None = None, region: str | None = None) -> Endpoint:
-    """The handle of an endpoint that exists, the toolkit's or not, by its name or recipe. Raises EndpointNotFound."""
+
+def connect(
+    name: RecipeLike, *, platform: str | None = None, region: str | None = None, session: AwsSession | None = None
+) -> Endpoint:
+    """The handle of an endpoint that exists, the toolkit's or not, by its name or recipe. Raises EndpointNotFound.
+
+    `session` is a boto3.Session, or a Session of the SageMaker SDK, to use instead of the environment's.
+    """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
-    opened = find_platform(endpoint, recipe, platform, region)
+    opened = find_platform(endpoint, recipe, platform, region, session)
+    written = str(name) if recipe and not isinstance(name, Recipe) else ""
     if opened is None:
-        raise unknown_endpoint(endpoint, ": the local platform is not running")
+        raise unknown_endpoint(endpoint, ": the local platform is not running", written)
     try:
-        return existing_endpoint(endpoint, opened, deployed_recipe(recipe) if recipe else None)
+        return existing_endpoint(endpoint, opened, deployed_recipe(recipe, session) if recipe else None)
     except EndpointNotFound as error:
-        raise unknown_endpoint(endpoint) from error
+        if session is not None:
+            raise  # which names are like it, only the environment's own account would be asked
+        raise unknown_endpoint(endpoint, recipe=written) from error
 
 
 def watch(name: RecipeLike, *, minutes: int = 60, platform: str | None = None) -> Watch:
@@ -53,13 +67,13 @@ def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list
 
 
 def existing_endpoint(name: str, platform: Platform, recipe: Recipe | None) -> Endpoint:
-    """The handle of what the platform has."""
+    """The handle of an existing endpoint."""
     address, twin = platform.address(name), f"{name}-baseline"
     return _endpoint(address, platform.address(twin) if in_service(platform, twin) else None, platform, recipe)
 
 
 def planned_endpoint(plan: Plan, platform: Platform, recipe: Recipe | None) -> Endpoint:
-    """The handle of what a plan has made, without another look."""
+    """The handle of the endpoint of an applied plan. Asks the platform nothing."""
     wanted = {(action.kind, action.name) for action in plan.actions if action.verb != "delete"}
     hosts = list(plan.configs)
     address, *twins = [
@@ -70,26 +84,27 @@ def planned_endpoint(plan: Plan, platform: Platform, recipe: Recipe | None) -> E
 
 
 def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Recipe | None) -> Endpoint:
-    endpoint, _, component = address.partition("/")
-    expected = Expected(recipe.expect, _published_acceptance(recipe)) if recipe else Expected()
-    workloads = [Workload(name, read_prompts(path)) for name, path in recipe.workloads.items()] if recipe else []
-    speculative = recipe is None or recipe.speculation is not None
-    price = rules_of(recipe.platform.name).price_per_hour(recipe) if recipe else None
-    return Endpoint(
+    name, _, component = address.partition("/")
+
+    def destroyer(name: str) -> Plan:
+        return destroy_on(platform, name, (name, f"{name}-baseline"), default_progress())
+
+    endpoint = Endpoint(name, platform, destroyer, baseline, component=component or None)
+    if recipe is None:
+        return endpoint
+    price = rules_of(recipe.platform.name).price_per_hour(recipe)
+    workloads = tuple(Workload(name, read_prompts(path)) for name, path in recipe.workloads.items())
+    return replace(
         endpoint,
-        platform,
-        lambda name: destroy_on(platform, name, (name, f"{name}-baseline"), default_progress()),
-        baseline,
-        speculative,
-        tuple(workloads) or (GENERAL,),
-        expected,
-        component or None,
-        price,
-        recipe is None or recipe.engine.rules.reports_drafts(recipe),
-        _served_with(recipe, has_instances=price != 0) if recipe else {},
-        recipe.speculation.synthetic_acceptance_length if recipe and recipe.speculation else None,
-        _target(recipe) if recipe else "",
-        recipe.engine.max_model_len if recipe else None,
+        speculative=recipe.speculation is not None,
+        workloads=workloads or (GENERAL,),
+        expected=Expected(recipe.expect, _published_acceptance(recipe)),
+        price_per_hour=price,
+        reports_drafts=recipe.engine.rules.reports_drafts(recipe),
+        served_with=_served_with(recipe, has_instances=price != 0),
+        synthetic_acceptance_length=recipe.speculation.synthetic_acceptance_length if recipe.speculation else None,
+        target=_target(recipe),
+        max_model_len=recipe.engine.max_model_len,
     )
 
 

@@ -20,7 +20,7 @@ from toolkit.files import write_whole
 from toolkit.findings import Finding
 from toolkit.proposal.text import data_text
 from toolkit.recipe.load import plain_yaml
-from toolkit.recipe.schema import LONGEST_NAME
+from toolkit.recipe.section import LONGEST_NAME
 from toolkit.text import inert
 
 _MOST_CHARACTERS = 256 * 1024

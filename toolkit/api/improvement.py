@@ -1,34 +1,38 @@
 """Improve the head of a live endpoint: train it on its own traffic, measure it beside the one that serves, promote it.
 
-The endpoint is not touched until the new head has won: that is measured on an endpoint of its own, which is removed.
+Until the new head has won, the one before answers: alone, or beside the new one for the minutes of the measurement.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from toolkit.api.context import RecipeLike
-from toolkit.api.deployment import deploy
+from toolkit import documents
+from toolkit.api import training
+from toolkit.api.context import RecipeLike, recipe_or_none, record_of
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.handles import connect
-from toolkit.api.measuring import bench
-from toolkit.api.removal import destroy
-from toolkit.api.training import TrainingRun, train
+from toolkit.api.head_trial import HeadTrial, OnVariant, OwnEndpoint, Steps
+from toolkit.api.training import train_plan
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.display import card, facts
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
-from toolkit.measure.report import ArmReport, BenchReport
+from toolkit.measure.promotion import Decision, decide
+from toolkit.measure.report import ArmReport, BenchReport, Ratio
+from toolkit.measure.workload import Prompt, Workload
+from toolkit.planning.plan import Plan
+from toolkit.platforms import rules_of
 from toolkit.recipe.edit import with_speculation
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import LONGEST_NAME
+from toolkit.recipe.section import LONGEST_NAME
 from toolkit.recipe.source import ModelSource
+from toolkit.recipe.training_schema import TrainingSection
 from toolkit.text import inert
 from toolkit.training.conversations import Conversation, conversation_of, held_out
 from toolkit.training.plan import section, training_key
@@ -37,33 +41,26 @@ from toolkit.training.sources import Objects, source_rows
 _WORKLOAD = "held-out"
 _MOST_PROMPTS = 200
 _SUFFIX = "-next"
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The functions that `improve` is composed of."""
-
-    train: Callable[..., TrainingRun] = train
-    connect: Callable[..., Endpoint] = connect
-    deploy: Callable[..., Endpoint] = deploy
-    measure: Callable[..., BenchReport] = bench
-    destroy: Callable[..., Any] = destroy
+_CONFIG = "config.json"
 
 
 @dataclass(frozen=True)
 class Improvement:
     """A new head against the one that serves. `promoted` says whether it serves now, `reason` why or why not.
 
-    `speedup` is the new head's over the old one's with its 95 % interval, `acceptance` their acceptance lengths, the
-    old one's first. Truthy if it was promoted.
+    `tried` says where it was measured: as a `variant` or on an `endpoint` of its own. `decoding` is the ratio of the
+    tokens per second after the first (1/TPOT), `acceptance` that of the acceptance lengths, the new head's over the old
+    one's; `acceptance_lengths` has both, the old one's first. Truthy if it was promoted.
     """
 
     recipe: str
     head: str
+    tried: str
     promoted: bool
     reason: str
-    speedup: tuple[float, float, float] | None = None
-    acceptance: tuple[float, float] | None = None
+    decoding: Ratio | None = None
+    acceptance: Ratio | None = None
+    acceptance_lengths: tuple[float, float] | None = None
 
     def __bool__(self) -> bool:
         return self.promoted
@@ -75,10 +72,12 @@ class Improvement:
     def rows(self) -> list[tuple[str, str]]:
         """What there is to say, a pair each."""
         found = [("head", self.head), ("promoted", f"{'yes' if self.promoted else 'no'}: {self.reason}")]
-        if self.speedup:
-            found.append(("speed", "{:.2f} times that of the head before ({:.2f}-{:.2f})".format(*self.speedup)))
-        if self.acceptance:
-            found.append(("acceptance length", "{:.2f}, now {:.2f}".format(*self.acceptance)))
+        if self.decoding:
+            found.append(("tokens per second", f"{_text(self.decoding)} times the old head's"))
+        if self.acceptance_lengths:
+            lengths = "{:.2f} before, {:.2f} now".format(*self.acceptance_lengths)
+            times = f": {_text(self.acceptance)} times" if self.acceptance else ""
+            found.append(("acceptance length", f"{lengths}{times}"))
         return found
 
     def __repr__(self) -> str:
@@ -88,100 +87,234 @@ class Improvement:
         return card(self.recipe, facts(self.rows()))
 
 
+@dataclass(frozen=True)
+class ImprovementPlan:
+    """What `improve` will do: `training` is the plan of the job, `trial` says where the head is tried.
+
+    `data` is the traffic that it learns from, `price` what that costs in words, None where nothing is billed.
+    """
+
+    recipe: str
+    endpoint: str
+    data: tuple[str, ...]
+    training: Plan
+    trial: str
+    price: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit improve --dry-run --json`."""
+        return {**asdict(self), "training": self.training.to_dict()}
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What there is to say, a pair each."""
+        found = [("endpoint", self.endpoint), ("traffic", ", ".join(self.data)), ("trial", self.trial)]
+        found.append(
+            ("then", "promoted if it is surely better, by an update to the recipe with its name; else removed")
+        )
+        return [*found, *([("price", self.price)] if self.price else [])]
+
+    def __repr__(self) -> str:
+        lines = [f"<ImprovementPlan {self.recipe}>", *(f"  {name}: {text}" for name, text in self.rows())]
+        return inert("\n".join([*lines, repr(self.training)]))
+
+    def _repr_html_(self) -> str:
+        return card(self.recipe, facts(self.rows()))
+
+
+@dataclass(frozen=True)
+class _Live:
+    """An endpoint with its recipe, and the recipe of a head that continues from its own."""
+
+    recipe: Recipe
+    running: Endpoint
+    candidate: Recipe
+
+    @property
+    def on_variant(self) -> Recipe:
+        """The recipe with the candidate beside its own head."""
+        return replace(self.recipe, candidate=self.candidate.speculation)
+
+
+def improve_plan(what: RecipeLike, *, platform: str | None = None, steps: Steps | None = None) -> ImprovementPlan:
+    """What `improve` would do. Reads only."""
+    return _plan(_live(what, platform, steps or Steps(), default_progress()))
+
+
 def improve(
-    recipe: RecipeLike,
+    what: RecipeLike,
     *,
     concurrency: Sequence[int] = (1,),
     seconds: float = 300.0,
     promote: bool = True,
     platform: str | None = None,
     progress: Progress | None = None,
+    approve: Callable[[ImprovementPlan], object] | None = None,
     steps: Steps | None = None,
 ) -> Improvement:
-    """Continue the head of a deployed recipe on the data of its `training`, and deploy it if it is surely faster.
+    """Continue the head of a live endpoint on its traffic, and promote it if it is surely better.
 
-    Both heads are measured by turns on the held-out part of the data, which neither training nor the head has seen. The
-    new one is promoted (the recipe names it, and is deployed by its own `rollout`) if its speed is higher by the whole
-    interval and its acceptance length is no lower; else all stays as it was. Raises UsageError, RecipeError,
-    TrainingJobFailed, PlatformError.
+    `what` is the endpoint's name, or its recipe. It learns from the requests that the endpoint captures, else from the
+    recipe's `training.data`. Both heads are measured by turns on the held-out part, which the new one has not learned
+    from. It is promoted (the recipe names it, and is deployed) if acceptance length and time per output token are both
+    better by their 95 % intervals; else all stays as it was. `approve` sees the plan before anything is made, and
+    raises to stop. Raises UsageError, RecipeError, TrainingJobFailed, PlatformError.
     """
     progress, steps = progress or default_progress(), steps or Steps()
-    loaded = load(recipe).with_platform(platform)
-    candidate = _candidate(loaded)
-    running = steps.connect(loaded, platform=platform)
-    run = steps.train(candidate, progress=progress)
-    with TemporaryDirectory(prefix="toolkit-") as folder:
-        prompts = Path(folder) / f"{_WORKLOAD}.jsonl"
-        _write_prompts(prompts, _held_out(loaded, Path(folder), running.platform.read_objects))
-        try:
-            trial = steps.deploy(replace(candidate, training=None), progress=progress)
-            report = steps.measure(
-                trial,
-                baseline=running,
-                workloads=[str(prompts)],
-                concurrency=concurrency,
-                seconds=seconds,
-                progress=progress,
-            )
-        finally:
-            steps.destroy(candidate, platform=candidate.platform.name, progress=progress)
-    found = _judged(str(loaded.path), run.head, report)
-    if not (found.promoted and promote):
-        return replace(found, promoted=False)
-    _promote(loaded, run.head, lambda: steps.deploy(loaded.path, platform=platform, progress=progress))
+    live = _live(what, platform, steps, progress)
+    if approve:
+        approve(_plan(live))
+    run = steps.train(live.candidate, progress=progress)
+    if run.status == "reused":
+        progress.say("this head was trained by an earlier call: traffic since then counts in the next head")
+    workload = Workload(_WORKLOAD, tuple(_prompt(one) for one in _held_out(live)))
+    trial = _trial(live, steps, progress)
+    redeployed = False
+    try:
+        new, old = trial.begin()
+        asked = replace(new, workloads=(workload,), baseline=None)
+        report = steps.measure(asked, baseline=old, concurrency=concurrency, seconds=seconds, progress=progress)
+        if report.interrupted:
+            raise KeyboardInterrupt
+        decision = decide(report)
+        if decision.promote and trial.disturbed():
+            decision = replace(decision, promote=False, reason="somebody else has deployed to the endpoint meanwhile")
+        if decision.promote and promote:
+            redeployed = True
+            _promote(live.recipe, run.head, steps, progress)
+    finally:
+        trial.end(redeployed)
+    tried = "endpoint" if isinstance(trial, OwnEndpoint) else "variant"
+    return _improvement(str(live.recipe.path), run.head, tried, replace(decision, promote=redeployed), report)
+
+
+def _live(what: RecipeLike, platform: str | None, steps: Steps, progress: Progress) -> _Live:
+    recipe = recipe_or_none(what)
+    if recipe is None:
+        recipe = _recorded(str(what), progress)
+        platform = steps.connect(str(what), platform=platform).platform.name
+    recipe = recipe.with_platform(platform)
+    running = steps.connect(recipe, platform=platform)
+    head, captured = _head(recipe), running.platform.captured_traffic(running.name)
+    if captured:
+        settings = recipe.training or _continued(recipe, head, captured)
+        recipe = replace(recipe, training=settings.model_copy(update={"data": [captured]}))
+    elif recipe.training is None:
+        hint = "Set `observability.data_capture_percent` and deploy; or name the traffic in `training.data`."
+        raise UsageError(f"{running.name} captures no requests, and {recipe.path} names no traffic", hint=hint)
+    return _Live(recipe, running, _candidate(recipe, head))
+
+
+def _recorded(name: str, progress: Progress) -> Recipe:
+    """The recipe that an endpoint of that name was last deployed from. Raises UsageError."""
+    deployed = (event.recipe for event in reversed(record_of(name, progress).events()))
+    found = next((load(path) for path in deployed if Path(path).is_file()), None)
+    if found is None or found.name != name:
+        hint = "Give the recipe: toolkit improve RECIPE"
+        raise UsageError(f"no recipe of an endpoint {name} is recorded on this machine", hint=hint)
     return found
 
 
-def _candidate(recipe: Recipe) -> Recipe:
-    """The recipe with a head beside its own that continues from it. Raises UsageError."""
-    training, head = section(recipe), recipe.drafter.folder if recipe.drafter else None
-    if recipe.speculation is None or head is None or not (head / "config.json").is_file():
+def _plan(live: _Live) -> ImprovementPlan:
+    return ImprovementPlan(
+        str(live.recipe.path),
+        live.running.name,
+        tuple(section(live.recipe).data),
+        train_plan(live.candidate),
+        rules_of(live.recipe.platform.name).trial(live.recipe).note,
+        _price(live),
+    )
+
+
+def _price(live: _Live) -> str | None:
+    """What training and trial cost, in words; None on a platform that bills nothing."""
+    rules = rules_of(live.recipe.platform.name)
+    if rules.trial(live.recipe).candidate:
+        now, then = rules.price_per_hour(live.recipe), rules.price_per_hour(live.on_variant)
+        hourly = None if now is None or then is None else then - now
+    else:
+        hourly = rules.price_per_hour(live.candidate)
+    costs = [training.price(live.candidate)]
+    if hourly != 0:
+        costs.append(f"{'of unknown price' if hourly is None else f'{hourly:.2f} $/h'} while the head is tried")
+    return "; then ".join(filter(None, costs)) or None
+
+
+def _head(recipe: Recipe) -> Path:
+    """The folder of the head that serves. Raises UsageError."""
+    head = recipe.drafter.folder if recipe.drafter else None
+    if head is None or not (head / _CONFIG).is_file():
         hint = "Set `speculation.model` to the folder of a head; its copy in S3 is the toolkit's."
         raise UsageError(f"{recipe.path} has no head in a folder, which a new one could be put beside", hint=hint)
-    continued = replace(recipe, training=training.model_copy(update={"start_from": str(head)}))
+    return head
+
+
+def _continued(recipe: Recipe, head: Path, data: str) -> TrainingSection:
+    """How to continue a head of which the recipe does not say how it was trained: in its own size."""
+    assert recipe.speculation
+    config = documents.parse(dict[str, Any], documents.read_file(head / _CONFIG))
+    usual = TrainingSection(data=[data])
+    return usual.model_copy(
+        update={
+            "layers": config.get("num_hidden_layers", usual.layers),
+            "depth": max(config.get("num_depths", 0), recipe.speculation.num_speculative_tokens + 1),
+            "max_length": min(usual.max_length, recipe.engine.max_model_len or usual.max_length),
+        }
+    )
+
+
+def _candidate(recipe: Recipe, head: Path) -> Recipe:
+    """The recipe with a head beside its own that continues from it."""
+    assert recipe.speculation
+    continued = replace(recipe, training=section(recipe).model_copy(update={"start_from": str(head)}))
     base = head.name.partition("@")[0]
     new = ModelSource("folder", str(head.with_name(f"{base}@{training_key(continued)}")))
     name = f"{recipe.name[: LONGEST_NAME - len(_SUFFIX)].rstrip('-')}{_SUFFIX}"
     return replace(continued, name=name, speculation=replace(recipe.speculation, drafter=new))
 
 
-def _held_out(recipe: Recipe, folder: Path, objects: Objects) -> list[Conversation]:
+def _held_out(live: _Live) -> list[Conversation]:
     """The conversations that the job has held out, as far as a measurement can ask them."""
-    training = section(recipe)
-    rows = (row for source in training.data for row in source_rows(source, folder / "downloads", objects))
-    found = [one for location, row in rows if (one := conversation_of(row, location))]
-    chosen = held_out({one.question for one in found}, training.held_out, training.seed)
+    settings = section(live.candidate)
+    with TemporaryDirectory(prefix="toolkit-") as folder:
+        found = list(_conversations(settings, Path(folder), live.running.platform.read_objects))
+    chosen = held_out({one.question for one in found}, settings.held_out, settings.seed)
     first = {one.question: one for one in reversed(found) if one.question in chosen}
     return list(first.values())[:_MOST_PROMPTS]
 
 
-def _write_prompts(path: Path, conversations: Iterable[Conversation]) -> None:
-    """What was asked up to the first answer; only this user may read the file."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as stream:  # noqa: PTH123
-        for one in conversations:
-            roles = [message["role"] for message in one.messages]
-            asked = one.messages[: roles.index("assistant")] if "assistant" in roles else one.messages
-            stream.write(json.dumps({"messages": [dict(message) for message in asked]}) + "\n")
+def _conversations(settings: TrainingSection, folder: Path, objects: Objects) -> Iterator[Conversation]:
+    """What the job learns from, and holds out of."""
+    for source in settings.data:
+        for location, row in source_rows(source, folder, objects):
+            one = conversation_of(row, location)
+            if one and (one.answered or settings.responses == "target"):
+                yield one
 
 
-def _judged(recipe: str, head: str, report: BenchReport) -> Improvement:
-    """Better: faster by the whole interval at one load at least, surely slower at none, and accepted no less."""
-    speedups = report.speedups
-    if not report.complete or not speedups:
-        return Improvement(recipe, head, False, "the measurement was not finished")
-    best = max(speedups, key=lambda item: item.low)
-    ratio, old, new = (best.ratio, best.low, best.high), *_acceptance(report.arms)
+def _prompt(conversation: Conversation) -> Prompt:
+    """What was asked up to the first answer."""
+    roles = [message["role"] for message in conversation.messages]
+    return Prompt(conversation.messages[: roles.index("assistant")] if "assistant" in roles else conversation.messages)
+
+
+def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:
+    trial = rules_of(live.recipe.platform.name).trial(live.recipe)
+    if trial.candidate:
+        return OnVariant(live.recipe, live.candidate, trial, steps, progress)
+    return OwnEndpoint(live.candidate, live.running, steps, progress)
+
+
+def _improvement(recipe: str, head: str, tried: str, decision: Decision, report: BenchReport) -> Improvement:
+    old, new = _acceptance(report.arms)
     lengths = (old, new) if old and new else None
-    limit = max(1.0, report.noise.high if report.noise else 1.0)
-    if any(item.high < 1 for item in speedups):
-        reason = "it is surely slower at one load"
-    elif best.low <= limit:
-        reason = "it is not surely faster than the head before, or not by more than the noise"
-    elif lengths and new < old:
-        reason = "fewer of its drafts are accepted"
-    else:
-        return Improvement(recipe, head, True, "it is faster by the whole 95 % interval", ratio, lengths)
-    return Improvement(recipe, head, False, reason, ratio, lengths)
+    found = Improvement(recipe, head, tried, decision.promote, decision.reason, acceptance_lengths=lengths)
+    if decision.gain is None:
+        return found
+    return replace(found, decoding=decision.gain.decoding, acceptance=decision.gain.acceptance)
+
+
+def _text(ratio: Ratio) -> str:
+    return f"{ratio.ratio:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
 
 
 def _acceptance(arms: Sequence[ArmReport]) -> tuple[float, float]:
@@ -195,14 +328,16 @@ def _acceptance(arms: Sequence[ArmReport]) -> tuple[float, float]:
     return mean(True), mean(False)
 
 
-def _promote(recipe: Recipe, head: str, roll_out: Callable[[], object]) -> None:
-    """Name the head in the recipe, and deploy it. If that fails, the recipe's text is what it was."""
+def _promote(recipe: Recipe, head: str, steps: Steps, progress: Progress) -> None:
+    """Name the head in the recipe, and deploy it. If that fails, the recipe is what it was, and is deployed again."""
     before = recipe.path.read_text(encoding="utf-8")
     written = os.path.relpath(head, recipe.path.resolve().parent)
     named = written if written.startswith("..") else f"./{written}"
     write_whole(recipe.path, with_speculation(before, {"model": named}))
+    roll_out = partial(steps.deploy, recipe.path, platform=recipe.platform.name, progress=progress)
     try:
         roll_out()
     except BaseException:
         write_whole(recipe.path, before)
+        roll_out()
         raise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+import shlex
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
 from toolkit.frames import data_frame
 from toolkit.platforms import session_of
 from toolkit.platforms.rules import PlatformSession
+from toolkit.recipe.load import catalogue
 from toolkit.text import inert
 
 
@@ -81,18 +84,29 @@ def status(*, platform: str | None = None, all_regions: bool = False) -> Listing
     return whole
 
 
-def unknown_endpoint(name: str, why: str = "") -> EndpointNotFound:
-    """The error for a name that no platform has, with the nearest names of those that exist."""
+def unknown_endpoint(name: str, why: str = "", recipe: str = "", *, is_wanted: bool = True) -> EndpointNotFound:
+    """The error for a name that no platform has, with the nearest of those that exist, or the recipe to deploy.
+
+    Who removes it does not want it deployed.
+    """
     listed = status()
     names = [item.name for item in listed.endpoints]
+    of_ours = {re.sub(r"[/.]", "-", recipe): recipe for recipe in catalogue()}
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = "Create one: toolkit deploy RECIPE. `toolkit recipes` lists recipes."
-    if near:
+    recipe = recipe or of_ours.get(name, "")
+    if recipe and is_wanted:
+        hint = f"Deploy it: toolkit deploy {shlex.quote(recipe)}"
+    elif near:
         hint = f"Did you mean {' or '.join(near)}?"
     elif names:
         hint = f"There are: {', '.join(sorted(names))}."
-    unasked = "".join(f" Not asked: {line}." for line in listed.not_listed)
-    return EndpointNotFound(f"there is no endpoint {name}{why}", hint=hint + unasked)
+    elif not is_wanted:
+        hint = "See what there is: toolkit status"
+    else:
+        known = difflib.get_close_matches(name, of_ours, n=1)
+        hint = f"Deploy one: toolkit deploy {of_ours[known[0]] if known else 'tiny/p-eagle'}"
+    unasked = "".join(f"; not asked: {line}" for line in listed.not_listed)
+    return EndpointNotFound(f"there is no endpoint {name}{why}{unasked}", hint=hint)
 
 
 def _listed(session: PlatformSession, all_regions: bool, is_named: bool) -> Listing:

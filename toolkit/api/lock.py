@@ -64,12 +64,12 @@ def lock(
         *_ask("image", used, digests, images),
         *_ask("container.wheels", pins, lambda pin: find_wheel(pin, python_of(recipe)), wheels),
     ]
-    made = replace(models, images=images, wheels=wheels)
-    complete = pinned(recipe, made)
+    written = replace(models, images=images, wheels=wheels)
+    complete = pinned(recipe, written)
     known = {f"{key} {source}": source.commit for key, source in complete.models.items() if source.commit}
     known |= {f"image {image}": images[image] for image in used if image in images}
     known |= {f"container.wheels {pin}": digest for pin, digest in wheels.items()}
-    return Locked(write_lock(recipe, made), known, (*unpinned_models(complete), *missing))
+    return Locked(write_lock(recipe, written), known, (*unpinned_models(complete), *missing))
 
 
 def _ask(what: str, names: Sequence[str], find: FindDigest, known: dict[str, str]) -> Iterator[str]:

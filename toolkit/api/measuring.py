@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import date
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar
 
-from toolkit.api.context import RecipeLike
+from toolkit.api.context import RecipeLike, recipe_or_none
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.handles import connect
 from toolkit.apply.progress import Progress, default_progress
@@ -22,12 +23,11 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
+from toolkit.measure.design import Design, Load
 from toolkit.measure.journal import Journal
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
-from toolkit.measure.run import Design, Load
 from toolkit.measure.time_series import figures_of
-from toolkit.measure.verdicts import Expected
 from toolkit.measure.workload import GENERAL, Workload
 
 Subject = RecipeLike | Endpoint
@@ -36,6 +36,8 @@ Subject = RecipeLike | Endpoint
 KEY_VARIABLE = "OPENAI_API_KEY"
 """The environment variable with the key of servers that want one."""
 
+_SCHEMES = ("http://", "https://")
+_ADDRESS = re.compile(r"[\w.-]+:\d+(/\S*)?")
 _T = TypeVar("_T")
 
 
@@ -43,12 +45,10 @@ _T = TypeVar("_T")
 class _Server:
     """An OpenAI-like server that no platform of ours knows. An empty `model` is its only one."""
 
-    url: str
+    address: str
     model: str
-
-    @property
-    def address(self) -> str:
-        return self.url
+    workloads: ClassVar[tuple[Workload, ...]] = (GENERAL,)
+    served_with: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
 
 def bench(
@@ -63,6 +63,7 @@ def bench(
     max_tokens: int | None = None,
     precision: float = 0.05,
     seconds: float = 300.0,
+    seed: int = 0,
     model: str = "",
     platform: str | None = None,
     journal: Path | None = None,
@@ -75,13 +76,16 @@ def bench(
 
     Without `baseline` it is the endpoint's twin, if that exists. `workloads` are names of the recipe's prompt sets, or
     what `read_workloads` takes: files, data sets, known names; by default all of the recipe's. It goes on until every
-    95 % interval is within `precision`, or `seconds` are over. With a `journal` an interrupted measurement carries on
+    95 % interval is within `precision`, or `seconds` are over. `seed` decides the order of prompts after the first
+    round, and the moments at which open loops ask. With a `journal` an interrupted measurement carries on
     where it stopped. `what_if` are acceptance lengths: the report then says how fast the arms would be at each, from
     their steps per second. With `fixed_length` every answer has exactly `max_tokens`. With `publish` the figures are
     added to the platform's monitoring (CloudWatch), too. Ctrl-C ends it early, with what it has. Raises UsageError,
     EndpointNotFound or InvocationError.
     """
     progress = progress or default_progress()
+    for named in (what, *arms, *([baseline] if baseline else [])):
+        _require_spelled(named)
     first = _subject(what, model, platform)
     compared = _subject(baseline, model, platform) if baseline else _twin(first)
     if publish:
@@ -89,43 +93,48 @@ def bench(
     if what_if and compared is None:
         hint = "Deploy it with --baseline, or name one with --baseline."
         raise UsageError(f"{first.address} has no baseline to compare with", hint=hint)
-    others = [_subject(arm, model, platform) for arm in arms]
-    _check_arms([first, *others, *([compared] if compared else [])])
-    asked = _workloads(first, workloads)
-    if fixed_length:
-        asked = tuple(replace(workload, fixed_length=True) for workload in asked)
-    loads = tuple(dict.fromkeys([*map(Load, concurrency), *(Load(rate, open_loop=True) for rate in rates)]))
-
-    async def measured() -> BenchReport:
-        async with AsyncExitStack() as stack:
-            reference = await stack.enter_async_context(_arm(compared, "baseline")) if compared else None
-            names = _names([first, *others])
-            opened = [await stack.enter_async_context(_arm(one, name)) for name, one in names.items()]
-            design = Design(
-                arms=tuple(opened),
-                workloads=asked,
-                baseline=reference,
-                loads=loads,
-                precision=precision,
-                seconds=seconds,
-                requests=requests,
-                max_tokens=max_tokens,
-                settle_seconds=first.platform.pause_between_arms if isinstance(first, Endpoint) else 0.0,
-            )
-            saved = Journal(journal, _setting(design, [first, *others, compared])) if journal else None
-            return await measure(design, _title(first, compared), expected, partial(_show, progress), saved, what_if)
-
-    expected = first.expected if isinstance(first, Endpoint) else Expected()
+    subjects = [first, *(_subject(arm, model, platform) for arm in arms)]
+    _check_arms([*subjects, *([compared] if compared else [])])
+    design = Design(
+        arms=(),
+        workloads=_workloads(first, workloads, fixed_length),
+        loads=tuple(dict.fromkeys([*map(Load, concurrency), *(Load(rate, open_loop=True) for rate in rates)])),
+        precision=precision,
+        seconds=seconds,
+        requests=requests,
+        max_tokens=max_tokens,
+        seed=seed,
+        settle_seconds=first.platform.pause_between_arms if isinstance(first, Endpoint) else 0.0,
+    )
+    saved = Journal(journal, _setting(design, [*subjects, compared])) if journal else None
+    title = f"{first.address} against {compared.address}" if compared else first.address
     with progress.stage(f"measure {first.address}"):
-        report = run_to_end(measured())
-    served_with = first.served_with if isinstance(first, Endpoint) else {}
-    report = replace(report, setting={**served_with, "date": date.today().isoformat()})
+        work = _measured(design, subjects, compared, title, lambda state: progress.update(str(state)), saved, what_if)
+        report = run_to_end(work)
+    report = replace(report, setting={**first.served_with, "date": date.today().isoformat()})
     if publish:
         try:
             progress.say(f"the figures are in {_publish(first, figures_of(report))}")
         except PlatformError as error:
             return replace(report, notes=(*report.notes, f"the figures were not published: {error.message}"))
     return report
+
+
+async def _measured(
+    design: Design,
+    subjects: Sequence[Endpoint | _Server],
+    compared: Endpoint | _Server | None,
+    title: str,
+    show: Callable[[object], object],
+    saved: Journal | None,
+    what_if: Sequence[float],
+) -> BenchReport:
+    """Connect to all arms and measure them."""
+    async with AsyncExitStack() as stack:
+        baseline = await stack.enter_async_context(_arm(compared, "baseline")) if compared else None
+        arms = [await stack.enter_async_context(_arm(one, name)) for name, one in _names(subjects).items()]
+        design = replace(design, arms=tuple(arms), baseline=baseline)
+        return await measure(design, title, show, saved, what_if)
 
 
 def _publish(subject: Endpoint | _Server, figures: Sequence[Figure]) -> str:
@@ -158,10 +167,18 @@ def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
             return result.result()
 
 
+def _require_spelled(named: Subject) -> None:
+    """A mistyped recipe or URL is told before endpoints are looked for. Raises RecipeNotFound or UsageError."""
+    if isinstance(named, str) and not named.startswith(_SCHEMES):
+        if _ADDRESS.fullmatch(named):
+            raise UsageError(f"{named} is not a URL", hint=f"Did you mean http://{named}?")
+        recipe_or_none(named)
+
+
 def _subject(what: Subject, model: str, platform: str | None) -> Endpoint | _Server:
     if isinstance(what, Endpoint):
         return what
-    if str(what).startswith(("http://", "https://")):
+    if str(what).startswith(_SCHEMES):
         return _Server(str(what).rstrip("/"), model)
     return connect(what, platform=platform)
 
@@ -179,7 +196,7 @@ def _twin(subject: Endpoint | _Server) -> Endpoint | None:
 async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
     if isinstance(subject, _Server):
         key = KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
-        async with connect_url(subject.url, subject.model, key) as connection:
+        async with connect_url(subject.address, subject.model, key) as connection:
             speculative, model = name != "baseline", await served_model(connection)
             # a baseline that reports no drafts has none
             seen = True if not speculative or await connection.counts_drafts() else None
@@ -202,6 +219,7 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
             target=subject.target,
             max_model_len=subject.max_model_len,
             synthetic_acceptance_length=subject.synthetic_acceptance_length,
+            expected=subject.expected,
         )
 
 
@@ -224,16 +242,16 @@ def _check_arms(subjects: Sequence[Endpoint | _Server]) -> None:
         raise UsageError(f"other targets: {served}", hint="Compare endpoints of one target model and revision.")
 
 
-def _workloads(subject: Endpoint | _Server, names: Sequence[str]) -> tuple[Workload, ...]:
+def _workloads(subject: Endpoint | _Server, names: Sequence[str], fixed_length: bool) -> tuple[Workload, ...]:
     """The workloads of these names, the subject's own first; all of its own without a name."""
-    own = subject.workloads if isinstance(subject, Endpoint) else (GENERAL,)
-    known = {workload.name: (workload,) for workload in own}
+    known = {workload.name: (workload,) for workload in subject.workloads}
     objects = subject.platform.read_objects if isinstance(subject, Endpoint) else None
     found = [work for name in dict.fromkeys(names) for work in known.get(name) or read_workloads(name, objects)]
     every = [workload.name for workload in found]
     if twice := next((name for name in every if every.count(name) > 1), None):
         raise UsageError(f"two workloads are called {twice}", hint="Rename one of the files: reports name workloads.")
-    return tuple(found) or own
+    chosen = tuple(found) or subject.workloads
+    return tuple(replace(workload, fixed_length=True) for workload in chosen) if fixed_length else chosen
 
 
 def _setting(design: Design, subjects: Sequence[Endpoint | _Server | None]) -> dict[str, Any]:
@@ -243,12 +261,5 @@ def _setting(design: Design, subjects: Sequence[Endpoint | _Server | None]) -> d
         "workloads": [asdict(workload) for workload in design.workloads],
         "loads": [asdict(load) for load in design.loads],
         "max_tokens": design.max_tokens,
+        "seed": design.seed,
     }
-
-
-def _title(subject: Endpoint | _Server, baseline: Endpoint | _Server | None) -> str:
-    return f"{subject.address} against {baseline.address}" if baseline else subject.address
-
-
-def _show(progress: Progress, state: object) -> None:
-    progress.update(str(state))

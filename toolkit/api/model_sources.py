@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from toolkit.errors import HubError, RecipeNotFound, ToolkitError, UnreadableModel, UsageError
+from toolkit.errors import HubError, RecipeNotFound, ToolkitError, UnreadableModel
 from toolkit.platforms.model_files import open_files
 from toolkit.proposal import hub
 from toolkit.proposal.model import Drafter
@@ -42,9 +42,6 @@ class Sources:
             )
         if source.folder:
             return replace(read_folder(source.folder), model=model), self
-        if source.kind == "jumpstart":
-            hint = "Begin from: toolkit recipes show gemma-4-31b-it/p-eagle"
-            raise UsageError(f"{model}: JumpStart's models bring settings of their own", hint=hint)
         if source.kind == "s3":
             return read_model(open_files(source), model), self
         if self.client is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from toolkit.api.jumpstart import read_entry, write_jumpstart_recipe
 from toolkit.api.model_sources import Sources
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog import registry
@@ -20,8 +21,10 @@ from toolkit.display import card, table
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
+from toolkit.platforms.local.session import runs_here
 from toolkit.proposal.choose import propose
 from toolkit.proposal.drafters import drafters, recipes_for
+from toolkit.proposal.hardware import engine_for
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts
@@ -30,7 +33,7 @@ from toolkit.recipe.known import known_model
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.lock import write_lock
 from toolkit.recipe.resolve import load
-from toolkit.recipe.source import model_source
+from toolkit.recipe.source import ModelSource, model_source
 from toolkit.text import inert
 
 _HUB_SECONDS = 5.0
@@ -75,8 +78,12 @@ class NewRecipe:
         return inert("\n".join([f"<NewRecipe {self.path}: {'ok' if self.ok else 'has errors'}>", *lines, *self.notes]))
 
     def _repr_html_(self) -> str:
-        rows = [(choice.key, choice.value, choice.why, ", ".join(choice.others)) for choice in self.choices]
+        rows = [(choice.key, _shown(choice.value), choice.why, ", ".join(choice.others)) for choice in self.choices]
         return card(self.path, table(rows, ("key", "value", "why", "also possible")))
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def new(
@@ -89,20 +96,25 @@ def new(
     max_price: float | None = None,
     context: int | None = None,
     region: str | None = None,
+    hardware: str | None = None,
     client: httpx.Client | None = None,
     free_bytes: Callable[[], int] | None = None,
     progress: Progress | None = None,
 ) -> NewRecipe:
     """Write a recipe for a model, with its lock, and one to rehearse it on this machine where that is possible.
 
-    `model` is a Hugging Face id, `s3://bucket/prefix/`, or a folder. `max_price` is in US dollars per hour, `context`
-    in tokens. Without a network it goes by what the toolkit knows of public models. Raises UsageError if the file
-    exists, and ToolkitError with a reason for each drafter if no recipe passes the checks.
+    `model` is a Hugging Face id, `s3://bucket/prefix/`, a folder, or `jumpstart:<id>`, for which AWS is asked.
+    `max_price` is in US dollars per hour, `context` in tokens, `hardware` a part of the names of instance types or
+    accelerators, such as `trn2` or `H100`. Without a network it goes by what the toolkit knows of public models. Raises
+    UsageError if the file exists, and ToolkitError with a reason for each drafter if no recipe passes the checks.
     """
     progress = progress or default_progress()
     folder = Path(out).parent if out else Path()
-    wishes = Wishes(_written(model, folder), platform, method, goal, max_price, context, region)
+    wishes = Wishes(_written(model, folder), platform, method, goal, max_price, context, region, hardware)
     _require_known(wishes)
+    source = model_source(wishes.model, folder)
+    if source.kind == "jumpstart":
+        return _of_jumpstart(source, Path(out) if out else None, wishes, progress)
     with nullcontext(client) if client else _client() as opened:
         sources = Sources(None if _is_offline() and client is None else opened, folder.resolve(), progress.say)
         with progress.stage(f"look at {model}"):
@@ -112,8 +124,16 @@ def new(
     return _written_out(path, found, wishes, _origin(model), free_bytes)
 
 
+def _of_jumpstart(source: ModelSource, out: Path | None, wishes: Wishes, progress: Progress) -> NewRecipe:
+    """The recipe of a model of JumpStart's, which has no rehearsal: its container is JumpStart's own."""
+    with progress.stage(f"look at {source}"):
+        entry = read_entry(wishes, source)
+        path, choices, notes = write_jumpstart_recipe(out, wishes, source, entry, _origin(str(source)))
+    return NewRecipe(path, choices, check(path).findings, notes, name=load(path).name)
+
+
 def _require_known(wishes: Wishes) -> None:
-    registry.platform_rules(wishes.platform)
+    engine_for(wishes)
     if wishes.goal not in ("latency", "throughput"):
         raise UsageError(f"goal: `{wishes.goal}` is neither `latency` nor `throughput`")
 
@@ -138,7 +158,7 @@ def _written(model: str, folder: Path) -> str:
 
 def _confirmed(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
     """A proposal whose drafter's own files were read, if they can be: it is made again where they say otherwise."""
-    able = drafters(target, sources.drafters(target), wishes.context)
+    able = drafters(target, sources.drafters(target), wishes.context, engine_for(wishes))
     found = propose(wishes, target, able, sources.folder)
     for _ in range(_MOST_TRIES):
         read = sources.complete(found.lock.drafter)
@@ -188,6 +208,8 @@ def _rehearsal(
     here = next((name for name in registry.platforms() if not registry.platform_rules(name).has_instance_types), None)
     if here is None or wishes.platform == here:
         return None, ()
+    if not runs_here():
+        return None, ("No rehearsal on this machine: the local platform does not run on this system.",)
     method = found.recipe["speculation"]["method"]
     stand_in = f"tiny/{method}" if f"tiny/{method}" in catalogue() else "tiny/p-eagle"
     instead = f"To rehearse the same road with a tiny model: toolkit deploy {stand_in}"
@@ -203,7 +225,7 @@ def _rehearsal(
     )
     try:
         local = propose(
-            replace(wishes, platform=here, method=None, max_price=None, region=None, context=None),
+            replace(wishes, platform=here, method=None, max_price=None, region=None, context=None, hardware=None),
             found.lock.target,
             [drafter],
             path.parent.resolve(),

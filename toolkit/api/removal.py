@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from toolkit.api.context import RecipeLike, find_platform, recipe_or_none, record_of
 from toolkit.api.listing import unknown_endpoint
@@ -17,16 +18,26 @@ from toolkit.planning.resources import Observed
 from toolkit.platforms import rules_of
 from toolkit.platforms.rules import Platform
 
+if TYPE_CHECKING:
+    from toolkit.platforms.rules import AwsSession
 
-def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress | None = None) -> Plan:
+
+def destroy(
+    name: RecipeLike,
+    *,
+    platform: str | None = None,
+    progress: Progress | None = None,
+    session: AwsSession | None = None,
+) -> Plan:
     """Remove an endpoint, its baseline and all that was made for them; returns the plan that was applied.
 
     For a recipe of which nothing exists, its actions are empty. `not_removed` of the plan says what stays on purpose.
+    `session` is an AWS session to use instead of the environment's.
     Raises ApplyError, and EndpointNotFound for a name that no platform has.
     """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
-    opened = find_platform(endpoint, recipe, platform, None)
+    opened = find_platform(endpoint, recipe, platform, None, session)
     hosts = [rules_of(recipe.platform.name).endpoint_name(recipe)] if recipe else []
     names = tuple(dict.fromkeys((endpoint, f"{endpoint}-baseline", *hosts)))
     if opened is None:
@@ -34,7 +45,7 @@ def destroy(name: RecipeLike, *, platform: str | None = None, progress: Progress
     else:
         done = destroy_on(opened, str(name), names, progress or default_progress())
     if not (done.actions or done.not_removed or recipe):
-        raise unknown_endpoint(endpoint)
+        raise unknown_endpoint(endpoint, is_wanted=False)
     return done
 
 
@@ -62,14 +73,14 @@ def _without_buckets_that_stay(planned: Plan, rest: Sequence[Action]) -> Plan:
 
 def _removal(name: str, platform: Platform, endpoints: Sequence[str]) -> Plan:
     observed = platform.observe((), endpoints)
-    made = _plan(name, platform, endpoints, observed)
+    plan = _plan(name, platform, endpoints, observed)
     host = observed.get("Endpoint", endpoints[0])
     # The bucket belongs to whatever remains.
-    if host and host.ours and all(action.kind == "Bucket" for action in made.actions):
+    if host and host.ours and all(action.kind == "Bucket" for action in plan.actions):
         users = ", ".join(host.endpoints)
         hint = "Destroy those: the last takes the endpoint along."
         raise UsageError(f"{host.name} is the endpoint of the inference components {users}", hint=hint)
-    return made
+    return plan
 
 
 def _plan(name: str, platform: Platform, endpoints: Sequence[str], observed: Observed) -> Plan:

@@ -8,7 +8,7 @@ from pathlib import Path
 from toolkit.api.context import RecipeLike
 from toolkit.api.deployment import DeploymentPlan, plan
 from toolkit.errors import StalePlanError, UsageError
-from toolkit.planning.differences import differences, same_place
+from toolkit.planning.differences import differences, same_scope
 from toolkit.planning.plan import Plan
 from toolkit.recipe.resolve import Recipe, load
 
@@ -36,7 +36,7 @@ def read_plan(path: Path, recipe: RecipeLike | None = None, *, platform: str | N
     shown = "".join(f"\n  {line}" for line in (*found[:_MOST_SHOWN], *more))
     options = [*(["--platform", platform] if platform else []), *(["--baseline"] if with_baseline else [])]
     again = shlex.join(["toolkit", "plan", str(loaded.path), *options, "--out", str(path)])
-    if is_stale and same_place(saved, derived):
+    if is_stale and same_scope(saved, derived):
         raise StalePlanError(f"what runs now is not what {path} was made from{shown}", hint=f"Plan again: {again}")
     raise UsageError(f"{path} is not what {loaded.path} leads to{shown}", hint=f"Plan again: {again}")
 

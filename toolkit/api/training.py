@@ -12,16 +12,14 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from toolkit import documents
-from toolkit.api.context import RecipeLike, complete_recipe, read_lock_of, record_of
-from toolkit.apply.executor import make
+from toolkit.api import jobs
+from toolkit.api.context import RecipeLike, complete_recipe, read_lock_of
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.apply.training import wait_completed
 from toolkit.checks.run import check, require
 from toolkit.display import card, facts
 from toolkit.errors import PlatformError, RecipeError, ToolkitError, UsageError
 from toolkit.planning.plan import Action, Plan
-from toolkit.planning.planner import make_plan
-from toolkit.planning.resources import Account, Observed, Observer
+from toolkit.planning.resources import Account, Observer
 from toolkit.platforms import rules_of, session_of
 from toolkit.recipe.content import manifest, manifest_digest
 from toolkit.recipe.lock import Lock, write_lock
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 
 REPORT = "report.json"
 """In the head's folder: what was measured while it was trained."""
-
-_KIND = "TrainingJob"
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class TrainingRun:
         return inert("\n".join([f"<TrainingRun {self.recipe}>", *(f"  {name}: {text}" for name, text in self.rows())]))
 
     def _repr_html_(self) -> str:
-        return card(self.recipe, facts(self.rows()))
+        return card(self.recipe, facts(self.rows()), tone="good" if self.head else "fair")
 
 
 def train_plan(recipe: RecipeLike, *, platform: str | None = None) -> Plan:
@@ -104,20 +100,16 @@ def train(
     with progress.stage("plan"):
         complete, account = complete_recipe(loaded, opened)
         plan = _plan(complete, account, opened)
-    job = next(action for action in plan.actions if action.kind == _KIND)
+    (job,) = jobs.jobs_of(plan)
     if job.verb != "reuse" and not overwrite:
         _require_free(complete)
-    if any(action.verb == "create" for action in plan.changes):
-        with opened.lease(loaded.name):
-            make(plan, opened, record_of(loaded.name, progress), progress)
+    jobs.start(plan, opened, progress)
     run = TrainingRun(str(loaded.path), loaded.platform.name, job.name, "training")
     if not wait:
         return run
-    if job.verb != "reuse":
-        with progress.stage("train"):
-            options = f"{f' --platform {platform}' if platform else ''}{' --overwrite' if overwrite else ''}"
-            again = f"toolkit train {loaded.path}{options}"
-            wait_completed(opened, {job.name: 0}, progress, again=again, done="has trained")
+    options = f"{f' --platform {platform}' if platform else ''}{' --overwrite' if overwrite else ''}"
+    again = f"toolkit train {loaded.path}{options}"
+    jobs.wait(plan, opened, progress, stage="train", again=again, done="has trained")
     metrics = _deliver(complete, job, opened, overwrite, progress)
     return replace(
         run, status="reused" if job.verb == "reuse" else "trained", head=str(complete.drafter), metrics=metrics
@@ -146,19 +138,12 @@ def _trainable(recipe: RecipeLike, platform: str | None) -> Recipe:
 
 
 def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
-    """What the recipe's endpoint has, and training does not need, stays as it is."""
-    rules = rules_of(recipe.platform.name)
-    resources = rules.desired_training(recipe, account)
-    wanted = {(item.kind, item.name) for item in resources}
-    observed = platform.observe(resources, [recipe.name]) if platform else Observed()
-    cost = price(recipe)
-    return make_plan(
-        str(recipe.path.resolve()),
-        rules,
-        [recipe.name],
-        resources,
-        Observed(tuple(item for item in observed.existing if (item.kind, item.name) in wanted)),
-        account=account,
+    rules, cost = rules_of(recipe.platform.name), price(recipe)
+    return jobs.job_plan(
+        recipe,
+        rules.desired_training(recipe, account),
+        account,
+        platform,
         price_per_hour=rules.training_price(recipe),
         notes=(*([f"Costs {cost}"] if cost else []), *rules.training_notes(recipe)),
     )
@@ -191,6 +176,7 @@ def _deliver(
         elif not destination.exists() or manifest_digest(manifest(destination)) != manifest_digest(manifest(fetched)):
             if not overwrite:
                 _require_free(recipe)
+            platform.publish_head(job.request, destination.name)
             _replace(destination, fetched)
     return metrics
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,6 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from filelock import FileLock, Timeout
 
 from toolkit.api.context import exists, find_platform
 from toolkit.api.deployment import deploy
@@ -57,10 +58,9 @@ class Trials:
     def __enter__(self) -> Self:
         self._deployed.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
-            lock = stack.enter_context((self._folder / "lock").open("w"))
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+                stack.enter_context(FileLock(self._folder / "lock", timeout=0))
+            except Timeout as error:
                 hint = "Wait until it has ended."
                 raise UsageError(f"{self._recipe.name} is being tuned by another process", hint=hint) from error
             for name in sorted(filter(self._may_remove, (path.name for path in self._deployed.iterdir()))):

@@ -19,7 +19,6 @@ from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.find_k import find_k
 from toolkit.measure.report import BenchReport
 from toolkit.measure.settings import Setting, from_recipe, with_k, with_method, with_schedule
-from toolkit.measure.summary import Slo
 from toolkit.measure.tune import (
     Aim,
     Candidate,
@@ -37,6 +36,7 @@ from toolkit.platforms import rules_of
 from toolkit.recipe.edit import with_evidence, with_speculation
 from toolkit.recipe.load import catalogue_dir
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import Slo
 
 ALL_K = tuple(range(1, 11))
 # As many are all measured; more need the engine's counts of drafts to predict from.
@@ -135,7 +135,6 @@ class _Tuning:
         self._predictions = {settings[k].name: _speedups(speeds, points) for k, speeds in found.predicted.items()}
 
     def add(self, setting: Setting) -> Candidate:
-        """Measure a setting."""
         report, speculation = self._report(setting), setting.speculation
         added = Candidate(setting.name, speculation.num_speculative_tokens, report, setting.keys, speculation.schedule)
         self.candidates.append(added)
@@ -160,7 +159,6 @@ class _Tuning:
         self.notes.append(why)
 
     def result(self) -> TuneReport:
-        """The best of all candidates."""
         usable = [one for one in self.candidates if not one.schedule or self._schedule_pays]
         best = choose(usable, self.aim)
         if best and (others := perhaps_as_good(best, usable)):

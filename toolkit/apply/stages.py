@@ -11,6 +11,8 @@ from toolkit.apply.log_lines import LONGEST_LINE
 PROVISIONING = "waiting for an instance, weights and image"
 """The stage before the container's first line. SageMaker does not say which of the three it is; Kubernetes does."""
 
+QUEUED = "waiting for its turn to start"
+
 PULLING = "pulling the image"
 
 STARTING = "starting"
@@ -21,6 +23,7 @@ COMPILING = "compiling and capturing graphs"
 ANSWERING = "answering"
 _NAMES = {
     "provisioning": PROVISIONING,
+    "queued": QUEUED,
     "pulling": PULLING,
     "starting": STARTING,
     "configuring": CONFIGURING,
@@ -41,7 +44,7 @@ _INSTANCE_SECONDS, _COMPILE_SECONDS = 270.0, 120.0
 # In logs of vLLM 0.32 with one server on two CPU cores: each imports the engine in a new process (16 to 25 s).
 _USUAL_SECONDS = {STARTING: 20.0, CONFIGURING: 20.0, STARTING_CORE: 20.0}
 _SLOW = 2.0
-_BEFORE_LOADING = (PROVISIONING, PULLING, STARTING, CONFIGURING, STARTING_CORE)
+_BEFORE_LOADING = (PROVISIONING, QUEUED, PULLING, STARTING, CONFIGURING, STARTING_CORE)
 
 
 def expected_seconds(download: float, load: float) -> dict[str, float]:
@@ -74,7 +77,7 @@ class Start:
         self.stage, self.entered, self.count = stage, now, ""
         return said
 
-    def tell(self, now: float, expected: float | None) -> str:
+    def describe(self, now: float, expected: float | None) -> str:
         """The stage with its elapsed time, expected time and counter, and whether it takes unusually long."""
         usual, elapsed = expected or _USUAL_SECONDS.get(self.stage), now - self.entered
         of = f" of about {_roughly(usual)}" if usual else ""

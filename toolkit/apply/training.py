@@ -78,7 +78,7 @@ def wait_completed(
     watches = [_Watch(platform, name, expected, progress, done, again) for name, expected in jobs.items()]
     try:
         while watches := [watch for watch in watches if not watch.completed(clock())]:
-            progress.update(", ".join(watch.tell(clock()) for watch in watches))
+            progress.update(", ".join(watch.describe(clock()) for watch in watches))
             sleep(platform.poll_seconds)
     except KeyboardInterrupt:
         for name in jobs:
@@ -111,8 +111,7 @@ class _Watch:
             raise self._failed(job)
         return False
 
-    def tell(self, now: float) -> str:
-        """What it is doing and for how long, for the live line."""
+    def describe(self, now: float) -> str:
         assert self._job is not None
         of = f" of about {self._expected / 60:.0f} min" if self._expected else ""
         line = f": {self._lines[-1][:_LONGEST_LINE]}" if self._lines else ""

@@ -100,11 +100,15 @@ def wait_in_service(
     """
     deadline = clock() + timeout
     watches = [_Watch(platform, endpoint, config, progress, clock()) for endpoint, config in configs.items()]
+    answering: list[str] = []
     while watches := [watch for watch in watches if not watch.in_service(clock())]:
+        if not answering and len(watches) < len(configs):
+            answering = [endpoint for endpoint in configs if endpoint not in [watch.endpoint for watch in watches]]
+            progress.say(f"it answers already, in another terminal: toolkit invoke {answering[0]} Hello")
         now = clock()
         if now > deadline:
             raise _timed_out(watches, timeout)
-        progress.update(", ".join(watch.tell(now, expected) for watch in watches), watches[0].last_line)
+        progress.update(", ".join(watch.describe(now, expected) for watch in watches), watches[0].last_line)
         sleep(platform.poll_seconds)
 
 
@@ -204,7 +208,6 @@ class _Watch:
 
     @property
     def stage(self) -> str:
-        """What it is doing, as a phrase."""
         return "rolling back" if self._status.status == "RollingBack" else self._newest.start.stage
 
     @property
@@ -214,14 +217,13 @@ class _Watch:
         line = without_colours(container.lines[-1]) if container.lines else ""
         return _LOGGER.sub("", line).strip()[:_LONGEST_SHOWN]
 
-    def tell(self, now: float, expected: Mapping[str, float]) -> str:
-        """What it is doing and for how long, for the live line."""
+    def describe(self, now: float, expected: Mapping[str, float]) -> str:
         start = self._newest.start
         if not self._containers and now - self._waiting_since > _SILENT_SECONDS:
             self._say_once(
                 f"no container has written a line for {_SILENT_SECONDS / 60:.0f} minutes: {self._status.no_log_reason}"
             )
-        doing = self.stage if self._status.status == "RollingBack" else start.tell(now, expected.get(start.stage))
+        doing = self.stage if self._status.status == "RollingBack" else start.describe(now, expected.get(start.stage))
         return f"{self.endpoint}: {doing}"
 
     @property

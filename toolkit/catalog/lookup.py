@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ FOLDER = Path(__file__).parent
 
 # The key of the whole file; entries have theirs further in. Reading all of them as JSON takes 15 ms.
 _DATE = re.compile(r'^ {1,2}"date": "(\d{4}-\d\d-\d\d)"', re.MULTILINE)
+
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)?-(north|south|central|northwest|southwest|northeast|southeast|east|west)-\d")
 
 
 def images(platform: str, engine_name: str) -> tuple[Image, ...]:
@@ -55,6 +58,13 @@ def registries() -> Mapping[str, str]:
     return accounts
 
 
+def nearest_region(text: str) -> str:
+    """The region that a misspelled one is most like; empty if it may be a region, known here or not."""
+    if text in registries() or _REGION.fullmatch(text):
+        return ""
+    return next(iter(difflib.get_close_matches(text.lower(), registries(), n=1)), "us-east-1")
+
+
 def newest_image(region: str, engine_name: str) -> str:
     """The newest engine version that AWS's SDK lists for that region; empty where all are listed, or none is known."""
     newest: dict[str, dict[str, str]] = _read("registries.json")["newest"]
@@ -62,7 +72,6 @@ def newest_image(region: str, engine_name: str) -> str:
 
 
 def instances() -> tuple[Instance, ...]:
-    """Every instance type in instances.json, by name."""
     return _instances(held())
 
 
@@ -77,7 +86,6 @@ def instance(name: str) -> Instance | None:
 
 
 def heads() -> tuple[Head, ...]:
-    """Every public drafter in heads.json, by repository."""
     return _heads(held())
 
 

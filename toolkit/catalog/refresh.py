@@ -256,8 +256,8 @@ def _image(content: bytes, like: Image, today: date, source: str) -> Image:
     except (documents.Unfit, YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise _Failed(f"{source}: {str(error).splitlines()[0]}") from error
     note = f"its entrypoint and the driver it needs are taken to be those of {like.tag}"
-    made: dict[str, Any] = {**facts, "date": today.isoformat(), "source": source, "note": note}
-    return replace(like, **made)
+    changes: dict[str, Any] = {**facts, "date": today.isoformat(), "source": source, "note": note}
+    return replace(like, **changes)
 
 
 def _price_line(name: str, price: Price, old: Price | None) -> Iterator[str]:

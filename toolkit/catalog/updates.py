@@ -49,7 +49,6 @@ HEAD_FACTS = ("revision", "last_modified", "gated")
 
 
 def path() -> Path:
-    """The file in the user's folder."""
     return home() / "catalog" / "update.json"
 
 

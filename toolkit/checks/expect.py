@@ -9,7 +9,6 @@ from toolkit.recipe.resolve import Recipe
 
 
 def check_expect(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on `expect`."""
     for workload, wanted in recipe.expect.items():
         path = f"expect.{workload}"
         if recipe.workloads and workload not in recipe.workloads:

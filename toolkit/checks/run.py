@@ -6,6 +6,8 @@ Checks of the AWS account are passed in by the caller.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import date
@@ -167,4 +169,6 @@ def _relock(recipe: Recipe) -> str:
 
 
 def _with_line(finding: Finding, recipe: Recipe) -> Finding:
-    return replace(finding, line=nearest_line(finding.path, recipe.lines))
+    """With its line, and commands of its hint about this recipe."""
+    hint = re.sub(r"\bRECIPE\b", shlex.quote(str(recipe.path)), finding.hint)
+    return replace(finding, line=nearest_line(finding.path, recipe.lines), hint=hint)

@@ -15,7 +15,6 @@ _RESERVED = ("aws:", "toolkit:")
 
 
 def check_tags(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on `tags`."""
     if len(recipe.tags) > _MOST:
         message = f"{len(recipe.tags)} tags are too many: at most {_MOST} are allowed beside the toolkit's own"
         yield Finding("sagemaker.tags", message, "tags", hint="Remove some.")

@@ -1,22 +1,25 @@
-"""Can the head that `training` describes be trained, and will it serve? Reads no data but whether it is there."""
+"""Can the head that `training` describes be trained, and will it serve? Of the data it reads the beginnings alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from toolkit.errors import ToolkitError
+from toolkit.errors import ToolkitError, UnreadableModel
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rows import ENDINGS
 from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import shape_of
-from toolkit.sizing.training import training_size
+from toolkit.sizing.training import most_tokens, state_bytes, training_size
 
 NOT_TRAINED = "training.not-trained"
 """The code of the finding that only `toolkit train` may ignore."""
 
 _GIB = 1024**3
+_LOOKED_AT_BYTES = 1024**2
 
 
 def not_trained(recipe: Recipe) -> Finding:
@@ -39,8 +42,9 @@ def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Findin
     yield from _depth(recipe, training)
     yield from _data(training)
     yield from _destination(recipe)
-    yield from _start(training)
+    yield from _start(recipe, training, target)
     if target:
+        yield from _disk(recipe, training, target)
         yield from _lengths(training, target)
         yield from _memory(recipe, training, target)
 
@@ -77,11 +81,68 @@ def _destination(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("training.destination", message, "speculation.model", hint=hint)
 
 
-def _start(training: TrainingSection) -> Iterator[Finding]:
-    start = training.start_from
-    if start and Path(start).is_absolute() and not (Path(start) / "config.json").is_file():
-        message = f"there is no head in {start}"
+def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None) -> Iterator[Finding]:
+    """A head that is continued keeps its size: where the section says another one, both are named."""
+    if not training.start_from or not Path(training.start_from).is_absolute():
+        return
+    try:
+        head = read_folder(Path(training.start_from))
+    except UnreadableModel as error:
+        message = f"there is no head in {training.start_from}: {error.message}"
         yield Finding("training.start-from", message, "training.start_from", hint="Correct the path, or remove it.")
+        return
+    layers, drafted = head.text_config.get("num_hidden_layers"), head.config.get("draft_vocab_size") or head.vocab_size
+    if layers != training.layers:
+        message = f"the head in `start_from` has {layers} layers, and `layers` is {training.layers}"
+        hint = f"Set `layers: {layers}`, or remove `start_from`."
+        yield Finding("training.start-from", message, "training.layers", hint=hint)
+    if head.tensors and ("mask_hidden" in head.tensors) != bool(
+        recipe.speculation and recipe.speculation.facts.parallel
+    ):
+        other = next(method for method in TRAINED_METHODS if method != recipe.method)
+        message = f"the head in `start_from` is for method `{other}`, and `method` is `{recipe.method}`"
+        yield Finding("training.start-from", message, "speculation.method", hint="Start from another head, or anew.")
+    if target is None:
+        return
+    wanted = training.draft_vocab_size or target.vocab_size
+    if drafted != wanted:
+        message = f"the head in `start_from` drafts {drafted} tokens, and this one would draft {wanted}"
+        hint = f"Set `draft_vocab_size: {drafted}`, or remove `start_from`."
+        yield Finding("training.start-from", message, "training.draft_vocab_size", hint=hint)
+    size = head.config.get("target_hidden_size") or head.hidden_size
+    if size != target.hidden_size:
+        message = f"the head in `start_from` is for hidden size {size}, and the target's is {target.hidden_size}"
+        yield Finding("training.start-from", message, "training.start_from", hint="Start from another head, or anew.")
+
+
+def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:
+    """An estimate of the hidden states against the disk of the job, where both are known."""
+    room = recipe.platform.rules.training_disk(recipe)
+    paths = [Path(source) for source in training.data if Path(source).is_absolute()]
+    if room is None:
+        return
+    tokens = sum(most_tokens(rows, size, training) for rows, size in map(_rows, _files(paths)))
+    needed = tokens * state_bytes(target.hidden_size)
+    if needed > room.free_bytes:
+        message = (
+            f"the hidden states of up to {tokens:,} tokens take up to {needed / 1e9:,.0f} GB (an estimate), and "
+            f"{room.name} has {room.free_bytes / 1e9:,.0f} GB"
+        )
+        hint = f"{room.more}, or set less `data`, or a smaller `max_length` or `max_new_tokens`."
+        yield Finding("training.disk", message, room.path, hint=hint, severity="warning")
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        yield from (file for file in [path, *path.rglob("*")] if file.suffix.lower() in ENDINGS and file.is_file())
+
+
+def _rows(path: Path) -> tuple[int, int]:
+    """Rows of a file, by the lines of its beginning, and its bytes."""
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        start = stream.read(_LOOKED_AT_BYTES)
+    return max(1, round(size * start.count(b"\n") / max(1, len(start)))), size
 
 
 def _lengths(training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:

@@ -11,7 +11,6 @@ from toolkit.recipe.resolve import Recipe
 
 
 def check_workloads(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on the files behind `workloads`."""
     for name, path in recipe.workloads.items():
         try:
             if not read_prompts(path):

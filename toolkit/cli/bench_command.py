@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from toolkit.cli.durations import seconds_of
 from toolkit.cli.output import CutShort, answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.errors import UsageError
@@ -16,55 +17,44 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from toolkit.measure.report import BenchReport
 
-_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
-_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)?")
 _PERCENT = 100
 _MOST_CONCURRENT = 4096
 _LARGEST_NUMBER = 1000
-_LONGEST_SECONDS = 7 * 24 * 3600
-
-
-def seconds_of(text: str) -> float:
-    """Seconds of a duration such as `90`, `90s`, `2m` or `1h`."""
-    found = _DURATION.fullmatch(text.strip())
-    seconds = float(found["number"]) * _SECONDS[found["unit"] or "s"] if found else 0.0
-    if not 0 < seconds <= _LONGEST_SECONDS:
-        raise typer.BadParameter(f"{text!r} is not a duration of up to a week: write 90s, 2m or 1h")
-    return seconds
+_Number = TypeVar("_Number", int, float)
 
 
 def _share(text: str) -> float:
     """A share of 1, written as `5%` or `0.05`."""
-    number = text.strip().removesuffix("%")
-    try:
-        share = float(number) / (_PERCENT if text.strip().endswith("%") else 1)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not a precision: write 5% or 0.05") from error
+    (share,) = _parsed([text.strip().removesuffix("%")], float, f"{text!r} is not a precision: write 5% or 0.05")
+    share /= _PERCENT if text.strip().endswith("%") else 1
     if not 0 < share < 1:
-        raise typer.BadParameter(f"{text!r} is not a precision between 0 and 100 %")
+        raise typer.BadParameter(f"{text!r} is not a precision between 0 and 100 %: write 5%")
     return share
 
 
 def counts_of(text: str) -> tuple[int, ...]:
     """Numbers of concurrent requests, separated by commas."""
-    try:
-        found = tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not a list of whole numbers: write 1,4,16") from error
+    found = _parsed(text.split(","), int, f"{text!r} is not a list of whole numbers: write 1,4,16")
     if not 1 <= min(found) <= max(found) <= _MOST_CONCURRENT:
-        raise typer.BadParameter(f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}")
+        message = f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}: write 1,4,16"
+        raise typer.BadParameter(message)
     return found
 
 
 def _numbers(text: str) -> tuple[float, ...]:
     """Rates or acceptance lengths, separated by commas."""
-    try:
-        found = tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not a list of numbers: write 0.5,2") from error
+    found = _parsed(text.split(","), float, f"{text!r} is not a list of numbers: write 0.5,2")
     if not all(0 < number <= _LARGEST_NUMBER for number in found):
-        raise typer.BadParameter(f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}")
+        message = f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}: write 0.5,2"
+        raise typer.BadParameter(message)
     return found
+
+
+def _parsed(parts: Sequence[str], number: Callable[[str], _Number], problem: str) -> tuple[_Number, ...]:
+    try:
+        return tuple(map(number, parts))
+    except ValueError as error:
+        raise typer.BadParameter(problem) from error
 
 
 What = Annotated[
@@ -122,6 +112,10 @@ Rates = Annotated[
 ]
 Precision = Annotated[str, typer.Option(help="Stop when all 95 % intervals are this narrow.", metavar="P")]
 Time = Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")]
+Seed = Annotated[
+    int,
+    typer.Option(help="Another number asks prompts in another order, and open loops at other moments.", metavar="N"),
+]
 Resume = Annotated[Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")]
 Compared = Annotated[
     tuple[Path, Path] | None,
@@ -185,6 +179,7 @@ def bench(
     fixed_length: FixedLength = False,
     precision: Precision = "5%",
     time: Time = "5m",
+    seed: Seed = 0,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
     resume: Resume = None,
     compare: Compared = None,
@@ -205,18 +200,15 @@ def bench(
         _compare(*compare, as_json)
         return
     if what is None:
-        raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint="Or compare: --compare A B")
-    if what_if_acceptance and (arm or resume):
-        raise typer.BadParameter(
-            "--what-if-acceptance measures one recipe or endpoint anew: leave out --arm and --resume"
+        raise UsageError(
+            "give a recipe, an endpoint's name or a URL to measure", hint="Such as: toolkit bench tiny/p-eagle"
         )
+    if what_if_acceptance and (arm or resume):
+        raise typer.BadParameter("--what-if-acceptance measures anew, and one thing: leave out --arm and --resume")
     if dummy_weights and not what_if_acceptance:
         raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
     if html:
-        from toolkit.measure.page import require_free, require_packages
-
-        require_free(html)
-        require_packages()
+        _require_page(html)
     measure = partial(
         api.bench,
         arms=arm or (),
@@ -226,23 +218,35 @@ def bench(
         max_tokens=max_tokens,
         fixed_length=fixed_length,
         precision=_share(precision),
+        seed=seed,
         journal=resume,
         publish=publish,
         model=model or "",
         platform=platform,
     )
     if what_if_acceptance:
-        measure = partial(
-            api.what_if,
-            lengths=_numbers(what_if_acceptance),
-            dummy_weights=dummy_weights,
-            platform=platform,
-            measure=measure,
-        )
+        lengths = _numbers(what_if_acceptance)
+        measure = partial(api.what_if, lengths=lengths, dummy_weights=dummy_weights, platform=platform, measure=measure)
     report = measure(what, baseline=baseline, seconds=seconds_of(time))
     if html:
         _write_page(report, html)
-    _answer(report, as_json)
+    _answer(report, as_json, *_after_bench(what))
+
+
+def _after_bench(what: str) -> tuple[str, ...]:
+    """What comes after a measurement: for a recipe the best K, for an endpoint its own figures, for a URL nothing."""
+    from toolkit.api.context import recipe_or_none
+
+    if what.startswith(("http://", "https://")):
+        return ()
+    return ("tune", what) if recipe_or_none(what) else ("metrics", what)
+
+
+def _require_page(html: Path) -> None:
+    from toolkit.measure.page import require_free, require_packages
+
+    require_free(html)
+    require_packages()
 
 
 def _write_page(report: BenchReport, html: Path) -> None:

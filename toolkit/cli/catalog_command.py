@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.output import answer, say
+from toolkit.cli.output import answer, next_step, say
 from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table
 
@@ -39,6 +39,8 @@ def status(as_json: Json = False) -> None:
 
     found = api.catalog_status()
     answer(found.to_dict(), as_json, lambda: _status_text(found))
+    if not as_json:
+        next_step("catalog", "update")
 
 
 def update(region: Regions = None, ec2: Ec2 = False, as_json: Json = False) -> None:
@@ -54,13 +56,15 @@ def update(region: Regions = None, ec2: Ec2 = False, as_json: Json = False) -> N
     answer(found.to_dict(), as_json, lambda: _update_text(found))
     if found.failed:
         raise typer.Exit(_EXIT_CODE_OUTSIDE)
+    if not as_json:
+        next_step("catalog", "status")
 
 
 def _status_text(found: CatalogStatus) -> str:
     rows = [(file.name, str(file.date), str(file.days), "over 90 days" if file.old else "") for file in found.files]
     lines = [table(("file", "date", "days", ""), rows)]
     if not found.read:
-        return "\n".join([*lines, "Nothing newer was read yet. To do so: toolkit catalog update"])
+        return "\n".join([*lines, "Nothing newer was read yet."])
     lines += [f"{found.own_file}:", *(f"  {source}: read on {day}" for source, day in found.read.items())]
     for what, names in (
         ("images", found.images),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless
+from toolkit.cli.output import answer, exit_unless, next_step
 
 if TYPE_CHECKING:
     from toolkit.findings import Finding
@@ -50,6 +50,8 @@ def convert(
     ]
     answer(document, as_json, lambda: "\n".join(lines))
     exit_unless(report.ok)
+    if target and not as_json:
+        next_step("new", str(target))
 
 
 def check_head(target: ModelFacts, head: ModelFacts, method: str) -> tuple[Finding, ...]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolkit.cli.durations import seconds_of
 from toolkit.cli.output import CutShort, answer, confirm, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Baseline, Json, PlatformName, plan_text
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
+    from toolkit.api.endpoint import Endpoint
     from toolkit.endpoint.generation import Generation
     from toolkit.endpoint.listing import Deployed
     from toolkit.endpoint.metrics import Metrics
@@ -58,31 +62,47 @@ def deploy(
     from toolkit import api
 
     if recipe is None and saved is None:
-        raise UsageError("give a recipe, or a saved plan with --plan", hint="See: toolkit recipes")
+        raise UsageError("give a recipe, or a saved plan with --plan", hint="Such as: toolkit deploy tiny/p-eagle")
     if saved:
-        made = api.read_plan(saved, recipe, platform=platform)
-        say(plan_text(made))
-        exit_unless(confirm(f"Do this on {made.platform} ({made.account} {made.region}), as {made.recipe} says?", yes))
-        endpoint = made.apply(wait=wait)
+        plan = api.read_plan(saved, recipe, platform=platform)
+        say(plan_text(plan))
+        exit_unless(
+            confirm(
+                f"Do this on {plan.platform} ({plan.account} {plan.region}), as {plan.recipe} says?",
+                yes,
+            )
+        )
+        endpoint = plan.apply(wait=wait)
     else:
-        approve = None if yes else _approve_price
+        approve = None if yes else approve_price
         endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait, approve=approve)
-    if not (wait and proof and endpoint.speculative):
-        answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {endpoint.status().status}")
-        next_step(*(("invoke", endpoint.name, "Hello") if wait else ("status",)))
+    finish(endpoint, waited=wait, proof=proof, as_json=as_json)
+
+
+def finish(
+    endpoint: Endpoint, *, waited: bool = True, proof: bool = True, as_json: bool, also: Mapping[str, Any] | None = None
+) -> None:
+    """End a deployment: prove the endpoint, print the answer, and exit by what was proved.
+
+    `also` are further keys of the answer's JSON document.
+    """
+    document = {**endpoint.to_dict(), **(also or {})}
+    if not (waited and proof and endpoint.speculative):
+        answer(document, as_json, lambda: f"{endpoint.name}: {endpoint.status().status}")
+        next_step(*(("invoke", endpoint.name, "Hello") if waited else ("status",)))
         return
     from toolkit.cli.report_text import report_text
     from toolkit.measure.headline import headline
 
     result = endpoint.prove()
-    answer({**endpoint.to_dict(), "proof": result.to_dict()}, as_json, lambda: report_text(result))
+    answer({**document, "proof": result.to_dict()}, as_json, lambda: report_text(result))
     if result.interrupted:
         raise CutShort
     next_step("invoke", endpoint.name, endpoint.workloads[0].prompts[0].text)
     exit_unless(result.ok or headline(result).answer == "mixed")
 
 
-def _approve_price(plan: Plan) -> None:
+def approve_price(plan: Plan) -> None:
     """Ask before something is created that is billed."""
     if plan.costs_more:
         say(plan_text(plan))
@@ -123,6 +143,8 @@ def rollback(
     endpoint = api.rollback(name, platform=platform, wait=wait)
     status = endpoint.status()
     answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {status.status}, runs {status.config}")
+    if not as_json:
+        next_step("prove", name)
 
 
 def invoke(
@@ -146,6 +168,8 @@ def invoke(
     answer(result.to_dict(), as_json, lambda: "")  # as text the answer was printed above: only end its line
     for line in about(result):
         say(line)
+    if not as_json:
+        next_step("prove", name)
 
 
 def about(result: Generation) -> Iterator[str]:
@@ -162,7 +186,12 @@ def about(result: Generation) -> Iterator[str]:
 def logs(
     name: Name,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
-    since: Annotated[float | None, typer.Option(min=0, help="Print only the last SINCE seconds.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Print only what was written in the last SINCE, such as 90s or 10m.")
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=1, help="Print only the last TAIL lines, after the other filters.")
+    ] = None,
     grep: Annotated[str, typer.Option(help="Print only lines that contain this text, in upper or lower case.")] = "",
     platform: PlatformName = None,
     as_json: Json = False,
@@ -170,17 +199,20 @@ def logs(
     """Print the log of an endpoint's containers."""
     from toolkit import api
 
-    if follow and as_json:
-        raise UsageError("--json cannot be combined with --follow", hint="Remove one of them.")
+    if follow and (as_json or tail):
+        other = "--json" if as_json else "--tail"
+        raise UsageError(f"{other} cannot be combined with --follow", hint=f"Run: toolkit logs {name} {other}")
+    seconds, wanted = seconds_of(since) if since else None, grep.lower()
     endpoint = api.connect(name, platform=platform)
-    wanted = grep.lower()
-    lines = (line for line in endpoint.logs(follow=follow, since=since) if wanted in line.lower())
+    lines: Iterable[str] = (line for line in endpoint.logs(follow=follow, since=seconds) if wanted in line.lower())
+    lines = deque(lines, maxlen=tail) if tail else lines
     if as_json:
         answer({"endpoint": endpoint.name, "lines": list(lines)}, True, str)
         return
     with suppress(KeyboardInterrupt) if follow else nullcontext():
         for line in lines:
             print(line, flush=follow)  # noqa: T201
+    next_step("metrics", name)
 
 
 def metrics(
@@ -194,6 +226,8 @@ def metrics(
 
     found = api.connect(name, platform=platform).metrics(minutes)
     answer(found.to_dict(), as_json, lambda: _metrics_text(found))
+    if not as_json:
+        next_step("bench", name)
 
 
 def watch(
@@ -222,6 +256,8 @@ def destroy(
     exit_unless(confirm(f"Remove {name} and everything created for it?", yes))
     done = api.destroy(name, platform=platform)
     answer(done.to_dict(), as_json, lambda: _removed_text(name, done))
+    if not as_json:
+        next_step("status")
 
 
 def _status_text(found: Sequence[Deployed]) -> str:

@@ -1,16 +1,18 @@
-"""What `--help` shows besides options: the commands, grouped in the order in which they are needed, and examples."""
+"""The commands in groups, in the order in which they are needed, with examples: what `--help` shows besides options."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from typer.core import TyperGroup
 
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Start": {
+        "docs": ("toolkit docs", "toolkit docs tutorial", "toolkit docs rollback"),
         "doctor": ("toolkit doctor",),
-        "new": ("toolkit new Qwen/Qwen3-8B", "toolkit new ./my-model --max-price 5 --optimize throughput"),
+        "new": (
+            "toolkit new Qwen/Qwen3-8B",
+            "toolkit new ./my-model --max-price 5 --optimize throughput",
+            "toolkit new Qwen/Qwen3-32B --hardware trn2",
+        ),
         "recipes": (
             "toolkit recipes",
             "toolkit recipes --model qwen3 --hardware g6e --max-price 5",
@@ -24,7 +26,11 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Before anything costs": {
         "check": ("toolkit check tiny/p-eagle", "toolkit check recipe.yaml --account"),
         "plan": ("toolkit plan tiny/p-eagle", "toolkit plan recipe.yaml --out plan.json"),
-        "fit": ("toolkit fit gpt-oss-20b/p-eagle", "toolkit fit recipe.yaml --instance ml.g6e.2xlarge"),
+        "fit": (
+            "toolkit fit gpt-oss-20b/p-eagle",
+            "toolkit fit recipe.yaml --instance ml.g6e.2xlarge",
+            "toolkit fit recipe.yaml --all",
+        ),
         "lock": ("toolkit lock recipe.yaml",),
     },
     "Make": {
@@ -37,7 +43,7 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "deploy": ("toolkit deploy tiny/p-eagle --baseline", "toolkit deploy recipe.yaml --platform local --no-prove"),
         "status": ("toolkit status", "toolkit status --all-regions"),
         "invoke": ("toolkit invoke tiny-p-eagle 'Write JSON records of the books 205 to 210.'",),
-        "logs": ("toolkit logs tiny-p-eagle --follow", "toolkit logs tiny-p-eagle --grep error"),
+        "logs": ("toolkit logs tiny-p-eagle --follow", "toolkit logs tiny-p-eagle --grep error --since 10m"),
         "metrics": ("toolkit metrics tiny-p-eagle --minutes 10",),
         "explain": (
             "toolkit logs tiny-p-eagle | toolkit explain -",
@@ -50,40 +56,15 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Measure": {
         "prove": ("toolkit prove tiny/p-eagle", "toolkit prove http://127.0.0.1:8000/v1 --model NAME"),
         "bench": ("toolkit bench tiny/p-eagle --baseline tiny-p-eagle-baseline --concurrency 1,4 --html report.html",),
-        "improve": ("toolkit improve recipe.yaml --concurrency 1,8",),
+        "improve": ("toolkit improve my-endpoint --dry-run", "toolkit improve recipe.yaml --concurrency 1,8"),
         "tune": ("toolkit tune tiny/p-eagle --write",),
         "watch": ("toolkit watch recipe.yaml --minutes 60",),
     },
     "Other": {
         "render": ("toolkit render recipe.yaml --out manifests",),
-        "catalog": ("toolkit catalog status",),
+        "catalog": ("toolkit catalog status", "toolkit catalog update --region us-east-1"),
         "schema": ("toolkit schema",),
         "local": ("toolkit local status", "toolkit local stop"),
     },
 }
-_FIRST_SENTENCE = 200  # characters, more than any has
-_EXAMPLES = {name: examples for commands in GROUPS.values() for name, examples in commands.items()}
-
-
-class Commands(TyperGroup):
-    """The commands of the toolkit."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """With its examples below the options."""
-        command = self.commands.get(cmd_name)
-        if command and cmd_name in _EXAMPLES:
-            unwrapped = "\b\n"
-            command.epilog = unwrapped + "\n".join(["Examples:", *(f"  {line}" for line in _EXAMPLES[cmd_name])])
-        return command
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """A section for each group; a command is described by its first sentence, whole."""
-        widest = max(map(len, self.commands))
-        for title, names in GROUPS.items():
-            rows = [
-                (name.ljust(widest), self.commands[name].get_short_help_str(_FIRST_SENTENCE))
-                for name in names
-                if name in self.commands
-            ]
-            with formatter.section(title):
-                formatter.write_dl(rows)
+EXAMPLES = {name: examples for commands in GROUPS.values() for name, examples in commands.items()}

@@ -36,12 +36,12 @@ def import_(
     """
     from toolkit.api.importing import import_recipe
 
-    made = import_recipe(_text(file), out=out, platform=platform or "sagemaker", name=name, variant=variant)
-    answer(made.to_dict(), as_json, lambda: _shown(made))
-    exit_unless(made.ok)
+    imported = import_recipe(_text(file), out=out, platform=platform or "sagemaker", name=name, variant=variant)
+    answer(imported.to_dict(), as_json, lambda: _shown(imported))
+    exit_unless(imported.ok)
     if not as_json:
-        next_step("lock", str(made.path))
-        next_step("plan", str(made.path))
+        next_step("lock", str(imported.path))
+        next_step("plan", str(imported.path))
 
 
 def _text(file: str) -> str:
@@ -58,8 +58,8 @@ def _text(file: str) -> str:
         raise UsageError(f"{file}: not UTF-8 at byte {error.start}", hint="Save it as UTF-8.") from error
 
 
-def _shown(made: ImportedRecipe) -> str:
-    say(f"Wrote {made.path}, from {made.source}.")
-    lines = [f"{finding.message}. {finding.hint}".rstrip() for finding in made.left_out]
-    checks = [finding.line_for(str(made.path)) for finding in made.findings if finding.severity != "info"]
+def _shown(imported: ImportedRecipe) -> str:
+    say(f"Wrote {imported.path}, from {imported.source}.")
+    lines = [f"{finding.message}. {finding.hint}".rstrip() for finding in imported.left_out]
+    checks = [finding.line_for(str(imported.path)) for finding in imported.findings if finding.severity != "info"]
     return paragraphs([*lines, *checks] or ["all of it is in the recipe; no findings"])

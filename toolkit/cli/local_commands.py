@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import typer
 
-from toolkit.cli.output import answer, exit_unless, say
+from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table
 from toolkit.home import home
@@ -23,6 +23,9 @@ def register(app: typer.Typer) -> None:
 def status(as_json: Json = False) -> None:
     """Show whether the local platform is running, its addresses and its endpoints."""
     from toolkit import api
+    from toolkit.platforms.local.session import require_system
+
+    require_system()
     from toolkit.platforms.local import daemon
 
     running = daemon.running(home() / "local")
@@ -32,8 +35,10 @@ def status(as_json: Json = False) -> None:
         answer(
             {"running": False},
             as_json,
-            lambda: "the local platform is not running; `toolkit deploy RECIPE --platform local` starts it",
+            lambda: "the local platform is not running",
         )
+        if not as_json:
+            next_step("deploy", "tiny/p-eagle", "--platform", "local")
         return
     endpoints = [asdict(item) for item in api.endpoints(platform="local")]
     lines = [
@@ -44,24 +49,34 @@ def status(as_json: Json = False) -> None:
         *[f"endpoint        {item['name']}: {item['status']}" for item in endpoints],
     ]
     answer({"running": True, **asdict(running), "endpoints": endpoints}, as_json, lambda: "\n".join(lines))
+    if not as_json:
+        next_step("status", "--platform", "local")
 
 
 @local.command()
 def stop(as_json: Json = False) -> None:
     """Stop the local platform and remove all its endpoints."""
+    from toolkit.platforms.local.session import require_system
+
+    require_system()
     from toolkit.platforms.local import daemon
 
     stopped = daemon.stop(home() / "local")
     answer({"stopped": stopped}, as_json, lambda: "stopped" if stopped else "the local platform was not running")
+    if not as_json:
+        next_step("status")
 
 
 def doctor(as_json: Json = False) -> None:
-    """Check that this machine has what the local platform needs."""
+    """Check that this machine has what the local platform needs; say which AWS account and role SageMaker would use."""
     from toolkit.platforms.local.doctor import examine
+    from toolkit.platforms.sagemaker import doctor as aws
 
-    examined = list(examine(home()))
+    examined = [*examine(home()), aws.examine()]
     rows = [(item.name, "ok" if item.ok else "NO", item.detail, "" if item.ok else item.hint) for item in examined]
-    ok = all(item.ok for item in examined)
+    ok = all(item.ok or not item.needed for item in examined)
     document = {"ok": ok, "checks": [asdict(item) for item in examined]}
     answer(document, as_json, lambda: table(("requirement", "", "found", "to do"), rows))
     exit_unless(ok)
+    if not as_json:
+        next_step("deploy", "tiny/p-eagle", "--platform", "local")

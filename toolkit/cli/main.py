@@ -18,25 +18,7 @@ from typing import Annotated
 import typer
 
 import toolkit
-from toolkit.cli import (
-    bench_command,
-    catalog_command,
-    compile_command,
-    convert_command,
-    endpoint_commands,
-    explain_command,
-    fit_command,
-    import_command,
-    improve_command,
-    local_commands,
-    new_command,
-    recipe_commands,
-    recipes_command,
-    render_command,
-    train_command,
-    tune_command,
-)
-from toolkit.cli.help import Commands
+from toolkit.cli.group import Commands
 from toolkit.cli.output import CutShort, error_document, explain, say
 from toolkit.errors import (
     PlatformError,
@@ -57,22 +39,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-new_command.register(app)
-import_command.register(app)
-recipes_command.register(app)
-recipe_commands.register(app)
-fit_command.register(app)
-compile_command.register(app)
-convert_command.register(app)
-endpoint_commands.register(app)
-bench_command.register(app)
-tune_command.register(app)
-train_command.register(app)
-improve_command.register(app)
-explain_command.register(app)
-catalog_command.register(app)
-local_commands.register(app)
-render_command.register(app)
 
 
 def _show_version(wanted: bool) -> None:
@@ -93,6 +59,10 @@ def _options(
 ) -> None:
     """Deploy LLMs with speculative decoding, and prove that it pays."""
     if region:
+        from toolkit.catalog.lookup import nearest_region
+
+        if meant := nearest_region(region):
+            raise UsageError(f"{region} is not an AWS region", hint=f"Did you mean {meant}?")
         os.environ["AWS_DEFAULT_REGION"] = region
     if profile:
         os.environ["AWS_PROFILE"] = profile

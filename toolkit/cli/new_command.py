@@ -32,7 +32,7 @@ class _Answers:
 
 
 def new(
-    model: Annotated[str, typer.Argument(help="Hugging Face id, such as Qwen/Qwen3-8B, or a folder with a model.")],
+    model: Annotated[str, typer.Argument(help="Hugging Face id, such as Qwen/Qwen3-8B, a folder, or jumpstart:ID.")],
     out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
     platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
     method: Annotated[str | None, typer.Option(help="How to draft.  [default: the best that is found]")] = None,
@@ -42,6 +42,9 @@ def new(
     max_price: Annotated[float | None, typer.Option(min=0.01, help="Budget, US dollars per hour.")] = None,
     context: Annotated[int | None, typer.Option(min=1, help="Longest prompt and answer together, in tokens.")] = None,
     region: Annotated[str | None, typer.Option(help="AWS region.  [default: your session's]")] = None,
+    hardware: Annotated[
+        str | None, typer.Option(help="On instance types or accelerators of this name, such as trn2, g6e or H100.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take the defaults.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -63,6 +66,7 @@ def new(
         max_price=wanted.max_price,
         context=wanted.context,
         region=region,
+        hardware=hardware,
     )
     answer(made.to_dict(), as_json, lambda: _text(made))
     exit_unless(made.ok)
@@ -111,10 +115,15 @@ def _ask_number(question: str, default: str) -> float | None:
 
 
 def _text(made: NewRecipe) -> str:
-    rows = [(choice.key.rpartition(".")[2], _shown(choice.value), choice.why) for choice in made.choices]
+    rows = [(_short(choice.key), _shown(choice.value), choice.why) for choice in made.choices]
     findings = [finding.line_for(str(made.path)) for finding in made.findings if finding.severity != "info"]
     found = [table(("choice", "value", "why"), rows), *findings, *made.notes]
     return paragraphs(found)
+
+
+def _short(key: str) -> str:
+    """The last part of a key; the engine's name is the engine."""
+    return key.removesuffix(".name").rpartition(".")[2]
 
 
 def _shown(value: object) -> str:

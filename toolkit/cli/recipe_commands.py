@@ -65,7 +65,7 @@ def check(
         return
     names = catalogue() if every else recipes or []
     if not names:
-        raise UsageError("give a recipe, or --all", hint="See: toolkit recipes")
+        raise UsageError("give a recipe, or --all", hint="Such as: toolkit check tiny/p-eagle")
     reports = [run_checks(name, account=_account_check() if account else None) for name in names]
     ok = all(reports)
     one = reports[0].to_dict() if len(reports) == 1 else {"ok": ok, "reports": [report.to_dict() for report in reports]}

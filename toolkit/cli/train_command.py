@@ -27,7 +27,7 @@ def train(
     deploy: Annotated[
         bool, typer.Option("--deploy", help="Then deploy it with its baseline, and prove that it pays.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a job is billed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is billed.")] = False,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
@@ -35,31 +35,33 @@ def train(
 
     Run it again to wait for a job that still runs, or to go on where one was interrupted.
     """
-    from toolkit.api import training
+    from toolkit.api import jobs, training
 
     planned = training.train_plan(recipe, platform=platform)
     if dry_run:
         answer(planned.to_dict(), as_json, lambda: plan_text(planned))
         return
-    starts = any(action.kind == "TrainingJob" and action.verb == "create" for action in planned.actions)
     cost = training.price(recipe, platform=platform)
-    if starts and cost:
+    if cost and jobs.starts_job(planned):
         exit_unless(confirm(f"This starts {cost}. Go on?", yes))
     run = training.train(recipe, platform=platform, overwrite=overwrite, wait=wait or deploy)
-    if not deploy:
-        answer(run.to_dict(), as_json, lambda: _text(run))
-        if run.head and not as_json:
-            next_step("deploy", recipe, *(("--platform", platform) if platform else ()), "--baseline")
+    if deploy:
+        _deploy(recipe, platform, run, yes, as_json)
         return
-    _deploy(recipe, platform, run, as_json)
+    answer(run.to_dict(), as_json, lambda: _text(run))
+    if run.head and not as_json:
+        next_step("deploy", recipe, *(("--platform", platform) if platform else ()), "--baseline")
 
 
-def _deploy(recipe: str, platform: str | None, run: TrainingRun, as_json: bool) -> None:
+def _deploy(recipe: str, platform: str | None, run: TrainingRun, yes: bool, as_json: bool) -> None:
+    """As `toolkit deploy RECIPE --baseline` does."""
     from toolkit import api
+    from toolkit.cli.endpoint_commands import approve_price, finish
 
-    proof = api.deploy(recipe, platform=platform, baseline=True).prove()
-    answer({**run.to_dict(), "proof": proof.to_dict()}, as_json, lambda: f"{_text(run)}\n\n{proof!r}")
-    exit_unless(proof.ok)
+    if not as_json:
+        print(_text(run), end="\n\n")  # noqa: T201
+    endpoint = api.deploy(recipe, platform=platform, baseline=True, approve=None if yes else approve_price)
+    finish(endpoint, as_json=as_json, also={"training": run.to_dict()})
 
 
 def _text(run: TrainingRun) -> str:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolkit.cli.bench_command import Prompts, WorkloadNames, counts_of, seconds_of
-from toolkit.cli.output import answer, confirm, exit_unless
+from toolkit.cli.bench_command import Prompts, WorkloadNames, counts_of
+from toolkit.cli.durations import seconds_of
+from toolkit.cli.output import answer, confirm, exit_unless, next_step
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
 from toolkit.cli.table import table, terminal_width
 
 if TYPE_CHECKING:
-    from toolkit.measure.summary import Slo
     from toolkit.measure.tune_report import TuneReport
+    from toolkit.recipe.schema import Slo
 
 _RANGE = re.compile(r"(?P<first>\d+)-(?P<last>\d+)")
 _LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms|s)?")
@@ -89,6 +90,8 @@ def tune(
     )
     answer(report.to_dict(), as_json, lambda: tune_text(report))
     exit_unless(report.ok)
+    if not as_json:
+        next_step(*(("deploy", recipe) if write else ("tune", recipe, "--write")))
 
 
 def tune_text(report: TuneReport, room: int | None = None) -> str:
@@ -119,10 +122,10 @@ def _ks(text: str) -> tuple[int, ...]:
 
 def _slo(text: str) -> Slo:
     """The limits of `ttft=0.5,tpot=50ms`."""
-    from toolkit.measure.summary import Slo
+    from toolkit.recipe.schema import Slo
 
     found = [_LIMIT.fullmatch(part) for part in text.split(",")]
     limits = {limit["name"]: float(limit["number"]) * _UNITS[limit["unit"] or "s"] for limit in found if limit}
     if len(limits) < len(found) or not min(limits.values()) > 0:
-        raise typer.BadParameter(f"{text!r} is not an SLO: write ttft=0.5,tpot=50ms, each limit once and above 0")
+        raise typer.BadParameter(f"{text!r} is not an SLO: write ttft=0.5,tpot=50ms with each limit once and above 0")
     return Slo(**limits)

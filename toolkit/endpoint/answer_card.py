@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def answer_card(answer: Generation) -> str:
-    """The answer as HTML."""
     acceptance = answer.acceptance
     positions = ", ".join(f"{share:.0%}" for share in acceptance.per_position) if acceptance else ""
     rate = f", {answer.completion_tokens / answer.latency:.0f} tokens/s" if answer.latency else ""

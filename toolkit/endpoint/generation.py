@@ -36,12 +36,10 @@ class Acceptance:
 
     @property
     def steps(self) -> int:
-        """Number of target steps that verified drafts."""
         return sum(self.histogram)
 
     @property
     def accepted(self) -> int:
-        """Number of accepted draft tokens."""
         return sum(j * count for j, count in enumerate(self.histogram))
 
     @property
@@ -152,7 +150,6 @@ class AsyncStream:
         self._result: Generation | None = None
 
     async def result(self) -> Generation:
-        """The finished answer; reads what has not been read yet. Raises InvocationError."""
         async for _ in self._pieces:
             pass
         return _whole(self._result)

@@ -99,7 +99,7 @@ def _transport_errors(endpoint: str) -> Iterator[None]:
             f"{endpoint}: no answer within {_READ_SECONDS:.0f} s", hint="Request fewer tokens, or stream."
         ) from error
     except httpx.TransportError as error:
-        raise refusal.unreachable(endpoint, error) from error
+        raise InvocationError(f"{endpoint}: {error}", hint=refusal.ASKED_AGAIN, transient=True) from error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from toolkit import documents
 from toolkit.errors import InvocationError
@@ -34,9 +35,18 @@ def of_container(endpoint: str, answer: ErrorAnswer) -> InvocationError:
     return by_container(endpoint, answer.status, answer.text)
 
 
-def unreachable(endpoint: str, error: Exception) -> InvocationError:
-    """The exception for a connection that failed, or ended before the response."""
-    return InvocationError(f"{endpoint}: {error}", hint=ASKED_AGAIN, transient=True)
+def broken_off(endpoint: str, error: Exception) -> InvocationError:
+    """The exception for an answer that ended too early."""
+    hint = f"Send the request again. The container's log: toolkit logs {endpoint.partition('/')[0]}"
+    return InvocationError(f"{endpoint}: the answer broke off: {error}", hint=hint)
+
+
+def parse_answer(endpoint: str, content: bytes) -> dict[str, Any]:
+    """A container's whole answer. Raises InvocationError."""
+    try:
+        return documents.parse(dict[str, Any], content)
+    except documents.Unfit as error:
+        raise InvocationError(f"{endpoint}: the answer cannot be used: {error}") from error
 
 
 def message_in(text: str) -> str:

@@ -49,8 +49,8 @@ def able_types(recipe: Recipe) -> list[Instance]:
     """Instance types of the recipe's platform and region that its engine runs on, the cheapest first."""
     region = recipe.platform.region
     able = [item for item in recipe.platform.rules.instances() if recipe.engine.rules.runs_on(item)]
-    there = [item for item in able if not (region and item.regions) or region in item.regions]
-    return sorted(there, key=lambda item: (_price(item, region), item.name))
+    in_region = [item for item in able if not (region and item.regions) or region in item.regions]
+    return sorted(in_region, key=lambda item: (_price(item, region), item.name))
 
 
 def _price(instance: Instance, region: str | None) -> float:

@@ -39,7 +39,6 @@ class AppendBuilder:
         self._folder = folder
 
     def build(self, spec: ImageSpec, destination: str, log: Callable[[str], None]) -> str:
-        """Build, push to `destination`, and return the digest. Raises BuildError, or UsageError for an invalid name."""
         if spec.needs_run:
             message = "builder `append` only adds files, and cannot run the instructions of this Dockerfile"
             raise BuildError(message, hint="Use a builder that can: docker, buildah or codebuild.")

@@ -69,7 +69,6 @@ class Login:
 
     @property
     def hint(self) -> str:
-        """What to do when access is denied."""
         return f"Log in: docker login {self._registry}; for ECR, check that the role may pull and push."
 
     def _token(self, parameters: dict[str, str], scopes: Sequence[str], account: tuple[str, str] | None) -> str:

@@ -44,7 +44,6 @@ class BuildahBuilder:
         self._credentials = credentials
 
     def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
-        """Build, push to `destination`, and return the digest. Raises BuildError, or UsageError for an invalid name."""
         base, target = parse(spec.base), parse(destination)
         if why := unavailable():
             message = f"buildah cannot build here: {why}"

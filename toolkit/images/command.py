@@ -20,6 +20,7 @@ from toolkit.text import without_colours
 
 if TYPE_CHECKING:
     from toolkit.images.auth import Credentials  # imports httpx
+    from toolkit.images.docker_config import Login
     from toolkit.images.reference import Reference
 
 Log = Callable[[str], None]
@@ -107,7 +108,7 @@ def last_words(ended: Ended) -> str:
     )
 
 
-def logins(credentials: Credentials, images: Iterable[Reference]) -> dict[str, dict[str, str]]:
+def logins(credentials: Credentials, images: Iterable[Reference]) -> dict[str, Login]:
     """The available logins for the images' registries, in the format of Docker's and podman's files."""
     found = {registry: credentials(registry) for registry in {image.registry for image in images}}
     return {

@@ -7,7 +7,6 @@ client libraries send first.
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import shutil
@@ -17,15 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import TypedDict
-
 from toolkit import documents
-from toolkit.errors import BuildError, UsageError
-from toolkit.home import user_home
+from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials, anonymous
 from toolkit.images.command import Ended, Log, build_failure, last_words, logins, push_failure, run, secret_folder
 from toolkit.images.context import build_arguments, build_context
 from toolkit.images.copy import find_image
+from toolkit.images.docker_config import HUB_LOGIN, docker_folder, read_config
 from toolkit.images.publish import publish, staged
 from toolkit.images.reference import DOCKER_HUB, Reference, parse
 from toolkit.images.registry import Registry
@@ -37,7 +34,6 @@ STUDIO_METADATA = Path("/opt/ml/metadata/resource-metadata.json")
 _STUDIO_NETWORK = "sagemaker"  # the only network that Studio's Docker allows
 _CONTAINERD_STORE = "io.containerd.snapshotter"
 _ARM = ("aarch64", "arm64")
-_HUB_LOGIN = "https://index.docker.io/v1/"
 _PUSHED = re.compile(r"(?:.*: )?digest: (sha256:[0-9a-f]{64}) size: \d+")
 _ROOM = "Make room where Docker keeps its images (docker system df, docker image prune), or build with append."
 
@@ -63,7 +59,6 @@ class DockerBuilder:
         self._studio = studio
 
     def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
-        """Build, push to `destination`, and return the digest. Raises BuildError, or UsageError for an invalid name."""
         base, target = parse(spec.base), parse(destination)
         if why := unavailable():
             raise BuildError(f"docker cannot build here: {why}", hint=_engine_hint(why))
@@ -88,38 +83,19 @@ class DockerBuilder:
 @contextmanager
 def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
     """A folder for DOCKER_CONFIG: the user's own settings and contexts, and our logins, until the block ends."""
-    own = Path(os.environ.get("DOCKER_CONFIG") or user_home() / ".docker")
+    own = docker_folder()
     with secret_folder() as folder:
         for entry in own.iterdir() if own.is_dir() else ():
             if entry.name != "config.json":
                 (folder / entry.name).symlink_to(entry.resolve())
-        config = _read_config(own / "config.json")
+        config = read_config(own / "config.json")
         for registry, login in logins(credentials, images).items():
-            key = _HUB_LOGIN if registry == DOCKER_HUB else registry
+            key = HUB_LOGIN if registry == DOCKER_HUB else registry
             config["auths"] = {**(config.get("auths") or {}), key: login}
             # otherwise Docker asks a credential helper instead of this file
             config["credHelpers"] = {**(config.get("credHelpers") or {}), key: ""}
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
         yield folder
-
-
-class _Config(TypedDict, total=False):
-    """Docker's config.json: what else stands there is kept."""
-
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
-    auths: dict[str, Any] | None
-    credHelpers: dict[str, str] | None
-
-
-def _read_config(path: Path) -> _Config:
-    try:
-        return documents.parse(_Config, documents.read_file(path))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        # the error's own text could quote a password
-        message = f"cannot read {path}: {type(error).__name__}"
-        raise UsageError(message, hint="Remove it, and run docker login again.") from None
 
 
 def _engine(variables: dict[str, str]) -> str:

@@ -6,50 +6,69 @@ import base64
 import os
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
 
 from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.home import user_home
 from toolkit.images.reference import DOCKER_HUB
 
-
-class _Login(BaseModel):
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-
-    auth: str | None = None
+HUB_LOGIN = "https://index.docker.io/v1/"
+"""The key of Docker Hub's login."""
 
 
-class _Config(BaseModel):
-    """Docker's config.json, as far as logins stand in it."""
+class Login(TypedDict, total=False):
+    """The login for one registry. `auth` is user and password in base64."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+    auth: str | None
 
-    auths: dict[str, _Login] | None = None
+
+class DockerConfig(TypedDict, total=False):
+    """Docker's config.json: what else stands there is kept."""
+
+    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+    auths: dict[str, Login] | None
+    credHelpers: dict[str, str] | None
+
+
+def docker_folder() -> Path:
+    """The folder of Docker's settings: $DOCKER_CONFIG, else `~/.docker`."""
+    return Path(os.environ.get("DOCKER_CONFIG") or user_home() / ".docker")
 
 
 def docker_credentials(registry: str) -> tuple[str, str] | None:
     """User and password of `docker login`, None without a login. Raises UsageError for a broken file."""
-    folder = os.environ.get("DOCKER_CONFIG")
-    return read_login((Path(folder) if folder else user_home() / ".docker") / "config.json", registry)
+    return read_login(docker_folder() / "config.json", registry)
+
+
+def read_config(path: Path) -> DockerConfig:
+    """The file's settings, none where it does not exist. Raises UsageError for a broken file."""
+    try:
+        return documents.parse(DockerConfig, documents.read_file(path))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
 
 
 def read_login(path: Path, registry: str) -> tuple[str, str] | None:
     """User and password for a registry in a Docker config file, None without a login. Raises UsageError."""
+    logins = read_config(path).get("auths") or {}
+    auth = next((logins[key].get("auth") for key in _keys(registry) if key in logins), None)
     try:
-        logins = documents.parse(_Config, documents.read_file(path)).auths or {}
-        auth = next((logins[key].auth for key in _keys(registry) if key in logins), None)
         user, colon, password = base64.b64decode(auth or "").decode().partition(":")
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        # the error's own text could quote a password
-        message = f"cannot read {path}: {type(error).__name__}"
-        raise UsageError(message, hint="Remove it, and run docker login again.") from None
+    except ValueError as error:
+        raise _unreadable(path, error) from None
     return (user, password) if colon else None
+
+
+def _unreadable(path: Path, error: Exception) -> UsageError:
+    # the error's own text could quote a password
+    return UsageError(f"cannot read {path}: {type(error).__name__}", hint="Remove it, and run docker login again.")
 
 
 def _keys(registry: str) -> tuple[str, ...]:
     if registry == DOCKER_HUB:
-        return "https://index.docker.io/v1/", "index.docker.io", "docker.io"
+        return HUB_LOGIN, "index.docker.io", "docker.io"
     return registry, f"https://{registry}", f"https://{registry}/v1/", f"https://{registry}/v2/"

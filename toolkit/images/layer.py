@@ -111,11 +111,9 @@ class _Hashing:
 
     @property
     def digest(self) -> str:
-        """Of all that went through."""
         return f"sha256:{self._hash.hexdigest()}"
 
     def write(self, data: bytes) -> int:
-        """Pass on."""
         self._hash.update(data)
         self.size += len(data)
         rest = memoryview(data)

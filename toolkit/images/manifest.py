@@ -45,7 +45,6 @@ class Blob:
     size: int
 
     def as_json(self) -> dict[str, Any]:
-        """The descriptor, as it stands in a manifest."""
         return {"mediaType": self.media_type, "size": self.size, "digest": self.digest}
 
 

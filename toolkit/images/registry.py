@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
+from typing import TypedDict, Unpack
 
 import httpx
 from pydantic import BaseModel
@@ -35,6 +36,12 @@ class _Errors(BaseModel):
     """The document that a registry answers with when it refuses."""
 
     errors: list[_Error]
+
+
+class _Options(TypedDict, total=False):
+    headers: Mapping[str, str]
+    content: bytes | Iterable[bytes] | None
+    scopes: tuple[str, ...]
 
 
 class LoginExpired(Exception):
@@ -78,7 +85,7 @@ class Registry:
     def find_manifest(self, repository: str, selector: str) -> Manifest | None:
         """The manifest of a tag or digest, None when there is no such image. Raises BuildError."""
         url = self.url(repository, f"manifests/{selector}")
-        answer = self.request("GET", url, repository, {"Accept": ", ".join(ACCEPTED)})
+        answer = self.request("GET", url, repository, headers={"Accept": ", ".join(ACCEPTED)})
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         manifest = Manifest(self.expect(answer, httpx.codes.OK).headers.get("Content-Type", ""), answer.content)
@@ -89,11 +96,11 @@ class Registry:
     def put_manifest(self, repository: str, selector: str, manifest: Manifest) -> None:
         """Make the tag name this image. Raises BuildError."""
         url = self.url(repository, f"manifests/{selector}")
-        answer = self.request("PUT", url, repository, {"Content-Type": manifest.media_type}, manifest.body)
+        headers = {"Content-Type": manifest.media_type}
+        answer = self.request("PUT", url, repository, headers=headers, content=manifest.body)
         self.expect(answer, httpx.codes.CREATED, httpx.codes.OK)
 
     def has_blob(self, repository: str, digest: str) -> bool:
-        """Whether the repository has it."""
         answer = self.request("HEAD", self.url(repository, f"blobs/{digest}"), repository)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return False
@@ -160,22 +167,16 @@ class Registry:
         return str(url.copy_with(scheme="https") if self._url.scheme == "https" else url)
 
     def request(
-        self,
-        method: str,
-        url: httpx.URL | str,
-        repository: str,
-        headers: Mapping[str, str] | None = None,
-        content: bytes | None = None,
-        scopes: tuple[str, ...] = (),
+        self, method: str, url: httpx.URL | str, repository: str, **options: Unpack[_Options]
     ) -> httpx.Response:
         """The answer, tried again when the registry was not there or had too much to do. Raises BuildError."""
         failures = refusals = 0
         while True:
             try:
-                answer = self.exchange(method, url, repository, headers, content, scopes)
+                answer = self.exchange(method, url, repository, **options)
                 if not is_passing(answer):
                     return answer
-                why = said(answer)
+                why = status_text(answer)
             except LoginExpired:
                 refusals += 1
                 self.check_refusals(refusals, repository)
@@ -186,16 +187,10 @@ class Registry:
             self.pause(failures, f"{self.host}/{repository}: {method} failed: {why}")
 
     def exchange(
-        self,
-        method: str,
-        url: httpx.URL | str,
-        repository: str,
-        headers: Mapping[str, str] | None = None,
-        content: bytes | Iterable[bytes] | None = None,
-        scopes: tuple[str, ...] = (),
+        self, method: str, url: httpx.URL | str, repository: str, **options: Unpack[_Options]
     ) -> httpx.Response:
         """One request and its answer. Raises LoginExpired, httpx.RequestError and BuildError."""
-        return self._whole(self._send(method, url, repository, headers or {}, content, scopes))
+        return self._whole(self._send(method, url, repository, **options))
 
     def _whole(self, answer: httpx.Response) -> httpx.Response:
         try:
@@ -208,7 +203,7 @@ class Registry:
         """The answer if it has one of the statuses. Raises BuildError in the registry's own words."""
         if answer.status_code in statuses:
             return answer
-        message = f"{self.host} rejected {answer.request.method} {answer.request.url.path}: {said(answer)}"
+        message = f"{self.host} rejected {answer.request.method} {answer.request.url.path}: {status_text(answer)}"
         if answer.status_code in (401, 403):
             raise BuildError(message, hint=self._login.hint)
         raise BuildError(message, hint=self._missing() if answer.status_code == httpx.codes.NOT_FOUND else "")
@@ -231,7 +226,7 @@ class Registry:
 
     def _stream(self, repository: str, blob: Blob, start: int) -> Iterator[bytes]:
         url = self.url(repository, f"blobs/{blob.digest}")
-        answer = self._send("GET", url, repository, {"Range": f"bytes={start}-"} if start else {}, None, ())
+        answer = self._send("GET", url, repository, {"Range": f"bytes={start}-"} if start else {})
         try:
             if is_passing(answer):
                 raise httpx.ReadError(f"HTTP {answer.status_code}")
@@ -255,9 +250,9 @@ class Registry:
         method: str,
         url: httpx.URL | str,
         repository: str,
-        headers: Mapping[str, str],
-        content: bytes | Iterable[bytes] | None,
-        scopes: tuple[str, ...],
+        headers: Mapping[str, str] = MappingProxyType({}),
+        content: bytes | Iterable[bytes] | None = None,
+        scopes: tuple[str, ...] = (),
     ) -> httpx.Response:
         """The answer, its body not yet read; blobs may come from elsewhere, where our login is not sent."""
         action = "pull" if method in ("GET", "HEAD") else "pull,push"
@@ -287,7 +282,7 @@ def is_passing(answer: httpx.Response) -> bool:
     return answer.status_code >= 500 or answer.status_code == httpx.codes.TOO_MANY_REQUESTS
 
 
-def said(answer: httpx.Response) -> str:
+def status_text(answer: httpx.Response) -> str:
     """Status and the registry's own words, on one line."""
     try:
         errors = documents.parse(_Errors, answer.content).errors

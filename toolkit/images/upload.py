@@ -20,7 +20,7 @@ import httpx
 
 from toolkit.errors import BuildError
 from toolkit.images.manifest import Blob
-from toolkit.images.registry import LoginExpired, Registry, is_passing, said
+from toolkit.images.registry import LoginExpired, Registry, is_passing, status_text
 
 # A multiple of 10 and of 20 MiB, the parts that ECR keeps blobs in: a part before the last has at least 5 MiB there.
 CHUNK_BYTES = 60 * 1024**2
@@ -50,6 +50,7 @@ def upload(
     _Upload(registry, repository, blob, read, count, chunk, location).run()
 
 
+@dataclass(eq=False)
 class _InterruptedError(Exception):
     """A request failed, but the upload can be resumed.
 
@@ -57,14 +58,14 @@ class _InterruptedError(Exception):
     wrong bytes; `login`: it needs a new login.
     """
 
-    def __init__(
-        self, why: str, *, offset: int | None = None, gone: bool = False, spoilt: bool = False, login: bool = False
-    ) -> None:
-        super().__init__(why)
-        self.offset = offset
-        self.gone = gone
-        self.spoilt = spoilt
-        self.login = login
+    why: str
+    offset: int | None = None
+    gone: bool = False
+    spoilt: bool = False
+    login: bool = False
+
+    def __str__(self) -> str:
+        return self.why
 
 
 @dataclass
@@ -98,11 +99,11 @@ class _Upload:
                 self.registry.check_refusals(refusals, self.repository)
                 if failures:
                     self.registry.pause(failures, f"{what} broke off at byte {self.offset}: {error}")
-                if self._is_there(error):
+                if self._has_arrived(error):
                     return
                 self._find_offset(error)
 
-    def _is_there(self, error: _InterruptedError) -> bool:
+    def _has_arrived(self, error: _InterruptedError) -> bool:
         """Whether only the answer to the last bytes was lost."""
         if not (error.gone and self.registry.has_blob(self.repository, self.blob.digest)):
             return False
@@ -127,7 +128,8 @@ class _Upload:
         url = self._named() if is_last else str(self.location)
         try:
             body = self._counting(pieces.take(size))
-            answer = self.registry.exchange("PUT" if is_last else "PATCH", url, self.repository, headers, body)
+            verb = "PUT" if is_last else "PATCH"
+            answer = self.registry.exchange(verb, url, self.repository, headers=headers, content=body)
         except LoginExpired as error:
             raise _InterruptedError("the login expired", login=True) from error
         except httpx.RequestError as error:
@@ -152,13 +154,13 @@ class _Upload:
         """What an answer other than yes means. Raises BuildError when it is final."""
         if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
             expected = _EXPECTED_BYTE.search(answer.text)
-            return _InterruptedError(said(answer), offset=int(expected[1]) if expected else _next_byte(answer))
+            return _InterruptedError(status_text(answer), offset=int(expected[1]) if expected else _next_byte(answer))
         if is_passing(answer):
-            return _InterruptedError(said(answer))
+            return _InterruptedError(status_text(answer))
         if answer.status_code == httpx.codes.NOT_FOUND:
-            return _InterruptedError(said(answer), gone=True)
+            return _InterruptedError(status_text(answer), gone=True)
         if answer.status_code == httpx.codes.BAD_REQUEST:
-            return _InterruptedError(said(answer), spoilt=True)
+            return _InterruptedError(status_text(answer), spoilt=True)
         self.registry.expect(answer)
         raise AssertionError("expect() of no status raises")
 

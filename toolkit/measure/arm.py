@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from toolkit.endpoint.generation import Acceptance
+from toolkit.recipe.schema import Expect
 
 NO_PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 """A server applies those of generation_config.json otherwise; greedy tokens are then not the model's first choices."""
@@ -36,6 +37,14 @@ class Connection(Protocol):
 
 
 @dataclass(frozen=True)
+class Expected:
+    """What a recipe lets expect, by workload: its `expect`, and the acceptance lengths of its `evidence`."""
+
+    expect: Mapping[str, Expect] = field(default_factory=dict)
+    published: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Arm:
     """One served model: the baseline, or one way to speculate.
 
@@ -43,7 +52,7 @@ class Arm:
     `reports_drafts` is False for an engine that does not count its draft tokens, None if its counters cannot be read.
     `target` is the model as the server names it, empty if it does not; `max_model_len` is the most tokens of a request
     with its answer, None if unknown. With `synthetic_acceptance_length` the engine accepts drafts by chance, that many
-    tokens a step: only its speed means anything, its text is garbage.
+    tokens a step: only its speed means anything, its text is garbage. `expected` is what its own recipe says.
     """
 
     name: str
@@ -55,3 +64,4 @@ class Arm:
     target: str = ""
     max_model_len: int | None = None
     synthetic_acceptance_length: float | None = None
+    expected: Expected = field(repr=False, default=Expected())

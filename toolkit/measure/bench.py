@@ -10,40 +10,37 @@ from typing import Literal
 from toolkit.errors import PlatformError
 from toolkit.measure.arm import Arm, Connection
 from toolkit.measure.counters import counted
+from toolkit.measure.design import Design, Load, Measured, Progress, Send
 from toolkit.measure.journal import Journal
 from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import closed_loop, open_loop
 from toolkit.measure.lossless import paired
 from toolkit.measure.report import ArmReport, BenchReport, Verdict
 from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.run import Design, Load, Measured, Progress, Send, again, run
+from toolkit.measure.run import again, run
 from toolkit.measure.scoring import Scoring
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.summary import summarise
-from toolkit.measure.verdicts import Expected, slos, verdicts
+from toolkit.measure.verdicts import slos, verdicts
 from toolkit.measure.what_if import other_acceptance, synthetic_verdicts
-
-_MOST_PROMPTS = 1_000_000
 
 
 async def measure(
     design: Design,
     title: str,
-    expected: Expected | None = None,
     progress: Callable[[Progress | Scoring], object] = lambda _: None,
     journal: Journal | None = None,
     what_if: Sequence[float] = (),
 ) -> BenchReport:
-    """Run a measurement, judge its results by what a recipe expects, and report.
+    """Run a measurement, judge its results by what the arms' recipes expect, and report.
 
     `what_if` are acceptance lengths: the report then says how fast the arms would be at each. Raises InvocationError.
     """
-    measured = await run(design, sender(design.settle_seconds), progress, journal)
+    measured = await run(design, sender(design.settle_seconds, design.seed), progress, journal)
     results = measured.results
-    limits = slos(expected.expect) if expected else {}
-    summary = summarise(results, design.arms, design.baseline, limits)
+    summary = summarise(results, design.arms, design.baseline, slos(design.arms))
     real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
-    speed = verdicts(results, summary, real, design.baseline, expected)
+    speed = verdicts(results, summary, real, design.baseline)
     baseline, comparable = design.baseline.name if design.baseline else "", {arm.name for arm in real}
     judged, ending = await _judged(design, real, measured, progress)
     return BenchReport(
@@ -59,6 +56,7 @@ async def measure(
         ),
         speedups=summary.speedups,
         noise=summary.noise,
+        gains=summary.gains,
         notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
         complete=ending == "complete",
         interrupted=ending == "interrupted",
@@ -66,8 +64,11 @@ async def measure(
     )
 
 
-def sender(settle_seconds: float = 0.0) -> Send:
-    """Sends requests to arms; before another engine is asked than last, it waits until that has settled."""
+def sender(settle_seconds: float = 0.0, seed: int = 0) -> Send:
+    """Sends requests to arms; before another engine is asked than last, it waits until that has settled.
+
+    `seed` decides at what moments open loops ask.
+    """
     last: list[Connection] = []
     without_counters: list[Connection] = []
 
@@ -76,8 +77,7 @@ def sender(settle_seconds: float = 0.0) -> Send:
             await asyncio.sleep(settle_seconds)
         last[:] = [arm.connection]
         if load.open_loop:  # all arms are asked at the same moments, and each block at others
-            moments = asks[0].round * _MOST_PROMPTS + asks[0].prompt
-            block = open_loop(arm, asks, load.value, timing, seed=moments)
+            block = open_loop(arm, asks, load.value, timing, seed=f"{seed} {asks[0].round} {asks[0].prompt}")
         else:
             block = closed_loop(arm, asks, round(load.value), timing)
         return await counted(arm.connection, block, without_counters)

@@ -12,8 +12,6 @@ from toolkit.measure.report import ArmReport, BenchReport, Percentiles, Speedup
 from toolkit.measure.wording import interval, load, ratio, sign
 from toolkit.text import inert
 
-_Z = 1.96
-
 
 @dataclass(frozen=True)
 class SpeedupChange:
@@ -28,17 +26,14 @@ class SpeedupChange:
 
     @property
     def ratio(self) -> float:
-        """The second speedup over the first."""
         return self.after.ratio / self.before.ratio
 
     @property
     def low(self) -> float:
-        """The lower end of the 95 % interval."""
         return self.ratio / math.exp(self._reach)
 
     @property
     def high(self) -> float:
-        """The upper end of the 95 % interval."""
         return self.ratio * math.exp(self._reach)
 
     @property
@@ -213,7 +208,7 @@ def _settings(before: BenchReport, after: BenchReport) -> Iterator[tuple[str, st
 
 
 def _missing(one: BenchReport, other: BenchReport, name: str) -> Iterator[str]:
-    there = {_point(arm) for arm in other.arms}
+    measured = {_point(arm) for arm in other.arms}
     for arm in one.arms:
-        if _point(arm) not in there:
+        if _point(arm) not in measured:
             yield f"only the {name} report has {arm.arm} on {arm.workload} at load {load(arm)}"

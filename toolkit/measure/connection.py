@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,13 +19,14 @@ from toolkit.endpoint import refusal
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.openai_route import machine_tls
-from toolkit.endpoint.platform import EndpointPlatform
+from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
 from toolkit.endpoint.prometheus import acceptance_of_page, counts_drafts
 from toolkit.errors import InvocationError, PlatformError, UsageError
-from toolkit.measure.arm import Chunk
+from toolkit.measure.arm import Chunk, Connection
 from toolkit.measure.wire import Client, Response
 
 _LONGEST_ERROR = 64 * 1024
+_MOST_STREAMS = 256
 
 Invoke = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -61,11 +64,13 @@ class HttpConnection:
         if self.invoker:
             return await self.invoker(body)
         route = "completions" if "prompt" in body else "chat/completions"
-        return _json(self.name, await self._whole("POST", f"{self._base}/{route}", {"model": self.model, **body}))
+        return refusal.parse_answer(
+            self.name, await self._whole("POST", f"{self._base}/{route}", {"model": self.model, **body})
+        )
 
     async def models(self) -> dict[str, ServedModel]:
         """The models that it serves by name, as far as it lists them. Raises InvocationError."""
-        listed = _json(self.name, await self._whole("GET", f"{self._base}/models")).get("data")
+        listed = refusal.parse_answer(self.name, await self._whole("GET", f"{self._base}/models")).get("data")
         found = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
         return {str(item.get("id")): _served_model(item) for item in found}
 
@@ -110,6 +115,37 @@ class HttpConnection:
             raise InvocationError(f"{self.name}: {error or 'no connection in time'}") from error
 
 
+@dataclass(frozen=True)
+class InvocationConnection:
+    """Chats over the platform's own route: it can name a production variant, and the OpenAI route cannot.
+
+    `name` is the address, such as `chat@AllTraffic`. Chunks are timed where they arrive, in a thread.
+    """
+
+    name: str
+    platform: EndpointPlatform = field(repr=False)
+    threads: Executor = field(repr=False)
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+        """The answer to a chat completion."""
+        chunks, loop = self._chunks(body), asyncio.get_running_loop()
+        while chunk := await loop.run_in_executor(self.threads, next, chunks, None):
+            yield chunk
+
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole answer to a completion (`prompt`) or a chat (`messages`)."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, self.platform.invoke, self.name, body)
+
+    async def acceptance(self) -> Acceptance | None:
+        """None: an engine's counters cannot be read over this route."""
+        return None
+
+    def _chunks(self, body: Mapping[str, Any]) -> Iterator[Chunk]:
+        sent = time.perf_counter()
+        for content in self.platform.stream(self.name, body):
+            yield Chunk(time.perf_counter() - sent, content)
+
+
 @asynccontextmanager
 async def connect_url(url: str, model: str = "", key_variable: str | None = None) -> AsyncIterator[HttpConnection]:
     """A connection to an OpenAI-like server, such as `http://127.0.0.1:9000/v1`.
@@ -136,8 +172,18 @@ def _names_a_server(url: str) -> bool:
 
 
 @asynccontextmanager
-async def connect_endpoint(platform: EndpointPlatform, address: str) -> AsyncIterator[HttpConnection]:
-    """A connection to an endpoint, or `endpoint/component`. Whole answers take the platform's own route."""
+async def connect_endpoint(platform: EndpointPlatform, address: str) -> AsyncIterator[Connection]:
+    """A connection to an endpoint, `endpoint/component`, or `endpoint@variant`.
+
+    Whole answers take the platform's own route.
+    """
+    if VARIANT_MARK in address:
+        threads = ThreadPoolExecutor(_MOST_STREAMS)
+        try:
+            yield InvocationConnection(address, platform, threads)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+        return
 
     async def invoke(body: Mapping[str, Any]) -> dict[str, Any]:
         return await asyncio.to_thread(platform.invoke, address, body)
@@ -207,10 +253,3 @@ async def _content(response: Response, longest: int) -> bytes:
         if len(found) > longest:
             break
     return bytes(found)
-
-
-def _json(name: str, content: bytes) -> dict[str, Any]:
-    try:
-        return documents.parse(dict[str, Any], content)
-    except documents.Unfit as error:
-        raise InvocationError(f"{name}: the answer cannot be used: {error}") from error

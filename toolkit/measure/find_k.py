@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -27,7 +27,6 @@ class Trial:
 
     @property
     def speeds(self) -> Speeds:
-        """What was measured."""
         return {workload: found.seconds_per_token for workload, found in self.measured.items()}
 
 
@@ -43,8 +42,9 @@ class Found:
 def find_k(ks: Sequence[int], measure: Callable[[int], Mapping[str, Measured]]) -> Found:
     """Measure the largest K and a small one, then the best that these predict, at most a third of all K.
 
-    The best has the lowest geometric mean of the seconds per token over all workloads. With up to three K all are
-    measured. `measure` returns a K's figures by workload.
+    The best has the lowest geometric mean of the seconds per token over the workloads for which all have figures:
+    the time may be up before the last workload's turn. With up to three K all are measured. `measure` returns a K's
+    figures by workload.
     """
     ordered = sorted(set(ks))
     most = max(_FEWEST, len(ordered) // _SHARE)
@@ -52,25 +52,31 @@ def find_k(ks: Sequence[int], measure: Callable[[int], Mapping[str, Measured]]) 
     trials = [Trial(k, measure(k)) for k in dict.fromkeys(first)]
     while len(trials) < min(most, len(ordered)):
         predicted = _predicted(trials, ordered)
-        best = min(predicted, key=lambda k: _cost(predicted[k]))
+        best = min(predicted, key=lambda k: _cost(predicted[k], predicted[k]), default=trials[0].k)
         measured = {trial.k for trial in trials}
         if best in measured:
-            if len(ordered) > _FEWEST:
+            if predicted and len(ordered) > _FEWEST:
                 break
             best = next(k for k in ordered if k not in measured)
-        trials.append(Trial(best, measure(best), predicted[best]))
-    winner = min(trials, key=lambda trial: _cost(trial.speeds))
+        trials.append(Trial(best, measure(best), predicted.get(best)))
+    shared = set.intersection(*(set(trial.speeds) for trial in trials))
+    winner = min(trials, key=lambda trial: _cost(trial.speeds, shared or trial.speeds))
     return Found(tuple(trials), _predicted(trials, ordered) if len(trials) > 1 else {}, winner.k)
 
 
 def _predicted(trials: Sequence[Trial], ks: Sequence[int]) -> dict[int, Speeds]:
-    """Predictions for all K by workload, from the largest K that was measured and the smallest."""
+    """Predictions for all K by workload, from the largest K that was measured and the smallest.
+
+    Empty if they share no workload.
+    """
     low, high = min(trials, key=lambda trial: trial.k), max(trials, key=lambda trial: trial.k)
     by_workload = {
-        workload: seconds_per_token(low.measured[workload], found, ks) for workload, found in high.measured.items()
+        workload: seconds_per_token(low.measured[workload], found, ks)
+        for workload, found in high.measured.items()
+        if workload in low.measured
     }
-    return {k: {workload: found[k] for workload, found in by_workload.items()} for k in ks}
+    return {k: {workload: found[k] for workload, found in by_workload.items()} for k in ks} if by_workload else {}
 
 
-def _cost(speeds: Speeds) -> float:
-    return fmean(map(math.log, speeds.values()))
+def _cost(speeds: Speeds, workloads: Iterable[str]) -> float:
+    return fmean(math.log(speeds[workload]) for workload in workloads)

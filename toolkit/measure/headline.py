@@ -81,8 +81,8 @@ def speedup_of(report: BenchReport, arm: ArmReport) -> Speedup | None:
 def baseline_at(report: BenchReport, point: ArmReport | Speedup) -> ArmReport | None:
     """The baseline's measurement at the same workload and load."""
     compared = {speedup.arm for speedup in report.speedups}
-    there = (point.workload, point.concurrency, point.rate)
-    alike = (arm for arm in report.arms if (arm.workload, arm.concurrency, arm.rate) == there)
+    measured_at = (point.workload, point.concurrency, point.rate)
+    alike = (arm for arm in report.arms if (arm.workload, arm.concurrency, arm.rate) == measured_at)
     return next((arm for arm in alike if arm.arm not in compared), None)
 
 
@@ -141,8 +141,8 @@ def _speed(report: BenchReport) -> Iterator[str]:
 
 
 def _compared(speedup: Speedup) -> str:
-    where = f"on {speedup.workload}, {load_in_words(speedup)}"
-    return f"{speedup.arm} is {ratio(speedup.ratio)} as fast as without speculation {where}"
+    load = f"on {speedup.workload}, {load_in_words(speedup)}"
+    return f"{speedup.arm} is {ratio(speedup.ratio)} as fast as without speculation {load}"
 
 
 def _price(report: BenchReport, best: Speedup) -> Iterator[str]:

@@ -47,7 +47,6 @@ class Identity:
 
     @property
     def verdict(self) -> Verdict:
-        """The claim `lossless` about this arm."""
         detail = f"{self.arm}: {self.identical} of {self.pairs} answers are the baseline's"
         if self.pairs_again:
             own = f"{self.identical_again} of {self.pairs_again}"

@@ -12,6 +12,7 @@ from typing import Any
 
 from toolkit import documents
 from toolkit.errors import UsageError
+from toolkit.files import set_mode
 from toolkit.measure.result import RequestResult
 
 _LIMITS = documents.Limits(size=1024**3)
@@ -53,7 +54,7 @@ class Journal:
 
     def _must_be_ours(self) -> None:
         """Raise UsageError for a file that somebody else has made: they would read the answers."""
-        if self.path.is_file() and self.path.stat().st_uid != os.geteuid():
+        if hasattr(os, "geteuid") and self.path.is_file() and self.path.stat().st_uid != os.geteuid():
             raise UsageError(f"{self.path} belongs to another user", hint="Write to a file of your own.")
 
     def add(self, results: Sequence[RequestResult]) -> None:
@@ -65,7 +66,7 @@ class Journal:
             self.path.touch(mode=0o600)
             with self.path.open("ab") as stream:
                 if stream.tell() == 0:
-                    os.fchmod(stream.fileno(), 0o600)
+                    set_mode(stream, self.path, 0o600)
                     lines = [self._head, *lines]
                 stream.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
         except OSError as error:

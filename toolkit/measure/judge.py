@@ -13,11 +13,11 @@ from toolkit.measure.report import Verdict
 from toolkit.measure.result import RequestResult
 from toolkit.measure.same_target import SameTarget, other_name, other_tokens, same_target
 from toolkit.measure.sampled import Sampled, compare_sampled
-from toolkit.measure.scoring import MOST_TOKENS, Scorer, Scoring
+from toolkit.measure.scoring import Scorer, Scoring
 
 
 @dataclass(frozen=True)
-class AskedOtherwise:
+class DifferentOptions:
     """The arm was not asked what the baseline was asked: these request options differ."""
 
     arm: str
@@ -25,7 +25,6 @@ class AskedOtherwise:
 
     @property
     def verdict(self) -> Verdict:
-        """The claim `lossless` about this arm."""
         detail = f"{self.arm}: asked with another {', '.join(self.options)} than the baseline; ask both alike"
         return Verdict("lossless", False, detail)
 
@@ -39,14 +38,13 @@ class Judgement:
     """
 
     arm: str
-    lossless: Lossless | Sampled | Identity | AskedOtherwise
+    lossless: Lossless | Sampled | Identity | DifferentOptions
     target: SameTarget | None
     other_tokens: str = ""
     other_name: str = ""
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The claims `lossless` and `same-target` about the arm."""
         target = Verdict("same-target", None, f"{self.arm}: the engine gives no scores of tokens to compare")
         if self.other_tokens:
             target = Verdict("same-target", False, f"{self.arm}: {self.other_tokens}")
@@ -64,18 +62,14 @@ async def judge(
     arms: Sequence[Arm],
     results: Sequence[RequestResult],
     again: str = "",
-    most_tokens: int = MOST_TOKENS,
     progress: Callable[[Scoring], object] = lambda _: None,
 ) -> tuple[Judgement, ...]:
-    """Judge arms by the answers in `results`, of which those of the arm `again` are the baseline's second ones.
-
-    Of each answer, as much is scored as fits into `most_tokens` with its prompt.
-    """
+    """Judge arms by the answers in `results`, of which those of the arm `again` are the baseline's second ones."""
 
     def answers(name: str) -> list[RequestResult]:
         return [result for result in results if result.arm == name]
 
-    scorer, reference = Scorer(baseline, most_tokens, progress), answers(baseline.name)
+    scorer, reference = Scorer(baseline, progress), answers(baseline.name)
     try:
         floor = await measure_floor(scorer, reference)
     except InvocationError as error:
@@ -95,10 +89,7 @@ async def judge(
 
 
 async def judge_alone(
-    arm: Arm,
-    results: Sequence[RequestResult],
-    most_tokens: int = MOST_TOKENS,
-    progress: Callable[[Scoring], object] = lambda _: None,
+    arm: Arm, results: Sequence[RequestResult], progress: Callable[[Scoring], object] = lambda _: None
 ) -> tuple[Verdict, Verdict]:
     """Without a baseline, the arm's own target scores its answers. Whether it is the right target is not shown.
 
@@ -108,7 +99,7 @@ async def judge_alone(
     answers = [result for result in results if result.arm == arm.name]
     if arm.options.get("temperature"):
         return Verdict("lossless", None, f"{arm.name}: sampled answers are judged with a baseline only"), target
-    scorer = Scorer(arm, most_tokens, progress)
+    scorer = Scorer(arm, progress)
     try:
         floor = replace(await measure_floor(scorer, answers), largest_gap=0.0)
     except InvocationError as error:
@@ -132,7 +123,7 @@ async def _judge(
     target = await same_target(arm.name, scorer.by(arm), scorer, floor, reference)
     names = sorted({*arm.options, *baseline.options})
     if other := tuple(name for name in names if arm.options.get(name) != baseline.options.get(name)):
-        return Judgement(arm.name, AskedOtherwise(arm.name, other), target)
+        return Judgement(arm.name, DifferentOptions(arm.name, other), target)
     if arm.options.get("temperature"):
         return Judgement(arm.name, await compare_sampled(arm.name, scorer, answers, reference), target)
     return Judgement(arm.name, await compare(arm.name, scorer, floor, answers, reference), target)

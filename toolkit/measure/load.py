@@ -39,7 +39,7 @@ async def closed_loop(
 
 
 async def open_loop(
-    arm: Arm, asks: Iterable[Ask], rate: float, timing: Timing, seed: int = 0, done: Done = lambda _: None
+    arm: Arm, asks: Iterable[Ask], rate: float, timing: Timing, seed: int | str = 0, done: Done = lambda _: None
 ) -> list[RequestResult]:
     """Send `rate` requests per second on average, whether earlier ones have ended or not (a Poisson process)."""
     results: list[RequestResult] = []

@@ -42,7 +42,7 @@ from math import ceil, exp, lgamma, log
 from toolkit.errors import InvocationError
 from toolkit.measure.report import Verdict
 from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.scoring import Choice, Score, Scorer, decode
+from toolkit.measure.scoring import MOST_TOKENS, Choice, Score, Scorer, decode
 
 SAFETY = 2.0
 _FREQUENCY = 2.0
@@ -88,7 +88,7 @@ class Floor:
 
 
 @dataclass(frozen=True)
-class Place:
+class Mismatch:
     """A token of an answer (counted from 1), the target's first choice there, and the gap between them in nats."""
 
     workload: str
@@ -100,7 +100,6 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """Where it is, and which token stands there."""
         return f"{self.workload}, prompt {self.prompt + 1}, token {self.position} is {self.token}"
 
 
@@ -125,8 +124,8 @@ class Lossless:
     seen_rate: float
     floor: Floor
     unscored: int = 0
-    worst: Place | None = None
-    difference: Place | None = None
+    worst: Mismatch | None = None
+    difference: Mismatch | None = None
 
     @property
     def holds(self) -> bool | None:
@@ -137,7 +136,6 @@ class Lossless:
 
     @property
     def verdict(self) -> Verdict:
-        """The claim `lossless` about this arm."""
         return Verdict("lossless", self.holds, f"{self.arm}: {'. '.join(_sentences(self))}")
 
 
@@ -245,12 +243,12 @@ async def _changes(scorer: Scorer, reference: Sequence[RequestResult]) -> list[t
 def _openings(scorer: Scorer, reference: Sequence[RequestResult]) -> list[tuple[int, ...]]:
     """Prompts with the first part of their answers, from none of it to all but the tokens to decode."""
     known = [(result.prompt_token_ids, result.token_ids) for result in reference]
-    asked = [(prompt, answer[: scorer.most_tokens - len(prompt)]) for prompt, answer in known if prompt and answer]
+    asked = [(prompt, answer[: MOST_TOKENS - len(prompt)]) for prompt, answer in known if prompt and answer]
     shares = [index / max(1, len(asked) - 1) for index in range(len(asked))]
     return [
         (*prompt, *answer[: round(share * max(0, len(answer) - _DECODED_TOKENS))])
         for share, (prompt, answer) in zip(shares, asked, strict=True)
-        if len(prompt) < scorer.most_tokens
+        if len(prompt) < MOST_TOKENS
     ]
 
 
@@ -264,17 +262,17 @@ def _request(result: RequestResult) -> tuple[str, int, int, float, bool]:
     return result.workload, result.prompt, result.round, result.load, result.open_loop
 
 
-def _worst(scored: Iterable[tuple[RequestResult, Sequence[Score]]], limit: float) -> Place | None:
-    places = (
-        _place(result, position, score.token, score)
+def _worst(scored: Iterable[tuple[RequestResult, Sequence[Score]]], limit: float) -> Mismatch | None:
+    found = (
+        _mismatch(result, position, score.token, score)
         for result, answer in scored
         for position, score in enumerate(answer)
         if score.gap > limit
     )
-    return max(places, key=lambda place: place.gap, default=None)
+    return max(found, key=lambda one: one.gap, default=None)
 
 
-async def _first_difference(pairs: Iterable[tuple[RequestResult, RequestResult]], scorer: Scorer) -> Place | None:
+async def _first_difference(pairs: Iterable[tuple[RequestResult, RequestResult]], scorer: Scorer) -> Mismatch | None:
     """The first token of the first answer that is not the baseline's; its gap is that to the baseline's token."""
     for ours, theirs in pairs:
         if ours.token_ids == theirs.token_ids:
@@ -283,12 +281,12 @@ async def _first_difference(pairs: Iterable[tuple[RequestResult, RequestResult]]
         for position, (our, their) in enumerate(scores):
             if our.token.token != their.token.token:
                 gap = abs(our.gap - their.gap)
-                return Place(ours.workload, ours.prompt, position + 1, _named(our.token), _named(their.token), gap)
+                return Mismatch(ours.workload, ours.prompt, position + 1, _named(our.token), _named(their.token), gap)
     return None
 
 
-def _place(result: RequestResult, position: int, token: Choice, score: Score) -> Place:
-    return Place(result.workload, result.prompt, position + 1, _named(token), _named(score.best[0]), score.gap)
+def _mismatch(result: RequestResult, position: int, token: Choice, score: Score) -> Mismatch:
+    return Mismatch(result.workload, result.prompt, position + 1, _named(token), _named(score.best[0]), score.gap)
 
 
 def _named(choice: Choice) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.display import Fragment, Tone, bullets, card, folded, prose, table, toned
+from toolkit.display import Fragment, Tone, bullets, card, folded, prose, table, toned, whole
 from toolkit.measure.headline import CLAIMS, Answer, comparable, headline, speedup_of
 from toolkit.measure.wording import (
     COLUMNS,
@@ -27,7 +27,6 @@ _SIGNS: dict[bool | None, Tone] = {True: "good", False: "bad", None: "soft"}
 
 
 def report_html(report: BenchReport) -> str:
-    """The report as HTML that needs no script."""
     found = headline(report)
     parts = (
         prose(*found.sentences),
@@ -40,18 +39,17 @@ def report_html(report: BenchReport) -> str:
 
 
 def verdicts_html(report: BenchReport) -> Fragment:
-    """The verdicts as a table."""
     rows = [
-        (toned(sign(v.holds), _SIGNS[v.holds]), CLAIMS[v.claim], v.workload or "", v.detail) for v in report.verdicts
+        (toned(sign(v.holds), _SIGNS[v.holds]), CLAIMS[v.claim], whole(v.workload or ""), v.detail)
+        for v in report.verdicts
     ]
     return table(rows, ("", "claim", "workload", "detail"))
 
 
 def figures_html(report: BenchReport) -> Fragment:
-    """All figures as a table."""
     rows = [(a.workload, *cells(a, speedup_of(report, a)), *latencies(a)[2:]) for a in report.arms]
     head, rows = filled(("workload", *COLUMNS, *LATENCIES[2:]), rows)
-    return table(rows, head)
+    return table((map(whole, row) for row in rows), head)
 
 
 def what_if_html(report: BenchReport) -> Fragment:

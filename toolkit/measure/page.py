@@ -95,11 +95,11 @@ def page_html(report: BenchReport) -> str:
 
     found = headline(report)
     valid = comparable(report)
-    where = _figure(break_even_map(report), break_even_in_words(report.speedups)) if valid else ""
+    break_even = _figure(break_even_map(report), break_even_in_words(report.speedups)) if valid else ""
     body = (
         _banner(report, found),
         f'<div class="row">{_tiles(report) if valid else ""}</div>',
-        f'<div class="row">{_verdicts(report.verdicts)}{where}</div>',
+        f'<div class="row">{_verdicts(report.verdicts)}{break_even}</div>',
         f'<section class="figures">{"".join(map(_figure, figures(report)))}</section>',
         f"<section>{what_if_html(report)}</section>",
         f'<section><h2>All figures</h2><div class="scroll">{figures_html(report)}</div>{_soft(LEGEND)}</section>',

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, islice
-from typing import Protocol
 
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
+from toolkit.measure.design import Design, Load, Measured, Progress, Send
 from toolkit.measure.journal import Journal
 from toolkit.measure.machine import Machine
 from toolkit.measure.result import RequestResult, successful
@@ -43,83 +43,6 @@ _LOOK_AFTER = 1.1
 _MOST_NAMED, _LONGEST_ERROR = 10, 200
 _INTERRUPTED = "the measurement was interrupted: these are its results until then"
 _TOO_LATE = "requests that still ran long after the time was up were cut"
-
-
-@dataclass(frozen=True)
-class Load:
-    """The number of concurrent requests; with `open_loop` the requests per second."""
-
-    value: float
-    open_loop: bool = False
-
-    def __str__(self) -> str:
-        if self.open_loop:
-            return f"{self.value:g} requests/s"
-        return "one request at a time" if self.value == 1 else f"{self.value:g} concurrent requests"
-
-
-@dataclass(frozen=True)
-class Design:
-    """What to measure, and when to stop.
-
-    `requests` are asked of each arm for every workload and load; None: as many as it takes for intervals of
-    ±`precision` (0.05 is 5 %). No block begins after `seconds`. `max_tokens` limits the answers of prompts without a
-    limit of their own; None: 256, or up to 1,024 if the model reasons before it answers. On a machine that all arms
-    share, an engine that has just answered slows the others down for `settle_seconds`: another arm is asked after that
-    time, with more in a row.
-    """
-
-    arms: tuple[Arm, ...]
-    workloads: tuple[Workload, ...]
-    baseline: Arm | None = None
-    loads: tuple[Load, ...] = (Load(1),)
-    precision: float = 0.05
-    seconds: float = 60.0
-    requests: int | None = None
-    max_tokens: int | None = None
-    seed: int = 0
-    settle_seconds: float = 0.0
-
-    @property
-    def all_arms(self) -> tuple[Arm, ...]:
-        """The baseline, if there is one, and the arms."""
-        return (*filter(None, [self.baseline]), *self.arms)
-
-
-class Send(Protocol):
-    """Sends requests under a load, as `closed_loop` and `open_loop` do."""
-
-    async def __call__(self, arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
-        """One result for each request that was sent. Failures are results; it ends early once `timing.stop` is set."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a measurement is: `requests` of each arm, of about `of`. `remaining` estimates the seconds still needed.
-
-    `ratio` is the first arm's speedup on `doing` so far; None if there are too few answers, or no baseline.
-    """
-
-    requests: int
-    seconds: float
-    remaining: float
-    doing: str
-    of: int = 0
-    ratio: float | None = None
-
-    def __str__(self) -> str:
-        of = f" of about {self.of}" if self.of > self.requests else ""
-        ratio = f", {self.ratio:.2f}x so far" if self.ratio else ""
-        return f"{self.doing}: {self.requests} requests{of}{ratio}, about {self.remaining:.0f} s to go"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """All results. `complete` is False if the measurement was interrupted."""
-
-    results: tuple[RequestResult, ...]
-    notes: tuple[str, ...] = ()
-    complete: bool = True
 
 
 async def run(
@@ -213,13 +136,11 @@ class _Cell:
 
     @property
     def block_size(self) -> int:
-        """Requests of one block."""
         if self.load.open_loop:
             return max(_WAVES, math.ceil(self.load.value * self.block_seconds))
         return self.in_a_row if self.load.value == 1 else _WAVES * math.ceil(self.load.value)
 
     def add(self, found: Sequence[RequestResult]) -> None:
-        """Take the results of one arm."""
         self.results += found
         self.failed |= {item.prompt for item in found if item.outcome == "failed"}
 
@@ -264,7 +185,9 @@ class _Measurement:
             cell = min(waiting, key=lambda cell: cell.rounds)
             await self._next_block(cell)
             seconds, asked = self._timing.clock() - begun, self._asked - asked_before
-            remaining = min(self._design.seconds - seconds, sum(map(self._left, waiting)) * seconds / max(1, asked))
+            remaining = min(
+                self._design.seconds - seconds, sum(map(self._remaining, waiting)) * seconds / max(1, asked)
+            )
             of = asked * (1 + max(0.0, remaining) / seconds) if seconds else 0
             progress(Progress(asked, seconds, max(0.0, remaining), str(cell), round(of), self._ratio(cell)))
 
@@ -326,8 +249,8 @@ class _Measurement:
         return max(_LONGEST_ANSWER, min([_LONGEST_WITH_REASONING, *known]))
 
     async def _next_block(self, cell: _Cell) -> None:
-        left = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size
-        asks = list(islice(cell.asks, min(cell.block_size, left)))
+        most = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size
+        asks = list(islice(cell.asks, min(cell.block_size, most)))
         for arm in self._order(cell, asks) if asks else ():
             found = await self._send(arm, asks, cell.load, self._timing)
             cell.add(found)
@@ -375,7 +298,7 @@ class _Measurement:
             cell.ratio = found.ratio if found else None
         return cell.ratio
 
-    def _left(self, cell: _Cell) -> float:
+    def _remaining(self, cell: _Cell) -> float:
         """An estimate of how many more requests of each arm the cell takes."""
         if cell.done:
             return 0

@@ -53,7 +53,6 @@ class SameTarget:
 
     @property
     def verdict(self) -> Verdict:
-        """The claim `same-target` about this arm."""
         if self.holds is None:
             detail = f"only {self.places} tokens have scores of both arms"
         else:

@@ -46,7 +46,6 @@ class Sampled:
 
     @property
     def verdict(self) -> Verdict:
-        """The claim `lossless` about this arm."""
         if self.holds is None:
             detail = f"only {self.pairs} pairs of sampled answers have scores; {_FEWEST_PAIRS} are needed"
         else:

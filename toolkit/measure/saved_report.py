@@ -6,7 +6,7 @@ from pathlib import Path
 
 from toolkit import documents
 from toolkit.errors import UsageError
-from toolkit.measure.report import BenchReport, Noise, Speedup, WhatIfSpeedup
+from toolkit.measure.report import BenchReport, Noise, Ratio, Speedup, WhatIfSpeedup
 
 # Beyond what any measurement gives; reckoning with larger ratios could overflow.
 _LARGEST_RATIO = 1e6
@@ -26,13 +26,15 @@ def read_report(path: Path) -> BenchReport:
 
 
 def _check_ratios(report: BenchReport) -> None:
-    named: list[tuple[str, Speedup | Noise | WhatIfSpeedup]] = [
+    named: list[tuple[str, Speedup | Noise | Ratio | WhatIfSpeedup]] = [
         *((f"`speedups.{i}`", item) for i, item in enumerate(report.speedups)),
         *(
             (f"`what_if.speedups.{i}`", item)
             for i, item in enumerate(report.what_if.speedups if report.what_if else ())
         ),
         *([("`noise`", report.noise)] if report.noise else []),
+        *((f"`gains.{i}.decoding`", item.decoding) for i, item in enumerate(report.gains)),
+        *((f"`gains.{i}.acceptance`", item.acceptance) for i, item in enumerate(report.gains)),
     ]
     for name, item in named:
         if not 1 / _LARGEST_RATIO < item.low <= item.ratio <= item.high < _LARGEST_RATIO:

@@ -72,11 +72,8 @@ class Scoring:
 class Scorer:
     """Has the target that an arm serves score answers, each text once. An answer that it cannot score has no scores."""
 
-    def __init__(
-        self, arm: Arm, most_tokens: int = MOST_TOKENS, progress: Callable[[Scoring], object] = lambda _: None
-    ) -> None:
+    def __init__(self, arm: Arm, progress: Callable[[Scoring], object] = lambda _: None) -> None:
         self.connection = arm.connection
-        self.most_tokens = most_tokens
         self._arm = arm.name
         self._progress = progress
         self._known: dict[tuple[tuple[int, ...], int], tuple[Score, ...]] = {}
@@ -85,11 +82,11 @@ class Scorer:
 
     def by(self, arm: Arm) -> Scorer:
         """One like it, that has the target of another arm score."""
-        return Scorer(arm, self.most_tokens, self._progress)
+        return Scorer(arm, self._progress)
 
     async def scores(self, prompt: Sequence[int], answer: Sequence[int]) -> tuple[Score, ...]:
         """One score for each of the answer's tokens, up to the most that are asked for; empty if there are none."""
-        tokens = (*prompt, *answer)[: self.most_tokens]
+        tokens = (*prompt, *answer)[:MOST_TOKENS]
         if not prompt or len(tokens) <= len(prompt):
             return ()
         key = tokens, len(prompt)

@@ -13,8 +13,10 @@ from toolkit.catalog import methods
 from toolkit.errors import UsageError
 from toolkit.measure.break_even import BatchSizes
 from toolkit.recipe.load import load_file
-from toolkit.recipe.resolve import Recipe, Speculation, resolve
-from toolkit.recipe.schema import RolloutSection, SpeculationSection
+from toolkit.recipe.model_schema import SpeculationSection
+from toolkit.recipe.parts import Speculation
+from toolkit.recipe.platform_schema import RolloutSection
+from toolkit.recipe.resolve import Recipe, resolve
 
 _MARK = "-tune-"
 # As long as the name of the longest recipe's baseline.
@@ -30,7 +32,6 @@ class Setting:
 
     @property
     def speculation(self) -> Speculation:
-        """How it drafts."""
         assert self.recipe.speculation, "a setting speculates"
         return self.recipe.speculation
 

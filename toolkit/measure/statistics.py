@@ -38,15 +38,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
+from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.report import Percentiles
 from toolkit.measure.result import RequestResult, successful
 
 _LEVEL = 0.975
 # An interval from a thousandth to a thousandfold says nothing, and more would overflow.
 _WIDEST = math.log(1000)
+Figures = Callable[[RequestResult], tuple[float, float]]
 # Sums of times may be off by rounding.
 _CLOCK_STEP = 1e-6
 _MOST_FURTHER_REQUESTS = 100_000
+_STEPS = 32
 
 
 @dataclass(frozen=True)
@@ -131,13 +134,19 @@ def requests_needed(pairs: Sequence[Pair], width: float) -> int | None:
 def acceptance_length(results: Iterable[RequestResult]) -> Interval | None:
     """Tokens per target step that verified drafts, with the interval over prompts. None for fewer than two answers."""
     counted = [item for item in results if item.acceptance and item.acceptance.steps]
-    return speedup(
-        [
-            Pair((item.workload, item.prompt), accepted.steps + accepted.accepted, accepted.steps, 1, 1)
-            for item in counted
-            if (accepted := item.acceptance)
-        ]
-    )
+    return speedup([Pair((item.workload, item.prompt), *tokens_and_steps(item), 1, 1) for item in counted])
+
+
+def decoding(results: Sequence[RequestResult], arm: str, baseline: str, looks: int = 1) -> Interval | None:
+    """The ratio of the tokens per second after the first token. Answers that came all at once tell nothing of it."""
+    timed = [item for item in results if item.tpot]
+    return speedup(pairs_of(timed, arm, baseline, _after_the_first, _after_the_first), looks)
+
+
+def acceptance_ratio(results: Sequence[RequestResult], arm: str, baseline: str, looks: int = 1) -> Interval | None:
+    """The ratio of the acceptance lengths; None if one of the two does not draft."""
+    counted = [item for item in results if item.acceptance and item.acceptance.steps]
+    return speedup(pairs_of(counted, arm, baseline, tokens_and_steps, tokens_and_steps), looks)
 
 
 def share(hits: int, total: int) -> Interval:
@@ -161,6 +170,17 @@ def busy_seconds(results: Iterable[RequestResult]) -> float:
     return sum(end - start for start, end, _ in _blocks(results))
 
 
+def tokens_and_steps(item: RequestResult) -> tuple[float, float]:
+    """What the acceptance length is made of."""
+    found = item.acceptance or Acceptance()
+    return found.steps + found.accepted, found.steps
+
+
+def _after_the_first(item: RequestResult) -> tuple[float, float]:
+    tokens = item.output_tokens - 1
+    return tokens, (item.tpot or 0.0) * tokens
+
+
 def tokens_and_seconds(item: RequestResult) -> tuple[float, float]:
     """What throughput is made of."""
     return item.output_tokens, item.seconds
@@ -170,11 +190,13 @@ def pairs_of(
     results: Iterable[RequestResult],
     arm: str,
     baseline: str,
-    arm_figures: Callable[[RequestResult], tuple[float, float]] = tokens_and_seconds,
+    arm_figures: Figures = tokens_and_seconds,
+    baseline_figures: Figures = tokens_and_seconds,
 ) -> list[Pair]:
     """The arm's successful answers, each with the baseline's to the same request; others have nothing to compare.
 
-    `arm_figures` gives the tokens and seconds that an answer of the arm is taken for.
+    `arm_figures` gives the tokens and seconds that an answer of the arm is taken for, `baseline_figures` those of the
+    baseline's.
     """
     answers: dict[str, list[RequestResult]] = defaultdict(list)
     for item in successful(list(results)):
@@ -185,8 +207,7 @@ def pairs_of(
         Pair(
             (item.workload, item.prompt),
             *arm_figures(item),
-            reference[key].output_tokens,
-            reference[key].seconds,
+            *baseline_figures(reference[key]),
             block,
         )
         for block, (_, _, members) in enumerate(_blocks(answers[arm]))
@@ -292,6 +313,6 @@ def _student_at(freedom: float, level: float) -> float:
     return math.sqrt(freedom) * math.tan(low)
 
 
-def _integral(power: float, end: float, steps: int = 32) -> float:
-    values = [math.pow(math.cos(end * i / steps), power) for i in range(steps + 1)]
-    return end / steps / 3 * (values[0] + values[-1] + 4 * sum(values[1:-1:2]) + 2 * sum(values[2:-1:2]))
+def _integral(power: float, end: float) -> float:
+    values = [math.pow(math.cos(end * i / _STEPS), power) for i in range(_STEPS + 1)]
+    return end / _STEPS / 3 * (values[0] + values[-1] + 4 * sum(values[1:-1:2]) + 2 * sum(values[2:-1:2]))

@@ -11,27 +11,27 @@ from operator import add
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Arm
 from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import ArmReport, Noise, Speedup
+from toolkit.measure.report import ArmReport, Gain, Noise, Ratio, Speedup
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
-from toolkit.measure.statistics import Interval, busy_seconds, pairs_of, percentiles, speedup
+from toolkit.measure.statistics import (
+    Interval,
+    acceptance_ratio,
+    busy_seconds,
+    decoding,
+    pairs_of,
+    percentiles,
+    speedup,
+)
+from toolkit.recipe.schema import Slo
 
 _SECONDS_PER_HOUR = 3600
 
 
-@dataclass(frozen=True)
-class Slo:
-    """Limits of a request's latencies, in seconds (None: no limit), and the share of requests that shall keep them."""
-
-    ttft: float | None = None
-    tpot: float | None = None
-    e2e: float | None = None
-    share: float = 0.9
-
-    def is_met(self, result: RequestResult) -> bool:
-        """Whether a successful answer came within all limits."""
-        times = ((result.ttft, self.ttft), (result.tpot, self.tpot), (result.seconds, self.e2e))
-        return all(limit is None or time is None or time <= limit for time, limit in times)
+def is_met(slo: Slo, result: RequestResult) -> bool:
+    """Whether a successful answer came within all limits."""
+    times = ((result.ttft, slo.ttft), (result.tpot, slo.tpot), (result.seconds, slo.e2e))
+    return all(limit is None or time is None or time <= limit for time, limit in times)
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Summary:
     arms: tuple[ArmReport, ...]
     speedups: tuple[Speedup, ...] = ()
     noise: Noise | None = None
+    gains: tuple[Gain, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,6 @@ class Results:
 
     @classmethod
     def of(cls, results: Iterable[RequestResult]) -> Results:
-        """Group results."""
         found: dict[Point, list[RequestResult]] = {}
         for item in results:
             found.setdefault(Point(item.workload, item.load, item.open_loop), []).append(item)
@@ -98,7 +98,18 @@ def summarise(
     if baseline is None:
         return Summary(rows)
     noise = _noise(points.values(), baseline.name)
-    return Summary(rows, tuple(_speedups(points, arms, baseline.name, noise)), noise)
+    gains = tuple(_gains(points, arms, baseline.name))
+    return Summary(rows, tuple(_speedups(points, arms, baseline.name, noise)), noise, gains)
+
+
+def _gains(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm], baseline: str) -> Iterator[Gain]:
+    looks = len(points) * len(arms)
+    for point, found in points.items():
+        for arm in arms:
+            faster, accepted = (of(found, arm.name, baseline, looks) for of in (decoding, acceptance_ratio))
+            if faster and accepted:
+                ratios = Ratio(**vars(faster)), Ratio(**vars(accepted))
+                yield Gain(point.workload, point.concurrency, arm.name, *ratios, point.rate)
 
 
 def _speedups(
@@ -126,7 +137,7 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
     reasoning = sum(item.reasoning_tokens for item in answers)
     throughput = tokens / seconds if tokens and seconds else None
     acceptance = acceptance_of(answers)
-    within = sum(map(slo.is_met, answers)) if slo else 0
+    within = sum(is_met(slo, answer) for answer in answers) if slo else 0
     return ArmReport(
         arm=arm.name,
         workload=point.workload,

@@ -18,7 +18,7 @@ from toolkit.errors import PlatformError
 from toolkit.measure.break_even import BatchSizes, schedule
 from toolkit.measure.predict import Measured
 from toolkit.measure.report import ArmReport, BenchReport, Claim, Percentiles, Speedup
-from toolkit.measure.summary import Slo
+from toolkit.recipe.schema import Slo
 
 Goal = Literal["latency", "cost"]
 Point = tuple[str, int]
@@ -54,7 +54,6 @@ class Candidate:
         return [item.detail for item in self.report.verdicts if item.claim in _DISQUALIFY and item.holds is False]
 
     def row(self, point: Point) -> ArmReport | None:
-        """Its figures at a point."""
         return _rows(self.report, of_baseline=False).get(point)
 
 

@@ -7,16 +7,15 @@ The claims `lossless` and `same-target` are those of the modules of that name.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 
 from toolkit.measure.arm import Arm
 from toolkit.measure.report import ArmReport, Claim, Speedup, Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.statistics import Interval, acceptance_length, pairs_of, requests_needed, share
-from toolkit.measure.summary import Slo, Summary, acceptance_of
+from toolkit.measure.summary import Summary, acceptance_of, is_met
 from toolkit.measure.wording import interval, load_in_words
-from toolkit.recipe.schema import Expect
+from toolkit.recipe.schema import Expect, Slo
 
 # Below this the drafter only costs time: even random drafts are accepted more often.
 _LEAST_ACCEPTANCE_LENGTH = 1.05
@@ -28,18 +27,10 @@ _REPORTS_NONE = "the engine reports no draft tokens"
 _UNSEEN = "whether it drafts cannot be seen: neither its answers nor its /metrics have figures of drafts"
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What a recipe lets expect, by workload: its `expect`, and the acceptance lengths of its `evidence`."""
-
-    expect: Mapping[str, Expect] = field(default_factory=dict)
-    published: Mapping[str, float] = field(default_factory=dict)
-
-
-def slos(expect: Mapping[str, Expect]) -> dict[str, Slo]:
-    """The limits on latencies by workload."""
-    found = {workload: item.slo for workload, item in expect.items() if item.slo}
-    return {workload: Slo(item.ttft, item.tpot, item.e2e, item.share) for workload, item in found.items()}
+def slos(arms: Sequence[Arm]) -> dict[str, Slo]:
+    """The limits on latencies by workload: those of the first arm whose recipe has some."""
+    expected = [item for arm in reversed(arms) for item in arm.expected.expect.items()]
+    return {workload: item.slo for workload, item in expected if item.slo}
 
 
 def verdicts(
@@ -47,19 +38,17 @@ def verdicts(
     summary: Summary,
     arms: Sequence[Arm],
     baseline: Arm | None = None,
-    expected: Expected | None = None,
 ) -> tuple[Verdict, ...]:
     """All verdicts on speed and acceptance."""
     answers = successful(list(results))
-    wanted = expected or Expected()
     speculative = [arm for arm in arms if arm.speculative]
     found = [_on(arm, answers, summary) for arm in speculative]
     found += [_accepted(arm, answers) for arm in speculative if _can_be_seen(arm, answers)]
     if baseline:
         found += [_baseline(baseline, answers), *(_pays(summary, answers, baseline.name) if arms else ())]
     for arm in speculative:
-        found += _as_published(arm, answers, wanted.published)
-        found += _as_expected(arm, answers, summary, wanted.expect)
+        found += _as_published(arm, answers)
+        found += _as_expected(arm, answers, summary)
     return tuple(_merged(found))
 
 
@@ -174,12 +163,13 @@ def _further(found: Sequence[Speedup], answers: Sequence[RequestResult], baselin
         yield f"about {more} more requests of each arm, with other prompts, would settle it"
 
 
-def _as_published(arm: Arm, answers: Sequence[RequestResult], published: Mapping[str, float]) -> Iterator[Verdict]:
-    """Acceptance against the recipe's evidence.
+def _as_published(arm: Arm, answers: Sequence[RequestResult]) -> Iterator[Verdict]:
+    """Acceptance against the evidence of the arm's recipe.
 
     The published length comes from other prompts, so it is as uncertain as ours: of the difference of two logarithms
     with that uncertainty, √2 times our half-width is the 95 % interval.
     """
+    published = arm.expected.published
     for workload, mine in _by_workload(arm, answers).items():
         length = _length(mine)
         if workload not in published or length is None:
@@ -190,12 +180,10 @@ def _as_published(arm: Arm, answers: Sequence[RequestResult], published: Mapping
         yield Verdict("expected", holds, detail, workload)
 
 
-def _as_expected(
-    arm: Arm, answers: Sequence[RequestResult], summary: Summary, expect: Mapping[str, Expect]
-) -> Iterator[Verdict]:
-    """The recipe's `expect`: each bound against the interval of what was measured."""
-    for workload, wanted in expect.items():
-        rows = [row for row in summary.arms if _is_there(row, arm, workload, wanted)]
+def _as_expected(arm: Arm, answers: Sequence[RequestResult], summary: Summary) -> Iterator[Verdict]:
+    """The `expect` of the arm's recipe: each bound against the interval of what was measured."""
+    for workload, wanted in arm.expected.expect.items():
+        rows = [row for row in summary.arms if _is_for(row, arm, workload, wanted)]
         if not rows:
             missing = f"{arm.name}: not measured with {wanted.concurrency} concurrent requests"
             yield Verdict("expected", None, missing, workload)
@@ -206,17 +194,16 @@ def _as_expected(
             if (item.arm, item.workload, item.load) == (arm.name, workload, wanted.concurrency) and not item.open_loop
         ]
         if wanted.speedup:
-            measured = next((item for item in summary.speedups if _is_there(item, arm, workload, wanted)), None)
+            measured = next((item for item in summary.speedups if _is_for(item, arm, workload, wanted)), None)
             yield _at_least(arm, workload, "speedup", wanted.speedup, measured)
         if wanted.acceptance_length:
             yield _at_least(arm, workload, "acceptance length", wanted.acceptance_length, _length(mine))
         if wanted.slo and mine:
-            limits = Slo(wanted.slo.ttft, wanted.slo.tpot, wanted.slo.e2e)
-            within = share(sum(map(limits.is_met, mine)), len(mine))
+            within = share(sum(is_met(wanted.slo, item) for item in mine), len(mine))
             yield _at_least(arm, workload, "share of requests within the SLO", wanted.slo.share, within)
 
 
-def _is_there(item: ArmReport | Speedup, arm: Arm, workload: str, wanted: Expect) -> bool:
+def _is_for(item: ArmReport | Speedup, arm: Arm, workload: str, wanted: Expect) -> bool:
     return (item.arm, item.workload, item.concurrency) == (arm.name, workload, wanted.concurrency)
 
 

@@ -45,7 +45,7 @@ def other_acceptance(
         for length, ratio in _speedups(found, arm, baseline, lengths):
             speedups.append(WhatIfSpeedup(*at, length, ratio.ratio, ratio.low, ratio.high, source))
         if predicted(found, arm.name, baseline, 1.0):
-            ends = (_length_where(end, found, arm.name, baseline) for end in (_ratio, _high, _low))
+            ends = (_break_even_length(end, found, arm.name, baseline) for end in (_ratio, _high, _low))
             break_even.append(BreakEvenAcceptance(*at, *ends))
     return WhatIf(tuple(speedups), tuple(break_even))
 
@@ -101,7 +101,7 @@ def _high(found: Interval) -> float:
     return found.high
 
 
-def _length_where(
+def _break_even_length(
     end: Callable[[Interval], float], results: Sequence[RequestResult], arm: str, baseline: str
 ) -> float | None:
     """The acceptance length at which that end of the speedup's interval is 1; None if it never is."""

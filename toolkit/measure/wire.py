@@ -226,7 +226,6 @@ class Client:
                 line.close()
 
     def close(self) -> None:
-        """Close the connections."""
         for line in self._idle:
             line.close()
         self._idle.clear()

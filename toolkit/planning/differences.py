@@ -18,18 +18,18 @@ def differences(saved: Plan, derived: Plan) -> list[str]:
 
     Reasons, notes and prices do nothing, and are not compared.
     """
-    found = [*_differ([], _place(saved), _place(derived))]
+    found = [*_differ([], _scope(saved), _scope(derived))]
     for title, ours, theirs in _pairs(saved, derived):
         found += _differ([title], _done(ours), _done(theirs))
     return sorted(found, key=lambda line: _TAG in line)  # each resource has a tag that changes with the recipe
 
 
-def same_place(saved: Plan, derived: Plan) -> bool:
+def same_scope(saved: Plan, derived: Plan) -> bool:
     """Whether both are for the same endpoints on the same platform, in the same account and region."""
-    return _place(saved) == _place(derived)
+    return _scope(saved) == _scope(derived)
 
 
-def _place(plan: Plan) -> dict[str, str]:
+def _scope(plan: Plan) -> dict[str, str]:
     names = ", ".join(plan.endpoints)
     return {"platform": plan.platform, "account": plan.account, "region": plan.region, "endpoints": names}
 

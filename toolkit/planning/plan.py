@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from toolkit import documents
 from toolkit.catalog import registry
-from toolkit.display import Fragment, Tone, bullets, card, folded, table, toned
+from toolkit.display import Fragment, Tone, bullets, card, folded, table, toned, whole
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.text import inert
@@ -107,7 +108,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit plan --json` and of a saved plan."""
-        return asdict(self)
+        return asdict(Plan(**{item.name: getattr(self, item.name) for item in fields(Plan)}))
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Plan:
@@ -121,11 +122,16 @@ class Plan:
     @staticmethod
     def read(path: Path) -> Plan:
         """The plan that `save` wrote, to look at and compare. Raises UsageError if the file is not a plan."""
+        data: Any = None
         try:
-            return Plan.from_dict(documents.decode(documents.read_file(path)))
+            data = documents.decode(documents.read_file(path))
+            return Plan.from_dict(data)
         except (OSError, ValueError) as error:
-            hint = "Save one: toolkit plan RECIPE --out plan.json"
-            raise UsageError(f"{path} is not a saved plan: {error}", hint=hint) from error
+            written = data.get("recipe") if isinstance(data, dict) else None
+            recipe = written if isinstance(written, str) and Path(written).is_file() else ""
+            again = shlex.join(["toolkit", "plan", recipe or "RECIPE", "--out", str(path)])
+            what = "a plan of another version of the toolkit" if recipe else "not a saved plan"
+            raise UsageError(f"{path} is {what}: {error}", hint=f"Save one: {again}") from error
 
     def __repr__(self) -> str:
         head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.cost}>"
@@ -144,4 +150,4 @@ def _shown(action: Action) -> tuple[object, ...]:
     """An action as a row of a table: what it does as a sign and a word, to what, why, and how long that takes."""
     sign, tone = _SIGNS.get(action.verb, ("", "soft"))
     minutes = f"about {action.expected_seconds / 60:.0f} min" if action.expected_seconds >= 60 else ""
-    return toned(f"{sign} {action.verb}", tone), action.kind, action.name, toned(action.reason, "soft"), minutes
+    return toned(f"{sign} {action.verb}", tone), action.kind, action.name, toned(action.reason, "soft"), whole(minutes)

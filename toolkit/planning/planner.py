@@ -109,8 +109,8 @@ def _superseded(
     kept = {(resource.kind, resource.name) for resource in desired}
     if desired:
         updated = [action for action in changes if action.verb == "update"]
-        serving = [action.name for action in updated if of_kind[action.kind].serves(action.request) is not None]
-        kept |= rules.kept_for_rollback(observed, serving)
+        served = {action.name: of_kind[action.kind].serves(action.request) for action in updated}
+        kept |= rules.kept_for_rollback(observed, {name: config for name, config in served.items() if config})
     return [
         item
         for item in observed.existing

@@ -25,7 +25,7 @@ Step = Literal["started", "done", "failed", "interrupted"]
 
 @dataclass(frozen=True)
 class Event:
-    """One line of a record. `time` is UTC, ISO 8601; `detail` holds the error of a failure."""
+    """One line of a record. `time` is UTC, ISO 8601; `detail` holds the error of a failure, `recipe` its file."""
 
     time: str
     plan: str
@@ -34,6 +34,7 @@ class Event:
     verb: str
     step: Step
     detail: str = ""
+    recipe: str = ""
 
 
 def _utc_now() -> datetime:
@@ -58,6 +59,7 @@ class Record:
             action.verb,
             step,
             detail,
+            plan.recipe,
         )
         try:
             self._append(json.dumps(asdict(event)))

@@ -20,10 +20,10 @@ NO_ACCOUNT = "000000000000"
 class Account:
     """Where resources are made: an AWS account number and a region, and what was found there.
 
-    `role` is the ARN of an execution role that exists, None when one is to be made; `digests` gives
-    `repository@sha256:…` for each image URI that the registry could be asked for; `jumpstart` has the hub's entries of
-    the JumpStart models in question, by id. A platform without accounts has a `scope` instead, such as a cluster's
-    `context/namespace`, and no region.
+    `role` is the ARN of an execution role that exists, None when one is to be made, and `role_source` whose it is;
+    `digests` gives `repository@sha256:…` for each image URI that the registry could be asked for; `jumpstart` has the
+    hub's entries of the JumpStart models in question, by id. A platform without accounts has a `scope` instead, such as
+    a cluster's `context/namespace`, and no region.
     """
 
     id: str
@@ -32,6 +32,7 @@ class Account:
     digests: Mapping[str, str] = field(default_factory=dict)
     jumpstart: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     scope: str = ""
+    role_source: str = ""
 
     @property
     def location(self) -> str:
@@ -61,7 +62,7 @@ class Resource:
     """A resource that shall exist. `request` is the exact API request that makes it, JSON all through.
 
     `Weights` has no single API call: its request lists bucket, prefix and where its files come from. They are shared by
-    content; a `WeightsUse` is the object in S3 that says that one endpoint uses them. `Artifacts` are made by a
+    content; a `WeightsReference` is the object in S3 that says that one endpoint uses them. `Artifacts` are made by a
     `TrainingJob` alone: their request says where they are and what they depend on. `update` is the request that brings
     an existing resource to this state, where that is another call than making it. `expected_seconds` is how long
     making it is thought to take, where the plan cannot know that by itself.

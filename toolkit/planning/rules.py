@@ -33,12 +33,14 @@ class KindRule:
         needs_service: it can only be made once the endpoint is in service.
         may_be_foreign: one that somebody else made is used as it is; of other kinds that is an error.
         is_kept: it outlives its endpoint on purpose, and `kept_note` says how to remove it.
+        is_job: it runs once, and is waited for.
     """
 
     kind: str = ""
     needs_service: bool = False
     may_be_foreign: bool = False
     is_kept: bool = False
+    is_job: bool = False
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         """What to do with the resource; `existing` is ours unless `may_be_foreign`. Raises PlatformError."""
@@ -87,8 +89,11 @@ class PlanRules(Protocol):
     def transition(self, desired: Sequence[Resource], observed: Observed) -> Transition:
         """What updates of endpoints need besides. Raises PlatformError if another's resource is in the way."""
 
-    def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
-        """Kind and name of all resources that the endpoints run or would roll back to; `updated` are changing."""
+    def kept_for_rollback(self, observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
+        """Kind and name of all resources that the endpoints run or would roll back to.
+
+        `updated` has the configuration that an endpoint is about to run, by endpoint.
+        """
 
 
 def in_order(resources: Sequence[Resource], rules: PlanRules) -> tuple[Resource, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import registry
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
-    from toolkit.platforms.rules import Platform, PlatformRules, PlatformSession
+    from toolkit.platforms.rules import AwsSession, Platform, PlatformRules, PlatformSession
     from toolkit.platforms.sagemaker.rules.jumpstart import Entries
 
 
@@ -18,27 +19,38 @@ def rules_of(name: str) -> PlatformRules:
     return rules
 
 
-def session_of(name: str) -> PlatformSession:
-    """The session that opens a platform. Raises UsageError for an unknown name."""
+def session_of(name: str, login: AwsSession | None = None) -> PlatformSession:
+    """The session that opens a platform, with `login` for AWS if it is given.
+
+    Raises UsageError for an unknown name, and for a login to a platform that is not AWS.
+    """
     session: PlatformSession = registry.platform_session(name)
-    return session
+    return session if login is None else session.logged_in(login)
 
 
-def open_platform(name: str, scope: str | None = None) -> Platform:
+def open_platform(name: str, scope: str | None = None, login: AwsSession | None = None) -> Platform:
     """Open a platform; the local one is started if necessary. Raises UsageError or PlatformError."""
-    return session_of(name).open(scope)
+    return session_of(name, login).open(scope)
 
 
-def open_readable(name: str, scope: str | None = None) -> Platform | None:
+def open_readable(name: str, scope: str | None = None, login: AwsSession | None = None) -> Platform | None:
     """Open a platform for a plan; None if it does not run or there are no credentials, as a plan needs no account."""
-    session = session_of(name)
+    session = session_of(name, login)
     return session.running(scope) if session.can_be_asked() else None
 
 
-def jumpstart_entries(recipe: Recipe) -> Entries:
+def jumpstart_entry(name: str, region: str | None = None) -> Mapping[str, Any]:
+    """JumpStart's entry of a model, by its id. Raises UsageError if there is none, or PlatformError."""
+    from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
+    from toolkit.platforms.sagemaker.session import SESSION
+
+    return read_jumpstart(SESSION.open(region).clients, name)
+
+
+def jumpstart_entries(recipe: Recipe, login: AwsSession | None = None) -> Entries:
     """JumpStart's entries of the models that the recipe names. Calls AWS only if it names any."""
     if all(source.kind != "jumpstart" for source in recipe.models.values()):
         return {}
-    from toolkit.platforms.sagemaker.session import sagemaker_platform
+    from toolkit.platforms.sagemaker.session import SageMakerSession
 
-    return sagemaker_platform(recipe.platform.region).jumpstart_entries(recipe)
+    return SageMakerSession(login).open(recipe.platform.region).jumpstart_entries(recipe)

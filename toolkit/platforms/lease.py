@@ -220,6 +220,8 @@ def _is_dead(theirs: Holder | str, mine: Holder) -> bool:
         return False
     if theirs.pid == mine.pid:
         return True  # this process holds no other: see _alone_in_this_process
+    if os.name == "nt":
+        return False  # there os.kill does not ask: it ends the process
     try:
         os.kill(theirs.pid, 0)
     except (ProcessLookupError, OverflowError):  # no process has such a number

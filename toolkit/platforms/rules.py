@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolkit.apply.executor import Executor
 from toolkit.apply.progress import Progress
@@ -16,6 +17,31 @@ from toolkit.planning.resources import Account, Observed, Observer, Resource
 from toolkit.planning.rules import PlanRules
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import PlatformTraits
+
+if TYPE_CHECKING:
+    import boto3
+
+    class SdkSession(Protocol):
+        """A session of the SageMaker Python SDK."""
+
+        @property
+        def boto_session(self) -> Any:
+            """The boto3 session in it."""
+
+    AwsSession = boto3.Session | SdkSession
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Where `toolkit improve` tries a new head: as a variant of the endpoint that serves, or on an endpoint of its own.
+
+    `live` and `candidate` are the names of the two variants, empty with an endpoint of its own. `note` is a sentence
+    for the plan.
+    """
+
+    note: str
+    live: str = ""
+    candidate: str = ""
 
 
 class PlatformRules(PlatformTraits, PlanRules, Protocol):
@@ -63,6 +89,9 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
     def training_price(self, recipe: Recipe) -> float | None:
         """US dollars per hour of the training job; None if unknown."""
 
+    def trial(self, recipe: Recipe) -> Trial:
+        """Where a new head is tried, and what that does to the endpoint."""
+
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         """Notes for a plan, one sentence each."""
 
@@ -87,10 +116,6 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
 
 class Platform(Observer, Executor, EndpointPlatform, Protocol):
     """An open platform, as the stages of a deployment use it."""
-
-    @property
-    def name(self) -> str:
-        """The platform's name in recipes."""
 
     def endpoints(self) -> list[Deployed]:
         """All endpoints that the toolkit created on it."""
@@ -120,6 +145,12 @@ class TrainingPlatform(Observer, Executor, Trainer, Protocol):
     def put_head(self, folder: Path, address: str, progress: Progress) -> None:
         """Copy a head to an address that is no folder of this machine, such as in S3. Raises UsageError."""
 
+    def publish_head(self, job: Mapping[str, Any], name: str) -> None:
+        """Copy the job's head to where endpoints read heads by their names, where they do not read the head's folder.
+
+        Raises PlatformError.
+        """
+
 
 class PlatformSession(Protocol):
     """Opens a platform. A scope is a part of it, such as a region or a namespace; None is the user's default."""
@@ -132,6 +163,9 @@ class PlatformSession(Protocol):
 
     may_be_absent: bool
     """Whether to look for an endpoint on other platforms if this one does not answer and was not named explicitly."""
+
+    def logged_in(self, login: AwsSession) -> PlatformSession:
+        """The same with this AWS session. Raises UsageError if it is no session, or the platform is not AWS."""
 
     def scope(self, recipe: Recipe) -> str | None:
         """The scope that the recipe names."""

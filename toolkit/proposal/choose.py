@@ -5,28 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import methods, registry
+from toolkit.catalog.lookup import Instance
 from toolkit.checks.run import findings_on
 from toolkit.engines.open_choices import versions
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
-from toolkit.proposal.hardware import Offer, offers
+from toolkit.proposal.hardware import Offer, engine_for, groups, offers
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.load import LoadedRecipe
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe, resolve
-from toolkit.recipe.schema import LONGEST_NAME, RecipeFile
+from toolkit.recipe.schema import RecipeFile
+from toolkit.recipe.section import LONGEST_NAME
 
 _USUAL_CONTEXT, _CONTEXT_OF_THIS_MACHINE = 32_768, 4096
 _REQUESTS: Mapping[Goal, int] = {"latency": 32, "throughput": 128}
 _TOKENS_PER_STEP = (8192, 16_384, 32_768, 65_536)
 _OTHERS, _OTHER_VERSIONS = 3, 2
-_ENGINE_KEYS = ("version", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "args")
-_POSITION = {f"engine.{key}": number for number, key in enumerate(_ENGINE_KEYS)} | {"platform.instance_types": 9}
+_ENGINE_KEYS = ("name", "version", "compile", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "args", "env")
+_TENSOR_PARALLEL = "tensor-parallel-size"
+# Findings of an engine that compiles, on a platform that cannot compile for it beforehand.
+_COMPILE_AT_START = ("kubernetes.artifacts", "neuron.compile-ahead")
 _HOW: Mapping[tuple[str, bool], str] = {
     ("head", True): "a small head on the model drafts all K tokens in one pass",
     ("head", False): "a small head on the model drafts one token after the other",
@@ -68,19 +73,30 @@ def propose(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter], folder:
     none is accepted.
     """
     wanted = _of_method(wishes, able)
-    reasons: list[str] = []
-    for drafter in wanted:
+    reasons: dict[str, str] = {}
+    for drafter, types in product(wanted, groups(wishes)):
         try:
-            found = _with_drafter(wishes, target, drafter, folder)
+            found = _with_drafter(wishes, target, drafter, types, folder)
         except _Unfit as error:
-            reasons.append(f"{drafter.name}: {error}")
+            reasons.setdefault(drafter.name, f"{drafter.name}: {error}")
             continue
-        choices = [*_drafting(drafter, able), *found.choices]
-        choices.sort(key=lambda choice: _POSITION.get(choice.key, -1))
-        return replace(found, recipe=_in_order(found.recipe), choices=choices, notes=tuple(reasons[:_OTHERS]))
+        choices = sorted([*_drafting(drafter, able), *found.choices], key=lambda choice: _position(choice.key))
+        notes = tuple(reason for name, reason in reasons.items() if name != drafter.name)[:_OTHERS]
+        return replace(found, recipe=_in_order(found.recipe), choices=choices, notes=notes)
+    if not wanted:
+        on = f" on {wishes.hardware}" if wishes.hardware else ""
+        message = f"nothing is known to draft for {wishes.model}{on}: no head, no layers of its own, no small relative"
+        raise ToolkitError(message, hint=_way_out(wishes))
     raise ToolkitError(
-        "\n  ".join([f"no recipe for {wishes.model} passes the checks", *reasons]), hint=_way_out(wishes)
+        "\n  ".join([f"no recipe for {wishes.model} passes the checks", *reasons.values()]), hint=_way_out(wishes)
     )
+
+
+def _position(key: str) -> int:
+    """The place of a choice in the recipe; drafting comes before the engine, the platform last."""
+    section, _, name = key.partition(".")
+    engine = {name: number for number, name in enumerate(_ENGINE_KEYS)}
+    return {"speculation": -1, "platform": len(engine)}.get(section, engine.get(name.partition(".")[0], -1))
 
 
 def _of_method(wishes: Wishes, able: Sequence[Drafter]) -> Sequence[Drafter]:
@@ -101,43 +117,79 @@ def _of_method(wishes: Wishes, able: Sequence[Drafter]) -> Sequence[Drafter]:
 def _way_out(wishes: Wishes) -> str:
     if wishes.max_price is not None:
         return f"Raise --max-price {wishes.max_price:g}, or leave it out to see what there is."
+    if wishes.hardware:
+        return f"Try other hardware than --hardware {wishes.hardware}, or leave that out."
     return "Try another --platform, a smaller --context, or --method ngram, which needs no second model."
 
 
-def _with_drafter(wishes: Wishes, target: ModelFacts, drafter: Drafter, folder: Path) -> Proposal:
+def _with_drafter(
+    wishes: Wishes, target: ModelFacts, drafter: Drafter, types: Sequence[Instance], folder: Path
+) -> Proposal:
     lock = Lock(target, drafter.facts)
-    draft = _first(wishes, target, drafter, folder)
+    draft, choices = _first(wishes, target, drafter, types, folder)
     draft, version = _version(draft, lock, drafter)
-    draft, context = _context(draft, wishes, target)
-    draft, budget = _token_budget(draft, lock)
-    if not draft.recipe().platform.rules.has_instance_types:
+    if not draft.recipe().engine.rules.compiles(draft.recipe()):
+        draft, budget = _token_budget(draft, lock)
+        choices.append(budget)
+    if not types:
         _require_no_error(draft, lock)
-        return Proposal(draft.data, (version, context, _requests(wishes), budget), lock)
-    draft, instance = _instance(draft, lock, wishes)
-    return Proposal(draft.data, (version, context, _requests(wishes), budget, instance), lock)
+        return Proposal(draft.data, (version, *choices), lock)
+    draft, instance = _instance(draft, lock, wishes, types)
+    return Proposal(draft.data, (version, *choices, *instance), lock)
+
+
+def _first(
+    wishes: Wishes, target: ModelFacts, drafter: Drafter, types: Sequence[Instance], folder: Path
+) -> tuple[_Draft, list[Choice]]:
+    """The recipe without what is found by trying: version, token budget, instance type."""
+    name = _name(f"{target.model.rstrip('/').rpartition('/')[2]}-{drafter.method}")
+    speculation = {"method": drafter.method, "model": drafter.model, "num_speculative_tokens": drafter.tokens}
+    platform = {"name": wishes.platform, "region": wishes.region}
+    draft = _Draft({"name": name, "target": {"model": target.model}}, folder)
+    draft = draft.having("speculation", **speculation).having("platform", **platform)
+    # The largest type, with which the recipe can be read until the right one is found.
+    largest = max(types, key=lambda item: item.neuron_cores).name if types else None
+    draft = draft.having("platform", instance_types=[largest] if largest else None)
+    draft, choices = _limits(draft, wishes, target, drafter)
+    if (engine := engine_for(wishes)) != registry.default_engine():
+        why = f"runs on {types[0].accelerator}: the newest of AWS's engines with the method"
+        why += "" if drafter.recipe else "; unproven, as nobody has published this pair there"
+        draft, choices = draft.having("engine", name=engine), [Choice("engine.name", engine, why), *choices]
+        draft, more = _compiled_at_start(draft, Lock(target, drafter.facts))
+        choices += more
+    return draft, choices
+
+
+def _limits(draft: _Draft, wishes: Wishes, target: ModelFacts, drafter: Drafter) -> tuple[_Draft, list[Choice]]:
+    """The longest request and the requests at once: as wished, as in the toolkit's own recipe, or the usual ones."""
+    published = registry.engine_rules(engine_for(wishes)).published(drafter.method)
+    if drafter.settings:
+        own = {**drafter.settings, **({"max_model_len": wishes.context} if wishes.context else {})}
+        why = f"as in the toolkit's own recipe {drafter.recipe}"
+        flat = {key: value for key, value in own.items() if not isinstance(value, Mapping)}
+        flat |= {f"args.{flag}": value for flag, value in own.get("args", {}).items()}
+        return draft.having("engine", **own), [Choice(f"engine.{key}", value, why) for key, value in flat.items()]
+    usual = published.max_model_len if published else _usual_context(wishes)
+    context = _context(wishes, target, usual, "; compiled in, and longer costs more" if published else "")
+    requests = _requests(wishes)
+    if published:
+        why = f"requests decoded together, compiled in; {published.about}"
+        requests = Choice(requests.key, published.max_num_seqs, why)
+    return draft.having("engine", max_model_len=context.value, max_num_seqs=requests.value), [context, requests]
+
+
+def _compiled_at_start(draft: _Draft, lock: Lock) -> tuple[_Draft, list[Choice]]:
+    """With `compile: at-start` where nothing can compile for the engine beforehand."""
+    wrong = next((item for item in _errors(draft, lock) if item.code in _COMPILE_AT_START), None)
+    if wrong is None:
+        return draft, []
+    return draft.having("engine", compile="at-start"), [Choice("engine.compile", "at-start", f"else {wrong.message}")]
 
 
 def _requests(wishes: Wishes) -> Choice:
     other = next(goal for goal in _REQUESTS if goal != wishes.goal)
     why = f"requests decoded together, for {wishes.goal}"
     return Choice("engine.max_num_seqs", _REQUESTS[wishes.goal], why, (f"{_REQUESTS[other]} for {other}",))
-
-
-def _first(wishes: Wishes, target: ModelFacts, drafter: Drafter, folder: Path) -> _Draft:
-    """The recipe without what is found by trying: version, context, token budget, instance type."""
-    name = _name(f"{target.model.rstrip('/').rpartition('/')[2]}-{drafter.method}")
-    speculation = {"method": drafter.method, "model": drafter.model, "num_speculative_tokens": drafter.tokens}
-    platform = {"name": wishes.platform, "region": wishes.region}
-    draft = _Draft({"name": name, "target": {"model": target.model}}, folder)
-    draft = draft.having("speculation", **speculation).having("platform", **platform)
-    draft = draft.having("engine", max_num_seqs=_REQUESTS[wishes.goal])
-    return draft.having("platform", instance_types=_any_type(wishes.platform))
-
-
-def _any_type(platform: str) -> list[str] | None:
-    """A type with which the recipe can be read until the right one is found; None where types mean nothing."""
-    rules, engine = registry.platform_rules(platform), registry.engine_rules(registry.default_engine())
-    return [next(item.name for item in rules.instances() if engine.runs_on(item))] if rules.has_instance_types else None
 
 
 def _name(text: str) -> str:
@@ -154,10 +206,17 @@ def _version(draft: _Draft, lock: Lock, drafter: Drafter) -> tuple[_Draft, Choic
         here = draft.having("engine", version=version)
         problem = next(_errors(here, lock, without=_SETTLED_LATER), None)
         if problem is None:
-            others = tuple(item for item in released if item != version)[:_OTHER_VERSIONS]
-            return here, Choice("engine.version", version, _version_why(version, released, drafter, refused), others)
+            why = _version_why(version, released, drafter, refused)
+            return here, Choice("engine.version", version, why, tuple(_also(draft, lock, released, version)))
         refused.append(f"{version}: {problem.message}")
     raise _Unfit(refused[0].partition(": ")[2])
+
+
+def _also(draft: _Draft, lock: Lock, released: Sequence[str], version: str) -> Iterator[str]:
+    """Other versions that work, too: the newest of them."""
+    others = (item for item in released if item != version)
+    able = (item for item in others if not any(_errors(draft.having("engine", version=item), lock, _SETTLED_LATER)))
+    yield from islice(able, _OTHER_VERSIONS)
 
 
 def _known_first(released: Sequence[str], drafter: Drafter) -> list[str]:
@@ -174,16 +233,18 @@ def _version_why(version: str, released: Sequence[str], drafter: Drafter, refuse
     return "the newest with an image" if version == released[0] else "the newest that works"
 
 
-def _context(draft: _Draft, wishes: Wishes, target: ModelFacts) -> tuple[_Draft, Choice]:
+def _usual_context(wishes: Wishes) -> int:
+    return _USUAL_CONTEXT if registry.platform_rules(wishes.platform).has_instance_types else _CONTEXT_OF_THIS_MACHINE
+
+
+def _context(wishes: Wishes, target: ModelFacts, usual: int, about: str) -> Choice:
     limit = target.text_config.get("max_position_embeddings")
-    here = not draft.recipe().platform.rules.has_instance_types
-    usual = _CONTEXT_OF_THIS_MACHINE if here else _USUAL_CONTEXT
     context = wishes.context or (min(usual, limit) if isinstance(limit, int) else usual)
     if isinstance(limit, int) and context > limit:
         raise _Unfit(f"it takes {limit:,} tokens at most, and --context asks for {context:,}")
-    why = f"tokens of prompt and answer together{', as you asked' if wishes.context else ''}"
+    why = f"tokens of prompt and answer together{', as you asked' if wishes.context else ''}{about}"
     others = (f"up to {limit:,}, the model's limit",) if isinstance(limit, int) and limit > context else ()
-    return draft.having("engine", max_model_len=context), Choice("engine.max_model_len", context, why, others)
+    return Choice("engine.max_model_len", context, why, others)
 
 
 def _token_budget(draft: _Draft, lock: Lock) -> tuple[_Draft, Choice]:
@@ -196,44 +257,61 @@ def _token_budget(draft: _Draft, lock: Lock) -> tuple[_Draft, Choice]:
     return here, Choice("engine.max_num_batched_tokens", tokens, why)
 
 
-def _instance(draft: _Draft, lock: Lock, wishes: Wishes) -> tuple[_Draft, Choice]:
+def _instance(
+    draft: _Draft, lock: Lock, wishes: Wishes, types: Sequence[Instance]
+) -> tuple[_Draft, tuple[Choice, ...]]:
     try:
-        found = offers(draft.recipe(), lock, wishes.goal, wishes.max_price)
+        found = offers(draft.recipe(), lock, wishes.goal, types, wishes.max_price)
     except ToolkitError as error:
         raise _Unfit(error.message) from error
-    problem = "" if found else _nothing_fits(draft, lock, wishes)
+    problem = "" if found else _nothing_fits(draft, lock, wishes, types)
     for index, offer in enumerate(found):
-        here = _on(draft, offer)
-        wrong = next(_errors(here, lock), None)
-        if wrong is None:
-            models = "both models" if lock.drafter else "the model"
-            why = f"{_best(wishes)} that holds {models}: {offer}; {offer.room}"
-            others = tuple(str(other) for other in found[index + 1 :][:_OTHERS])
-            return here, Choice("platform.instance_types", [offer.instance_type], why, others)
-        problem = problem or wrong.message
+        others = tuple(str(other) for other in found[index + 1 :][:_OTHERS])
+        for here, split in _on(draft, offer):
+            wrong = next(_errors(here, lock), None)
+            if wrong is None:
+                models = "both models" if lock.drafter else "the model"
+                why = f"{_best(wishes, offer)} {models}: {offer}; {offer.room}"
+                return here, (*split, Choice("platform.instance_types", [offer.instance_type], why, others))
+            problem = problem or wrong.message
     raise _Unfit(problem)
 
 
-def _best(wishes: Wishes) -> str:
-    return "the cheapest for its KV cache" if wishes.goal == "throughput" else "the cheapest"
+def _best(wishes: Wishes, offer: Offer) -> str:
+    if offer.price is None:
+        return "holds"
+    return "the cheapest for its KV cache that holds" if wishes.goal == "throughput" else "the cheapest that holds"
 
 
-def _nothing_fits(draft: _Draft, lock: Lock, wishes: Wishes) -> str:
-    without_limit = offers(draft.recipe(), lock, wishes.goal) if wishes.max_price is not None else []
+def _nothing_fits(draft: _Draft, lock: Lock, wishes: Wishes, types: Sequence[Instance]) -> str:
+    without_limit = offers(draft.recipe(), lock, wishes.goal, types) if wishes.max_price is not None else []
     if without_limit:
         cheapest = min(without_limit, key=lambda offer: offer.price or float("inf"))
         return f"nothing that holds the models costs {wishes.max_price:g} $/h or less; the cheapest is {cheapest}"
     where = f" in {wishes.region}" if wishes.region else ""
-    return f"no instance type of {wishes.platform}{where} holds the models"
+    called = f" called `{wishes.hardware}`" if wishes.hardware else ""
+    return f"no instance type of {wishes.platform}{called}{where} holds the models"
 
 
-def _on(draft: _Draft, offer: Offer) -> _Draft:
+def _on(draft: _Draft, offer: Offer) -> Iterator[tuple[_Draft, tuple[Choice, ...]]]:
+    """The recipe on that type, split over as many accelerators as it was published with, and over the fewest."""
     here = draft.having("platform", instance_types=[offer.instance_type])
+    args = draft.data["engine"].get("args", {})
+    if _TENSOR_PARALLEL in args:
+        yield here, ()
+        return
+    recipe = here.recipe()
+    published = recipe.engine.rules.published(recipe.method)
+    key, least = f"engine.args.{_TENSOR_PARALLEL}", f"the fewest that hold the models: {offer.tensor_parallel}"
+    if published and published.tensor_parallel > offer.tensor_parallel:
+        size = published.tensor_parallel
+        why = f"cores that the models are split over, as AWS published the method; {least}"
+        yield here.having("engine", args={**args, _TENSOR_PARALLEL: size}), (Choice(key, size, why),)
     if offer.tensor_parallel == 1:
-        return here
-    return here.having(
-        "engine", args={**draft.data["engine"].get("args", {}), "tensor-parallel-size": offer.tensor_parallel}
-    )
+        yield here, ()
+        return
+    split = here.having("engine", args={**args, _TENSOR_PARALLEL: offer.tensor_parallel})
+    yield split, (Choice(key, offer.tensor_parallel, least),)
 
 
 def _require_no_error(draft: _Draft, lock: Lock) -> None:

@@ -28,9 +28,16 @@ _SIZES = ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads
 _KINDS = ("head", "target", "model", "text")
 
 
-def drafters(target: ModelFacts, found: Sequence[Drafter] = (), context: int | None = None) -> list[Drafter]:
-    """All that may draft for the target, the best first; `found` are drafters of the hub, which come after ours."""
-    ours = list(_with_recipes(target, [*_heads(target), *_own_layers(target), *_smaller_models(target), *_text()]))
+def drafters(
+    target: ModelFacts, found: Sequence[Drafter] = (), context: int | None = None, engine: str = ""
+) -> list[Drafter]:
+    """All that may draft for the target, the best first; `found` are drafters of the hub, which come after ours.
+
+    `engine` is the default one unless it is named.
+    """
+    engine = engine or registry.default_engine()
+    listed = [*_heads(target), *_own_layers(target, engine), *_smaller_models(target), *_text(engine)]
+    ours = list(_with_recipes(target, listed, engine))
     known = {(drafter.method, (drafter.model or "").lower()) for drafter in ours}
     new = [drafter for drafter in found if (drafter.method, (drafter.model or "").lower()) not in known]
     return sorted([*ours, *new], key=lambda drafter: _rank(drafter, target, context))
@@ -70,6 +77,7 @@ def _rank(drafter: Drafter, target: ModelFacts, context: int | None) -> tuple[An
     too_short = bool(drafter.shortest_context and length < drafter.shortest_context)
     order = [item.name for item in methods.methods()].index(method.spelling_of or method.name)
     return (
+        not drafter.settings,  # what is compiled in is best not guessed
         _KINDS.index(method.kind),
         not drafter.exact,
         too_long or too_short,
@@ -132,7 +140,7 @@ def _tokens(head: Head, method: Method) -> tuple[int, str]:
     return default, f"the default of {method.name}: its card gives none"
 
 
-def _own_layers(target: ModelFacts) -> Iterator[Drafter]:
+def _own_layers(target: ModelFacts, engine: str) -> Iterator[Drafter]:
     """Methods that draft with layers of the target itself (MTP), if its config.json has them."""
     config = {**target.config, **target.text_config}
     names = {str(config.get("model_type")), str(target.config.get("model_type"))}
@@ -141,7 +149,7 @@ def _own_layers(target: ModelFacts) -> Iterator[Drafter]:
     if counts and not any(counts):
         return
     for method in methods.methods():
-        drafting = method.engines.get(registry.default_engine())
+        drafting = method.engines.get(engine)
         if method.drafter == "optional" and drafting and names & set(drafting.targets):
             layers = f"{counts[0]} of its own layers" if counts else "layers of its own"
             yield Drafter(
@@ -172,19 +180,20 @@ def _same_family(drafter: ModelFacts, target: ModelFacts) -> bool:
     return len(makers) == len(types) == 1 and generates and drafter.vocab_size == target.vocab_size
 
 
-def _text() -> Iterator[Drafter]:
+def _text(engine: str) -> Iterator[Drafter]:
     """Methods that need no model."""
     for method in methods.methods():
-        drafting = method.engines.get(registry.default_engine())
+        drafting = method.engines.get(engine)
         if method.kind == "text" and drafting and not drafting.packages:
             default = method.default_num_speculative_tokens
             why = "repeats what stands in the prompt: any model can, and it pays where answers quote their prompt"
             yield Drafter(method.name, default, why, f"the default of {method.name}")
 
 
-def _with_recipes(target: ModelFacts, found: Iterable[Drafter]) -> Iterator[Drafter]:
+def _with_recipes(target: ModelFacts, found: Iterable[Drafter], engine: str) -> Iterator[Drafter]:
     """The drafters; those of a recipe that comes with the toolkit have its K and engine version."""
-    ours = {(recipe.method, str(recipe.drafter or "").lower()): (name, recipe) for name, recipe in _recipes(target)}
+    recipes = _recipes(target, engine)
+    ours = {(recipe.method, str(recipe.drafter or "").lower()): (name, recipe) for name, recipe in recipes}
     seen = set()
     for drafter in found:
         key = (drafter.method, (drafter.model or "").lower())
@@ -198,14 +207,30 @@ def _as_in(drafter: Drafter, name: str, recipe: Recipe) -> Drafter:
     assert recipe.speculation
     tokens = recipe.speculation.num_speculative_tokens
     why = drafter.tokens_why if tokens == drafter.tokens else f"as in the toolkit's own recipe {name}"
-    return replace(drafter, recipe=name, version=recipe.engine.version, tokens=tokens, tokens_why=why)
+    known = replace(drafter, recipe=name, version=recipe.engine.version, tokens=tokens, tokens_why=why)
+    return replace(known, settings=_settings(recipe)) if recipe.engine.rules.compiles(recipe) else known
 
 
-def _recipes(target: ModelFacts) -> Iterator[tuple[str, Recipe]]:
-    """The toolkit's own recipes for the target, on the default engine."""
+def _settings(recipe: Recipe) -> Mapping[str, Any]:
+    """What the recipe says of its engine's shapes and flags."""
+    engine = recipe.engine
+    found = {
+        "max_model_len": engine.max_model_len,
+        "max_num_seqs": engine.max_num_seqs,
+        "max_num_batched_tokens": engine.max_num_batched_tokens,
+        "args": dict(engine.args),
+        "env": dict(engine.env),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _recipes(target: ModelFacts, engine: str) -> Iterator[tuple[str, Recipe]]:
+    """The toolkit's own recipes for the target, on the hardware of that engine."""
     for name in recipes_for(target):
         recipe = load(name)
-        if recipe.engine.name == registry.default_engine():
+        types = [recipe.platform.rules.instance(item) for item in recipe.platform.instance_types]
+        fitting = {registry.engine_for(item) for item in types if item} or {recipe.engine.name}
+        if engine in fitting:
             yield name, recipe
 
 

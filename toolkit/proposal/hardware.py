@@ -1,14 +1,18 @@
-"""The instance types that hold a pair of models, the cheapest first."""
+"""The hardware that is wished, its engine, and the instance types that hold a pair of models, the cheapest first."""
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from toolkit.catalog import registry
 from toolkit.catalog.lookup import Instance
+from toolkit.catalog.trainium import family
 from toolkit.engines.open_choices import able_types, by_weights
-from toolkit.errors import ToolkitError
-from toolkit.proposal.model import Goal
+from toolkit.errors import ToolkitError, UsageError
+from toolkit.proposal.model import Goal, Wishes
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.fit import GIB, Fit, fits, sizable
@@ -29,13 +33,47 @@ class Offer:
         return f"{self.instance_type} {price}"
 
 
-def offers(recipe: Recipe, models: Lock, goal: Goal, max_price: float | None = None) -> list[Offer]:
-    """Types of the recipe's platform that hold the models, the best for the goal first: cheapest, or by price of KV.
+def engine_for(wishes: Wishes) -> str:
+    """The engine for the hardware that is wished. Raises UsageError for hardware that the platform does not have."""
+    engines = (registry.engine_for(item) for item in _wished(wishes)) if wishes.hardware else ()
+    return next(filter(None, engines), registry.default_engine())
+
+
+def groups(wishes: Wishes) -> list[tuple[Instance, ...]]:
+    """The instance types that are wished; by family, the newest first, where an engine does not serve all alike."""
+    engine = registry.engine_rules(engine_for(wishes))
+    able = tuple(item for item in _wished(wishes) if engine.runs_on(item))
+    if not engine.explains_hardware:
+        return [able]
+    families = sorted({family(item.name) for item in able}, key=lambda name: (-int(re.sub(r"\D", "", name) or 0), name))
+    return [tuple(item for item in able if family(item.name) == name) for name in families]
+
+
+def _wished(wishes: Wishes) -> tuple[Instance, ...]:
+    rules, wished = registry.platform_rules(wishes.platform), (wishes.hardware or "").lower()
+    if not rules.has_instance_types:
+        if wished:
+            hint = f"Leave out --hardware {wishes.hardware}, or name another --platform."
+            raise UsageError(f"platform `{wishes.platform}` is this machine, whatever its hardware", hint=hint)
+        return ()
+    found = tuple(item for item in rules.instances() if wished in f"{item.name} {item.accelerator}".lower())
+    if not found:
+        names = {family(item.name): item for item in rules.instances()}
+        near = difflib.get_close_matches(wished, names, n=3, cutoff=0.5) or sorted(names)
+        hint = f"Write one of: {', '.join(f'--hardware {name}' for name in near)}."
+        raise UsageError(f"{wishes.platform} has no instance type called `{wishes.hardware}`", hint=hint)
+    return found
+
+
+def offers(
+    recipe: Recipe, models: Lock, goal: Goal, among: Sequence[Instance], max_price: float | None = None
+) -> list[Offer]:
+    """Those of the types `among` that hold the models, the best for the goal first: cheapest, or by price of KV.
 
     Those above `max_price` or of unknown price are left out if there is a limit. Raises ToolkitError if the target's
     size is unknown.
     """
-    there = able_types(recipe)
+    there = [item for item in able_types(recipe) if item in among]
     try:
         found = _sized(recipe, models, there, goal)
     except ToolkitError as error:
@@ -45,16 +83,17 @@ def offers(recipe: Recipe, models: Lock, goal: Goal, max_price: float | None = N
 
 def _sized(recipe: Recipe, models: Lock, instances: Sequence[Instance], goal: Goal) -> list[Offer]:
     known, _ = sizable(models)
+    accelerators = "logical cores" if any(item.neuron_cores for item in instances) else "GPUs"
     found = fits(recipe, known, instances, "kv-price" if goal == "throughput" else "price")
     return [
-        Offer(one.instance, one.tensor_parallel, one.price_per_hour, _room(one))
+        Offer(one.instance, one.tensor_parallel, one.price_per_hour, _room(one, accelerators))
         for one in found
         if one.fits and not one.doubtful
     ]
 
 
-def _room(found: Fit) -> str:
-    each = f" on each of {found.tensor_parallel} GPUs" if found.tensor_parallel > 1 else ""
+def _room(found: Fit, accelerators: str) -> str:
+    each = f" on each of {found.tensor_parallel} {accelerators}" if found.tensor_parallel > 1 else ""
     return f"{found.weights_gib + found.drafter_gib:.0f} GiB of weights{each}, room for {found.kv_tokens:,} tokens"
 
 

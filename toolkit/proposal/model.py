@@ -17,7 +17,8 @@ Goal = Literal["latency", "throughput"]
 class Wishes:
     """What the endpoint should be like. None leaves a choice to the toolkit.
 
-    `max_price` is in US dollars per hour, `context` the longest prompt and answer together, in tokens.
+    `max_price` is in US dollars per hour, `context` the longest prompt and answer together, in tokens, `hardware` a
+    part of the names of instance types or accelerators.
     """
 
     model: str
@@ -27,6 +28,7 @@ class Wishes:
     max_price: float | None = None
     context: int | None = None
     region: str | None = None
+    hardware: str | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Drafter:
     """A way to draft for a target. `model` and `facts` are None where it drafts without a model of its own.
 
     `recipe` is the recipe of the toolkit with this pair, whose engine `version` is known to work; empty if there is
-    none. `exact` is False if it was trained for a relative of the target.
+    none. `settings` are keys of its engine to take over, where they are compiled in. `exact` is False if it was trained
+    for a relative of the target.
     """
 
     method: str
@@ -48,6 +51,7 @@ class Drafter:
     version: str = ""
     longest_context: int | None = None
     shortest_context: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

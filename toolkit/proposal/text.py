@@ -19,15 +19,14 @@ _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"
 
 def recipe_text(proposal: Proposal, origin: str) -> str:
     """The file's content. `origin` says how it came about, as a sentence."""
-    comments = {choice.key: _comment(choice) for choice in proposal.choices}
-    lines = [*_comment_lines(origin, ""), *_mapping(proposal.recipe, "", "", comments)]
-    return "\n".join(lines) + "\n"
+    return data_text(proposal.recipe, [origin], proposal.choices)
 
 
-def data_text(data: Mapping[str, Any], comments: Sequence[str]) -> str:
-    """A recipe's data as a file, with these sentences as comments above it."""
+def data_text(data: Mapping[str, Any], comments: Sequence[str], choices: Sequence[Choice] = ()) -> str:
+    """A recipe's data as a file, with these sentences as comments above it, and the reasons of choices beside them."""
     lines = [line for comment in comments for line in _comment_lines(comment, "")]
-    return "\n".join([*lines, *_mapping(data, "", "", {})]) + "\n"
+    reasons = {choice.key: _comment(choice) for choice in choices}
+    return "\n".join([*lines, *_mapping(data, "", "", reasons)]) + "\n"
 
 
 def _comment(choice: Choice) -> str:

@@ -8,7 +8,6 @@ from toolkit.recipe.resolve import Recipe
 
 
 def recipe_card(recipe: Recipe) -> str:
-    """The recipe as HTML."""
     speculation, engine, platform = recipe.speculation, recipe.engine, recipe.platform
     rows: list[tuple[str, object]] = [
         ("target", recipe.target),

@@ -57,7 +57,6 @@ class ContentHash:
         self._digests: list[bytes] = []
 
     def update(self, data: bytes) -> None:
-        """Take the next bytes of the file."""
         rest = memoryview(data)
         while rest:
             piece, rest = rest[: self._room], rest[self._room :]

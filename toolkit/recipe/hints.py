@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 
 from toolkit.catalog import lookup, registry
 from toolkit.findings import Finding
-from toolkit.recipe.schema import LONGEST_NAME, RecipeFile
+from toolkit.recipe.schema import RecipeFile
+from toolkit.recipe.section import LONGEST_NAME
 
 # What pydantic's type errors mean to someone who writes YAML. A `bool` is only expected as one of several scalars.
 _EXPECTED = {

@@ -71,7 +71,6 @@ class HubFiles:
 
     @property
     def revision(self) -> str:
-        """The commit that the wanted revision means now."""
         return self._info.sha
 
     @property
@@ -79,11 +78,9 @@ class HubFiles:
         return self._repo if self._kind == "models" else f"{self._kind}/{self._repo}"
 
     def names(self) -> Sequence[str]:
-        """Paths of all files."""
         return [file.rfilename for file in self._info.siblings]
 
     def sizes(self) -> Mapping[str, int]:
-        """Bytes of each file on the top level."""
         return {name: size for name, size in self.file_sizes().items() if "/" not in name}
 
     def file_sizes(self) -> Mapping[str, int]:
@@ -95,7 +92,6 @@ class HubFiles:
         return {file.rfilename: file.digest for file in self._info.siblings if file.digest}
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
-        """Bytes `start` to before `end` of a file, by a range request."""
         headers = {} if end is None else {"Range": f"bytes={start}-{end - 1}"}
         # A server without ranges sends the whole file.
         limits = _WHOLE_FILE if end is None else replace(_WHOLE_FILE, size=max(LARGEST_DOCUMENT, end - start))

@@ -6,6 +6,7 @@ import difflib
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,10 +86,28 @@ def find(recipe: str | os.PathLike[str]) -> Path:
     if in_catalogue.is_file():
         return in_catalogue
     if path.is_dir():
-        raise RecipeNotFound(f"{recipe} is a folder", hint="Name a recipe file in it.")
-    near = difflib.get_close_matches(str(recipe), catalogue(), n=3, cutoff=0.4)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "`toolkit recipes` lists those that come with the toolkit."
-    raise RecipeNotFound(f"{recipe}: no such recipe file, and no recipe of that name", hint=hint)
+        raise RecipeNotFound(f"{recipe} is a folder, not a recipe's file", hint=_in_folder(path))
+    raise RecipeNotFound(f"{recipe}: no such recipe file, and no recipe of that name", hint=_meant(str(recipe), path))
+
+
+def _in_folder(folder: Path) -> str:
+    if (folder / "config.json").is_file():
+        return f"For the model in it: toolkit new {shlex.quote(str(folder))}"
+    files = sorted(str(path) for path in folder.glob("*.y*ml"))
+    return f"Did you mean {' or '.join(files[:3])}?" if files else "Write one: toolkit new MODEL"
+
+
+def _meant(written: str, path: Path) -> str:
+    """The file beside it or the name that was probably meant, or what to do for a model."""
+    from toolkit.recipe.known import known_model  # which imports this module
+
+    beside = {file.name: str(file) for file in path.parent.glob("*.y*ml")}
+    if files := difflib.get_close_matches(path.name, beside, n=1):
+        return f"Did you mean {beside[files[0]]}?"
+    if known_model(written):
+        return f"It is a model; for a recipe of it: toolkit new {written}"
+    near = difflib.get_close_matches(written, catalogue(), n=3, cutoff=0.4)
+    return f"Did you mean {' or '.join(near)}?" if near else "`toolkit recipes` lists those that come with the toolkit."
 
 
 def load_file(recipe: str | os.PathLike[str]) -> LoadedRecipe:

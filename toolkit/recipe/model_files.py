@@ -82,7 +82,6 @@ class FolderFiles:
         return {}
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
-        """Bytes `start` to before `end` of a file."""
         with (self._folder / name).open("rb") as stream:
             stream.seek(start)
             return stream.read(LARGEST_DOCUMENT if end is None else end - start)

@@ -10,25 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import methods, registry
-from toolkit.catalog.methods import EngineMethod, Method
+from toolkit.catalog.methods import EngineMethod
 from toolkit.recipe import unlisted
-from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
-from toolkit.recipe.rules import EngineRules, PlatformTraits
-from toolkit.recipe.schema import (
-    ComponentSection,
-    ContainerSection,
-    Evidence,
-    Expect,
-    InstanceType,
+from toolkit.recipe.model_schema import SpeculationSection
+from toolkit.recipe.parts import Engine, PlatformSettings, Speculation
+from toolkit.recipe.platform_schema import (
     NetworkSection,
     ObservabilitySection,
-    PrefixRoutingSection,
-    RecipeFile,
     RolloutSection,
     ScalingSection,
-    SpeculationSection,
 )
+from toolkit.recipe.rules import EngineRules, PlatformTraits
+from toolkit.recipe.schema import ContainerSection, Evidence, Expect, RecipeFile
 from toolkit.recipe.source import ModelSource, model_source
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.text import inert
@@ -44,116 +38,15 @@ VERSION, INSTANCE_TYPES = "engine.version", "platform.instance_types"
 
 
 @dataclass(frozen=True)
-class Speculation:
-    """How draft tokens are made. `num_speculative_tokens` is K, draft tokens per target step.
-
-    `drafter` is None where the target itself, or no model at all, makes them. `schedule` has a K by requests in a step,
-    as (from, to, K), for those where another one is better; `tensor_parallel` is the drafter's, None for the target's.
-    `settings` are further keys of the engine's own configuration. With `synthetic_acceptance_length` the engine accepts
-    drafts by chance, that many tokens a step on average: answers are garbage at the speed of such a drafter. No recipe
-    file can say that, only a measurement.
-    """
-
-    method: str
-    drafter: ModelSource | None
-    num_speculative_tokens: int
-    schedule: tuple[tuple[int, int, int], ...] = ()
-    tensor_parallel: int | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    synthetic_acceptance_length: float | None = None
-
-    @property
-    def facts(self) -> Method:
-        """What the table says of the method."""
-        return methods.method(self.method)
-
-    @property
-    def own_vocabulary(self) -> bool:
-        """Whether the drafter may have another vocabulary than the target."""
-        return bool(self.settings.get("use_heterogeneous_vocab"))
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether the engine verifies fewer drafts than K where the drafter is less sure."""
-        return bool(self.settings.get("enable_adaptive_verification"))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of a recipe's `speculation`."""
-        drafter = {"model": str(self.drafter)} if self.drafter else {}
-        k = {"num_speculative_tokens": self.num_speculative_tokens}
-        return {"method": self.method, **drafter, **k, **self.settings}
-
-
-@dataclass(frozen=True)
-class Engine:
-    """The engine with its limits in tokens and requests.
-
-    `max_model_len` None leaves it to the target's own limit, `max_num_batched_tokens` None to the engine.
-    `compile_ahead` says whether an engine that compiles (Trainium) starts with compiled artifacts only. `allow` names
-    the flags, with dashes, and variables whose risk the recipe's author takes.
-    """
-
-    name: str
-    version: str
-    max_model_len: int | None
-    max_num_seqs: int
-    max_num_batched_tokens: int | None
-    args: Mapping[str, Any]
-    env: Mapping[str, str]
-    compile_ahead: bool = True
-    allow: tuple[str, ...] = ()
-
-    @property
-    def rules(self) -> EngineRules:
-        """What differs between engines."""
-        rules: EngineRules = registry.engine_rules(self.name)
-        return rules
-
-
-@dataclass(frozen=True)
-class PlatformSettings:
-    """Where a recipe runs, and how. Time-outs are in seconds; `lock.pinned` fills in those that are None.
-
-    `overrides` has the settings of those instance types that need their own. `region` None is the session's, `role`
-    None is looked for, `component` None is a plain endpoint. `kubernetes` is there where the platform is. With
-    `one_data_source` target, drafter and settings are folders of one S3 prefix, for CloudFormation.
-    """
-
-    name: str
-    instance_types: tuple[str, ...]
-    overrides: Mapping[str, InstanceType] = field(default_factory=dict)
-    health_check_timeout: int | None = None
-    download_timeout: int | None = None
-    capacity_timeout: int | None = None
-    region: str | None = None
-    role: str | None = None
-    run: str = "process"
-    weights: str | None = "s3"
-    hub_token_secret: str | None = None
-    component: ComponentSection | None = None
-    kubernetes: KubernetesSection | None = None
-    routing: str = "least-outstanding-requests"
-    prefix_routing: PrefixRoutingSection | None = None
-    capacity_reservation: str | None = None
-    kms_key: str | None = None
-    one_data_source: bool = False
-
-    @property
-    def rules(self) -> PlatformTraits:
-        """What answers for the platform."""
-        rules: PlatformTraits = registry.platform_rules(self.name)
-        return rules
-
-
-@dataclass(frozen=True)
 class Recipe:
     """A complete recipe. `speculation` is None for a baseline; `lines` gives the file's line of each key.
 
     `lock.pinned` fills in revisions, the size of the weights, the target's model type, `image_digests` by address with
     tag, and `wheel_digests` by pin.
     `container` None is AWS's image. `baseline_of` is what a baseline leaves out: some engines need their flags to be
-    alike. `training` says how its drafter is trained, None for one that exists. `left_open` are the keys that the file
-    leaves open, `chosen` says what was taken for them and why.
+    alike. `candidate` is what `toolkit improve` tries beside `speculation`, which no recipe file can say. `training`
+    says how its drafter is trained, None for one that exists. `left_open` are the keys that the file leaves open,
+    `chosen` says what was taken for them and why.
     What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and kept.
     """
 
@@ -172,6 +65,7 @@ class Recipe:
     target_type: str = ""
     container: ContainerSection | None = None
     baseline_of: Speculation | None = field(default=None, repr=False)
+    candidate: Speculation | None = field(default=None, repr=False)
     accept_eula: bool = False
     scaling: ScalingSection = field(default_factory=ScalingSection.model_construct)
     rollout: RolloutSection = field(default_factory=RolloutSection.model_construct)
@@ -238,7 +132,8 @@ class Recipe:
         """This recipe without speculation, named `<name>-baseline`."""
         if self.speculation is None:
             return self
-        return replace(self, name=f"{self.name}-baseline", speculation=None, baseline_of=self.speculation)
+        without = replace(self, speculation=None, baseline_of=self.speculation, candidate=None)
+        return replace(without, name=f"{self.name}-baseline")
 
     def on(self, instance_type: str) -> Recipe:
         """The recipe as it runs on that instance type."""
@@ -257,8 +152,10 @@ class Recipe:
             return here
         engine = replace(self.engine, args={**self.engine.args, **_dashed(differs.args)})
         k = differs.num_speculative_tokens
-        speculation, baseline_of = (_with_tokens(arm, k) for arm in (self.speculation, self.baseline_of))
-        return replace(here, engine=engine, speculation=speculation, baseline_of=baseline_of)
+        speculation, baseline_of, candidate = (
+            _with_tokens(arm, k) for arm in (self.speculation, self.baseline_of, self.candidate)
+        )
+        return replace(here, engine=engine, speculation=speculation, baseline_of=baseline_of, candidate=candidate)
 
     def with_platform(self, platform: str | None) -> Recipe:
         """The recipe on another platform; None keeps its own. Raises UsageError for an unknown one."""

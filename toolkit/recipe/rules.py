@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image, Instance
     from toolkit.findings import Finding
     from toolkit.recipe.lock import Lock
-    from toolkit.recipe.resolve import Engine, PlatformSettings, Recipe
+    from toolkit.recipe.parts import Engine, PlatformSettings
+    from toolkit.recipe.resolve import Recipe
     from toolkit.recipe.schema import EngineSection
     from toolkit.sizing.fit import Fit, Pair
     from toolkit.sizing.settings import Settings
@@ -28,6 +29,16 @@ class EngineDefaults:
     version: str
     max_num_seqs: int
     max_num_batched_tokens: int | None
+
+
+@dataclass(frozen=True)
+class Published:
+    """The settings with which numbers of a method were published; `about` says more of the requests at once."""
+
+    max_model_len: int
+    max_num_seqs: int
+    tensor_parallel: int
+    about: str
 
 
 @dataclass(frozen=True)
@@ -95,6 +106,10 @@ class EngineRules(Protocol):
     def completed(self, recipe: Recipe) -> Recipe:
         """With what the recipe leaves open (`left_open`) chosen for its models, and the reasons in `chosen`."""
         return recipe
+
+    def published(self, method: str) -> Published | None:
+        """Settings to begin from, for an engine that compiles for them; None where any will do."""
+        return None
 
     def default_tokens(self, engine: Engine, method: str) -> int:
         """K where the recipe does not say it."""
@@ -165,6 +180,15 @@ class EngineRules(Protocol):
         """Findings on the recipe's instance types."""
 
 
+class Disk(NamedTuple):
+    """The disk of a training job. `name` is what messages call it, `path` the recipe's key, `more` how to get more."""
+
+    name: str
+    free_bytes: int
+    path: str
+    more: str
+
+
 class PlatformTraits(Protocol):
     """What rooms without a platform's word in them ask of a platform's pure part."""
 
@@ -216,6 +240,9 @@ class PlatformTraits(Protocol):
 
     def price_per_hour(self, recipe: Recipe) -> float | None:
         """US dollars per hour of the recipe's endpoint with its initial instances; None if unknown."""
+
+    def training_disk(self, recipe: Recipe) -> Disk | None:
+        """The disk on which a training job keeps hidden states; None if unknown."""
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Findings on what this platform makes of the recipe and, where they are known, of its models."""

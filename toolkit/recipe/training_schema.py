@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
 
@@ -14,7 +14,13 @@ DataSource = Annotated[
     StringConstraints(pattern=r"^(hf://[\w.-]+/[\w.-]+(@[\w./-]+)?|s3://[^/]+/.+|[^:]+)$", min_length=1),
 ]
 
+# The user's key for it is not in it: recipes are shown and shared.
+Responses = Annotated[StrictStr, StringConstraints(pattern=r"^(target|keep|https?://[^\s@]+)$")]
+
 TRAINED_METHODS = ("p-eagle", "eagle3")
+
+LONGEST_HOURS = 672
+"""Of a training job on SageMaker: 28 days."""
 
 
 class TrainingSection(Section):
@@ -24,10 +30,11 @@ class TrainingSection(Section):
         description="prompts or conversations: .jsonl files or folders of them (`./…`), a data set of the hub "
         "(`hf://owner/name`), or a prefix in S3, such as that of an endpoint's data capture (`s3://bucket/prefix/`)"
     )
-    responses: Literal["target", "keep"] = Field(
+    responses: Responses = Field(
         "target",
-        description="`target`: the target answers every prompt anew, so that the head learns what it will have to "
-        "draft; `keep`: the answers of the data, for data that the target itself wrote",
+        description="`target`: the target answers every prompt anew, in the job, so that the head learns what it will "
+        "have to draft; an address such as `https://host/v1`: the target answers there, behind an OpenAI-compatible "
+        "server; `keep`: the answers of the data, for data that the target itself wrote",
     )
     temperature: Annotated[float, Field(ge=0, le=2)] = Field(
         0.0, description="of the target's new answers; 0: always its most probable token"
@@ -69,14 +76,14 @@ class TrainingSection(Section):
     spot: StrictBool = Field(
         False, description="SageMaker's managed spot training: cheaper, may be interrupted, goes on from a checkpoint"
     )
-    max_hours: Annotated[float, Field(gt=0, le=672)] = Field(
+    max_hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] = Field(
         24, description="the job is stopped after that time, which bounds what it costs"
     )
-    max_wait_hours: Annotated[float, Field(gt=0, le=672)] | None = Field(
+    max_wait_hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] | None = Field(
         None, description="with `spot`: running and waiting for capacity together; default: twice max_hours"
     )
-    volume_gb: Annotated[StrictInt, Field(ge=1, le=16384)] | None = Field(
-        None, description="disk of the job for data and hidden states, GB; default: by the data's tokens"
+    volume_gb: Annotated[StrictInt, Field(ge=1, le=16384)] = Field(
+        500, description="disk of the job on SageMaker for data and hidden states, GB"
     )
 
     @model_validator(mode="after")

@@ -16,22 +16,24 @@ _BYTES_PER_LOGIT = 10
 # bf16 activations of one decoder layer per position, in hidden sizes (arXiv 2205.05198, flash attention).
 _HIDDEN_SIZES_PER_LAYER = 34
 _STATE_BYTES = 2
+# Layers of the target that a head reads.
+_TAPS = 3
+# UTF-8 of English text and JSON with usual vocabularies; other languages take fewer.
+_BYTES_PER_TOKEN = 3.5
 
 
 @dataclass(frozen=True)
 class TrainingSize:
-    """Parameters of the head, bytes on one accelerator while it trains, and bytes of hidden states per token."""
+    """Parameters of the head, and bytes on one accelerator while it trains."""
 
     parameters: int
     memory_bytes: int
-    state_bytes_per_token: int
 
 
-def training_size(target: Shape, training: TrainingSection, taps: int = 3) -> TrainingSize:
+def training_size(target: Shape, training: TrainingSection) -> TrainingSize:
     """The size of a head for that target; it has the target's hidden size, heads and intermediate size.
 
-    `taps` are the layers of the target that it reads. The target's own weights are not in it: its hidden states are
-    computed before the head trains.
+    The target's own weights are not in it: its hidden states are computed before the head trains.
     """
     hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
     layer = target.layers[0]
@@ -42,11 +44,22 @@ def training_size(target: Shape, training: TrainingSection, taps: int = 3) -> Tr
     parameters = (
         training.layers * per_layer
         + hidden * (target.heads + 2 * layer.kv_heads) * layer.key_size
-        + taps * hidden * hidden
+        + _TAPS * hidden * hidden
         + (target.vocabulary + drafted) * hidden
     )
     positions = training.max_length * sum(_KEPT**depth for depth in range(training.depth)) / training.partitions
     per_position = _HIDDEN_SIZES_PER_LAYER * hidden * training.layers + _BYTES_PER_LOGIT * drafted
-    states = (taps + 1) * hidden * _STATE_BYTES
+    states = state_bytes(hidden)
     memory = parameters * _BYTES_PER_PARAMETER + positions * per_position + training.max_length * states
-    return TrainingSize(parameters, round(memory), states)
+    return TrainingSize(parameters, round(memory))
+
+
+def state_bytes(hidden: int) -> int:
+    """Bytes of one token's hidden states, in bfloat16: of the layers that the head reads, and the last one."""
+    return (_TAPS + 1) * hidden * _STATE_BYTES
+
+
+def most_tokens(rows: int, size: int, training: TrainingSection) -> int:
+    """Tokens that rows of data with so many bytes give at most, with the target's answers where it gives new ones."""
+    answer = training.max_new_tokens if training.responses != "keep" else 0
+    return rows * min(training.max_length, round(size / rows / _BYTES_PER_TOKEN) + answer)

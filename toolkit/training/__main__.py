@@ -1,13 +1,13 @@
 """`python -m toolkit.training JOB_FOLDER`: samples, hidden states, training and the head of a job, each taken up again.
 
-Under torchrun every process trains; the first one of each machine prepares the data. Exit codes: 0 the head is there, 2
-the user's input, 3 something outside (a full disk, the hub), 1 what was found wrong with the head, 143 stopped by
-SIGTERM, with a checkpoint.
+One process prepares the data; with several GPUs it then starts one for each, and all of them train. Exit codes: 0 the
+head is there, 2 the user's input, 3 something outside (a full disk, the hub), 1 what was found wrong with the head, 143
+stopped by SIGTERM, with a checkpoint.
 """
 
 from __future__ import annotations
 
-import os
+import argparse
 import signal
 import sys
 from pathlib import Path
@@ -19,17 +19,16 @@ from transformers.utils import logging
 
 from toolkit import documents
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
-from toolkit.training import progress
+from toolkit.training import launch, progress
 from toolkit.training.card import report_of, write_head
-from toolkit.training.data import HELD_OUT, TRAIN, prepare_data, read_draft_vocabulary
+from toolkit.training.data import HELD_OUT, TRAIN, Report, prepare_data, read_draft_vocabulary
 from toolkit.training.head import layers_read
 from toolkit.training.job import FILE, TrainingJob, read_job
 from toolkit.training.loop import Data, TrainingStopped
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.samples import read_samples
-from toolkit.training.trainer import start_processes, train
-
-STOPPED = 128 + signal.SIGTERM
+from toolkit.training.target import with_local_target
+from toolkit.training.trainer import train
 
 
 class Signals:
@@ -49,41 +48,67 @@ class Signals:
 
 
 def run(job: TrainingJob) -> None:
-    """Make the job's head, unless it is there already. Raises ToolkitError."""
-    if (Path(job.head) / "config.json").is_file():
-        return
-    checkpoints, work = Path(job.checkpoints), Path(job.work)
-    start_processes()
+    """Make the job's head in this process, unless it is there already. Raises ToolkitError."""
+    if not _is_done(job):
+        prepare(job)
+        train_head(job)
 
-    def report(line: TrainingProgress) -> None:
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        progress.report(line, checkpoints)
 
-    if os.environ.get("LOCAL_RANK", "0") == "0":
-        prepare_data(job, layers_read(job), report, say)
-    if dist.is_initialized():
-        dist.barrier()
-    signals = Signals()  # before, SIGTERM simply ends it: what is complete on the disk stays
+def _is_done(job: TrainingJob) -> bool:
+    return (Path(job.head) / "config.json").is_file()
+
+
+def prepare(job: TrainingJob) -> None:
+    """Make the job's samples and hidden states. SIGTERM simply ends it: what is complete on the disk stays."""
+    prepare_data(job, layers_read(job), _reporter(job), say)
+
+
+def train_head(job: TrainingJob) -> None:
+    """Train on what was prepared, in this process or as one of several; the first one writes the head."""
+    signals, work = Signals(), Path(job.work)
     data = Data(read_samples(work / TRAIN), read_samples(work / HELD_OUT))
     head, result = train(job, data, read_draft_vocabulary(job), stopping=signals)
     if not dist.is_initialized() or dist.get_rank() == 0:
+        report = _reporter(job)
         report(TrainingProgress("head", 0, 1))
         write_head(head, job, report_of(job, result))
         report(TrainingProgress("head", 1, 1))
 
 
-def main(folder: Path) -> int:
-    """Run the job of a folder; its exit code."""
+def _reporter(job: TrainingJob) -> Report:
+    checkpoints = Path(job.checkpoints)
+
+    def report(line: TrainingProgress) -> None:
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        progress.report(line, checkpoints)
+
+    return report
+
+
+def main(folder: Path, processes: int | None = None) -> int:
+    """Run the job of a folder, in one process for each GPU or in so many `processes`; its exit code."""
     logger.disable("speculators")  # it logs every tensor that it looks for
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        run(_read(folder))
+        return _run(folder, with_local_target(_read(folder)), processes or launch.gpus())
     except TrainingStopped as stopped:
         say(str(stopped))
-        return STOPPED
+        return launch.STOPPED
     except ToolkitError as error:
         say(f"error: {error}")
         return next((code for kind, code in _CODES if isinstance(error, kind)), 1)
+
+
+def _run(folder: Path, job: TrainingJob, processes: int) -> int:
+    if launch.is_worker():
+        launch.end_with_parent()
+        train_head(job)
+        return 0
+    machines = launch.job_machines()
+    if processes * len(machines.hosts) > 1 and not _is_done(job):
+        prepare(job)
+        return launch.launch(folder, processes, machines)
+    run(job)
     return 0
 
 
@@ -105,6 +130,8 @@ def _read(folder: Path) -> TrainingJob:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m toolkit.training JOB_FOLDER")
-    sys.exit(main(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(prog="python -m toolkit.training")
+    parser.add_argument("folder", type=Path, help="the folder of the job, with its job.json")
+    parser.add_argument("--processes", type=int, help="processes that train together; default: one for each GPU")
+    arguments = parser.parse_args()
+    sys.exit(main(arguments.folder, arguments.processes))

@@ -20,7 +20,7 @@ from toolkit.training.job import TrainingJob
 
 FILE = "checkpoint.pt"
 BEST = "best.pt"
-_SHAPE_KEYS = ("method", "target", "layers", "depth", "draft_vocab_size")
+_SHAPE_KEYS = ("method", "target_name", "layers", "depth", "draft_vocab_size")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from toolkit.files import write_whole, writing
 from toolkit.recipe.source import is_commit
 from toolkit.training.chat import Chat, Cut, Turn, Unmaskable, load_chat, samples_of
 from toolkit.training.conversations import Conversation, Skipped, distinct, held_out
-from toolkit.training.generators import InTransformers, in_vllm
+from toolkit.training.generators import FromServer, InTransformers, in_vllm, served_model, server_client
 from toolkit.training.job import TrainingJob
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
@@ -37,6 +37,8 @@ from toolkit.training.states import Extractor, extract_states, load_target, requ
 from toolkit.training.vocabulary import Vocabulary, count_tokens, draft_vocabulary, head_vocabulary, read_vocabulary
 
 TRAIN, HELD_OUT = "train", "held-out"
+KEEP, IN_JOB = "keep", "target"
+"""What `responses` is, where it is no address."""
 
 Report = Callable[[TrainingProgress], None]
 Target = Callable[[Chat], AbstractContextManager[Generator]]
@@ -122,7 +124,7 @@ def _prepare_samples(job: TrainingJob, chat: Chat, report: Report, around: Surro
     _require_tokenizer(own, chat)
     count, questions = _collect(job, skipped, around)
     report(TrainingProgress("data", 0, count))
-    if job.responses == "target":
+    if job.responses != KEEP:
         _respond(job, chat, count, report, around)
     aside = held_out([*questions, *(question for question, _ in _ready(own))], job.held_out, job.seed)
     with ExitStack() as stack:
@@ -156,7 +158,7 @@ def _is_fixed(source: str) -> bool:
 
 def _made_from(job: TrainingJob, chat: Chat) -> str:
     """A digest of all that decides the samples: settings, tokenizer, and the state of the files on this machine."""
-    keys = {"target", "data", "responses", "temperature", "max_new_tokens", "held_out", "max_length", "seed"}
+    keys = {"target_name", "data", "responses", "temperature", "max_new_tokens", "held_out", "max_length", "seed"}
     files = [path for source in job.data for path in sorted([Path(source), *Path(source).rglob("*")]) if path.is_file()]
     states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return _digest(
@@ -171,14 +173,14 @@ def _collect(job: TrainingJob, skipped: Skipped, around: Surroundings) -> tuple[
     rows = (row for one in sources for row in source_rows(one, work / "downloads", around.objects, around.dataset))
     count, questions = 0, set()
     with writing(work / _CONVERSATIONS), (work / _CONVERSATIONS).open("w", encoding="utf-8") as stream:
-        for conversation in distinct(rows, job.responses == "keep", skipped):
+        for conversation in distinct(rows, job.responses == KEEP, skipped):
             stream.write(json.dumps(asdict(conversation)) + "\n")
             questions.add(conversation.question)
             count += 1
     if sources and not count:
         hint = (
             "Write `training.responses: target`: then the target answers the questions of the data itself."
-            if job.responses == "keep"
+            if job.responses == KEEP
             else "Correct `training.data`."
         )
         raise UsageError(f"the data has no conversation to train on: {skipped.text()}", hint=hint)
@@ -195,7 +197,16 @@ def _conversations(job: TrainingJob) -> Iterator[Conversation]:
 
 
 def _responses(job: TrainingJob) -> Responses:
-    keys = {"target", "target_revision", "temperature", "max_new_tokens", "max_length", "seed", "dtype"}
+    keys = {
+        "target_name",
+        "target_revision",
+        "responses",
+        "temperature",
+        "max_new_tokens",
+        "max_length",
+        "seed",
+        "dtype",
+    }
     return Responses(Path(job.checkpoints) / "responses.jsonl", _digest(job.model_dump(include=keys)))
 
 
@@ -216,8 +227,11 @@ def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, around: S
 
 @contextmanager
 def _target(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
-    """The target in this job: in vLLM where it is installed."""
-    if find_spec("vllm"):
+    """The target behind the job's server, or in this job: there in vLLM, where it is installed."""
+    if job.responses != IN_JOB:
+        with server_client(job.responses) as client:
+            yield FromServer(client, served_model(client), chat, job.temperature, job.seed)
+    elif find_spec("vllm"):
         with in_vllm(job.target, chat, job.max_length, job.dtype, job.temperature, job.seed) as generate:
             yield generate
     else:
@@ -239,7 +253,7 @@ def _samples(job: TrainingJob, chat: Chat, own: list[Path], skipped: Skipped) ->
 
 def _answered(job: TrainingJob, chat: Chat, skipped: Skipped) -> Iterator[Answered]:
     """All conversations with their answers as tokens."""
-    if job.responses == "target":
+    if job.responses != KEEP:
         wanted = {conversation.digest for conversation in _conversations(job)}
         found = (one for one in _responses(job) if one.digest in wanted)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,9 @@ from toolkit.training.responses import Answer, Generator, Question
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
+KEY_VARIABLE = "OPENAI_API_KEY"
+
+_ANSWER_SECONDS = 600.0
 _TRIES = 6
 _REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
 _TRANSIENT = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
@@ -41,6 +45,31 @@ class _Choice(BaseModel):
 class _Completion(BaseModel):
     choices: list[_Choice]
     prompt_token_ids: list[int] | None = None
+
+
+class _Model(BaseModel):
+    id: str
+
+
+class _Models(BaseModel):
+    data: list[_Model]
+
+
+def server_client(address: str) -> httpx.Client:
+    """A client of a server, with the user's key from OPENAI_API_KEY."""
+    key = os.environ.get(KEY_VARIABLE)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return httpx.Client(base_url=address, headers=headers, timeout=_ANSWER_SECONDS)
+
+
+def served_model(client: httpx.Client) -> str:
+    """The name of the first model that a server lists. Raises PlatformError."""
+    try:
+        answer = documents.request(client, "GET", "models")
+        return documents.parse(_Models, answer.content).data[0].id
+    except (httpx.HTTPError, documents.Unfit, IndexError) as error:
+        hint = f"training.responses is the address of an OpenAI-compatible server, with /v1; ${KEY_VARIABLE} its key."
+        raise PlatformError(f"{client.base_url} does not list its models: {error}", hint=hint) from error
 
 
 class FromServer:

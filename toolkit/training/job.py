@@ -20,7 +20,8 @@ class TrainingJob(BaseModel):
 
     Models are folders or hub ids; `target_name` and `target_revision` are what the head's config.json says of its
     target. `data` are files, folders, or `hf://owner/name[@revision]`: the platform brought what lies in S3.
-    `dtype` is the target's while it answers and gives hidden states. Exactly one of `epochs` and `steps` is given.
+    `responses` is `target`, `keep`, or the address of a server with the target. `dtype` is the target's while it
+    answers and gives hidden states. Exactly one of `epochs` and `steps` is given.
 
     Folders: `checkpoints` must outlast an interruption, `work` (samples and hidden states) can be made anew, and
     `head` is written whole at the end, with config.json, weights, README.md and report.json. Paths are absolute, or
@@ -35,7 +36,7 @@ class TrainingJob(BaseModel):
     target_name: str
     target_revision: str | None = None
     data: tuple[str, ...]
-    responses: Literal["target", "keep"] = "target"
+    responses: str = "target"
     temperature: float = 0.0
     max_new_tokens: int = 1024
     held_out: float = 0.05

@@ -105,10 +105,12 @@ class Loop:
                 break
             self._step(step, clock)
             done = step + 1
-            if done % self._interval == 0 or done == len(self._batches):
-                self._evaluate(done)
+            evaluated = done % self._interval == 0 or done == len(self._batches)
             stop = self._any(self._stopping())
-            if stop or done == len(self._batches) or clock.since_saved() > self._checkpoint_seconds:
+            if stop or evaluated or self._any(clock.since_saved() > self._checkpoint_seconds):
+                self._require_finite(done)
+                if evaluated:
+                    self._evaluate(done)
                 self._save(done, clock)
             if stop and done < len(self._batches):
                 message = f"the training was stopped after step {done} of {len(self._batches)}"
@@ -121,13 +123,11 @@ class Loop:
         for group in (group for optimizer in self._optimizers for group in optimizer.param_groups):
             group["lr"] = self._job.learning_rate * rate(step, len(self._batches))
         self._head.train()
-        outcome = self._sum(self._learner.learn, self._data.train, self._batches[step][self._rank :: self._world])
-        norm = self._share_gradients(outcome)
+        own = self._sum(self._learner.learn, self._data.train, self._batches[step][self._rank :: self._world])
+        outcome = self._of_all(own)
+        norm = self._share_gradients(outcome.count)
         if not math.isfinite(norm) or not torch.isfinite(outcome.loss):
-            raise TrainingDiverged(
-                f"step {step + 1}: the loss is not a number any more; the checkpoint before it is kept",
-                hint="Lower training.learning_rate, remove the checkpoints, and start again.",
-            )
+            raise _diverged(step + 1)
         for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -139,18 +139,26 @@ class Loop:
             outcomes = [learn(lesson(samples[index], samples.states(index), self._device)) for index in chosen]
         return sum(outcomes[1:], outcomes[0]) if outcomes else Outcome.none(self._job.depth, self._device)
 
-    def _share_gradients(self, outcome: Outcome) -> float:
+    def _of_all(self, own: Outcome) -> Outcome:
+        """The sum over all processes."""
+        if self._world == 1:
+            return own
+        counted = torch.tensor([own.count], device=self._device)
+        loss, accepted, drafts = own.loss.clone(), own.accepted.clone(), own.drafts.clone()
+        for value in (counted, loss, accepted, drafts):
+            dist.all_reduce(value)
+        return Outcome(loss, int(counted), accepted, drafts)
+
+    def _share_gradients(self, count: int) -> float:
         """Make the gradients those of the mean loss of all processes' tokens; their norm before it is limited."""
         parameters = [parameter for parameter in self._head.parameters() if parameter.requires_grad]
-        count = torch.tensor(float(outcome.count), device=self._device)
         if self._world > 1:
-            dist.all_reduce(count)
             for parameter in parameters:
                 parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
                 dist.all_reduce(parameter.grad)
         for parameter in parameters:
             if parameter.grad is not None:
-                parameter.grad /= count.clamp(min=1)
+                parameter.grad /= max(1, count)
         return float(nn.utils.clip_grad_norm_(parameters, LONGEST_GRADIENT))
 
     def _evaluate(self, done: int) -> None:
@@ -205,6 +213,11 @@ class Loop:
         """Everything that is trained."""
         return {name: value.detach() for name, value in self._head.named_parameters() if value.requires_grad}
 
+    def _require_finite(self, done: int) -> None:
+        """Raise TrainingDiverged, so that no weights are kept that nothing can be learned from any more."""
+        if not all(bool(weights.isfinite().all()) for weights in self._weights().values()):
+            raise _diverged(done)
+
     def _any(self, here: bool) -> bool:
         """Whether it is so in any process."""
         if self._world == 1:
@@ -231,6 +244,13 @@ class Loop:
             tokens_per_second=clock.pace() if clock else None,
         )
         progress.report(line, self._folder)
+
+
+def _diverged(step: int) -> TrainingDiverged:
+    return TrainingDiverged(
+        f"step {step}: the loss is not a number any more; the checkpoint before it is kept",
+        hint="Lower training.learning_rate, remove the checkpoints, and start again.",
+    )
 
 
 class _Clock:

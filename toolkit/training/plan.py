@@ -14,6 +14,8 @@ from toolkit.training.job import TrainingJob
 
 _EPOCHS = 3
 _KEY_CHARACTERS = 10
+# With the key and the number of an attempt, a name has at most 60 of the 63 characters that jobs may have.
+_NAME_CHARACTERS = 44
 _DTYPES = {"half": "float16", "float": "float32"}
 # What says where a job works, and not what it makes.
 _FOLDERS = {"checkpoints", "work", "head", "target", "data", "start_from"}
@@ -53,6 +55,11 @@ def training_key(recipe: Recipe) -> str:
     settings = training_job(recipe).model_dump(exclude=_FOLDERS | _LIMITS)
     sources = [recipe.target.written, *training.data, *([training.start_from] if training.start_from else [])]
     return digest([settings, [_content(source) for source in sources]])[:_KEY_CHARACTERS]
+
+
+def job_name(recipe: Recipe) -> str:
+    """The name of the recipe's job: the same settings, target and data have the same name."""
+    return f"{recipe.name[:_NAME_CHARACTERS].rstrip('-')}-{training_key(recipe)}"
 
 
 def section(recipe: Recipe) -> TrainingSection:

@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -167,12 +167,6 @@ _STATES = ("hidden_states", "last_hidden_states")
 def read_samples(folder: Path) -> Samples:
     """The samples of a complete folder. Raises UsageError."""
     return Samples(folder)
-
-
-def read_states(folder: Path) -> Iterator[States]:
-    """Hidden states of all samples of a complete folder, one after the other. Raises UsageError."""
-    samples = read_samples(folder)
-    return (samples.states(index) for index in range(len(samples)))
 
 
 def read_contents(folder: Path) -> Contents:

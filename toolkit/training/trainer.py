@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from speculators.models.peagle import PEagleDraftModel
 
+from toolkit.errors import PlatformError
 from toolkit.training.head import Head, build_head
 from toolkit.training.job import TrainingJob
+from toolkit.training.launch import MEETING, is_worker
 from toolkit.training.learn import Eagle3Learner, Learner, PEagleLearner, loss_function
 from toolkit.training.loop import Data, Loop, Result
 from toolkit.training.masks import DraftMasks
 from toolkit.training.vocabulary import Vocabulary
 
-# The others wait while the first process prepares the data.
-_LONGEST_STAGE = timedelta(days=2)
 # Positions of a segment, and what all matrices have a multiple of, on a CPU; a GPU wants large ones of any shape.
 _CPU_SEGMENT, _CPU_ROWS = 128, 64
 
@@ -29,7 +28,8 @@ def train(
     job: TrainingJob, data: Data, vocabulary: Vocabulary | None = None, *, stopping: Callable[[], bool] = lambda: False
 ) -> tuple[Head, Result]:
     """The trained head, with its best weights. Raises as `Loop.run` does."""
-    device = start_processes()
+    device = join_processes()
+    _require_same_data(data)
     head = build_head(job, vocabulary)
     head.to(device)  # type: ignore[arg-type]
     longest = max(*data.train.lengths, *data.held_out.lengths)
@@ -54,13 +54,30 @@ def _on_cpu(learner: PEagleLearner) -> PEagleLearner:
     return replace(learner, longest_segment=_CPU_SEGMENT, rows=_CPU_ROWS)
 
 
-def start_processes() -> torch.device:
-    """This process's device; joins the others if torchrun started several."""
+def join_processes() -> torch.device:
+    """This process's device; joins the others if several were started."""
     accelerator = torch.accelerator.current_accelerator()
-    if "RANK" in os.environ and not dist.is_initialized():
-        dist.init_process_group("nccl" if accelerator else "gloo", timeout=_LONGEST_STAGE)
+    if is_worker() and not dist.is_initialized():
+        dist.init_process_group(
+            "nccl" if accelerator else "gloo",
+            init_method=os.environ.get(MEETING),
+            rank=int(os.environ["RANK"]),
+            world_size=int(os.environ["WORLD_SIZE"]),
+        )
     if accelerator is None:
         return torch.device("cpu")
     device = torch.device(accelerator.type, int(os.environ.get("LOCAL_RANK", "0")))
     torch.accelerator.set_device_index(device.index)
     return device
+
+
+def _require_same_data(data: Data) -> None:
+    """Raise PlatformError if another machine prepared other samples, as its target may have answered otherwise."""
+    if not dist.is_initialized():
+        return
+    mine = (data.train.lengths, data.held_out.lengths)
+    all_of_them: list[object] = [None] * dist.get_world_size()
+    dist.all_gather_object(all_of_them, mine)
+    if any(theirs != mine for theirs in all_of_them):
+        hint = "Write `training.responses: keep` with answers of the target, or `instance_count: 1`."
+        raise PlatformError("the machines have prepared different samples", hint=hint)

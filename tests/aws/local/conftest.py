@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from local_account import CONTAINERS, Account
 
-from toolkit.platforms.local import start, stop
+from toolkit.platforms.local.daemon import start, stop
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from processes import until
 
-from toolkit.platforms.local import LocalDaemon
 from toolkit.platforms.local.clients import session
+from toolkit.platforms.local.daemon import LocalDaemon
 from toolkit.platforms.sagemaker.tokens import bearer_token
 
 CONTAINERS = Path(__file__).parent / "containers"

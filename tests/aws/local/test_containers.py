@@ -103,6 +103,7 @@ def test_nothing_of_the_users_environment_gets_in(account: Account, home: Path) 
         "SM_VLLM_ENFORCE_EAGER",
         "OMP_NUM_THREADS",  # and these two, so that servers share its cores
         "VLLM_CPU_OMP_THREADS_BIND",
+        "TOOLKIT_VLLM_FORKS",  # and this, so that its processes are forked
     }
     assert Path(variables["HOME"]).is_relative_to(home)
     assert len(variables["TMPDIR"]) < 60, "sockets are made there, and their paths end at 107 characters"

@@ -18,7 +18,7 @@ from processes import processes_in, until
 
 from toolkit.errors import PlatformError
 from toolkit.home import containers_dir
-from toolkit.platforms.local import running, start, stop
+from toolkit.platforms.local.daemon import running, start, stop
 from toolkit.platforms.local.folders import endpoint_folder
 
 
@@ -41,7 +41,7 @@ def test_starting_twice_at_once_gives_one_daemon(home: Path) -> None:
 
 
 def test_it_outlives_the_command_that_started_it(home: Path) -> None:
-    command = f"from pathlib import Path; from toolkit.platforms.local import start; start(Path({str(home)!r}))"
+    command = f"from pathlib import Path; from toolkit.platforms.local.daemon import start; start(Path({str(home)!r}))"
     subprocess.run([sys.executable, "-c", command], check=True, timeout=60)
     daemon = running(home)
     assert daemon is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,6 +73,15 @@ def test_an_endpoint_that_is_not_there(platform: LocalPlatform, ask: Any) -> Non
 
 def test_the_answer_in_one_piece(platform: LocalPlatform) -> None:
     assert platform.invoke("ask", {"do": "echo", "number": 5})["number"] == 5
+
+
+@pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning")  # in the SDK's own code
+def test_aws_own_sdk_invokes_it_too(platform: LocalPlatform) -> None:
+    theirs = platform.sdk_endpoint("ask")
+
+    assert theirs.endpoint_status == "InService"
+    answer = theirs.invoke(body=b'{"do": "echo", "number": 5}', content_type="application/json")
+    assert json.loads(answer.body.read())["number"] == 5
 
 
 def test_metrics_are_what_the_engine_counts(platform: LocalPlatform) -> None:

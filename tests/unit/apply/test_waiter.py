@@ -94,7 +94,14 @@ def test_an_update_counts_only_when_the_new_configuration_runs() -> None:
 def test_two_endpoints_are_waited_for_together() -> None:
     clock, told = wait(Scripted({"a": [CREATING, IN_SERVICE], "b": [CREATING, CREATING, IN_SERVICE]}), "a", "b")
     assert clock.seconds == 4.0
-    assert told.said == ["a is in service", "b is in service"]
+    early = "it answers already, in another terminal: toolkit invoke a Hello"
+    assert told.said == ["a is in service", early, "b is in service"]
+
+
+def test_a_container_that_waits_for_its_turn_is_told() -> None:
+    queued = ["local: waiting until another container has started: this machine has few cores"]
+    _, told = wait(Scripted({"e": [CREATING, CREATING, CREATING, IN_SERVICE]}, lines("v/1", queued)))
+    assert told.updates[-1] == "e: waiting for its turn to start 0:04"
 
 
 def test_nothing_to_wait_for_takes_no_time() -> None:

@@ -38,7 +38,7 @@ def test_what_there_is_to_say_of_every_recipe(tmp_path: Path) -> None:
     found = {finding.code: finding for finding in all_findings(tmp_path, EAGLE3)}
     assert set(found) == ALWAYS
     assert found["neuron.support"].message == "vllm-neuron 0.29.0.1.2.0 (Neuron SDK 2.33.0): beta"
-    assert found["neuron.compiled-in"].hint == "Run: toolkit compile RECIPE"
+    assert found["neuron.compiled-in"].hint == f"Run: toolkit compile {tmp_path / 'recipe.yaml'}"
     assert found["neuron.last-tokens"].message.startswith("nothing is drafted once a request has more than 1017 tokens")
     assert "needs Neuron driver 2.27 on trn2" in found["neuron.driver"].message
     assert "Kubernetes is the safer platform" in found["neuron.driver"].hint

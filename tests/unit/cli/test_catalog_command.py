@@ -29,7 +29,7 @@ def test_status_tells_the_age_of_each_file_and_how_to_renew_them(capsys: Capture
     text = capsys.readouterr().out
     assert "images.json" in text
     assert "2026-11-22" in text
-    assert text.endswith("Nothing newer was read yet. To do so: toolkit catalog update\n")
+    assert text.endswith("Nothing newer was read yet.\n")
 
 
 def test_status_tells_what_was_read(capsys: Captured) -> None:

@@ -197,7 +197,7 @@ def test_an_endpoint_that_does_not_exist_as_json(toolkit: Toolkit) -> None:
 
 def test_destroy_of_a_recipe_that_is_not_deployed(toolkit: Toolkit, good: Path) -> None:
     here = ["destroy", good, "--yes"]
-    assert toolkit(*here) == Ended(0, f"nothing to remove: {good} has no resources\n", "")
+    assert toolkit(*here) == Ended(0, f"nothing to remove: {good} has no resources\n", "Next: toolkit status\n")
     assert toolkit(*here, "--json").document["actions"] == []
 
 
@@ -205,8 +205,8 @@ def test_destroy_of_a_recipe_that_is_not_deployed(toolkit: Toolkit, good: Path) 
 def test_destroy_of_a_name_that_no_platform_has(toolkit: Toolkit, options: tuple[str, ...]) -> None:
     ended = toolkit("destroy", "tiny", "--yes", *options)
     assert (ended.code, ended.out) == (3, "")
-    assert ended.err.startswith("error: there is no endpoint tiny\n")
-    assert "Not asked: AWS (no credentials)." in ended.err
+    unasked = "; not asked: AWS (no credentials)"
+    assert ended.err == f"error: there is no endpoint tiny{unasked}\n  See what there is: toolkit status\n"
 
 
 def test_destroy_asks_nobody_where_there_is_no_terminal(toolkit: Toolkit, monkeypatch: pytest.MonkeyPatch) -> None:

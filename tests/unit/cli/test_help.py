@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,25 @@ def test_help_fits_a_narrow_terminal_without_a_broken_word(
     monkeypatch.setenv("COLUMNS", "200")
     run(["--help"])
     assert narrow.split() == capsys.readouterr().out.split()
+
+
+def every_command(group: TyperGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        yield (*path, name)
+        if isinstance(command, TyperGroup):
+            yield from every_command(command, (*path, name))
+
+
+@pytest.mark.parametrize("command", list(every_command(typer.main.get_group(app))), ids=" ".join)
+def test_the_help_of_a_command_fits_too_and_has_examples(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert run([*command, "-h"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    examples = " ".join(line.strip().removesuffix("\\") for line in lines[lines.index("  Examples:") :])
+    assert f"toolkit {' '.join(command)}" in examples
 
 
 def test_region_and_profile_stand_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

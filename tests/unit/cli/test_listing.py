@@ -82,7 +82,7 @@ def test_an_unknown_endpoint_gets_the_nearest_name() -> None:
     error = unknown_endpoint("spiner")
     assert isinstance(error, EndpointNotFound)
     assert error.hint.startswith("Did you mean spinner?")
-    assert EXPIRED in error.hint
+    assert EXPIRED in error.message
 
 
 def test_where_not_all_platforms_answer_a_name_is_not_called_unknown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,6 +18,8 @@ from toolkit.cli.main import run
 
 APPLY = "kubectl apply --server-side --field-manager=toolkit"
 Captured = pytest.CaptureFixture[str]
+Kustomize = Callable[[Path], list[Any]]
+HOWTO = Path(__file__).parents[3] / "docs/howto/kubernetes.md"
 
 RECIPE = """\
 name: gated
@@ -113,6 +119,58 @@ def test_a_folder_of_files_that_says_what_comes_first(tmp_path: Path, capsys: Ca
         f"then wait: {waits(name)}",
         f"serve: {APPLY} -k {out}",
         f"measure: {APPLY} -k {out}/benchmark",
+    ]
+
+
+@pytest.fixture
+def kustomize() -> Kustomize:
+    """What `kubectl kustomize FOLDER` makes of a folder, as documents."""
+    if not shutil.which("kubectl"):
+        pytest.skip("NOT TESTED: kubectl is not installed, which has Kustomize in it")
+
+    def build(folder: Path) -> list[Any]:
+        done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return list(yaml.safe_load_all(done.stdout))
+
+    return build
+
+
+def ordered(documents: Iterable[Any]) -> list[Any]:
+    return sorted(documents, key=lambda item: (item["kind"], item["metadata"]["name"]))
+
+
+def test_every_file_is_listed_once(tmp_path: Path) -> None:
+    out = tmp_path / "manifests"
+    run(["render", ahead(tmp_path), "--out", str(out), "--baseline"])
+    for folder in (path for path in out.iterdir() if path.is_dir()):
+        listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+        files = {path.name for path in folder.iterdir()} - {"kustomization.yaml"}
+        assert sorted(files) == sorted(name for name in listed if not name.startswith("../"))
+
+
+def test_kustomize_serves_what_is_printed(recipe: str, tmp_path: Path, capsys: Captured, kustomize: Kustomize) -> None:
+    run(["render", recipe, "--baseline"])
+    printed = list(yaml.safe_load_all(capsys.readouterr().out))
+    run(["render", recipe, "--baseline", "--out", str(tmp_path / "manifests")])
+    assert ordered(kustomize(tmp_path / "manifests")) == ordered(printed)
+    benchmark = kustomize(tmp_path / "manifests" / "benchmark")
+    assert [item["kind"] for item in ordered(benchmark)] == ["ConfigMap", "Job", "NetworkPolicy"]
+
+
+def test_the_documented_overlay_changes_what_it_says(recipe: str, tmp_path: Path, kustomize: Kustomize) -> None:
+    (overlay,) = re.findall(r"^```yaml\n(apiVersion: kustomize.*?)^```", HOWTO.read_text(), re.S | re.M)
+    folder = tmp_path / "overlays/production"
+    folder.mkdir(parents=True)
+    (folder / "kustomization.yaml").write_text(overlay)
+    run(["render", recipe, "--out", str(tmp_path / "manifests")])
+
+    (deployment,) = (item for item in kustomize(folder) if item["kind"] == "Deployment")
+    assert deployment["metadata"]["labels"]["team"] == "search"
+    assert deployment["spec"]["replicas"] == 3
+    assert [item["key"] for item in deployment["spec"]["template"]["spec"]["tolerations"]] == [
+        "nvidia.com/gpu",
+        "dedicated",
     ]
 
 

@@ -25,7 +25,7 @@ Captured = pytest.CaptureFixture[str]
         (["--slo", "ttft=1,ttft=2"], "each limit once"),
         (["--slo", "tpot=0"], "above 0"),
         (["--concurrency", "0"], "concurrency is at least 1"),
-        (["--time", "soon"], "write 90s, 2m or 1h"),
+        (["--time", "soon"], "write 90s or 2m or 1h"),
         (["--try", "eagle3"], "give others as a recipe, with --arm"),
         (["--arm", "tiny/eagle3"], "serves another target"),
     ],

@@ -1,10 +1,9 @@
-"""The entrypoint of a training job: how many processes on how many machines, signals, and what SageMaker is told."""
+"""The entrypoint of a training job: signals, and what SageMaker is told."""
 
 from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
-import json
 import signal
 import sys
 import threading
@@ -25,35 +24,6 @@ def train() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module
-
-
-@pytest.mark.parametrize(
-    ("gpus", "hosts", "host", "expected"),
-    [
-        (0, ["a"], "a", ["-m", "toolkit.training", "/job"]),
-        (1, ["a"], "a", ["-m", "toolkit.training", "/job"]),
-        (8, ["a"], "a", ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "8"]),
-        (
-            8,
-            ["a", "b"],
-            "b",
-            ["-m", "torch.distributed.run", "--master_addr", "a", "--master_port", "29400", "--nnodes", "2"],
-        ),
-    ],
-)
-def test_a_process_for_each_gpu(train: ModuleType, gpus: int, hosts: list[str], host: str, expected: list[str]) -> None:
-    command = train.command("/job", gpus, hosts, host)
-    assert command[1 : 1 + len(expected)] == expected
-    assert command[-1] == "/job"
-    assert ("--node_rank" in command) == (len(hosts) > 1)
-
-
-def test_machines_are_those_that_sagemaker_lists(train: ModuleType, tmp_path: Path) -> None:
-    assert train.machines(tmp_path) == (["localhost"], "localhost")
-    config = tmp_path / "input" / "config"
-    config.mkdir(parents=True)
-    (config / "resourceconfig.json").write_text(json.dumps({"current_host": "algo-2", "hosts": ["algo-2", "algo-1"]}))
-    assert train.machines(tmp_path) == (["algo-1", "algo-2"], "algo-2")
 
 
 def test_a_failure_is_told_in_the_jobs_own_words(train: ModuleType, tmp_path: Path) -> None:

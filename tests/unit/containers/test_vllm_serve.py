@@ -422,7 +422,7 @@ def expected_flags(environment: Mapping[str, tuple[str, list[str] | None]]) -> l
 
 
 @settings(
-    max_examples=30,
+    max_examples=10,  # each is a process; the next test, which needs none, has more
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

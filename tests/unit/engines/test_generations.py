@@ -9,7 +9,9 @@ import pytest
 
 from toolkit.catalog import lookup, trainium
 from toolkit.engines.neuron import generations as neuron
-from toolkit.recipe.resolve import Engine
+from toolkit.recipe.parts import Engine
+
+ENGINES = ("vllm-neuron", "nxd-inference")
 
 
 def chosen(method: str, family: str, engine: str = neuron.ANY_ENGINE) -> str:
@@ -57,13 +59,13 @@ def test_a_baseline_of_a_named_engine_is_of_that_engine() -> None:
 
 
 def test_each_engine_has_its_newest_first() -> None:
-    for engine in neuron.ENGINES:
+    for engine in ENGINES:
         versions = [found.version for found in neuron.generations() if found.engine == engine]
         assert versions == sorted(versions, key=lookup.version_key, reverse=True)
 
 
 def test_every_generation_has_an_image() -> None:
-    images = [image for engine in neuron.ENGINES for image in lookup.images("upstream", engine)]
+    images = [image for engine in ENGINES for image in lookup.images("upstream", engine)]
     tags = {(image.engine, image.version): image.tag for image in images}
     for found in neuron.generations():
         assert f"-sdk{found.sdk}-" in tags[found.engine, found.version]

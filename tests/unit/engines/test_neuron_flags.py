@@ -14,8 +14,8 @@ from pairs import recipe_with
 from toolkit.engines.arguments import environment
 from toolkit.engines.neuron import generations as neuron
 from toolkit.recipe.load import catalogue
+from toolkit.recipe.platform_schema import InstanceType
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import InstanceType
 
 Golden = Callable[[str, object], None]
 SHIPPED = [name for name in catalogue() if load(name).engine.rules.compiles(load(name))]

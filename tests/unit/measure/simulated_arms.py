@@ -10,8 +10,8 @@ from typing import Any
 
 from toolkit.endpoint.generation import Acceptance, Arrival
 from toolkit.measure.arm import Arm, Chunk
+from toolkit.measure.design import Load
 from toolkit.measure.result import RequestResult
-from toolkit.measure.run import Load
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Prompt, Workload
 

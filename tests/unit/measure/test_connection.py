@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -260,3 +261,43 @@ def test_the_acceptance_of_all_drafts_so_far() -> None:
 def test_a_server_without_counters(answer: Answer) -> None:
     with streaming(answer) as server:
         assert with_url(server.url, HttpConnection.acceptance) is None
+
+
+class ByVariant:
+    """A platform whose own route names a variant: `together` requests are answered at once, or fail in the end."""
+
+    def __init__(self, sent: Iterable[tuple[float, bytes]], together: int, error: PlatformError | None = None) -> None:
+        self.sent, self.error, self.addresses = list(sent), error, set[str]()
+        self.all_asked = threading.Barrier(together, timeout=60)
+
+    def stream(self, address: str, body: Mapping[str, Any]) -> Iterator[bytes]:
+        self.addresses.add(address)
+        self.all_asked.wait()
+        for after, content in self.sent:
+            time.sleep(after)
+            yield content
+        if self.error:
+            raise self.error
+
+
+def by_variant(platform: Any, requests: int, concurrency: int) -> list[RequestResult]:
+    async def run() -> list[RequestResult]:
+        async with connect_endpoint(platform, "chat@candidate") as connection:
+            return await ask(connection, requests, concurrency)
+
+    return asyncio.run(run())
+
+
+def test_a_variant_is_asked_over_the_platforms_own_route() -> None:
+    platform = ByVariant(((part.after, part.content) for part in SLOW.parts), together=16)
+    results = by_variant(platform, requests=16, concurrency=16)
+    assert platform.addresses == {"chat@candidate"}
+    assert {(item.outcome, item.output_tokens) for item in results} == {("successful", 3)}
+    assert all(item.ttft and item.ttft >= PAUSES[0] for item in results)
+    assert {item.acceptance for item in results} == {Acceptance((0, 0, 1))}
+
+
+def test_a_variant_that_breaks_off_is_a_failure() -> None:
+    platform = ByVariant([(0.0, event_stream(EVENTS[:2], end=b""))], 1, InvocationError("chat@candidate: it broke off"))
+    (result,) = by_variant(platform, requests=1, concurrency=1)
+    assert (result.outcome, result.error) == ("failed", "chat@candidate: it broke off")

@@ -88,6 +88,26 @@ def test_a_workload_with_longer_answers_counts_no_more() -> None:
     assert find_k(KS, slow_easy).k == find_k(KS, pair.measure).k
 
 
+def test_a_workload_without_figures_for_one_k_is_left_out_of_the_choice() -> None:
+    pair = Pair({"easy": 0.95, "hard": 0.2}, step=0.020, per_token=0.004)
+
+    def cut_short(k: int) -> dict[str, Measured]:
+        found = pair.measure(k)
+        return {"easy": found["easy"]} if k != max(KS) else found
+
+    assert find_k(KS, cut_short).k == find_k(KS, Pair({"easy": 0.95}, step=0.020, per_token=0.004).measure).k
+
+
+def test_without_a_workload_in_common_nothing_is_predicted() -> None:
+    pair = Pair({"easy": 0.95, "hard": 0.2}, step=0.020, per_token=0.004)
+
+    def cut_short(k: int) -> dict[str, Measured]:
+        return {name: found for name, found in pair.measure(k).items() if (name == "hard") == (k == max(KS))}
+
+    found = find_k(KS, cut_short)
+    assert (len(found.trials), found.predicted) == (3, {})
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_third_is_measured_at_most_however_wrong_the_predictions_are(seed: int) -> None:
     pair = Pair({"chat": 0.6}, step=0.020, per_token=0.004, noise=0.5, seed=seed)

@@ -18,14 +18,16 @@ from toolkit.endpoint.generation import Acceptance
 from toolkit.errors import InvocationError, UsageError
 from toolkit.measure.arm import Arm, Chunk
 from toolkit.measure.bench import identical_share, measure, sender
+from toolkit.measure.design import Design, Load, Measured, Progress
 from toolkit.measure.journal import Journal
 from toolkit.measure.pays import verdict_pays
 from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult
-from toolkit.measure.run import Design, Load, Measured, Progress, again, run
+from toolkit.measure.run import again, run
 from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.summary import Slo, summarise
+from toolkit.measure.summary import summarise
+from toolkit.recipe.schema import Slo
 
 SPEC, BASE = arm("spec"), arm("base")
 DESIGN = Design((SPEC,), (workload(8),), BASE, seconds=600, precision=0.1)
@@ -46,6 +48,15 @@ def test_a_measurement_goes_on_until_its_interval_is_narrow_enough() -> None:
     assert interval.low < 1.4 < interval.high
     assert 1.02 < interval.high / interval.ratio <= 1.1
     assert not [note for note in found.notes if "spec" in note or "mine" in note]
+
+
+def test_prompts_are_asked_in_their_order_and_then_as_the_seed_decides() -> None:
+    def order(seed: int) -> list[int]:
+        found = measured(machine(), replace(DESIGN, requests=24, seed=seed))
+        return [item.prompt for item in found.results if item.arm == "spec"]
+
+    assert order(0) == order(0) != order(1)
+    assert order(0)[:8] == order(1)[:8] == list(range(8))
 
 
 def test_the_verdict_of_simulated_arms_is_right() -> None:

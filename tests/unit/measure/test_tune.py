@@ -10,9 +10,9 @@ from tuned_arms import report_at
 
 from toolkit.errors import PlatformError
 from toolkit.measure.report import BenchReport, Claim
-from toolkit.measure.summary import Slo
 from toolkit.measure.tune import Aim, Candidate, choose, measured, perhaps_as_good, schedule_pays, scheduled
 from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
+from toolkit.recipe.schema import Slo
 
 
 def at_k(k: int, report: BenchReport | None = None) -> Candidate:

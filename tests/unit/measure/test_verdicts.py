@@ -10,11 +10,11 @@ import pytest
 from simulated_arms import arm, result
 
 from toolkit.endpoint.generation import Acceptance, Arrival
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Expected
 from toolkit.measure.report import Verdict
 from toolkit.measure.result import RequestResult
 from toolkit.measure.summary import summarise
-from toolkit.measure.verdicts import Expected, slos, verdicts
+from toolkit.measure.verdicts import slos, verdicts
 from toolkit.recipe.schema import Expect, Slo
 
 SPEC, BASE = arm("spec"), replace(arm("base"), speculative=False)
@@ -52,10 +52,13 @@ def judged(
     claim: str,
     arms: Sequence[Arm] = (SPEC,),
     baseline: Arm | None = BASE,
-    expected: Expected | None = None,
 ) -> list[Verdict]:
-    found = verdicts(results, summarise(results, arms, baseline), arms, baseline, expected)
+    found = verdicts(results, summarise(results, arms, baseline), arms, baseline)
     return [verdict for verdict in found if verdict.claim == claim]
+
+
+def expecting(expected: Expected) -> Arm:
+    return replace(SPEC, expected=expected)
 
 
 def only(found: Sequence[Verdict]) -> Verdict:
@@ -171,13 +174,21 @@ def with_lengths(*steps: int) -> list[RequestResult]:
 
 @pytest.mark.parametrize(("published", "holds"), [(2.2, True), (2.3, True), (1.5, True), (2.9, False)])
 def test_acceptance_is_held_against_the_evidence_by_its_interval(published: float, holds: bool) -> None:
-    found = only(judged(with_lengths(18, 20, 22, 20), "expected", expected=Expected(published={"mine": published})))
+    arm = expecting(Expected(published={"mine": published}))
+    found = only(judged(with_lengths(18, 20, 22, 20), "expected", [arm]))
     assert found.holds is holds
 
 
 def test_prompts_that_differ_a_lot_are_no_evidence_against_a_published_length() -> None:
-    found = only(judged(with_lengths(0, 5, 40, 80), "expected", expected=Expected(published={"mine": 2.9})))
+    found = only(judged(with_lengths(0, 5, 40, 80), "expected", [expecting(Expected(published={"mine": 2.9}))]))
     assert found.holds is True
+
+
+def test_the_evidence_of_one_recipe_is_none_against_another_drafter() -> None:
+    results = with_lengths(18, 20, 22, 20)
+    other = [replace(item, arm="other", acceptance=Acceptance((10, 1))) for item in results if item.arm == "spec"]
+    arms = [expecting(Expected(published={"mine": 2.2})), arm("other")]
+    assert only(judged([*results, *other], "expected", arms)).holds is True
 
 
 @pytest.mark.parametrize(
@@ -197,12 +208,12 @@ def test_prompts_that_differ_a_lot_are_no_evidence_against_a_published_length() 
     ],
 )
 def test_what_a_recipe_expects_becomes_a_verdict(expect: Expect, holds: bool | None) -> None:
-    found = only(judged(measured(), "expected", expected=Expected({"mine": expect})))
+    found = only(judged(measured(), "expected", [expecting(Expected({"mine": expect}))]))
     assert (found.holds, found.workload) == (holds, "mine")
 
 
 def test_goodput_counts_the_requests_within_the_slo() -> None:
-    limits = slos({"mine": Expect(slo=Slo(e2e=0.505))})
+    limits = slos([expecting(Expected({"mine": Expect(slo=Slo(e2e=0.505))}))])
     rows = {row.arm: row.goodput for row in summarise(measured(), [SPEC], BASE, limits).arms}
     assert rows["base"] == 0
     assert rows["spec"] == pytest.approx(2 / sum(PAYS))

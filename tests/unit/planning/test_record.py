@@ -50,6 +50,7 @@ def test_events_are_told_in_the_order_in_which_they_happened(record: Record) -> 
         "create",
         "failed",
         "no quota: 'ml.x'\nsecond line",
+        "recipe.yaml",
     )
 
 

@@ -17,8 +17,9 @@ from pairs import recipe_with, write_hub_pair, write_pair
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_image, render, spec_of
+from toolkit.recipe.platform_schema import RolloutSection
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ContainerSection, RolloutSection
+from toolkit.recipe.schema import ContainerSection
 
 BASE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/ours@sha256:" + "a" * 64
 

@@ -8,9 +8,10 @@ import pytest
 
 from toolkit.catalog import lookup
 from toolkit.checks.run import findings_on
-from toolkit.errors import ToolkitError
+from toolkit.errors import ToolkitError, UsageError
 from toolkit.proposal.choose import propose
 from toolkit.proposal.drafters import drafters
+from toolkit.proposal.hardware import engine_for
 from toolkit.proposal.model import Drafter, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts
@@ -39,7 +40,16 @@ def facts_of(model: str) -> ModelFacts:
 def proposal(model: str, folder: Path, **wishes: object) -> Proposal:
     target = facts_of(model)
     wanted = Wishes(model, **wishes)  # type: ignore[arg-type]
-    return propose(wanted, target, drafters(target, context=wanted.context), folder)
+    able = drafters(target, context=wanted.context, engine=engine_for(wanted))
+    return propose(wanted, target, able, folder)
+
+
+def checked(found: Proposal, folder: Path) -> Path:
+    """The recipe's file, in which no check finds an error."""
+    path = folder / "recipe.yaml"
+    path.write_text(recipe_text(found, "Made by a test."))
+    assert [item for item in findings_on(load(path), found.lock) if item.severity == "error"] == []
+    return path
 
 
 def choices(found: Proposal) -> dict[str, object]:
@@ -53,10 +63,7 @@ def test_there_are_at_least_thirty_models() -> None:
 @pytest.mark.parametrize("model", TARGETS)
 def test_a_known_model_gets_a_recipe_that_passes_the_checks(model: str, tmp_path: Path) -> None:
     found = proposal(model, tmp_path)
-    path = tmp_path / "recipe.yaml"
-    path.write_text(recipe_text(found, "Made by a test."))
-    errors = [item for item in findings_on(load(path), found.lock) if item.severity == "error"]
-    assert errors == []
+    path = checked(found, tmp_path)
     assert path.read_text().count("\n") <= 35
     chosen = choices(found)
     assert {"speculation.method", "engine.version", "platform.instance_types"} <= set(chosen)
@@ -123,6 +130,63 @@ def test_the_engine_version_is_one_that_the_head_works_with(tmp_path: Path) -> N
 def test_other_platforms(platform: str, tmp_path: Path) -> None:
     found = proposal("Qwen/Qwen3-0.6B", tmp_path, platform=platform)
     assert found.recipe["platform"]["name"] == platform
+
+
+ON_TRAINIUM = {
+    ("Qwen/Qwen3-32B", "trn2", "sagemaker"): ("draft-model", "Qwen/Qwen3-1.7B", 7, "0.9.1", 32, "ml.trn2.48xlarge"),
+    ("Qwen/Qwen3-32B", "trn2", "kubernetes"): ("draft-model", "Qwen/Qwen3-1.7B", 7, "0.9.1", 32, "trn2.48xlarge"),
+    ("meta-llama/Llama-3.1-8B-Instruct", "trn1", "sagemaker"): (
+        "draft-model", "meta-llama/Llama-3.2-1B-Instruct", 7, "0.9.1", 32, "ml.trn1.32xlarge",
+    ),
+    ("openai/gpt-oss-120b", "trainium", "sagemaker"): (
+        "eagle3", "RedHatAI/gpt-oss-120b-speculator.eagle3", 1, "0.29.0.1.2.0", 16, "ml.trn2.48xlarge",
+    ),
+    ("openai/gpt-oss-20b", "trn2", "sagemaker"): (
+        "dflash", "z-lab/gpt-oss-20b-DFlash", 7, "0.29.0.1.2.0", 4, "ml.trn2.48xlarge",
+    ),
+    ("meta-llama/Llama-3.3-70B-Instruct", "trn1", "sagemaker"): (
+        "draft-model", "meta-llama/Llama-3.2-1B-Instruct", 5, "0.9.1", 32, "ml.trn1.32xlarge",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("wish", "expected"), ON_TRAINIUM.items(), ids=map(" ".join, ON_TRAINIUM))
+def test_on_trainium(wish: tuple[str, str, str], expected: tuple[object, ...], tmp_path: Path) -> None:
+    """As in the toolkit's own recipe if there is one, else with the settings that the method was published with."""
+    model, hardware, platform = wish
+    found = proposal(model, tmp_path, hardware=hardware, platform=platform)
+    chosen, text = choices(found), checked(found, tmp_path).read_text()
+    keys = ("speculation.method", "speculation.model", "speculation.num_speculative_tokens", "engine.version")
+    tensor_parallel, (instance_type,) = chosen["engine.args.tensor-parallel-size"], chosen["platform.instance_types"]  # type: ignore[misc]
+    assert (*(chosen[key] for key in keys), tensor_parallel, instance_type) == expected
+    assert "# runs on Trainium" in text
+    assert "  name: neuron" in text
+    assert ("unproven, as nobody has published this pair" in text) == ("toolkit's own recipe" not in text)
+    assert ("compile: at-start  # else compiled code must be" in text) == (platform == "kubernetes")
+
+
+def test_what_trainium_cannot_do_is_said_for_each_drafter(tmp_path: Path) -> None:
+    with pytest.raises(ToolkitError, match=r"0\.29\.0\.1\.2\.0 .* does not support method `p-eagle`") as caught:
+        proposal("Qwen/Qwen3-8B", tmp_path, hardware="trn2", method="p-eagle")
+    assert caught.value.hint == "Try other hardware than --hardware trn2, or leave that out."
+
+
+def test_a_model_without_a_drafter_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(
+        ToolkitError, match=r"nothing is known to draft for mistralai/Mixtral-8x7B-v0\.1 on trn2: no head"
+    ):
+        proposal("mistralai/Mixtral-8x7B-v0.1", tmp_path, hardware="trn2")
+
+
+def test_hardware_is_a_family_a_type_or_an_accelerator(tmp_path: Path) -> None:
+    for hardware in ("g7e", "ml.g7e.2xlarge", "RTX PRO 6000"):
+        (chosen,) = choices(proposal("Qwen/Qwen3-8B", tmp_path, hardware=hardware))["platform.instance_types"]  # type: ignore[misc]
+        assert str(chosen).startswith("ml.g7e.")
+    with pytest.raises(UsageError, match="no instance type called `g6f`") as caught:
+        proposal("Qwen/Qwen3-8B", tmp_path, hardware="g6f")
+    assert "--hardware g6" in caught.value.hint
+    with pytest.raises(UsageError, match="is this machine"):
+        proposal("Qwen/Qwen3-0.6B", tmp_path, hardware="g6e", platform="local")
 
 
 def test_every_choice_is_a_comment_with_its_reason_and_what_else_was_possible(tmp_path: Path) -> None:

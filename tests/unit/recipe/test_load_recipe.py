@@ -139,7 +139,7 @@ def test_what_is_not_a_recipe_at_all_is_unreadable(tmp_path: Path, content: byte
 
 
 def test_a_folder_is_not_a_recipe(tmp_path: Path) -> None:
-    with pytest.raises(RecipeNotFound, match=r"is a folder\n  Name a recipe file in it\."):
+    with pytest.raises(RecipeNotFound, match=r"is a folder, not a recipe's file\n  Write one: toolkit new MODEL"):
         load_file(tmp_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,13 @@ def test_a_table_with_the_answer_on_top(lock: Path) -> None:
     (note,) = notes
     assert note.startswith("The KV cache is an estimate; ± is how far it may be off.")
     assert "131,072 tokens" in second or "weights and workspace" in second
+
+
+def test_the_first_ten_and_how_many_more_there_are(lock: Path) -> None:
+    *lines, more = fit(lock).stdout.splitlines()
+    assert sum(line.startswith("ml.") for line in lines) == 10
+    assert re.fullmatch(rf"\d+ more fit, \d+ do not\. All of them: toolkit fit {lock} --all", more)
+    assert len(fit(lock, "--all").stdout.splitlines()) > 40
 
 
 def test_one_document_for_programs(lock: Path) -> None:

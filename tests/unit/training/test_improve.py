@@ -6,18 +6,25 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tuned_arms import report_at
 
-from toolkit.api.improvement import Steps, improve
+from toolkit.api.context import record_of
+from toolkit.api.endpoint import Endpoint
+from toolkit.api.head_trial import Steps
+from toolkit.api.improvement import improve
 from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Silent
+from toolkit.apply.waiter import EndpointStatus
 from toolkit.errors import PlatformError, UsageError
-from toolkit.measure.report import BenchReport, Noise, Speedup
+from toolkit.measure.report import BenchReport, Gain, Noise, Ratio
+from toolkit.planning.plan import Action, Plan
+from toolkit.recipe.parts import Speculation
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.training_schema import TrainingSection
+from toolkit.training.conversations import conversation_of, held_out
 
 MODELS = Path(__file__).parents[3] / "recipes" / "tiny" / "models"
 RECIPE = f"""\
@@ -40,12 +47,32 @@ def captured(prefix: str) -> Iterator[tuple[str, bytes]]:
         yield f"{prefix}{number}.jsonl", json.dumps(record).encode() + b"\n"
 
 
-def report(ratio: float, width: float = 0.02, new: float = 4.0, old: float = 3.0, **more: Any) -> BenchReport:
-    """The new head's speed over the old one's, and both acceptance lengths."""
+def report(decoding: float, acceptance: float = 1.3, **more: Any) -> BenchReport:
+    """The new head's decoding and acceptance over the old one's, each known to 2 %."""
+    ratios = (Ratio(ratio, ratio * 0.98, ratio * 1.02) for ratio in (decoding, acceptance))
     made = report_at(7)
-    speedups = (Speedup("held-out", 1, "speculative", ratio, ratio - width, ratio + width),)
-    arms = tuple(replace(arm, acceptance_length=old if arm.arm == "baseline" else new) for arm in made.arms)
-    return replace(made, speedups=speedups, arms=arms, noise=Noise(1.0, 0.99, 1.01), **more)
+    lengths = {"baseline": 3.0, "speculative": round(3.0 * acceptance, 2)}
+    arms = tuple(replace(arm, acceptance_length=lengths[arm.arm]) for arm in made.arms)
+    gain = Gain("held-out", 1, "speculative", *ratios)
+    return replace(made, gains=(gain,), arms=arms, noise=Noise(1.0, 0.99, 1.01), **more)
+
+
+@dataclass
+class Running:
+    """The platform: what it runs is a count of deployments."""
+
+    traffic: str | None = None
+    deployed: int = 0
+    name: str = "local"
+
+    def captured_traffic(self, endpoint: str) -> str | None:
+        return self.traffic
+
+    def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        return captured(prefix)
+
+    def status(self, endpoint: str) -> EndpointStatus:
+        return EndpointStatus(endpoint, "InService", f"{endpoint}-{self.deployed}")
 
 
 @dataclass
@@ -55,40 +82,54 @@ class Road:
     report: BenchReport
     done: list[str] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
-    started_from: str | None = None
-    fails: bool = False
+    trained: TrainingSection | None = None
+    fails: str = ""
+    platform: Running = field(default_factory=Running)
+    platforms: set[str] = field(default_factory=set)
 
     @property
     def steps(self) -> Steps:
         return Steps(self.train, self.connect, self.deploy, self.measure, self.destroy)
 
+    def endpoint(self, name: str) -> Endpoint:
+        platform: Any = self.platform
+        return Endpoint(name, platform, lambda name: pytest.fail(name))
+
     def train(self, recipe: Recipe, **_: Any) -> TrainingRun:
-        assert recipe.training
-        assert recipe.drafter
         self.done.append(f"train {recipe.name}")
-        self.started_from = recipe.training.start_from
+        self.trained = recipe.training
         return TrainingRun(str(recipe.path), "local", "job", "trained", str(recipe.drafter))
 
-    def connect(self, recipe: Recipe, **_: Any) -> Any:
-        self.done.append(f"connect {recipe.name}")
-        return SimpleNamespace(platform=SimpleNamespace(read_objects=captured))
+    def connect(self, what: Recipe | str, **_: Any) -> Endpoint:
+        name = what if isinstance(what, str) else what.name
+        self.done.append(f"connect {name}")
+        return self.endpoint(name)
 
-    def deploy(self, recipe: Any, **_: Any) -> Any:
-        loaded = load(recipe)
-        assert loaded.drafter
-        self.done.append(f"deploy {loaded.name} with {loaded.drafter.name.partition('@')[0]}")
-        if self.fails and loaded.name == "chat":
+    def deploy(self, recipe: Any, platform: str | None = None, **_: Any) -> Endpoint:
+        loaded = load(recipe).with_platform(platform)
+        self.platforms.add(loaded.platform.name)
+        tried = " beside ".join(filter(None, [which(loaded.candidate), which(loaded.speculation)]))
+        self.done.append(f"deploy {loaded.name} with {tried}")
+        if self.fails == self.done[-1]:
             raise PlatformError("no capacity")
-        return loaded.name
+        self.platform.deployed += 1
+        return self.endpoint(loaded.name)
 
-    def measure(self, new: str, *, baseline: Any, workloads: list[str], **_: Any) -> BenchReport:
-        self.done.append(f"measure {new}")
-        lines = Path(workloads[0]).read_text().splitlines()
-        self.prompts = [json.loads(line)["messages"][0]["content"] for line in lines]
+    def measure(self, new: Endpoint, *, baseline: Endpoint, **_: Any) -> BenchReport:
+        self.done.append(f"measure {new.address} against {baseline.address}")
+        self.prompts = [prompt.text for workload in new.workloads for prompt in workload.prompts]
+        if self.fails == "measure":
+            raise PlatformError("the endpoint has gone")
         return self.report
 
     def destroy(self, recipe: Recipe, **_: Any) -> None:
         self.done.append(f"destroy {recipe.name}")
+
+
+def which(speculation: Speculation | None) -> str:
+    """The name of a head's folder: that of a new one has a digest."""
+    name = speculation.drafter.name if speculation and speculation.drafter else ""
+    return "new" if "@" in name else name
 
 
 @pytest.fixture
@@ -100,16 +141,25 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-TRIED = ["connect chat", "train chat-next", "deploy chat-next with head", "measure chat-next", "destroy chat-next"]
+TRIED = [
+    "connect chat",
+    "train chat-next",
+    "deploy chat with new beside head",
+    "measure chat@candidate against chat@AllTraffic",
+]
+BACK = "deploy chat with head"
 
 
 def test_a_better_head_is_named_in_the_recipe_and_deployed(recipe: Path) -> None:
     road = Road(report(1.2))
     found = improve(recipe, progress=Silent(), steps=road.steps)
     assert found
-    assert (found.acceptance, found.speedup) == ((3.0, 4.0), (1.2, 1.18, 1.22))
-    assert road.done == [*TRIED, "deploy chat with head"]
-    assert road.started_from == str(recipe.parent / "head")
+    assert (found.tried, found.acceptance_lengths) == ("variant", (3.0, 3.9))
+    assert found.decoding
+    assert found.decoding.ratio == 1.2
+    assert road.done == [*TRIED, "deploy chat with new"]
+    assert road.trained
+    assert road.trained.start_from == str(recipe.parent / "head")
     drafter = load(recipe).drafter
     assert drafter
     assert str(drafter) == found.head != str(recipe.parent / "head")
@@ -119,52 +169,123 @@ def test_a_better_head_is_named_in_the_recipe_and_deployed(recipe: Path) -> None
 def test_it_is_measured_on_questions_that_are_held_out(recipe: Path) -> None:
     road = Road(report(1.2))
     improve(recipe, progress=Silent(), steps=road.steps)
+    assert road.trained
+    found = [conversation_of({"prompt": question}, "here") for question in QUESTIONS]
+    digests = {one.question: one.messages[0]["content"] for one in found if one}
+    aside = held_out(digests, road.trained.held_out, road.trained.seed)  # what the job keeps out of training
+    assert sorted(road.prompts) == sorted(digests[digest] for digest in aside)
     assert 0 < len(road.prompts) < len(QUESTIONS)
-    assert set(road.prompts) < set(QUESTIONS)
+
+
+def test_answers_of_the_data_are_not_asked(recipe: Path) -> None:
+    """With `keep` the job learns from conversations with an answer only, so only those are held out."""
+    recipe.write_text(RECIPE.replace("depth: 10", "depth: 10, responses: keep"))
+    with pytest.raises(UsageError, match="the data asks 0 different questions"):
+        improve(recipe, progress=Silent(), steps=Road(report(1.2)).steps)
 
 
 @pytest.mark.parametrize(
     ("measured", "reason"),
     [
-        (report(1.005), "not surely faster"),
-        (report(1.2, width=0.3), "not surely faster"),
+        (report(1.005), "not surely shorter"),
         (report(0.8), "surely slower"),
-        (report(1.2, new=2.5), "fewer of its drafts"),
+        (report(1.2, 1.01), "acceptance length is not surely higher"),
+        (report(1.2, 0.9), "fewer of its drafts"),
         (report(1.2, complete=False), "not finished"),
     ],
 )
-def test_else_all_stays_as_it_was(recipe: Path, measured: BenchReport, reason: str) -> None:
+def test_else_all_is_as_it_was(recipe: Path, measured: BenchReport, reason: str) -> None:
     road = Road(measured)
     found = improve(recipe, progress=Silent(), steps=road.steps)
     assert not found
     assert reason in found.reason
-    assert road.done == TRIED
+    assert road.done == [*TRIED, BACK]
     assert recipe.read_text() == RECIPE
 
 
 def test_without_promotion_it_only_measures(recipe: Path) -> None:
     road = Road(report(1.2))
     found = improve(recipe, promote=False, progress=Silent(), steps=road.steps)
-    assert (found.promoted, road.done) == (False, TRIED)
+    assert (found.promoted, road.done) == (False, [*TRIED, BACK])
     assert recipe.read_text() == RECIPE
 
 
-def test_a_deployment_that_fails_leaves_the_recipe_as_it_was(recipe: Path) -> None:
-    road = Road(report(1.2), fails=True)
+@pytest.mark.parametrize("fails", ["deploy chat with new beside head", "measure"])
+def test_a_trial_that_fails_leaves_the_endpoint_as_it_was(recipe: Path, fails: str) -> None:
+    road = Road(report(1.2), fails=fails)
+    with pytest.raises(PlatformError, match=r"no capacity|has gone"):
+        improve(recipe, progress=Silent(), steps=road.steps)
+    assert road.done[-1] == BACK
+    assert recipe.read_text() == RECIPE
+
+
+def test_a_promotion_that_fails_is_taken_back(recipe: Path) -> None:
+    road = Road(report(1.2), fails="deploy chat with new")
     with pytest.raises(PlatformError, match="no capacity"):
         improve(recipe, progress=Silent(), steps=road.steps)
+    assert road.done == [*TRIED, "deploy chat with new", BACK]
     assert recipe.read_text() == RECIPE
 
 
-def test_a_measurement_that_fails_removes_what_it_deployed(recipe: Path) -> None:
-    class Broken(Road):
-        def measure(self, new: str, **_: Any) -> BenchReport:
-            raise PlatformError("the endpoint has gone")
-
-    road = Broken(report(1.2))
-    with pytest.raises(PlatformError, match="has gone"):
+def test_ctrl_c_ends_the_trial(recipe: Path) -> None:
+    road = Road(report(1.2, complete=False, interrupted=True))
+    with pytest.raises(KeyboardInterrupt):
         improve(recipe, progress=Silent(), steps=road.steps)
-    assert road.done[-1] == "destroy chat-next"
+    assert road.done == [*TRIED, BACK]
+
+
+def test_what_somebody_else_deploys_meanwhile_stays(recipe: Path) -> None:
+    class Busy(Road):
+        def measure(self, new: Endpoint, **known: Any) -> BenchReport:
+            self.platform.deployed += 1
+            return super().measure(new, **known)
+
+    road = Busy(report(1.2))
+    found = improve(recipe, progress=Silent(), steps=road.steps)
+    assert found.reason == "somebody else has deployed to the endpoint meanwhile"
+    assert road.done == TRIED
+    assert recipe.read_text() == RECIPE
+
+
+def test_the_endpoints_captured_requests_are_what_it_learns_from(recipe: Path) -> None:
+    """Whatever the head before was trained on, or without any `training`."""
+    training = next(line for line in RECIPE.splitlines(keepends=True) if line.startswith("training"))
+    recipe.write_text(RECIPE.replace(training, ""))
+    road = Road(report(0.8), platform=Running("s3://bucket/other/chat/"))
+    improve(recipe, progress=Silent(), steps=road.steps)
+    assert road.trained
+    assert road.trained.data == ["s3://bucket/other/chat/"]
+    with pytest.raises(UsageError, match=r"chat captures no requests, and .* names no traffic"):
+        improve(recipe, progress=Silent(), steps=Road(report(1.2)).steps)
+
+
+def test_an_endpoint_that_takes_no_variant_gets_one_beside_it(recipe: Path) -> None:
+    text = f"{RECIPE}rollout: {{speculative_percent: 50}}\n"
+    recipe.write_text(text)
+    road = Road(report(1.2))
+    found = improve(recipe, progress=Silent(), steps=road.steps)
+    assert found.tried == "endpoint"
+    trial = ["deploy chat-next with new", "measure chat-next against chat"]
+    assert road.done == [*TRIED[:2], *trial, "deploy chat with new", "destroy chat-next"]
+
+
+def test_an_endpoint_is_improved_on_the_platform_that_has_it(recipe: Path) -> None:
+    """Which need not be the one that its recipe names."""
+    recipe.write_text(RECIPE.replace("name: local", "name: sagemaker, instance_types: [ml.g6.xlarge]"))
+    road = Road(report(1.2))
+    assert improve(recipe, platform="local", progress=Silent(), steps=road.steps)
+    assert road.platforms == {"local"}
+
+
+def test_the_recipe_of_a_name_is_the_one_that_was_deployed(recipe: Path) -> None:
+    road = Road(report(0.8))
+    with pytest.raises(UsageError, match="no recipe of an endpoint chat is recorded"):
+        improve("chat", progress=Silent(), steps=road.steps)
+    action = Action("Endpoint", "chat", "create", "", {})
+    plan = Plan(str(recipe), "local", ("chat",), (action,), 0.0, "digest")
+    record_of("chat", Silent()).write(plan, action, "done")
+    improve("chat", progress=Silent(), steps=road.steps)
+    assert road.done == ["connect chat", *TRIED, BACK]
 
 
 def test_a_head_elsewhere_cannot_be_continued_beside_it(recipe: Path) -> None:

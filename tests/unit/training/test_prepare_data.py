@@ -14,15 +14,16 @@ import pytest
 import torch
 from hub import COMMIT, hub
 from safetensors.torch import save_file
+from scripted_http import Reply, scripted
 
-from toolkit.errors import UsageError
+from toolkit.errors import PlatformError, UsageError
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.training.chat import Chat, Turn
 from toolkit.training.data import Prepared, Surroundings, prepare_data, read_draft_vocabulary
 from toolkit.training.job import TrainingJob
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.responses import Answer, Generator, Question
-from toolkit.training.samples import Sample, SampleWriter, read_samples, read_states
+from toolkit.training.samples import Sample, SampleWriter, read_samples
 
 TARGET = Path(__file__).parents[3] / "recipes" / "tiny" / "models" / "target"
 LAYERS = (2, 3, 5)
@@ -72,7 +73,8 @@ def test_kept_answers_become_samples_with_states(tmp_path: Path) -> None:
     prepared = prepare(job(tmp_path, data, draft_vocab_size=40))
     assert (prepared.train.samples + prepared.held_out.samples, prepared.held_out.samples > 0) == (20, True)
     samples = read_samples(tmp_path / "work" / "train")
-    states = list(read_states(tmp_path / "work" / "train"))
+    samples = read_samples(tmp_path / "work" / "train")
+    states = [samples.states(index) for index in range(len(samples))]
     assert [len(one.hidden_states) for one in states] == samples.lengths
     assert states[0].hidden_states.shape[1] == 3 * 256
     assert prepared.skipped == f"duplicates: 1 ({data}:21)"
@@ -129,6 +131,28 @@ def test_answers_of_the_target_are_asked_for_once(tmp_path: Path) -> None:
         assert sample.input_ids[sample.loss_mask == 1].tolist() == [28, 2]
     (tmp_path / "work" / "data.json").unlink()
     assert Prepares(target=nobody)(wanted).train.tokens > 0
+
+
+def test_a_server_with_the_target_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    models = Reply(parts=[b'{"data": [{"id": "served"}]}'])
+    choice = {"message": {"content": "3"}, "token_ids": [23, 24, 2], "finish_reason": "stop"}
+    answer = Reply(parts=[json.dumps({"choices": [choice], "prompt_token_ids": [1, 287]}).encode()])
+    data = write(tmp_path / "a.jsonl", [{"prompt": f"Count to {n}."} for n in range(10)])
+    with scripted(models, answer) as server:
+        prepared = Prepares()(job(tmp_path, data, responses=f"{server.url}/v1"))
+    assert prepared.train.samples + prepared.held_out.samples == 10
+    assert read_samples(tmp_path / "work" / "train")[0].input_ids.tolist() == [1, 287, 23, 24, 2]
+    listing, *asked = server.requests
+    assert listing.path == "/v1/models"
+    assert {json.loads(request.body)["model"] for request in asked} == {"served"}
+    assert {request.headers["authorization"] for request in server.requests} == {"Bearer secret"}
+
+
+def test_a_server_that_lists_no_model_is_named(tmp_path: Path) -> None:
+    data = write(tmp_path / "a.jsonl", rows(10))
+    with scripted(Reply(parts=[b"<html>"])) as server, pytest.raises(PlatformError, match="does not list its models"):
+        Prepares()(job(tmp_path, data, responses=f"{server.url}/v1"))
 
 
 def test_a_data_set_of_the_hub(tmp_path: Path) -> None:

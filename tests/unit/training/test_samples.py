@@ -15,7 +15,6 @@ from toolkit.training.samples import (
     Sample,
     SampleWriter,
     read_samples,
-    read_states,
     states_file,
     write_tensors,
 )
@@ -64,13 +63,14 @@ def test_each_sample_has_its_own_states(folder: Path) -> None:
             {"hidden_states": states.expand(-1, 6).contiguous(), "last_hidden_states": states},
             {},
         )
-    assert [found.last_hidden_states[:, 0].tolist() for found in read_states(folder)] == [
+    samples = read_samples(folder)
+    assert [samples.states(index).last_hidden_states[:, 0].tolist() for index in range(4)] == [
         [0, 1, 2],
         [3, 4],
         [10, 11, 12, 13],
         [14],
     ]
-    assert read_samples(folder).states(2).hidden_states.shape == (4, 6)
+    assert samples.states(2).hidden_states.shape == (4, 6)
 
 
 def test_an_interrupted_writer_leaves_a_folder_that_is_not_taken_for_complete(folder: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_damaged_file_is_named(folder: Path, name: str) -> None:
 
 def test_missing_states_are_named(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"states-00000\.safetensors is missing"):
-        next(read_states(folder))
+        read_samples(folder).states(0)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import time
@@ -238,3 +239,31 @@ def test_data_in_s3_is_not_for_this_machine(desk: Desk) -> None:
 def test_what_cannot_work_is_found_before_anything_starts(desk: Desk, written: str, instead: str, code: str) -> None:
     desk.recipe.write_text(RECIPE.replace(written, instead))
     assert code in [finding.code for finding in check(desk.recipe).errors]
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "message"),
+    [
+        ("layers: 2", "layers: 1", "has 2 layers, and `layers` is 1"),
+        ("steps: 3", "steps: 3, draft_vocab_size: 99", "drafts 1440 tokens, and this one would draft 99"),
+        ("method: p-eagle", "method: eagle3", "is for method `p-eagle`, and `method` is `eagle3`"),
+    ],
+)
+def test_a_head_to_start_from_that_has_another_shape_is_named_with_both_values(
+    desk: Desk, written: str, instead: str, message: str
+) -> None:
+    start = f"start_from: {MODELS}/p-eagle, steps: 3"
+    desk.recipe.write_text(RECIPE.replace("steps: 3", start))
+    assert not check(desk.recipe).errors
+    desk.recipe.write_text(RECIPE.replace(written, instead).replace("steps: 3", start))
+    (finding,) = [finding for finding in check(desk.recipe).errors if finding.code == "training.start-from"]
+    assert message in finding.message
+
+
+@pytest.mark.parametrize("platform", ["local", "sagemaker"])
+def test_more_hidden_states_than_the_disk_has_room_for_are_found_with_both_sizes(desk: Desk, platform: str) -> None:
+    with (desk.recipe.parent / "chats.jsonl").open("r+") as stream:
+        stream.truncate(10**12)  # without taking any room
+    desk.recipe.write_text(RECIPE.replace("name: local", f"name: {platform}, role: create"))
+    (finding,) = [finding for finding in check(desk.recipe).findings if finding.code == "training.disk"]
+    assert re.search(r"up to [\d,]+ tokens take up to [\d,]+ GB \(an estimate\), and .* has [\d,]+ GB", finding.message)

@@ -11,7 +11,7 @@ from typing import Any
 from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES
 from toolkit.engines.flag_checks import check_flags
 from toolkit.engines.neuron.flags import CONFIG_FLAGS, dflash_blocks, is_fork
-from toolkit.engines.neuron.generations import generation_of, generations
+from toolkit.engines.neuron.generations import facts, generation_of, generations
 from toolkit.engines.vllm.checks import unknown_flag
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS
 from toolkit.engines.vllm.risk_checks import check_risks
@@ -20,12 +20,6 @@ from toolkit.findings import Finding, Severity
 from toolkit.recipe.resolve import Recipe
 
 _LENGTH, _REQUESTS = "engine.max_model_len", "engine.max_num_seqs"
-# The most concurrent requests with which a method was published, and what is known about more.
-_PUBLISHED = {
-    "draft-model": (4, "AWS published Qwen3-32B with 4"),
-    "eagle3": (2, "the limit of vllm-neuron's tutorial is 2"),
-    "dflash": (1, "4 were published as 1.22x for Llama-3.1-8B, and as 0.35x, a loss, for Qwen3-4B"),
-}
 # Tokens in a block of the KV cache: the smaller of NxD Inference's two sizes.
 _SMALLEST_BLOCK_TOKENS = 16
 # The fork's K with which it drafts one token.
@@ -41,7 +35,6 @@ _CLASHES: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 
 def check_neuron(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on the settings."""
     # vLLM's own command line (its version is the first three numbers); a plugin may add flags
     version = ".".join(recipe.engine.version.split(".")[:3])
     yield from check_flags(recipe, lambda flag: unknown_flag(recipe, flag, version, "warning"))
@@ -109,11 +102,10 @@ def _shapes(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(
             "neuron.max-model-len", message, _LENGTH, hint="Set it to the longest prompt plus answer, in tokens."
         )
-    most, published = _PUBLISHED.get(recipe.method, (0, ""))
-    requests = recipe.engine.max_num_seqs
-    if most and requests > most:
-        message = f"`{recipe.method}` with {requests} concurrent requests: {published}"
-        hint = f"Set it to {most} or less, or measure with `toolkit prove`."
+    published, requests = facts().published.get(recipe.method), recipe.engine.max_num_seqs
+    if published and requests > published.max_num_seqs:
+        message = f"`{recipe.method}` with {requests} concurrent requests: {published.about}"
+        hint = f"Set it to {published.max_num_seqs} or less, or measure with `toolkit prove`."
         yield Finding("neuron.requests", message, _REQUESTS, hint=hint, severity="warning")
     if recipe.engine.compile_ahead:
         what = "K, max_num_seqs, max_model_len, tensor parallelism and both models"

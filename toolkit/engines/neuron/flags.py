@@ -15,7 +15,8 @@ from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import drafter_path
 from toolkit.engines.neuron.generations import ami_release, generation_of, too_new_driver
 from toolkit.engines.vllm.flags import limits
-from toolkit.recipe.resolve import Engine, Recipe, Speculation
+from toolkit.recipe.parts import Engine, Speculation
+from toolkit.recipe.resolve import Recipe
 
 # Older versions are the fork of vLLM V0. From this version on, a vLLM V1 plugin reads --additional-config.
 _PLUGIN_SINCE = "0.10.0"
@@ -42,11 +43,6 @@ CONFIG_FLAGS = ("additional-config", "override-neuron-config")
 def is_fork(recipe: Recipe) -> bool:
     """Whether the engine is the fork of vLLM V0."""
     return recipe.engine.name == "nxd-inference" and lookup.older(recipe.engine.version, _PLUGIN_SINCE)
-
-
-def reports_drafts(recipe: Recipe) -> bool:
-    """Whether the engine counts draft tokens: vLLM V0 does not count Neuron's."""
-    return not is_fork(recipe)
 
 
 def neuron_flags(recipe: Recipe) -> dict[str, Any]:

@@ -12,10 +12,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from toolkit.catalog.lookup import FOLDER
-from toolkit.recipe.resolve import Engine
-
-ENGINES = ("vllm-neuron", "nxd-inference")
-"""The engines for Trainium, newest first."""
+from toolkit.recipe.parts import Engine
+from toolkit.recipe.rules import Published
 
 ANY_ENGINE = "neuron"
 """The engine name with which a recipe lets the toolkit choose one of them."""
@@ -84,6 +82,7 @@ class NeuronFacts:
         runtime_of_driver: the oldest runtime that a driver, and every newer one, works with.
         eks_ami_releases: the last release with each driver, newest first.
         compile_minutes_per_gb: for weights in bfloat16; an estimate.
+        published: by method, the settings of its published numbers.
     """
 
     default_max_num_seqs: int
@@ -92,6 +91,7 @@ class NeuronFacts:
     runtime_of_driver: Mapping[str, str]
     eks_ami_releases: tuple[AmiRelease, ...]
     compile_minutes_per_gb: float
+    published: Mapping[str, Published]
 
 
 @cache
@@ -104,6 +104,7 @@ def facts() -> NeuronFacts:
         data["runtime_of_driver"],
         tuple(AmiRelease(**item) for item in data["eks_ami_releases"]),
         data["compile_minutes_per_gb"],
+        {method: Published(**item) for method, item in data["published"].items()},
     )
 
 

@@ -35,7 +35,6 @@ _METHODS = ("eagle3", "dflash", "draft-model")
 
 
 def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    """Findings on each instance type."""
     if not recipe.platform.rules.has_instance_types:
         return
     found: dict[Finding, None] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from toolkit.catalog.trainium import TRAINING_FAMILIES, family
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.engines.neuron.checks import neuron_config
 from toolkit.engines.neuron.flags import is_fork, neuron_flags
@@ -20,7 +21,6 @@ _LONGEST_START_MINUTES = 60
 
 
 def check_neuron_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Findings on the models."""
     yield from _target(recipe, models.target)
     if models.drafter:
         yield from _block_size(recipe, models.drafter)
@@ -105,4 +105,6 @@ def _compiling(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         f"waits {_LONGEST_START_MINUTES} min at the most"
     )
     hint = "Remove `compile`, and compile beforehand: toolkit compile RECIPE"
+    if family(recipe.platform.instance_types[0]) not in TRAINING_FAMILIES:
+        hint = "Choose a type that SageMaker can compile for beforehand, such as ml.trn1.32xlarge, or a smaller model."
     yield Finding("neuron.compile-at-start", message, f"{_ENGINE}.compile", hint=hint, severity="warning")

@@ -21,8 +21,9 @@ from toolkit.engines.vllm import rules as vllm
 from toolkit.engines.vllm.flags import ranks
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Engine, Recipe
-from toolkit.recipe.rules import EngineDefaults
+from toolkit.recipe.parts import Engine
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import EngineDefaults, Published
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing.fit import Fit, Pair
 
@@ -61,6 +62,9 @@ class Neuron(vllm.Vllm):
         able = able_types(recipe)
         serving = [item for item in able if generation and generation.serves(recipe.method, family(item.name))]
         return with_instance_type(recipe, serving or able)
+
+    def published(self, method: str) -> Published | None:
+        return facts().published.get(method)
 
     def default_tokens(self, engine: Engine, method: str) -> int:
         """The generation's K, or vLLM's if the generation does not support the method (a check reports that)."""
@@ -114,8 +118,7 @@ class Neuron(vllm.Vllm):
         return neuron_variables(recipe)
 
     def reports_drafts(self, recipe: Recipe) -> bool:
-        """False for the V0 fork, which does not count Neuron's draft tokens."""
-        return not is_fork(recipe)
+        return not is_fork(recipe)  # which does not count Neuron's
 
     def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
         assert recipe is not None  # `neuron` is not vLLM's default engine

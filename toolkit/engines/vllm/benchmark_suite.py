@@ -36,7 +36,7 @@ def read_suite(document: Mapping[str, Any]) -> Imported:
     caching = (deployment.get("prefix_caching") or {}).get("enabled")
     if caching is not None:
         found.add_flag("enable-prefix-caching" if caching else "no-enable-prefix-caching", True)
-    _place(deployment, found)
+    _add_hardware(deployment, found)
     for key in sorted({*deployment} - _KNOWN):
         found.leave_out(f"deployment.{key}", "a recipe has nothing like it")
     _benchmark(document, found)
@@ -76,7 +76,7 @@ def _speculation(settings: Mapping[str, Any], found: Imported) -> None:
         add_speculation(found, {key: value for key, value in settings.items() if key != "enabled"})
 
 
-def _place(deployment: Mapping[str, Any], found: Imported) -> None:
+def _add_hardware(deployment: Mapping[str, Any], found: Imported) -> None:
     instance, endpoint = deployment.get("instance") or {}, deployment.get("endpoint") or {}
     if "type" in instance:
         found.platform["instance_types"] = [str(instance["type"])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from toolkit.engines.vllm import fork_plugin
 from toolkit.engines.vllm.flags import PREFIX
 
 # As /proc/cpuinfo calls them.
@@ -19,6 +20,7 @@ def cpu_variables(given: Collection[str], free_bytes: int, cpu_features: Collect
     By default vLLM asks for 92 % of the machine's memory, and refuses to start if that is not free. Without bfloat16
     instructions, float32 is faster and exact. Compiling takes longer than most local uses. vLLM binds its threads to
     all cores but the last one: several servers on a machine would then share some cores and leave the last one idle.
+    Unbound, a server's processes have the same variables, so they can be forked (`forking_cpu`).
     """
     kv_cache = round(min(free_bytes * _KV_CACHE_SHARE, _MOST_KV_CACHE_BYTES))
     dtype = "bfloat16" if _BFLOAT16_FEATURES.intersection(cpu_features) else "float32"
@@ -32,5 +34,5 @@ def cpu_variables(given: Collection[str], free_bytes: int, cpu_features: Collect
         for flag, value, others in wanted
         if not any(f"{PREFIX}{name}" in given for name in (flag, *others))
     }
-    threads = {_BINDING: "nobind", _THREADS: str(max(1, cores - 1))}
+    threads = {_BINDING: "nobind", _THREADS: str(max(1, cores - 1)), fork_plugin.VARIABLE: "1"}
     return flags if {_BINDING, _THREADS}.intersection(given) else {**flags, **threads}

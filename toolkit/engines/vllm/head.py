@@ -12,7 +12,8 @@ from toolkit.catalog import lookup
 from toolkit.engines.vllm.facts import drafter_known, facts
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.resolve import Engine, Recipe
+from toolkit.recipe.parts import Engine
+from toolkit.recipe.resolve import Recipe
 
 HEAD_FORMAT = "eagle3"
 """The name of this head format in methods.json."""

@@ -19,7 +19,8 @@ from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Engine, Recipe
+from toolkit.recipe.parts import Engine
+from toolkit.recipe.resolve import Recipe
 from toolkit.sizing.shape import shape_of
 
 _DRAFTER = "speculation.model"
@@ -27,7 +28,6 @@ _GENERATION = "engine.args.override-generation-config"
 
 
 def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
-    """Findings on target and drafter."""
     yield from _target_architecture(recipe, models.target)
     yield from check_vocabulary(recipe, models.target)
     if recipe.speculation is None:

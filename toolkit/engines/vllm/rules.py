@@ -22,8 +22,9 @@ from toolkit.engines.vllm.vocabulary import downloads
 from toolkit.engines.vllm.workspace import workspace
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Engine, Recipe
-from toolkit.recipe.rules import Download, EngineDefaults, EngineRules, MetricNames
+from toolkit.recipe.parts import Engine
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Download, EngineDefaults, EngineRules, MetricNames, Published
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing import weights
 from toolkit.sizing.fit import Fit, Pair, fit_by_size
@@ -73,6 +74,9 @@ class Vllm(EngineRules):
 
     def completed(self, recipe: Recipe) -> Recipe:
         return with_choices(recipe, self.check)
+
+    def published(self, method: str) -> Published | None:
+        return None
 
     def default_tokens(self, engine: Engine, method: str) -> int:
         return methods.method(method).default_num_speculative_tokens
@@ -173,7 +177,6 @@ class Vllm(EngineRules):
         yield from check_threads(recipe, models)
 
     def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-        """Empty: the platform's check covers the hardware."""
         yield from ()
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from toolkit.catalog import lookup
 from toolkit.engines.vllm.flags import only_runner
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import Recipe, Speculation
+from toolkit.recipe.parts import Speculation
+from toolkit.recipe.resolve import Recipe
 
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 _CAPTURE, _STAGES, _TOOLS = "max-cudagraph-capture-size", "pipeline-parallel-size", "enable-auto-tool-choice"

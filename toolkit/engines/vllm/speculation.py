@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.engines.arguments import drafter_path, fetched_by_container
-from toolkit.recipe.resolve import Recipe, Speculation
+from toolkit.recipe.parts import Speculation
+from toolkit.recipe.resolve import Recipe
 
 
 def draft_slots(recipe: Recipe) -> int:

@@ -9,7 +9,8 @@ from toolkit.catalog import lookup
 from toolkit.catalog.methods import EngineMethod, Key
 from toolkit.engines.vllm.flags import only_runner
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import Recipe, Speculation
+from toolkit.recipe.parts import Speculation
+from toolkit.recipe.resolve import Recipe
 
 _RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 _OFF = ("0", "false", "False")

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from urllib.parse import urlencode
 
 from kubernetes.client import ApiClient, ApiException
@@ -25,6 +25,11 @@ _LONGEST_REFUSAL = 1024**2
 _LIMITS = documents.Limits(size=64 * 1024**2)
 
 
+class _Options(TypedDict, total=False):
+    query: Mapping[str, str]
+    content_type: str
+
+
 @dataclass(frozen=True)
 class Cluster:
     """The cluster of a kubeconfig's `context`, or the one that we run in. All calls raise ApiException."""
@@ -34,19 +39,11 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """URL of the API server."""
         return str(self.client.configuration.host)
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
-    ) -> dict[str, Any]:
+    def call(self, method: str, path: str, body: Any = None, **options: Unpack[_Options]) -> dict[str, Any]:
         """The JSON document that the API server answers with."""
-        content = self.read(method, path, body, query, content_type, _READ_SECONDS)
+        content = self.read(method, path, body, read_seconds=_READ_SECONDS, **options)
         return read_answer(content, f"{method} {self.url}{path}")
 
     def find(self, path: str) -> dict[str, Any] | None:
@@ -69,20 +66,20 @@ class Cluster:
         """Server-side apply; returns the resulting object. Conflicts are refused, unless `force`."""
         query = {"fieldManager": FIELD_MANAGER, "force": str(force).lower(), **({"dryRun": "All"} if dry_run else {})}
         # JSON is YAML, and all that this content type may hold.
-        return self.call("PATCH", path, manifest, query, "application/apply-patch+yaml")
+        return self.call("PATCH", path, manifest, query=query, content_type="application/apply-patch+yaml")
 
     def read(
         self,
         method: str,
         path: str,
         body: Any = None,
-        query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
+        *,
         read_seconds: float = _ANSWER_SECONDS,
         limits: documents.Limits = _LIMITS,
+        **options: Unpack[_Options],
     ) -> bytes:
         """The whole body of the answer. Raises UnreadableAnswer when it is too large or takes too long."""
-        answer = self.open(method, path, body, query, content_type, read_seconds, retries=1)
+        answer = self.open(method, path, body, read_seconds=read_seconds, retries=1, **options)
         try:
             with closing(answer):
                 return documents.collect(answer.stream(), limits)
@@ -94,6 +91,7 @@ class Cluster:
         method: str,
         path: str,
         body: Any = None,
+        *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
         read_seconds: float = _ANSWER_SECONDS,

@@ -1,9 +1,10 @@
-"""Execute one action of a plan; all functions are idempotent."""
+"""Execute one action of a plan."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kubernetes.client import ApiException
@@ -20,116 +21,88 @@ _DELETE_SECONDS = 900.0
 _PAUSE_SECONDS = 1.0
 
 
-def put(cluster: Cluster, kind: str, namespace: str, manifest: Mapping[str, Any]) -> None:
-    """Create or update it with the manifest. Refuses an object that others have created since the plan."""
-    existing = cluster.find(path(kind, namespace, manifest["metadata"]["name"]))
-    if existing and not RULES_BY_KIND[kind].may_be_foreign and not is_ours(existing):
-        raise PlatformError(
-            f"{kind} {manifest['metadata']['name']} was created by somebody else since the plan",
-            hint="Give the recipe another `name:`, or remove that object.",
-        )
-    try:
-        apply(cluster, kind, namespace, manifest, existing)
-    except ApiException as error:
-        if found := conflicts(error):
-            managers = ", ".join(sorted({manager for manager, _ in found}))
-            hint = "Run the same command again: the new plan names the fields."
-            raise PlatformError(
-                f"{kind} {manifest['metadata']['name']} was changed by {managers} since the plan", hint=hint
-            ) from error
-        raise
+@dataclass(frozen=True)
+class Objects:
+    """Changes objects of one namespace. Every method may be called again after it was interrupted."""
 
+    cluster: Cluster
+    namespace: str
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
 
-def delete(
-    cluster: Cluster,
-    kind: str,
-    namespace: str,
-    name: str,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Delete it and what it owns, and wait for that. Raises WaitTimeout after 15 minutes."""
-    existing = cluster.find(path(kind, namespace, name))
-    if existing and is_ours(existing):
-        _delete(cluster, kind, namespace, existing, clock, sleep)
-
-
-def replace(
-    cluster: Cluster,
-    kind: str,
-    namespace: str,
-    manifest: Mapping[str, Any],
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Create it after waiting for an object that is being deleted, or after deleting one with immutable changes.
-
-    If neither is necessary any more, because somebody changed it since the plan, update it. Raises WaitTimeout.
-    """
-    wanted = Resource(kind, manifest["metadata"]["name"], manifest)
-    existing = cluster.find(path(kind, namespace, wanted.name))
-    if existing and existing["metadata"].get("deletionTimestamp"):
-        wait_gone(cluster, kind, namespace, existing, clock, sleep)
-    elif existing and "Immutable" in compared(cluster, wanted, namespace, existing):
-        _delete(cluster, kind, namespace, existing, clock, sleep)
-    put(cluster, kind, namespace, manifest)
-
-
-def delete_autoscalers(
-    cluster: Cluster,
-    kind: str,
-    namespace: str,
-    manifest: Mapping[str, Any],
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Delete our autoscalers that would conflict with the manifest: a second one, or with a fixed number of pods."""
-    if not RULES_BY_KIND[kind].sets_replicas and not (kind == "Deployment" and "replicas" in manifest["spec"]):
-        return
-    for other in (rule for rule in KINDS if rule.sets_replicas and rule.kind != kind):
+    def put(self, kind: str, manifest: Mapping[str, Any]) -> None:
+        """Create or update it with the manifest. Refuses an object that others have created since the plan."""
+        name = manifest["metadata"]["name"]
+        existing = self._find(kind, name)
+        if existing and not RULES_BY_KIND[kind].may_be_foreign and not is_ours(existing):
+            hint = "Give the recipe another `name:`, or remove that object."
+            raise PlatformError(f"{kind} {name} was created by somebody else since the plan", hint=hint)
         try:
-            delete(cluster, other.kind, namespace, manifest["metadata"]["name"], clock, sleep)
+            apply(self.cluster, kind, self.namespace, manifest, existing)
         except ApiException as error:
-            if error.status != 403:  # a user who may not list them has created none
-                raise
-
-
-def wait_gone(
-    cluster: Cluster,
-    kind: str,
-    namespace: str,
-    existing: Mapping[str, Any],
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> None:
-    """Wait until exactly that object (uid) is deleted. Raises WaitTimeout after 15 minutes."""
-    name, uid, deadline = existing["metadata"]["name"], existing["metadata"]["uid"], clock() + _DELETE_SECONDS
-    url_path = path(kind, namespace, name)
-    while (now := cluster.find(url_path)) and now["metadata"]["uid"] == uid:
-        if clock() > deadline:
-            finalizers = ", ".join(now["metadata"].get("finalizers") or ["none"])
-            hint = f"See: kubectl describe {kind.lower()} {name}. Run the same command again to go on waiting."
-            raise WaitTimeout(
-                f"{kind} {name} is still being deleted after {_DELETE_SECONDS:.0f} s (finalizers: {finalizers})",
-                hint=hint,
-            )
-        sleep(_PAUSE_SECONDS)
-
-
-def _delete(
-    cluster: Cluster,
-    kind: str,
-    namespace: str,
-    existing: Mapping[str, Any],
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> None:
-    """Delete exactly that object (uid), not another one with its name."""
-    # Foreground deletion: a Deployment exists until its pods are deleted.
-    options = {"propagationPolicy": "Foreground", "preconditions": {"uid": existing["metadata"]["uid"]}}
-    try:
-        cluster.call("DELETE", path(kind, namespace, existing["metadata"]["name"]), options)
-    except ApiException as error:
-        if error.status not in (404, 409):  # deleted already, or replaced by another object of that name
+            if found := conflicts(error):
+                managers = ", ".join(sorted({manager for manager, _ in found}))
+                hint = "Run the same command again: the new plan names the fields."
+                raise PlatformError(f"{kind} {name} was changed by {managers} since the plan", hint=hint) from error
             raise
-    wait_gone(cluster, kind, namespace, existing, clock, sleep)
+
+    def delete(self, kind: str, name: str) -> None:
+        """Delete it and what it owns, and wait for that. Raises WaitTimeout after 15 minutes."""
+        existing = self._find(kind, name)
+        if existing and is_ours(existing):
+            self._delete(kind, existing)
+
+    def replace(self, kind: str, manifest: Mapping[str, Any]) -> None:
+        """Create it after waiting for an object that is being deleted, or after deleting one with immutable changes.
+
+        If neither is necessary any more, because somebody changed it since the plan, update it. A job is always
+        deleted: it runs once. Raises WaitTimeout.
+        """
+        wanted = Resource(kind, manifest["metadata"]["name"], manifest)
+        existing = self._find(kind, wanted.name)
+        if existing and existing["metadata"].get("deletionTimestamp"):
+            self.wait_gone(kind, existing)
+        elif existing and (RULES_BY_KIND[kind].is_job or self._is_immutable(wanted, existing)):
+            self._delete(kind, existing)
+        self.put(kind, manifest)
+
+    def delete_autoscalers(self, kind: str, manifest: Mapping[str, Any]) -> None:
+        """Delete our autoscalers that conflict with the manifest: a second one, or with a fixed number of pods."""
+        if not RULES_BY_KIND[kind].sets_replicas and not (kind == "Deployment" and "replicas" in manifest["spec"]):
+            return
+        for other in (rule for rule in KINDS if rule.sets_replicas and rule.kind != kind):
+            try:
+                self.delete(other.kind, manifest["metadata"]["name"])
+            except ApiException as error:
+                if error.status != 403:  # a user who may not list them has created none
+                    raise
+
+    def wait_gone(self, kind: str, existing: Mapping[str, Any]) -> None:
+        """Wait until exactly that object (uid) is deleted. Raises WaitTimeout after 15 minutes."""
+        name, uid, deadline = existing["metadata"]["name"], existing["metadata"]["uid"], self.clock() + _DELETE_SECONDS
+        while (now := self._find(kind, name)) and now["metadata"]["uid"] == uid:
+            if self.clock() > deadline:
+                finalizers = ", ".join(now["metadata"].get("finalizers") or ["none"])
+                hint = f"See: kubectl describe {kind.lower()} {name}. Run the same command again to go on waiting."
+                raise WaitTimeout(
+                    f"{kind} {name} is still being deleted after {_DELETE_SECONDS:.0f} s (finalizers: {finalizers})",
+                    hint=hint,
+                )
+            self.sleep(_PAUSE_SECONDS)
+
+    def _is_immutable(self, wanted: Resource, existing: Mapping[str, Any]) -> bool:
+        return "Immutable" in compared(self.cluster, wanted, self.namespace, existing)
+
+    def _find(self, kind: str, name: str) -> dict[str, Any] | None:
+        return self.cluster.find(path(kind, self.namespace, name))
+
+    def _delete(self, kind: str, existing: Mapping[str, Any]) -> None:
+        """Delete exactly that object (uid), not another one with its name."""
+        # Foreground deletion: a Deployment exists until its pods are deleted.
+        options = {"propagationPolicy": "Foreground", "preconditions": {"uid": existing["metadata"]["uid"]}}
+        try:
+            self.cluster.call("DELETE", path(kind, self.namespace, existing["metadata"]["name"]), options)
+        except ApiException as error:
+            if error.status not in (404, 409):  # deleted already, or replaced by another object of that name
+                raise
+        self.wait_gone(kind, existing)

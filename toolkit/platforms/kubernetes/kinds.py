@@ -35,13 +35,11 @@ def is_ours(manifest: Mapping[str, Any]) -> bool:
 
 
 def labels(manifest: Mapping[str, Any]) -> Mapping[str, str]:
-    """The labels of an object."""
     found: Mapping[str, str] = manifest["metadata"].get("labels") or {}
     return found
 
 
 def annotations_of(manifest: Mapping[str, Any]) -> Mapping[str, str]:
-    """The annotations of an object."""
     found: Mapping[str, str] = manifest["metadata"].get("annotations") or {}
     return found
 

@@ -14,7 +14,7 @@ from urllib3.exceptions import HTTPError
 from toolkit.errors import PlatformError
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of
-from toolkit.platforms.kubernetes.execute import wait_gone
+from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, OURS
 from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
@@ -52,7 +52,7 @@ class ClusterLease:
     def create(self, holder: Holder) -> str:
         """The new lease's version; empty when there is one already, or there was no namespace for it."""
         try:
-            made = self._cluster.call("POST", path("Lease", self._namespace), self._document(holder))
+            created = self._cluster.call("POST", path("Lease", self._namespace), self._document(holder))
         except ApiException as error:
             if error.status == 404:
                 self._make_namespace()
@@ -61,10 +61,9 @@ class ClusterLease:
             elif error.status != 409:
                 raise
             return ""
-        return str(made["metadata"]["resourceVersion"])
+        return str(created["metadata"]["resourceVersion"])
 
     def read(self) -> Entry | None:
-        """The lease. Raises PlatformError when its name is taken by something else."""
         found = self._cluster.find(self._path)
         if found is None:
             return None
@@ -81,7 +80,6 @@ class ClusterLease:
         return Entry(metadata["resourceVersion"], holder, seconds)
 
     def replace(self, holder: Holder, version: str) -> str:
-        """The new version; empty when `version` is not the present one."""
         try:
             changed = self._cluster.call("PUT", self._path, self._document(holder, resourceVersion=version))
         except ApiException as error:
@@ -91,7 +89,6 @@ class ClusterLease:
         return str(changed["metadata"]["resourceVersion"])
 
     def delete(self, version: str) -> bool:
-        """Whether `version` was the present one."""
         try:
             self._cluster.call("DELETE", self._path, {"preconditions": {"resourceVersion": version}})
         except ApiException as error:
@@ -125,4 +122,4 @@ class ClusterLease:
     def _await_namespace(self) -> None:
         """Nothing is made in a namespace that is being deleted."""
         if found := self._cluster.find(path("Namespace", "", self._namespace)):
-            wait_gone(self._cluster, "Namespace", "", found, self._clock, self._sleep)
+            Objects(self._cluster, "", self._clock, self._sleep).wait_gone("Namespace", found)

@@ -12,9 +12,10 @@ from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import causes_of, message_of
 from toolkit.platforms.kubernetes.history import history
+from toolkit.platforms.kubernetes.job_status import job_status
 from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, annotations_of, is_ours, labels, path, selector
 from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, WEIGHTS
-from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS
+from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS, TRAINING
 from toolkit.platforms.kubernetes.rules.storage import WEIGHTS_ANNOTATION
 
 # What the API server and controllers write, which is no change of ours.
@@ -38,14 +39,21 @@ def observe(cluster: Cluster, namespace: str, desired: Sequence[Resource], endpo
             continue
         current = ours.pop((item.kind, item.name), None) or cluster.find(path(item.kind, namespace, item.name))
         if current:
-            found = {**compared(cluster, item, namespace, current), **_history(cluster, item.kind, namespace, current)}
-            existing.append(_existing(item.kind, current, users, found))
+            existing.append(_existing(item.kind, current, users, _state(cluster, item, namespace, current)))
     existing += [
         _existing(kind, current, users, _history(cluster, kind, namespace, current))
         for (kind, _), current in ours.items()
         if labels(current).get(INSTANCE) in (None, *endpoints) and not (desired and _is_by_hand(kind, current))
     ]
     return Observed(tuple(existing), unseen)
+
+
+def _state(cluster: Cluster, item: Resource, namespace: str, current: Mapping[str, Any]) -> dict[str, Any]:
+    """What the rule of a desired object's kind decides by."""
+    if item.kind == "Job":
+        job = job_status(cluster, namespace, current)
+        return {"Status": job.status, "Reason": job.reason}
+    return {**compared(cluster, item, namespace, current), **_history(cluster, item.kind, namespace, current)}
 
 
 def _history(cluster: Cluster, kind: str, namespace: str, current: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,8 +121,8 @@ def _are_named(items: Any) -> bool:
 
 
 def _is_by_hand(kind: str, current: Mapping[str, Any]) -> bool:
-    """Whether it is a Job, done once and gone by itself, or a Job's program: no deployment makes or removes those."""
-    return kind == "Job" or BENCHMARK.items() <= labels(current).items()
+    """Whether it is a Job, done once and gone by itself, or what a Job needs: deployments leave those alone."""
+    return kind == "Job" or any(job.items() <= labels(current).items() for job in (BENCHMARK, TRAINING))
 
 
 def _set_by_us(deployment: Mapping[str, Any]) -> bool:

@@ -6,26 +6,31 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 from toolkit.apply.progress import Progress
+from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Figure, Metrics
-from toolkit.errors import EndpointNotFound, UsageError
+from toolkit.errors import EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Observed, Resource
-from toolkit.platforms.kubernetes import execute, rollout, runtime
+from toolkit.platforms.kubernetes import rollout, runtime
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import api_errors
+from toolkit.platforms.kubernetes.execute import Objects
+from toolkit.platforms.kubernetes.heads import Heads
+from toolkit.platforms.kubernetes.job_status import job_status
 from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.listing import deployed
 from toolkit.platforms.kubernetes.metrics import read_metrics
 from toolkit.platforms.kubernetes.observe import observe
-from toolkit.platforms.kubernetes.rules.kinds import WEIGHTS
-from toolkit.platforms.kubernetes.weights import upload_weights
+from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, WEIGHTS
+from toolkit.platforms.kubernetes.weights import upload_head, upload_weights
 from toolkit.platforms.lease import lease
 from toolkit.recipe.resolve import Recipe
 
@@ -58,16 +63,16 @@ class KubernetesPlatform:
         if action.kind == WEIGHTS.kind:
             self.upload(action.request, progress)
             return
+        if action.verb == "update" and RULES_BY_KIND[action.kind].is_job:
+            return  # it runs already
         with api_errors(str(action)):
+            objects = Objects(self.cluster, self.namespace, self.clock, self.sleep)
             if action.verb == "delete":
-                execute.delete(self.cluster, action.kind, self.namespace, action.name, self.clock, self.sleep)
+                objects.delete(action.kind, action.name)
                 return
-            about = (self.cluster, action.kind, self.namespace, action.request)
-            execute.delete_autoscalers(*about, self.clock, self.sleep)
-            if action.verb == "replace":
-                execute.replace(*about, self.clock, self.sleep)
-            else:
-                execute.put(*about)
+            objects.delete_autoscalers(action.kind, action.request)
+            change = objects.replace if action.verb == "replace" else objects.put
+            change(action.kind, action.request)
 
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[None]:
@@ -105,9 +110,35 @@ class KubernetesPlatform:
         return True
 
     def endpoints(self) -> list[Deployed]:
-        """All that carry our label."""
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
             return deployed(self.cluster, self.namespace)
+
+    def training_job(self, name: str) -> TrainingJob:
+        with api_errors(f"looking at Job {name}"):
+            return job_status(self.cluster, self.namespace, self._job(name))
+
+    def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
+        """Events of the pods are among the lines, as in `logs`."""
+        with api_errors(f"reading the log of Job {name}"):
+            yield from rollout.read_logs(self.cluster, self.namespace, self._job(name), 0.0, bookmarks)
+
+    def log_command(self, name: str) -> str:
+        return f"kubectl logs -n {self.namespace} --tail=-1 -l batch.kubernetes.io/job-name={name}"
+
+    def leave(self, name: str, progress: Progress) -> str:
+        stop = f"kubectl delete job -n {self.namespace} {name}"
+        return f"{name} goes on in the cluster. To stop it, with a checkpoint: {stop}"
+
+    def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
+        with api_errors(f"reading the head of {job['metadata']['name']}"):
+            self._heads.fetch(job, folder)
+
+    def put_head(self, folder: Path, address: str, progress: Progress) -> None:
+        upload_head(folder, address, progress)
+
+    def publish_head(self, job: Mapping[str, Any], name: str) -> None:
+        with api_errors(f"copying the head of {job['metadata']['name']}"):
+            self._heads.place(job, name)
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return runtime.invoke(self.cluster, self.namespace, endpoint, body, self.sleep)
@@ -124,14 +155,21 @@ class KubernetesPlatform:
             return read_metrics(self.cluster, self.namespace, self._deployment(endpoint), minutes)
 
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
-        """Raises UsageError: a cluster has no monitoring of its own."""
         raise UsageError(
             f"the figures of {name} cannot be published from a cluster",
             hint="Leave out --publish; --json prints them for a monitoring of yours.",
         )
 
+    def sdk_endpoint(self, endpoint: str) -> NoReturn:
+        """Raises UsageError: it is no endpoint of SageMaker's."""
+        hint = "Use `endpoint.openai()`, or the lines that `endpoint.connect_info()` prints."
+        raise UsageError(f"{endpoint} is on a cluster, which the SageMaker SDK does not know", hint=hint)
+
+    def captured_traffic(self, endpoint: str) -> str | None:
+        """None: nothing in a cluster captures requests."""
+        return None
+
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        """Raises UsageError: a cluster has no S3."""
         raise UsageError(
             f"{prefix} cannot be read from a cluster", hint="Copy the files to this machine, and give their paths."
         )
@@ -141,11 +179,14 @@ class KubernetesPlatform:
         return image
 
     def scan(self, image: str) -> dict[str, int]:
-        """Raises UsageError: a cluster does not scan images."""
         raise UsageError(
             f"a cluster does not scan images, so there is no scan of {image}",
             hint="Scan it in its registry, such as ECR.",
         )
+
+    @property
+    def _heads(self) -> Heads:
+        return Heads(self.cluster, self.namespace, self.clock, self.sleep)
 
     @property
     def _scope(self) -> str:
@@ -160,4 +201,11 @@ class KubernetesPlatform:
         if found is None or not is_ours(found):
             hint = "See: toolkit status --platform kubernetes. Pass the recipe to select its namespace."
             raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
+        return found
+
+    def _job(self, name: str) -> dict[str, Any]:
+        found = self.cluster.find(path("Job", self.namespace, name))
+        if found is None or not is_ours(found):
+            hint = "It was removed. The same command starts it again, from its last checkpoint."
+            raise PlatformError(f"there is no Job {name} in {self._scope}", hint=hint)
         return found

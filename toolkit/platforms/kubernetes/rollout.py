@@ -197,7 +197,7 @@ def _trouble(cluster: Cluster, namespace: str, deployment: Document, of: Sequenc
     if refused.get("status") == "True":
         message = refused.get("message", "")
         return Trouble(f"{refused.get('reason', 'FailedCreate')}: {message}", "forbidden" in message)
-    found = worst((pod, _told_of(cluster, namespace, pod)) for pod in of)
+    found = worst((pod, readable_events(cluster, namespace, pod)) for pod in of)
     if found and found.is_crash and not found.certain:
         with suppress(ApiException):  # who may deploy need not be one who may read logs
             cause = diagnose([line.text for line in _logs(cluster, namespace, of, {})], platform="kubernetes")
@@ -205,7 +205,7 @@ def _trouble(cluster: Cluster, namespace: str, deployment: Document, of: Sequenc
     return found
 
 
-def _told_of(cluster: Cluster, namespace: str, pod: Document) -> list[dict[str, Any]]:
+def readable_events(cluster: Cluster, namespace: str, pod: Document) -> list[dict[str, Any]]:
     """The pod's events; none where we may not see them."""
     try:
         return events(cluster, namespace, pod["metadata"]["name"])

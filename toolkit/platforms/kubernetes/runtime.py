@@ -39,7 +39,7 @@ def invoke(
     except documents.Unfit as error:
         raise InvocationError(f"{endpoint}: the answer cannot be used: {error}") from error
     except HTTPError as error:
-        raise _broken_off(endpoint, error) from error
+        raise refusal.broken_off(endpoint, error) from error
 
 
 def stream(
@@ -52,7 +52,7 @@ def stream(
             while part := answer.read1():
                 yield part
     except HTTPError as error:
-        raise _broken_off(endpoint, error) from error
+        raise refusal.broken_off(endpoint, error) from error
 
 
 def _asked(
@@ -93,8 +93,3 @@ def _refused(endpoint: str, error: ApiException) -> InvocationError | EndpointNo
     elif error.status in _BUSY:
         hint = "None of its pods is ready. See: toolkit status --platform kubernetes"
     return InvocationError(f"{endpoint}: {message_of(error)}", hint=hint, transient=error.status in _BUSY)
-
-
-def _broken_off(endpoint: str, error: HTTPError) -> InvocationError:
-    hint = f"Send the request again. The container's log: toolkit logs {endpoint}"
-    return InvocationError(f"{endpoint}: the answer broke off: {error}", hint=hint)

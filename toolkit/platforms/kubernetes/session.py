@@ -15,7 +15,7 @@ from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform
-    from toolkit.platforms.rules import TrainingPlatform
+    from toolkit.platforms.rules import AwsSession, TrainingPlatform
 
 DEFAULT_NAMESPACE = "toolkit"
 IN_CLUSTER = "in-cluster"
@@ -32,35 +32,28 @@ class KubernetesSession:
     unasked = ""
     may_be_absent = True
 
+    def logged_in(self, login: AwsSession) -> KubernetesSession:
+        """Raises UsageError: a kubeconfig says who one is."""
+        hint = "Leave out `session`: the kubeconfig says which cluster, and who you are."
+        raise UsageError("session: a cluster needs no AWS session", hint=hint)
+
     def scope(self, recipe: Recipe) -> str:
-        """Context and namespace that the recipe names."""
         settings = recipe.platform.kubernetes or KubernetesSection()
         return f"{settings.context or ''}/{settings.namespace}"
 
     def scope_name(self, scope: str) -> str:
-        """Context and namespace."""
         return scope
 
     def can_be_asked(self) -> bool:
-        """Whether there is a kubeconfig, or we run in a pod."""
         return has_cluster()
 
     def open(self, scope: str | None = None) -> KubernetesPlatform:
-        """The platform of that context and namespace. Raises UsageError or PlatformError."""
         return kubernetes_platform(scope)
 
-    def running(self, scope: str | None = None) -> KubernetesPlatform:
-        """The platform of that context and namespace. Raises UsageError or PlatformError."""
-        return kubernetes_platform(scope)
-
-    def glance(self, scope: str | None = None) -> KubernetesPlatform:
-        """The same: it answers or refuses at once."""
-        return self.running(scope)
+    running = glance = open
 
     def trainer(self, scope: str | None = None) -> TrainingPlatform:
-        """Raises UsageError: a cluster's Job is applied with kubectl."""
-        hint = "Run: toolkit render RECIPE --part train. Or add: --platform sagemaker"
-        raise UsageError("`toolkit train` does not start Jobs on a cluster", hint=hint)
+        return kubernetes_platform(scope)
 
     def scope_of(self, endpoint: str) -> str | None:
         """The only namespace of the current context with such an endpoint; None where there is none.
@@ -77,11 +70,9 @@ class KubernetesSession:
         return found[0] if found else None
 
     def every_scope(self) -> Sequence[str | None]:
-        """The current context, all of whose namespaces are listed together."""
         return [None]
 
     def unread_account(self, scope: str | None) -> Account:
-        """A cluster that holds nothing."""
         return Account(NO_ACCOUNT, "", scope=scope or "")
 
 

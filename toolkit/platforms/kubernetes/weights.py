@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.apply.progress import Progress
@@ -32,6 +33,20 @@ def upload_weights(request: Mapping[str, Any], progress: Progress, session: Sess
     with aws_errors(f"uploading to s3://{request['Bucket']}/{request['Prefix']}"):
         _require_own(clients, request["Bucket"])
         stage_weights(clients, request, progress, open_files)
+
+
+def upload_head(folder: Path, address: str, progress: Progress, session: Session | None = None) -> None:
+    """Send a head to `s3://bucket/prefix/`, in a bucket of the user's own account. Raises PlatformError, UsageError."""
+    import boto3
+
+    from toolkit.platforms.sagemaker import heads
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.errors import aws_errors
+
+    clients = Clients(session or boto3.Session())
+    with aws_errors(f"copying the head to {address}"):
+        _require_own(clients, address.removeprefix("s3://").partition("/")[0])
+        heads.put(clients, folder, address, progress)
 
 
 def _require_own(clients: Clients, bucket: str) -> None:

@@ -13,7 +13,3 @@
 All of it is one daemon of the user (`daemon`, `__main__`), which outlives the command that started it. State is in
 memory: when the daemon ends, endpoints, models and objects are gone.
 """
-
-from toolkit.platforms.local.daemon import LocalDaemon, running, start, stop
-
-__all__ = ["LocalDaemon", "running", "start", "stop"]

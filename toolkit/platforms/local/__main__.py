@@ -23,6 +23,8 @@ from toolkit.platforms.local.folders import endpoints_folder
 from toolkit.platforms.local.presence import Presence
 
 if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
     from types_boto3_s3 import S3Client
 
     from toolkit.platforms.local.service import SageMaker
@@ -41,8 +43,6 @@ def main(home: Path, containers: Path, ready_fd: int) -> None:
 
 def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> None:
     # Imported here, and not before the fork: half a second of moto, boto3 and uvicorn.
-    import uvicorn
-
     from toolkit.platforms.local.access import Guard
     from toolkit.platforms.local.aws import HOME
     from toolkit.platforms.local.clients import session
@@ -75,14 +75,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
         started_at=time.time(),
         credentials_file=str(credentials_file(home)),
     )
-    runtime = uvicorn.Server(
-        uvicorn.Config(
-            activity.counted_asgi(gateway(sagemaker.endpoints.targets, guard)),
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=1,
-        )
-    )
+    runtime = _runtime_server(activity.counted_asgi(gateway(sagemaker.endpoints.targets, guard)))
     serving = [
         threading.Thread(target=control.serve_forever, args=(0.05,), name="control", daemon=True),
         threading.Thread(target=runtime.run, args=([runtime_socket],), name="runtime", daemon=True),
@@ -104,6 +97,14 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     for thread in serving:
         thread.join()
     presence.withdraw(why)
+
+
+def _runtime_server(application: ASGIApp) -> uvicorn.Server:
+    import uvicorn
+
+    return uvicorn.Server(
+        uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    )
 
 
 def _endpoints_that_end(sagemaker: SageMaker) -> str:

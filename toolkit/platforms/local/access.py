@@ -30,14 +30,14 @@ class Guard:
             raise AccessError("MissingAuthenticationToken", "The request has no bearer token.")
         request = sigv4.bearer_request(authorization.removeprefix(_BEARER))
         signature = sigv4.signature_of(request)
-        must_be_signed_for("sagemaker", region, signature)
+        must_be_signed_for_sagemaker(region, signature)
         self.admit_signed(request, signature, sigv4.EMPTY_SHA256)
 
 
-def must_be_signed_for(service: str, region: str, signature: Signature) -> None:
+def must_be_signed_for_sagemaker(region: str, signature: Signature) -> None:
     """Raise AccessError when the request was signed for another service or region."""
-    if (signature.service, signature.region) != (service, region):
-        raise AccessError("SignatureDoesNotMatch", f"Credential should be scoped to {service} in {region}.")
+    if (signature.service, signature.region) != ("sagemaker", region):
+        raise AccessError("SignatureDoesNotMatch", f"Credential should be scoped to sagemaker in {region}.")
 
 
 def must_be_a_program(headers: Mapping[str, str], port: int) -> None:

@@ -29,8 +29,6 @@ class Activity:
             return 0.0 if self._open else self._clock() - self._last
 
     def counted_wsgi(self, application: WSGIApplication) -> WSGIApplication:
-        """The application, its requests counted."""
-
         def counted(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             with self._request():
                 return application(environ, start_response)
@@ -38,8 +36,6 @@ class Activity:
         return counted
 
     def counted_asgi(self, application: ASGIApp) -> ASGIApp:
-        """The application, its requests counted."""
-
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":  # the server's own start and end
                 await application(scope, receive, send)

@@ -55,12 +55,19 @@ class _LocalSession(boto3.Session):
         self._daemon = daemon
 
     def client(  # type: ignore[override]
-        self, service_name: str, *, endpoint_url: str | None = None, config: Config | None = None, **options: Any
+        self,
+        service_name: str,
+        region_name: str | None = None,
+        *,
+        endpoint_url: str | None = None,
+        config: Config | None = None,
+        **options: Any,
     ) -> Any:
         theirs = self._daemon.runtime_url if service_name == "sagemaker-runtime" else self._daemon.control_url
         ours = _CONFIG.merge(_S3) if service_name == "s3" else _CONFIG
         return super().client(
             service_name,  # type: ignore[call-overload]
+            region_name,
             endpoint_url=endpoint_url or theirs,
             config=ours.merge(config) if config else ours,
             **options,

@@ -179,7 +179,6 @@ class _Connection(http.client.HTTPConnection):
         self._address = address
 
     def connect(self) -> None:
-        """Open the connection."""
         if isinstance(self._address, int):
             super().connect()
             return

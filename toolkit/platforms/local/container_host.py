@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import PlatformError
-from toolkit.platforms.local import engine, modeldata
+from toolkit.platforms.local import engine, machine, modeldata
 from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.container import Starter, entrypoint, process, runnable_images
 from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.folders import endpoint_folder
 from toolkit.platforms.local.host import EndpointSpec, Request, Variant
+from toolkit.platforms.local.queue import StartQueue
 from toolkit.platforms.local.rules import LOCAL_REGISTRY
 from toolkit.recipe.unsafe import CODE_VARIABLES
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
 
+# vLLM imports and compiles on one core, and computes on another.
+_CORES_OF_A_START = 2
 _STARTUP_TIMEOUT_S = 480  # SageMaker's, where ContainerStartupHealthCheckTimeoutInSeconds is not given
 
 
@@ -46,6 +49,7 @@ class ContainerHost:
         self._containers = containers
         self._s3 = s3
         self._generations = itertools.count(1)
+        self._queue = StartQueue(max(1, machine.cores() // _CORES_OF_A_START))
 
     def examine(self, operation: str, request: Request) -> None:
         if operation == "CreateModel":
@@ -61,7 +65,7 @@ class ContainerHost:
     def endpoint(self, spec: EndpointSpec) -> ContainerDeployment:
         models = {variant.name: self._model(variant) for variant in spec.variants}
         folder = endpoint_folder(self._folder, spec.endpoint) / str(next(self._generations))
-        return ContainerDeployment(spec, models, folder, self._s3())
+        return ContainerDeployment(spec, models, folder, self._s3(), queue=self._queue)
 
     def _model(self, variant: Variant) -> Model:
         _must_be_one(variant.name, "InitialInstanceCount", variant.count)

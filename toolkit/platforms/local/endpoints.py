@@ -9,14 +9,14 @@ from typing import Any
 
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.host import Answer, EndpointDeployment, EndpointSpec, ModelHost, Request, Target, Variant
-from toolkit.platforms.local.lifecycle import Life
+from toolkit.platforms.local.lifecycle import Lifecycle
 
 # What DescribeEndpoint repeats of a variant's entry in the endpoint configuration.
 _REPEATED = ("ManagedInstanceScaling", "RoutingConfig", "CapacityReservationConfig", "AcceleratorPartitionLayouts")
 
 
 @dataclass(eq=False)
-class Endpoint(Life[EndpointSpec, EndpointDeployment]):
+class Endpoint(Lifecycle[EndpointSpec, EndpointDeployment]):
     """An endpoint. `last_deployment` is the DeploymentConfig of its last update that had one."""
 
     last_deployment: Mapping[str, Any] | None = None
@@ -81,7 +81,6 @@ class Endpoints:
             self.settled(name).delete(forget)
 
     def describe(self, name: str) -> Answer:
-        """DescribeEndpoint's answer."""
         with self._lock:
             endpoint = self._find(name)
             answer = {

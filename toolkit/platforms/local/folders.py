@@ -13,6 +13,7 @@ Standard library only: whoever starts the daemon clears away first.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -25,6 +26,18 @@ from toolkit.platforms.local import keeper
 
 # vLLM's sockets are named by 36 characters, our folder by 16.
 _LONGEST_TMPDIR = 50
+
+
+def is_locked(file: Path) -> bool:
+    """Whether a living process holds it. A shared lock asks, so that two who ask at once do not see each other."""
+    try:
+        with file.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 def endpoints_folder(home: Path) -> Path:

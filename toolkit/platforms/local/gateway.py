@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from toolkit.platforms.local import eventstream
-from toolkit.platforms.local.access import Guard, must_be_a_program, must_be_signed_for
+from toolkit.platforms.local.access import Guard, must_be_a_program, must_be_signed_for_sagemaker
 from toolkit.platforms.local.aws import ACCOUNT, REGION, log_group
 from toolkit.platforms.local.host import Target
 from toolkit.platforms.local.sigv4 import AccessError, Received, signature_of
@@ -210,7 +210,7 @@ async def _admit_signed(guard: Guard, scope: Scope, receive: Receive) -> bytes:
     path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
     request = Received(scope["method"], path, query, Headers(scope=scope))
     signature = signature_of(request)
-    must_be_signed_for("sagemaker", REGION, signature)
+    must_be_signed_for_sagemaker(REGION, signature)
     body = await _read(receive)
     guard.admit_signed(request, signature, sha256(body).hexdigest())
     return body

@@ -38,7 +38,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class EndpointSpec:
-    """What an endpoint shall be. `config` names its endpoint configuration."""
+    """The desired state of an endpoint. `config` names its endpoint configuration."""
 
     endpoint: str
     config: str
@@ -61,16 +61,16 @@ class Target:
 
 
 class Watcher(Protocol):
-    """Whom a deployment tells how it goes, from any thread."""
+    """Receives the progress of a deployment. Called from any thread."""
 
     def healthy(self) -> None:
-        """All of it serves."""
+        """All containers serve."""
 
     def failing(self, reason: str) -> None:
-        """It will not serve, and what was started of it is being ended."""
+        """It will not serve; its containers are being ended."""
 
     def failed(self, reason: str) -> None:
-        """It does not serve, or no longer, and nothing of it is left."""
+        """It does not serve (any more), and all its containers have ended."""
 
 
 Spec = TypeVar("Spec", contravariant=True)
@@ -80,7 +80,7 @@ class Deployment(Protocol[Spec]):
     """Containers that are started, changed and ended in the background."""
 
     def start(self, watcher: Watcher) -> None:
-        """Begin; the watcher hears of the end."""
+        """Start in the background; `watcher` is called with the result."""
 
     def rescale(self, spec: Spec, watcher: Watcher) -> None:
         """Take other weights or numbers of instances, with the same containers."""

@@ -1,4 +1,4 @@
-"""The life of what runs: Creating, InService, Updating, RollingBack, Deleting, Failed with a reason."""
+"""The status of what runs: Creating, InService, Updating, RollingBack, Deleting, Failed with a reason."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleti
 class Release(Generic[S, D]):
     """A deployment and what it was made from; it is the deployment's watcher."""
 
-    life: Life[S, D]
+    lifecycle: Lifecycle[S, D]
     spec: S
     deployment: D
 
     def healthy(self) -> None:
         """Put it in service; what served before is retired."""
-        life = self.life
-        with life.lock:
-            old, life.live, life.pending, life.spec = life.live, self, None, self.spec
+        lifecycle = self.lifecycle
+        with lifecycle.lock:
+            old, lifecycle.live, lifecycle.pending, lifecycle.spec = lifecycle.live, self, None, self.spec
             if old and old.deployment is not self.deployment:
-                old.deployment.retire(lambda: life.turn("InService"))
+                old.deployment.retire(lambda: lifecycle.turn("InService"))
             else:
-                life.turn("InService")
+                lifecycle.turn("InService")
 
     def failing(self, reason: str) -> None:
-        """What served before goes on."""
-        with self.life.lock:
-            if self.life.live:
-                self.life.turn("RollingBack", reason)
+        """The earlier release goes on serving."""
+        with self.lifecycle.lock:
+            if self.lifecycle.live:
+                self.lifecycle.turn("RollingBack", reason)
 
     def failed(self, reason: str) -> None:
-        """What served before goes on; where nothing did, or this did, it has failed."""
-        life = self.life
-        with life.lock:
-            if life.pending is self:
-                life.pending = None
-            elif life.live and life.live.deployment is self.deployment:
-                life.live = None
-            life.turn("InService" if life.live else "Failed", reason)
+        """An earlier release goes on serving; without one, or if this one had served, the status is Failed."""
+        lifecycle = self.lifecycle
+        with lifecycle.lock:
+            if lifecycle.pending is self:
+                lifecycle.pending = None
+            elif lifecycle.live and lifecycle.live.deployment is self.deployment:
+                lifecycle.live = None
+            lifecycle.turn("InService" if lifecycle.live else "Failed", reason)
 
 
 @dataclass(eq=False)
-class Life(Generic[S, D]):
-    """One thing that lives: `live` serves, `pending` is on its way to. Nothing changes without `lock`."""
+class Lifecycle(Generic[S, D]):
+    """The status of one thing: its release `live` serves, `pending` is being started. `lock` guards all changes."""
 
     spec: S
     """Of what serves; of what was wanted first, when nothing ever served."""

@@ -31,11 +31,9 @@ class LocalPlatform(SageMakerPlatform):
     pause_between_arms: float = 1.2
 
     def image_exists(self, request: Mapping[str, Any]) -> bool:
-        """Whether podman or docker has the image that a request describes."""
         return engine.holds(request["Image"])
 
     def build_image(self, request: Mapping[str, Any], progress: Progress) -> None:
-        """Build what the request describes with podman or docker. Raises BuildError."""
         engine.build(spec_of(request), request["Image"], progress.update)
 
     def with_digest(self, image: str) -> str:

@@ -47,13 +47,11 @@ class Resources:
         return self._described[name]
 
     def delete(self, request: Request) -> Answer:
-        """Forget it."""
         self.describe(request)
         del self._described[self._name(request)]
         return {}
 
     def list(self, request: Request) -> Answer:
-        """One page of summaries."""
         keys = (f"{self._prefix}Name", f"{self._prefix}Arn", "CreationTime")
         summaries = [{key: described[key] for key in keys} for described in list(self._described.values())]
         return page(self._prefix, summaries, request)
@@ -77,7 +75,6 @@ class Tags:
         self._by_arn[resource] = _by_key(request.get("Tags", []))
 
     def forget(self, resource: str) -> None:
-        """The resource is deleted."""
         self._by_arn.pop(resource, None)
 
     def add(self, request: Request) -> Answer:
@@ -101,14 +98,12 @@ class Tags:
         return answer
 
     def delete(self, request: Request) -> Answer:
-        """Remove tags by key; keys that are not there are no error."""
         tags = self._find(request)
         for key in request["TagKeys"]:
             tags.pop(key, None)
         return {}
 
     def all(self) -> dict[str, dict[str, str]]:
-        """The tags of every resource."""
         return {arn: dict(tags) for arn, tags in list(self._by_arn.items())}
 
     def _find(self, request: Request) -> dict[str, str]:

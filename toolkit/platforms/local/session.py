@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from toolkit.errors import MissingPackage
+from toolkit.errors import MissingPackage, UsageError
 from toolkit.home import containers_dir, home
 from toolkit.planning.resources import Account
 from toolkit.platforms.local.aws import ACCOUNT, REGION
@@ -15,6 +15,7 @@ from toolkit.recipe.resolve import Recipe
 if TYPE_CHECKING:
     from toolkit.platforms.local.platform import LocalPlatform
     from toolkit.platforms.local.training import LocalTrainer
+    from toolkit.platforms.rules import AwsSession
 
 
 _PACKAGES = ("flask", "httptools", "moto", "starlette", "uvicorn", "werkzeug")
@@ -27,20 +28,23 @@ class LocalSession:
     unasked = ""
     may_be_absent = False
 
+    def logged_in(self, login: AwsSession) -> LocalSession:
+        """Raises UsageError: it is not AWS."""
+        hint = "Leave out `session`, or pass platform='sagemaker'."
+        raise UsageError("session: the local platform needs no AWS session", hint=hint)
+
     def scope(self, recipe: Recipe) -> None:
-        """Nothing in a recipe says which daemon."""
         return
 
     def scope_name(self, scope: str) -> str:
-        """The daemon pretends to be in a region."""
         return "this machine"
 
     def can_be_asked(self) -> bool:
-        """Always: where it does not run, nothing exists."""
-        return True
+        """Whether this system can run it; where it does not run, nothing exists."""
+        return runs_here()
 
     def open(self, scope: str | None = None) -> LocalPlatform:
-        """The platform, started when it does not run. Raises UsageError or PlatformError."""
+        require_system()
         _require_packages()
         from toolkit.platforms.local import daemon
         from toolkit.platforms.local.platform import local_platform
@@ -48,7 +52,8 @@ class LocalSession:
         return local_platform(daemon.start(home() / "local", containers_dir()))
 
     def running(self, scope: str | None = None) -> LocalPlatform | None:
-        """The platform, None when it does not run."""
+        if not runs_here():
+            return None
         from toolkit.apply.progress import default_progress
         from toolkit.platforms.local import daemon
 
@@ -61,27 +66,35 @@ class LocalSession:
 
         return local_platform(running)
 
-    def glance(self, scope: str | None = None) -> LocalPlatform | None:
-        """The same: it answers or refuses at once."""
-        return self.running(scope)
+    glance = running
 
     def trainer(self, scope: str | None = None) -> LocalTrainer:
-        """Training jobs of this user's home; they need no daemon."""
+        """Training jobs of this user's home; they need no daemon. Raises UsageError."""
+        require_system()
         from toolkit.platforms.local.training import LocalTrainer
 
         return LocalTrainer(home() / "training")
 
     def scope_of(self, endpoint: str) -> None:
-        """There is one scope."""
         return
 
     def every_scope(self) -> Sequence[str | None]:
-        """The one scope."""
         return [None]
 
     def unread_account(self, scope: str | None) -> Account:
-        """The account that every daemon has."""
         return Account(ACCOUNT, REGION)
+
+
+def runs_here() -> bool:
+    """Whether this system has what the daemon is made of: Windows has not."""
+    return find_spec("fcntl") is not None
+
+
+def require_system() -> None:
+    """Raise UsageError on a system that the local platform does not run on."""
+    if not runs_here():
+        hint = "Use Linux, on Windows that of WSL 2; or add: --platform sagemaker"
+        raise UsageError("the local platform does not run on this system", hint=hint)
 
 
 def _require_packages() -> None:

@@ -27,6 +27,7 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.local.aws import ACCOUNT, REGION
+from toolkit.platforms.local.folders import is_locked
 from toolkit.recipe.resolve import Recipe
 from toolkit.text import without_colours
 from toolkit.training import job as train_job
@@ -137,6 +138,9 @@ class LocalTrainer:
         hint = "Set `speculation.model` to a folder, such as ./my-head."
         raise UsageError(f"a job on this machine cannot write to {address}", hint=hint)
 
+    def publish_head(self, job: Mapping[str, Any], name: str) -> None:
+        """Nothing to do: a deployment reads the folder of the head."""
+
     def _existing(self, item: Resource) -> Existing:
         folder = self.folder / item.name
         running = _is_running(folder)
@@ -171,14 +175,7 @@ def _environment(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_running(folder: Path) -> bool:
-    try:
-        with (folder / _LOCK).open("r") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except BlockingIOError:
-        return True
-    return False
+    return is_locked(folder / _LOCK)
 
 
 def _is_complete(folder: Path) -> bool:

@@ -16,7 +16,7 @@ import httptools
 
 from toolkit.platforms.local.host import Address
 
-_CONNECT_TIMEOUT_S = 2.0
+_CONNECT_TIMEOUT_S = 15.0  # one that is dead refuses at once, one on a busy machine takes its time
 _IDLE_S = 4.0  # below vLLM's 5, so that no request goes into a connection which vLLM is just closing
 _MOST_WAITING = 256 * 1024  # bytes that a slow caller leaves here before the container has to wait
 
@@ -59,7 +59,6 @@ class Upstream:
                 answer.close()
 
     def close(self) -> None:
-        """Close the connections that are kept."""
         for answers in self._idle.values():
             for answer in answers:
                 answer.close()
@@ -154,11 +153,9 @@ class Answer(asyncio.Protocol):
     # What asyncio calls:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)  # which uvloop's does not derive from
 
     def data_received(self, data: bytes) -> None:
-        """Let the parser call the methods below."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as exc:
@@ -176,21 +173,17 @@ class Answer(asyncio.Protocol):
     # What the parser calls:
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header."""
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
         self.status = self._parser.get_status_code()
         self._has_head = True
 
     def on_body(self, piece: bytes) -> None:
-        """Keep a piece until it is asked for."""
         self._waiting.append(piece)
         self._waiting_size += len(piece)
         if self._waiting_size >= _MOST_WAITING:
             self._transport.pause_reading()
 
     def on_message_complete(self) -> None:
-        """The answer is whole."""
         self._is_complete = True

@@ -105,12 +105,12 @@ def examine(
     scales = recipe.scaling.max_instances > recipe.scaling.min_instances
     scaling_role = _role(reading, SCALING_ROLE).exists if scales else None
     try:
-        arn = find_role(clients, written=recipe.platform.role, environ=environ, studio_metadata=studio_metadata)
-        _require_here(arn, account)
+        found = find_role(clients, written=recipe.platform.role, environ=environ, studio_metadata=studio_metadata)
+        _require_here(found.arn if found else None, account)
     except (PlatformError, UsageError) as error:
         role_problem = error
     else:
-        role = _role(reading, arn) if arn else None
+        role = _role(reading, found.arn) if found else None
     with_role = replace(account, role=role.arn if role else None)
     scales_now = not scales and _scales_now(reading, recipe)
     needed = permissions(recipe, with_role, scaling_role_exists=scaling_role is not False, scales_now=scales_now)

@@ -54,7 +54,6 @@ class CheckedParsers(ResponseParserFactory):
     """Makes botocore's parsers, each of which checks what it has read."""
 
     def create_parser(self, protocol_name: str) -> Any:
-        """The parser of a protocol."""
         return _CheckedParser(super().create_parser(protocol_name))
 
 
@@ -88,7 +87,6 @@ class _BoundedHttp:
         return getattr(self._session, name)
 
     def send(self, request: Any) -> Any:
-        """The answer. Raises BotoCoreError."""
         streamed, request.stream_output = request.stream_output, True  # so that it is not read yet
         answer = self._session.send(request)
         if streamed and answer.status_code < _FIRST_REFUSAL:

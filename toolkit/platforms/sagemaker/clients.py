@@ -64,17 +64,14 @@ class Clients:
 
     @cached_property
     def sagemaker(self) -> SageMakerClient:
-        """Control plane: models, endpoint configurations, endpoints."""
         return self._session.client("sagemaker", config=self._config)
 
     @cached_property
     def runtime(self) -> SageMakerRuntimeClient:
-        """Data plane: invocations."""
         return self._session.client("sagemaker-runtime", config=self._config.merge(_RUNTIME))
 
     @cached_property
     def s3(self) -> S3Client:
-        """Weights."""
         return self._session.client("s3", config=self._config)
 
     def upload(
@@ -87,42 +84,34 @@ class Clients:
 
     @cached_property
     def iam(self) -> IAMClient:
-        """Execution roles."""
         return self._session.client("iam", config=self._config)
 
     @cached_property
     def sts(self) -> STSClient:
-        """Who we are."""
         return self._session.client("sts", config=self._config)
 
     @cached_property
     def logs(self) -> CloudWatchLogsClient:
-        """What containers wrote."""
         return self._session.client("logs", config=self._config)
 
     @cached_property
     def cloudwatch(self) -> CloudWatchClient:
-        """Metrics, alarms, dashboards."""
         return self._session.client("cloudwatch", config=self._config)
 
     @cached_property
     def application_autoscaling(self) -> ApplicationAutoScalingClient:
-        """How many instances or copies there are."""
         return self._session.client("application-autoscaling", config=self._config)
 
     @cached_property
     def service_quotas(self) -> ServiceQuotasClient:
-        """How many instances the account may have."""
         return self._session.client("service-quotas", config=self._config)
 
     @cached_property
     def ecr(self) -> ECRClient:
-        """Images of containers."""
         return self._session.client("ecr", config=self._config)
 
     @cached_property
     def codebuild(self) -> CodeBuildClient:
-        """Builds of images."""
         return self._session.client("codebuild", config=self._config)
 
     @cached_property
@@ -132,12 +121,10 @@ class Clients:
 
     @cached_property
     def secretsmanager(self) -> SecretsManagerClient:
-        """Tokens for gated models."""
         return self._session.client("secretsmanager", config=self._config)
 
     @cached_property
     def tagging(self) -> ResourceGroupsTaggingAPIClient:
-        """Everything that carries our tag, whatever the service."""
         return self._session.client("resourcegroupstaggingapi", config=self._config)
 
     @cached_property

@@ -41,11 +41,9 @@ class BucketLease:
         self.key = f"s3://{bucket}/{self._name}"
 
     def create(self, holder: Holder) -> str:
-        """The new lease's version; empty when there is one already."""
         return self._put(holder, IfNoneMatch="*")
 
     def read(self) -> Entry | None:
-        """The lease."""
         try:
             found = self._clients.s3.get_object(Bucket=self._bucket, Key=self._name)
         except ClientError as error:
@@ -65,11 +63,9 @@ class BucketLease:
         return (asked - found["LastModified"]).total_seconds() > self.rules.seconds
 
     def replace(self, holder: Holder, version: str) -> str:
-        """The new version; empty when `version` is not the present one."""
         return self._put(holder, IfMatch=version)
 
     def delete(self, version: str) -> bool:
-        """Whether `version` was the present one."""
         try:
             self._clients.s3.delete_object(Bucket=self._bucket, Key=self._name, IfMatch=version)
         except ClientError as error:

@@ -30,7 +30,6 @@ class S3Files:
         self.source = f"S3, {uri}"
 
     def sizes(self) -> Mapping[str, int]:
-        """Bytes of each file."""
         return self._sizes
 
     def digests(self) -> Mapping[str, str]:
@@ -38,7 +37,6 @@ class S3Files:
         return {}
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
-        """Bytes `start` to before `end` of an object, by a range request."""
         try:
             wanted = f"bytes={start}-{'' if end is None else end - 1}"
             answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + name, Range=wanted)

@@ -147,10 +147,10 @@ def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
         "ListRoleTags ListRolePolicies GetRolePolicy",
         "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole",
     )
-    made = recipe.platform.role == "create"
-    yield _allowed("iam", f"{reading} {making}" if made else reading, *ours)
+    creates = recipe.platform.role == "create"
+    yield _allowed("iam", f"{reading} {making}" if creates else reading, *ours)
     passed = ours if compiles_ahead(recipe) or recipe.training else _role_arns(account, hosts(recipe))
-    if roles := (account.role,) if account.role else passed if made else ():
+    if roles := (account.role,) if account.role else passed if creates else ():
         yield Permission(("iam:PassRole",), roles, {"iam:PassedToService": PRINCIPAL})
 
 

@@ -37,7 +37,7 @@ from toolkit.platforms.sagemaker.metrics import read_metrics
 from toolkit.platforms.sagemaker.objects import read_objects
 from toolkit.platforms.sagemaker.publish import publish
 from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
-from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, find_role
+from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, FoundRole, find_role
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
@@ -46,6 +46,7 @@ from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.kinds.inference_component import models_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
+from toolkit.platforms.sagemaker.sdk import sdk_endpoint
 from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
 from toolkit.recipe.lock import OpenFiles
@@ -53,6 +54,7 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.text import without_colours
 
 if TYPE_CHECKING:
+    from sagemaker.core.resources import Endpoint as SdkEndpoint
     from types_boto3_logs.type_defs import DescribeLogStreamsRequestPaginateTypeDef
     from types_boto3_sagemaker.type_defs import DescribeEndpointOutputTypeDef, DescribeInferenceComponentOutputTypeDef
 
@@ -73,6 +75,7 @@ class SageMakerPlatform:
     sleep: Callable[[float], None] = time.sleep
     poll_seconds: float = 5.0
     pause_between_arms: float = 0.0
+    studio_metadata: Path = STUDIO_METADATA
 
     def account(self, recipe: Recipe | None = None) -> Account:
         with aws_errors("reading the AWS identity"):
@@ -87,10 +90,11 @@ class SageMakerPlatform:
         else:
             uris = {image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.instance_types}
             digests = images.digests(self.clients, sorted(uris))
-        return replace(account, role=self._role(recipe), digests=digests)
+        role = self._role(recipe)
+        arn, source = (role.arn, role.source) if role else (None, "")
+        return replace(account, role=arn, role_source=source, digests=digests)
 
     def jumpstart_entries(self, recipe: Recipe) -> Entries:
-        """What JumpStart's hub says of the models that the recipe names."""
         return {name: read_jumpstart(self.clients, name) for name in ids(recipe)}
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
@@ -100,15 +104,12 @@ class SageMakerPlatform:
             return observe.observe(look, self._kinds)
 
     def image_exists(self, request: Mapping[str, Any]) -> bool:
-        """Whether the image that a request describes is in the account's registry."""
         return image_digest(self.clients, request["Repository"], request["Tag"]) is not None
 
     def base_bytes(self, image: str) -> int | None:
-        """What an image takes in its registry, None where that does not tell."""
         return images.layer_bytes(self.clients, image)
 
     def build_image(self, request: Mapping[str, Any], progress: Progress) -> None:
-        """Build what the request describes, and push it to the account's registry. Raises BuildError."""
         build_image(self.clients, request, progress)
 
     def with_digest(self, image: str) -> str:
@@ -119,7 +120,6 @@ class SageMakerPlatform:
         return scan_findings(self.clients, *_repository_and_tag(image))
 
     def endpoints(self) -> list[Deployed]:
-        """All endpoints that carry our tag."""
         with aws_errors("listing endpoints"):
             return deployed(self.clients, self.name)
 
@@ -142,11 +142,12 @@ class SageMakerPlatform:
         """AWS takes no changes while another one is under way."""
         return wait_settled(self, endpoint, _SETTLE_TIMEOUT_SECONDS, progress)
 
-    def _role(self, recipe: Recipe) -> str | None:
-        """The execution role's ARN, None when the recipe asks for one to be made."""
+    def _role(self, recipe: Recipe) -> FoundRole | None:
+        """The execution role, None when the recipe asks for one to be made."""
         if recipe.platform.role == "create":
             return None
-        found = find_role(self.clients, written=recipe.platform.role, environ=os.environ)
+        written, metadata = recipe.platform.role, self.studio_metadata
+        found = find_role(self.clients, written=written, environ=os.environ, studio_metadata=metadata)
         if found is None:
             hint = f"Set `platform.role` or ${ROLE_VARIABLE}, or write `role: create` to create one."
             raise UsageError(
@@ -257,6 +258,9 @@ class SageMakerPlatform:
         with aws_errors(f"copying the head to {address}"):
             heads.put(self.clients, folder, address, progress)
 
+    def publish_head(self, job: Mapping[str, Any], name: str) -> None:
+        """Nothing to do: a deployment reads the folder of the head."""
+
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return runtime.invoke(self.clients.runtime, endpoint, body, self.sleep)
 
@@ -269,8 +273,19 @@ class SageMakerPlatform:
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
         return publish(self.clients, name, figures)
 
+    def captured_traffic(self, endpoint: str) -> str | None:
+        """SageMaker writes to `<destination>/<endpoint>/<variant>/<year>/…` (guide, model-monitor-data-capture)."""
+        settings = self._describe(endpoint).get("DataCaptureConfig")
+        if settings is None or not settings["EnableCapture"]:
+            return None
+        return f"{settings['DestinationS3Uri'].rstrip('/')}/{endpoint}/"
+
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         return read_objects(self.clients, prefix)
+
+    def sdk_endpoint(self, endpoint: str) -> SdkEndpoint:
+        with _found(endpoint):
+            return sdk_endpoint(self.clients, endpoint)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         variants = self._describe(endpoint.partition("/")[0]).get("ProductionVariants", [])

@@ -37,8 +37,19 @@ _ASSUMED_ROLE = re.compile(r"arn:aws[a-z-]*:sts::\d{12}:assumed-role/(?P<name>[^
 
 
 @dataclass(frozen=True)
+class FoundRole:
+    """An execution role. `source` says whose it is, in words."""
+
+    arn: str
+    source: str
+
+
+@dataclass(frozen=True)
 class _Metadata:
-    """Who a Studio space or notebook instance is, in its own file."""
+    """Who a Studio space or notebook instance is, in its own file.
+
+    In some of these files the role itself stands: sagemaker-python-sdk pull request 5315.
+    """
 
     DomainId: str | None = None
     ExecutionRoleArn: str | None = None
@@ -46,11 +57,16 @@ class _Metadata:
     SpaceName: str | None = None
     UserProfileName: str | None = None
 
+    def __str__(self) -> str:
+        if self.DomainId is None:
+            return f"the notebook instance {self.ResourceName}"
+        return f"the SageMaker Studio space {self.SpaceName}" if self.SpaceName else f"SageMaker Studio {self.DomainId}"
+
 
 def find_role(
     clients: Clients, *, written: str | None, environ: Mapping[str, str], studio_metadata: Path = STUDIO_METADATA
-) -> str | None:
-    """ARN of the execution role, None when one has to be made.
+) -> FoundRole | None:
+    """The execution role, None when one has to be made.
 
     Looked for in this order: `written`, what the recipe says (an ARN, a role name, or `create` for None);
     $TOOLKIT_EXECUTION_ROLE; the role of this Studio space or notebook instance; the role that the caller has taken, if
@@ -59,9 +75,9 @@ def find_role(
     if written == "create":
         return None
     if written:
-        return _named(clients, written, "platform.role")
+        return FoundRole(_named(clients, written, "platform.role"), "the recipe's")
     if value := environ.get(ROLE_VARIABLE):
-        return _named(clients, value, f"${ROLE_VARIABLE}")
+        return FoundRole(_named(clients, value, f"${ROLE_VARIABLE}"), f"that of ${ROLE_VARIABLE}")
     with aws_errors("finding the execution role"):
         return _studio_role(clients, studio_metadata) or _own_role(clients)
 
@@ -109,28 +125,29 @@ def _named(clients: Clients, written: str, key: str) -> str:
             raise
 
 
-def _own_role(clients: Clients) -> str | None:
+def _own_role(clients: Clients) -> FoundRole | None:
     """The role that the caller has taken, if SageMaker may take it too: not that of a person or of a CI job."""
     role = assumed_role(clients, clients.sts.get_caller_identity()["Arn"])
     trust: Any = role["AssumeRolePolicyDocument"] if role else None  # botocore has parsed it
-    return role["Arn"] if role and check_trust(trust) else None
+    return FoundRole(role["Arn"], "your own") if role and check_trust(trust) else None
 
 
-def _studio_role(clients: Clients, path: Path) -> str | None:
+def _studio_role(clients: Clients, path: Path) -> FoundRole | None:
     """The role of the space or notebook instance that we run in; it is an execution role by what it is for."""
     try:
         metadata = documents.parse(_Metadata, documents.read_file(path))
     except (OSError, ValueError):
         return None
-    # In some of these files the role itself stands: sagemaker-python-sdk pull request 5315.
-    if metadata.ExecutionRoleArn:
-        return metadata.ExecutionRoleArn
-    domain, name = metadata.DomainId, metadata.ResourceName
-    if domain:
-        return _unless_denied(lambda: _domain_role(clients, domain, metadata))
-    if not name:
+    arn = metadata.ExecutionRoleArn or _unless_denied(lambda: _described_role(clients, metadata))
+    return FoundRole(arn, f"that of {metadata}") if arn else None
+
+
+def _described_role(clients: Clients, metadata: _Metadata) -> str | None:
+    if metadata.DomainId:
+        return _domain_role(clients, metadata.DomainId, metadata)
+    if not metadata.ResourceName:
         return None
-    return _unless_denied(lambda: clients.sagemaker.describe_notebook_instance(NotebookInstanceName=name)["RoleArn"])
+    return clients.sagemaker.describe_notebook_instance(NotebookInstanceName=metadata.ResourceName)["RoleArn"]
 
 
 def _domain_role(clients: Clients, domain: str, metadata: _Metadata) -> str | None:

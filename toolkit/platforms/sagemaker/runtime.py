@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError
 
 from toolkit import documents
 from toolkit.endpoint import refusal
+from toolkit.endpoint.platform import VARIANT_MARK
 from toolkit.endpoint.retry import retried
 from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.sagemaker.errors import hint_for
@@ -53,11 +54,9 @@ def invoke(
 ) -> dict[str, Any]:
     answer = _asked(client.invoke_endpoint, endpoint, body, sleep)
     try:
-        return documents.parse(dict[str, Any], answer["Body"].read(documents.LIMITS.size + 1))
-    except documents.Unfit as error:
-        raise InvocationError(f"{endpoint}: the answer cannot be used: {error}") from error
+        return refusal.parse_answer(endpoint, answer["Body"].read(documents.LIMITS.size + 1))
     except _BROKEN as error:
-        raise _broken_off(endpoint, error) from error
+        raise refusal.broken_off(endpoint, error) from error
 
 
 def stream(
@@ -73,15 +72,18 @@ def stream(
             for event in events:
                 yield event.get("PayloadPart", {}).get("Bytes", b"")
     except _BROKEN as error:
-        raise _broken_off(endpoint, error) from error
+        raise refusal.broken_off(endpoint, error) from error
 
 
 def _asked(call: Callable[..., T], endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]) -> T:
     """The head of the answer; the body is still to be read."""
-    name, _, component = endpoint.partition("/")
+    address, _, component = endpoint.partition("/")
+    name, _, variant = address.partition(VARIANT_MARK)
     request = {"EndpointName": name, "Body": json.dumps(body).encode(), "ContentType": "application/json"}
     if component:
         request["InferenceComponentName"] = component
+    if variant:
+        request["TargetVariant"] = variant
 
     def send() -> T:
         try:
@@ -102,8 +104,3 @@ def _refused(endpoint: str, error: ClientError | BotoCoreError) -> InvocationErr
         said = details.get("OriginalMessage") or message
         return refusal.by_container(endpoint, details.get("OriginalStatusCode", 0), said)
     return by_sagemaker(endpoint, message, transient=code in _BUSY, hint=hint_for(error))
-
-
-def _broken_off(endpoint: str, error: Exception) -> InvocationError:
-    hint = f"Send the request again. The container's log: toolkit logs {endpoint.partition('/')[0]}"
-    return InvocationError(f"{endpoint}: the answer broke off: {error}", hint=hint)

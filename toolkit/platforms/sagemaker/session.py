@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from toolkit.errors import UsageError
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     import boto3
 
+    from toolkit.platforms.rules import AwsSession
     from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 
 _POLL = "TOOLKIT_POLL_SECONDS"
@@ -19,87 +22,89 @@ _POLL = "TOOLKIT_POLL_SECONDS"
 _SOME_REGION = "us-west-2"
 
 
+@dataclass(frozen=True)
 class SageMakerSession:
-    """Opens SageMaker with the credentials of the user's session. A scope is a region."""
+    """Opens SageMaker with the credentials of `login`, or of the user's profile or environment. A scope is a region."""
+
+    login: AwsSession | None = field(default=None, repr=False)
 
     account_name = "an AWS account"
     unasked = "AWS (no credentials)"
     may_be_absent = False
 
+    def logged_in(self, login: AwsSession) -> SageMakerSession:
+        """The same with this AWS session."""
+        return SageMakerSession(login)
+
     def scope(self, recipe: Recipe) -> str | None:
-        """The recipe's region."""
         return recipe.platform.region
 
     def scope_name(self, scope: str) -> str:
-        """The region."""
         return scope
 
     def can_be_asked(self) -> bool:
-        """Whether there are credentials."""
         from toolkit.platforms.sagemaker.credentials import has_credentials
 
-        return has_credentials()
+        return self.login is not None or has_credentials()
 
     def open(self, scope: str | None = None) -> SageMakerPlatform:
-        """The platform in that region. Raises PlatformError."""
-        return sagemaker_platform(scope)
+        return self._platform(scope)
 
-    def running(self, scope: str | None = None) -> SageMakerPlatform:
-        """The platform in that region; AWS always runs. Raises PlatformError."""
-        return sagemaker_platform(scope)
+    running = trainer = open
 
     def glance(self, scope: str | None = None) -> SageMakerPlatform:
         """The platform in that region, whose calls end after seconds. Raises PlatformError."""
-        return sagemaker_platform(scope, attempts=2)
-
-    def trainer(self, scope: str | None = None) -> SageMakerPlatform:
-        """The same platform. Raises PlatformError."""
-        return sagemaker_platform(scope)
+        return self._platform(scope, attempts=2)
 
     def scope_of(self, endpoint: str) -> None:
-        """The session's own region."""
         return
 
     def every_scope(self) -> Sequence[str | None]:
-        """All regions that the account has enabled. Raises PlatformError."""
-        return enabled_regions()
+        from toolkit.platforms.sagemaker.clients import Clients
+        from toolkit.platforms.sagemaker.errors import aws_errors
+
+        with aws_errors("listing regions"):
+            answer = Clients(self._session(None)).ec2.describe_regions()
+        return sorted(item["RegionName"] for item in answer["Regions"])
 
     def unread_account(self, scope: str | None) -> Account:
-        """An account that holds nothing."""
         return Account(NO_ACCOUNT, scope or _SOME_REGION)
+
+    def _platform(self, region: str | None, attempts: int = 10) -> SageMakerPlatform:
+        """SageMaker in `region`, or in the session's own. Raises UsageError or PlatformError.
+
+        `attempts` is how often a throttled or lost call is made in all. $TOOLKIT_POLL_SECONDS is the interval between
+        two polls of an endpoint, by default 5.
+        """
+        from toolkit.platforms.sagemaker.clients import Clients
+        from toolkit.platforms.sagemaker.errors import aws_errors
+        from toolkit.platforms.sagemaker.platform import SageMakerPlatform
+
+        with aws_errors("opening an AWS session"):
+            clients = Clients(self._session(region), attempts)
+            return SageMakerPlatform(clients, poll_seconds=float(os.environ.get(_POLL, "5")))
+
+    def _session(self, region: str | None) -> boto3.Session:
+        import boto3
+
+        session = boto3.Session(region_name=region) if self.login is None else _given(self.login, region)
+        # A client of any service fails without a region, with a message that says how to set one.
+        session.client("sagemaker")
+        return session
+
+
+def _given(login: AwsSession, region: str | None) -> boto3.Session:
+    """The boto3 session that a user passed, by itself or in a session of the SageMaker SDK."""
+    import boto3
+
+    session = getattr(login, "boto_session", login)
+    if not isinstance(session, boto3.Session):
+        hint = "Pass a boto3.Session, or a Session of the SageMaker SDK."
+        raise UsageError(f"session: {type(login).__name__} is no AWS session", hint=hint)
+    if region and session.region_name != region:
+        message = f"session: it is in region {session.region_name}, and {region} is asked for"
+        raise UsageError(message, hint=f"Pass one that is made with region_name={region!r}.")
+    return session
 
 
 SESSION = SageMakerSession()
-
-
-def sagemaker_platform(region: str | None = None, attempts: int = 10) -> SageMakerPlatform:
-    """SageMaker in `region`, or in the region of the user's profile or environment. Raises PlatformError.
-
-    `attempts` is how often a throttled or lost call is made in all. $TOOLKIT_POLL_SECONDS is the interval between two
-    polls of an endpoint, by default 5.
-    """
-    from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.errors import aws_errors
-    from toolkit.platforms.sagemaker.platform import SageMakerPlatform
-
-    with aws_errors("opening an AWS session"):
-        return SageMakerPlatform(Clients(_session(region), attempts), poll_seconds=float(os.environ.get(_POLL, "5")))
-
-
-def enabled_regions() -> list[str]:
-    """The regions that are enabled in the account. Raises PlatformError."""
-    from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.errors import aws_errors
-
-    with aws_errors("listing regions"):
-        answer = Clients(_session(None)).ec2.describe_regions()
-    return sorted(item["RegionName"] for item in answer["Regions"])
-
-
-def _session(region: str | None) -> boto3.Session:
-    import boto3
-
-    session = boto3.Session(region_name=region)
-    # A client of any service fails without a region, with a message that says how to set one.
-    session.client("sagemaker")
-    return session

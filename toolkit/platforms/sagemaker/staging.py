@@ -187,11 +187,9 @@ class _HubFile(io.RawIOBase):
         self._whole = hashlib.sha256() if self._kind == "sha256" else hashlib.sha1(blob, usedforsecurity=False)
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes. Raises PlatformError."""
         end = min(self._size, self._position + len(buffer))
         if end == self._position:
             return 0

@@ -19,8 +19,9 @@ from toolkit.platforms.kubernetes.rules.devices import accelerators
 from toolkit.platforms.kubernetes.rules.manifests import parts, resources
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import lock_path, pinned, read_lock
+from toolkit.recipe.platform_schema import ScalingSection
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ContainerSection, ScalingSection
+from toolkit.recipe.schema import ContainerSection
 
 ROLE = "arn:aws:iam::123456789012:role/reads-artifacts"
 SCALED = ScalingSection(min_instances=1, max_instances=4, requests_per_instance=16)

@@ -11,6 +11,7 @@ import pytest
 
 from toolkit import api
 from toolkit.errors import UsageError
+from toolkit.platforms.kubernetes.rules.training import placing_pod, reading_pod
 from toolkit.training.job import TrainingJob
 
 MODELS = Path(__file__).parents[4] / "recipes" / "tiny" / "models"
@@ -79,8 +80,11 @@ def test_what_it_lacks_is_named(tmp_path: Path, written: str, instead: str, why:
         rendered(tmp_path, written, instead)
 
 
-def test_starting_it_is_kubectls(tmp_path: Path) -> None:
-    rendered(tmp_path)
-    with pytest.raises(UsageError, match="does not start Jobs") as raised:
-        api.train(tmp_path / "my-head.yaml")
-    assert "toolkit render" in raised.value.hint
+def test_the_pods_that_hand_the_head_over_are_valid_and_restricted(tmp_path: Path) -> None:
+    job = rendered(tmp_path)[-1]
+    for pod in (reading_pod(job), placing_pod(job, "head")):
+        kubernetes_validate.validate(pod, "1.34", strict=True)
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
+        assert pod["spec"]["activeDeadlineSeconds"] <= 3600, "a command that is killed leaves none behind for ever"
+        assert len(pod["metadata"]["name"]) <= 63

@@ -21,6 +21,7 @@ from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.container import process
 from toolkit.platforms.local.deployment import ContainerDeployment, HealthChecks, Model
 from toolkit.platforms.local.host import EndpointSpec, Placement, Target, Variant
+from toolkit.platforms.local.queue import StartQueue
 
 SERVER = """
 import http.server, os, socketserver, sys, time
@@ -68,12 +69,14 @@ def model(tmp_path: Path) -> Callable[..., Model]:
     return make
 
 
-def deployment(folder: Path, checks: HealthChecks | None = None, **models: Model) -> ContainerDeployment:
+def deployment(
+    folder: Path, checks: HealthChecks | None = None, queue: StartQueue | None = None, **models: Model
+) -> ContainerDeployment:
     s3: Any = None  # no model data, no S3
     placements = (Placement("ml.g6e.xlarge", {"Image": "image"}),)
     variants = tuple(Variant(name, {}, placements, weight=1.0, count=1) for name in models)
     spec = EndpointSpec("endpoint", "config", variants)
-    return ContainerDeployment(spec, models, folder / "endpoint" / "1", s3, checks or HealthChecks())
+    return ContainerDeployment(spec, models, folder / "endpoint" / "1", s3, checks or HealthChecks(), queue)
 
 
 def failure(one: ContainerDeployment) -> str:
@@ -99,6 +102,39 @@ def test_one_variant_that_dies_does_not_wait_for_the_others(tmp_path: Path, mode
     assert "production variant dying did not pass" in reason
     assert reason.endswith("It ended with exit code 1.")
     assert time.monotonic() - started < 50
+
+
+def test_starts_are_one_after_the_other(tmp_path: Path, model: Callable[..., Model]) -> None:
+    """The second is launched when the first serves, or when that cannot be waited for."""
+    queue, first_heard, second_heard = StartQueue(1), Heard(), Heard()
+    first = deployment(tmp_path / "1", None, queue, v=model(STARTS_IN="60", startup_timeout_s=60.0))
+    second = deployment(tmp_path / "2", None, queue, v=model())
+    first.start(first_heard)
+    second.start(second_heard)
+    until(lambda: (tmp_path / "2" / "endpoint" / "1" / "v").is_dir())
+    assert not second_heard.over.wait(0.5)
+    first.stop(lambda: None)
+    assert second_heard.over.wait(20)
+    assert second_heard.said == [("healthy", "")]
+    stopped = threading.Event()
+    second.stop(stopped.set)
+    assert stopped.wait(20)
+
+
+def test_a_start_that_hangs_does_not_keep_the_others_waiting(tmp_path: Path, model: Callable[..., Model]) -> None:
+    queue, heard = StartQueue(1, longest_s=0.2), Heard()
+    hanging, other = (
+        deployment(tmp_path / "1", None, queue, v=model(STARTS_IN="60")),
+        deployment(tmp_path / "2", None, queue, v=model()),
+    )
+    hanging.start(Heard())
+    other.start(heard)
+    assert heard.over.wait(20)
+    assert heard.said == [("healthy", "")]
+    for one in (hanging, other):
+        stopped = threading.Event()
+        one.stop(stopped.set)
+        assert stopped.wait(20)
 
 
 def test_stopping_ends_a_start_that_is_under_way(tmp_path: Path, model: Callable[..., Model]) -> None:

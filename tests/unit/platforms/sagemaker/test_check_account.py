@@ -22,8 +22,8 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     Unread,
     check_account,
 )
+from toolkit.recipe.platform_schema import ComponentSection, ScalingSection
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ComponentSection, ScalingSection
 
 ME = "arn:aws:iam::123456789012:user/me"
 ROLE = "arn:aws:iam::123456789012:role/execution"

@@ -19,8 +19,8 @@ from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import ran_before, role_name
+from toolkit.recipe.platform_schema import ComponentSection, InstanceType, RolloutSection
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ComponentSection, InstanceType, RolloutSection
 from toolkit.recipe.source import ModelSource
 
 
@@ -77,7 +77,7 @@ def changed(what: str) -> Callable[[Recipe], Recipe]:
         ("instance", {"EndpointConfig"}),
         ("tokens", {"Model", "EndpointConfig"}),
         ("flag", {"Model", "EndpointConfig"}),
-        ("drafter", {"Weights", "WeightsUse", "Model", "EndpointConfig"}),
+        ("drafter", {"Weights", "WeightsReference", "Model", "EndpointConfig"}),
     ],
 )
 def test_a_change_renames_what_it_changes_and_nothing_else(recipe: Recipe, what: str, renamed: set[str]) -> None:
@@ -91,7 +91,7 @@ def test_new_weights_under_the_old_path_have_another_name(recipe: Recipe, tmp_pa
     after = names(recipe)
     assert {kind for kind in before if before[kind] != after[kind]} == {
         "Weights",
-        "WeightsUse",
+        "WeightsReference",
         "Model",
         "EndpointConfig",
     }
@@ -110,7 +110,7 @@ def test_a_recipe_and_its_baseline_share_bucket_and_target(recipe: Recipe) -> No
     count = Counter(item.kind for item in both)
     assert count == {
         "Bucket": 1,
-        "WeightsUse": 3,
+        "WeightsReference": 3,
         "Weights": 2,
         "Role": 2,
         "RolePolicy": 2,
@@ -214,10 +214,10 @@ def test_a_component_is_updated_in_steps_that_alarms_roll_back(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("role", "named"),
-    [(None, "a role that is made for it"), ("arn:aws:iam::1:role/studio", "arn:aws:iam::1:role/studio")],
+    [(None, "a role that is made for it"), ("arn:aws:iam::1:role/studio", "arn:aws:iam::1:role/studio (mine)")],
 )
 def test_a_plan_says_where_it_deploys_and_as_whom(role: str | None, named: str) -> None:
-    here, there = replace(ACCOUNT, role=role), load("gpt-oss-20b/p-eagle")
+    here, there = replace(ACCOUNT, role=role, role_source="mine"), load("gpt-oss-20b/p-eagle")
     (told,) = [note for note in RULES.notes(there, here) if note.startswith("Account ")]
     assert told.startswith(f"Account {here.id}, {here.region}: runs as {named}, weights in s3://toolkit-")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ def test_what_jumpstart_serves_on_its_own_choice_of_instance() -> None:
     assert (model.health_check_timeout, model.download_timeout) == (3600, 3600)
     assert model.network_isolation
     assert model.environment["SAGEMAKER_MODEL_SERVER_WORKERS"] == "1"
+    assert model.limits == {"max_model_len": 8192}
+    assert replace(model, environment={"SM_VLLM_MAX_MODEL_LEN": "9" * 5000}).limits == {}
 
 
 def test_how_it_drafts_is_read_from_what_the_container_is_told() -> None:

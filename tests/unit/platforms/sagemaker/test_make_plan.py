@@ -17,8 +17,8 @@ from toolkit.errors import PlatformError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
+from toolkit.recipe.platform_schema import ComponentSection
 from toolkit.recipe.resolve import load
-from toolkit.recipe.schema import ComponentSection
 
 OTHER = "another-endpoint"
 
@@ -37,7 +37,7 @@ def observed(resources: tuple[Resource, ...], *changes: Existing, without: tuple
 def existing(item: Resource) -> Existing:
     states: dict[str, Mapping[str, Any]] = {
         "Bucket": {"Bucket": item.name},
-        "WeightsUse": item.request,
+        "WeightsReference": item.request,
         "RolePolicy": item.request,
         "Endpoint": {"EndpointStatus": "InService", "EndpointConfigName": item.request.get("EndpointConfigName")},
     }
@@ -157,7 +157,7 @@ def test_what_is_not_ours_is_not_removed_either(resources: tuple[Resource, ...])
 
 def test_what_a_changed_recipe_leaves_behind_is_removed_last(resources: tuple[Resource, ...]) -> None:
     old = [
-        Existing("WeightsUse", "old/tiny", True, ("tiny",), {"Bucket": "b", "Key": "uses/old/tiny"}),
+        Existing("WeightsReference", "old/tiny", True, ("tiny",), {"Bucket": "b", "Key": "uses/old/tiny"}),
         Existing("Weights", "old", True, ("tiny",), {"Bucket": "b", "Prefix": "weights/old/", "Files": 2}),
         Existing("Model", "tiny-old", True, ("tiny",), {}),
         Existing("EndpointConfig", "tiny-old", True, ("tiny",), {}),
@@ -167,7 +167,7 @@ def test_what_a_changed_recipe_leaves_behind_is_removed_last(resources: tuple[Re
         ("delete", "EndpointConfig", {"EndpointConfigName": "tiny-old"}),
         ("delete", "Model", {"ModelName": "tiny-old"}),
         ("delete", "Weights", {"Bucket": "b", "Prefix": "weights/old/"}),
-        ("delete", "WeightsUse", {"Bucket": "b", "Key": "uses/old/tiny"}),
+        ("delete", "WeightsReference", {"Bucket": "b", "Key": "uses/old/tiny"}),
     ]
     assert {action.reason for action in made.changes} == {"no longer used"}
     assert made.actions[-4:] == tuple(made.changes)
@@ -175,10 +175,10 @@ def test_what_a_changed_recipe_leaves_behind_is_removed_last(resources: tuple[Re
 
 def test_old_weights_that_another_endpoint_uses_stay(resources: tuple[Resource, ...]) -> None:
     old = [
-        Existing("WeightsUse", "old/tiny", True, ("tiny",), {"Bucket": "b", "Key": "uses/old/tiny"}),
+        Existing("WeightsReference", "old/tiny", True, ("tiny",), {"Bucket": "b", "Key": "uses/old/tiny"}),
         Existing("Weights", "old", True, (OTHER, "tiny"), {"Bucket": "b", "Prefix": "weights/old/", "Files": 2}),
     ]
-    assert changes(plan(resources, observed(resources, *old))) == [("delete", "WeightsUse")]
+    assert changes(plan(resources, observed(resources, *old))) == [("delete", "WeightsReference")]
 
 
 def test_destroying_the_only_endpoint_removes_everything(resources: tuple[Resource, ...]) -> None:
@@ -191,8 +191,8 @@ def test_destroying_the_only_endpoint_removes_everything(resources: tuple[Resour
         "Role",
         "Weights",
         "Weights",
-        "WeightsUse",
-        "WeightsUse",
+        "WeightsReference",
+        "WeightsReference",
         "Bucket",
     ]
     assert {action.verb for action in made.actions} == {"delete"}
@@ -207,7 +207,7 @@ def test_destroying_one_of_two_leaves_what_both_use(resources: tuple[Resource, .
     ]
     made = make_plan("tiny", platform_rules("local"), ["tiny"], (), observed(resources, *shared))
     assert {action.kind for action in made.actions}.isdisjoint({"Bucket", "Weights"})
-    assert "WeightsUse" in {action.kind for action in made.actions}
+    assert "WeightsReference" in {action.kind for action in made.actions}
 
 
 def test_what_a_killed_deployment_left_is_found_and_used(resources: tuple[Resource, ...]) -> None:

@@ -24,14 +24,9 @@ from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules import widgets
 from toolkit.platforms.sagemaker.rules.kinds.alarm import rollback_alarms
 from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
+from toolkit.recipe.platform_schema import ComponentSection, InstanceType, ObservabilitySection, ScalingSection
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import (
-    ComponentSection,
-    Evidence,
-    InstanceType,
-    ObservabilitySection,
-    ScalingSection,
-)
+from toolkit.recipe.schema import Evidence
 
 ONE = ("AllTraffic",)
 BOTH = ("speculative", "baseline")

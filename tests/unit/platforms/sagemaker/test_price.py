@@ -16,8 +16,8 @@ from toolkit.platforms.sagemaker.rules.price import (
     price_per_hour,
     price_text,
 )
+from toolkit.recipe.platform_schema import RolloutSection, ScalingSection
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import RolloutSection, ScalingSection
 
 CHEAP, DEAR = "ml.g6e.2xlarge", "ml.g6e.12xlarge"
 UNPRICED = next(item.name for item in lookup.instances() if not item.prices)

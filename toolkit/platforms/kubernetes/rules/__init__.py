@@ -17,15 +17,17 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.rules import KindRule, Transition
 from toolkit.platforms.image import base_address, base_image
-from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback, storage
+from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback, storage, training
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
-from toolkit.recipe.resolve import PlatformSettings, Recipe
+from toolkit.recipe.parts import PlatformSettings
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Disk
 
 if TYPE_CHECKING:
-    from toolkit.platforms.rules import PlatformRules
+    from toolkit.platforms.rules import PlatformRules, Trial
 
 _WAIT_SECONDS = 7200.0
 # Time for the cluster to report that a Deployment's deadline is over.
@@ -86,8 +88,8 @@ class KubernetesRules:
         return findings(recipe)
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        made = (item for arm in arms for item in (*storage.uploads(arm), *manifests.resources(arm)))
-        found = {(item.kind, item.name): item for item in made}
+        resources = (item for arm in arms for item in (*storage.uploads(arm), *manifests.resources(arm)))
+        found = {(item.kind, item.name): item for item in resources}
         return tuple(sorted(found.values(), key=lambda item: position(item.kind)))
 
     def endpoint_name(self, recipe: Recipe) -> str:
@@ -113,13 +115,14 @@ class KubernetesRules:
         return iter(())
 
     def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
-        """Raises UsageError: a cluster's Job is applied with kubectl, as one that compiles."""
-        run = f"toolkit render {recipe.path} --part train | {manifests.APPLY} -f -"
-        raise UsageError("`toolkit train` does not start Jobs on a cluster", hint=f"Run: {run}")
+        return tuple(training.train_job(recipe))
 
     def training_notes(self, recipe: Recipe) -> Iterator[str]:
-        """None: `desired_training` refuses."""
-        return iter(())
+        return training.notes(recipe)
+
+    def training_disk(self, recipe: Recipe) -> Disk | None:
+        """Not known: how large the claim is, and what is in it, only the cluster says."""
+        return None
 
     def training_price(self, recipe: Recipe) -> float | None:
         """Not known: nodes are EC2's, and shared."""
@@ -146,7 +149,12 @@ class KubernetesRules:
         """Nothing: the cluster replaces pods by itself."""
         return Transition(tuple(desired))
 
-    def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
+    def trial(self, recipe: Recipe) -> Trial:
+        from toolkit.platforms.rules import Trial
+
+        return Trial("The new head is tried on an endpoint of its own, because a Deployment has no variants")
+
+    def kept_for_rollback(self, observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
         """What versions in the cluster's history use, also once it is updated."""
         return rollback.kept_for_rollback(observed)
 

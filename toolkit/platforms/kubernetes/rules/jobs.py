@@ -24,7 +24,7 @@ SPECULATIVE, BASELINE = "SD", "Base"
 COMPILE_SECONDS = 18000
 _KEPT_SECONDS = 7 * 24 * 3600
 _BENCHMARK_SECONDS = 4 * 3600
-_PYTHON = "public.ecr.aws/docker/library/python:3.13-slim"
+PYTHON = "public.ecr.aws/docker/library/python:3.13-slim"
 _PROGRAM = "benchmark.py"
 
 
@@ -79,7 +79,7 @@ def _benchmark_pod(arms: Sequence[Recipe], program: str) -> dict[str, Any]:
     options += ["--start-seconds", str(_start_seconds(arms))]
     container = {
         "name": "benchmark",
-        "image": _PYTHON,
+        "image": PYTHON,
         "command": ["python3", f"/opt/toolkit/{_PROGRAM}", *options],
         "resources": {"requests": {"cpu": "1", "memory": "256Mi"}, "limits": {"memory": "256Mi"}},
         "volumeMounts": [{"name": "program", "mountPath": "/opt/toolkit", "readOnly": True}],

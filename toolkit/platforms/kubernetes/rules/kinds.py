@@ -94,6 +94,25 @@ class WeightsRule(KindRule):
         return f"the model in {uri}, which other clusters may use. Remove it: aws s3 rm --recursive {uri}"
 
 
+class JobRule(ManifestRule):
+    """A Job that trains a head. Its name is that of its result, so that it is decided by how far it is."""
+
+    is_job = True
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        """Started again where it has failed: what it has kept on its volume is taken up."""
+        if existing is None:
+            return Decision("create", "is not trained yet")
+        if existing.state.get("Deleting"):
+            return Decision("replace", "is being deleted")
+        status, reason = existing.state["Status"], existing.state["Reason"]
+        if status == "Completed":
+            return Decision("reuse", "is already trained")
+        if status == "Failed":
+            return Decision("replace", f"failed: {reason}; goes on from its last checkpoint")
+        return Decision("update", "is already training; waits for it")
+
+
 class DeploymentRule(ManifestRule):
     """A Deployment is the endpoint."""
 
@@ -122,7 +141,7 @@ KINDS: Sequence[ManifestRule] = (
     ),
     ManifestRule("PodDisruptionBudget", ApiResource("policy/v1", "poddisruptionbudgets"), is_rare=True),
     ManifestRule("ScaledObject", ApiResource("keda.sh/v1alpha1", "scaledobjects"), is_rare=True, sets_replicas=True),
-    ManifestRule("Job", ApiResource("batch/v1", "jobs")),
+    JobRule("Job", ApiResource("batch/v1", "jobs")),
 )
 """In the order in which they are made."""
 

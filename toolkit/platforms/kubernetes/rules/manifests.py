@@ -53,13 +53,13 @@ def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
     """
     serving = list({(item.kind, item.name): item for arm in arms for item in resources(arm)}.values())
     serving.sort(key=lambda item: position(item.kind))
-    made = {
+    by_part = {
         "base": [item for item in serving if RULES_BY_KIND[item.kind].is_base],
         "serve": [item for item in serving if not RULES_BY_KIND[item.kind].is_base],
         "compile": [job for arm in arms if (job := compile_job(arm))],
         "benchmark": benchmark(arms),
     }
-    return {part: [item.request for item in made[part]] for part in PARTS if made[part]}
+    return {part: [item.request for item in by_part[part]] for part in PARTS if by_part[part]}
 
 
 def scales(recipe: Recipe) -> bool:

@@ -19,12 +19,11 @@ INSTANCE = "app.kubernetes.io/instance"
 
 OURS = {"app.kubernetes.io/managed-by": "toolkit"}
 COMPONENT = "app.kubernetes.io/component"
-BENCHMARK = {COMPONENT: "benchmark"}
-"""What the Job that measures carries, with its program: deployments leave them alone."""
+BENCHMARK, TRAINING = {COMPONENT: "benchmark"}, {COMPONENT: "train"}
+"""Labels of the Jobs that measure and train, and of what they need: no deployment creates or removes those."""
 
 
 def section(recipe: Recipe) -> KubernetesSection:
-    """The cluster's settings."""
     return recipe.platform.kubernetes or KubernetesSection()
 
 

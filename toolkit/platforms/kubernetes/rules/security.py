@@ -12,7 +12,7 @@ from typing import Any
 
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.devices import on_trainium
-from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, COMPONENT, INSTANCE, manifest
+from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, COMPONENT, INSTANCE, TRAINING, manifest
 from toolkit.recipe.resolve import Recipe
 
 PORT = 8080
@@ -75,10 +75,9 @@ def benchmark_policy(arms: Sequence[Recipe]) -> Resource:
 
 def training_policy(recipe: Recipe) -> Resource:
     """The Job that trains reaches the hub, and nobody asks it."""
-    labels = {COMPONENT: "train"}
-    pods = {"matchLabels": {INSTANCE: recipe.name, **labels}}
+    pods = {"matchLabels": {INSTANCE: recipe.name, **TRAINING}}
     https: Rule = {"ports": [_tcp(443)]}
-    return _policy(recipe, f"{recipe.name}-train", pods, [], [_DNS, https], labels=labels)
+    return _policy(recipe, f"{recipe.name}-train", pods, [], [_DNS, https], labels=TRAINING)
 
 
 def _tcp(port: int) -> dict[str, Any]:

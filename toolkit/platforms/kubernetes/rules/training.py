@@ -1,4 +1,4 @@
-"""The Job that trains a head on a cluster. It is applied once with kubectl, as the Job that compiles. Not run anywhere.
+"""The Job that trains a head on a cluster, and the pods that hand the head over. Tried against a stand-in only.
 
 It works in the volume of `weights_claim`, where the models are: data by its name, and below `training/` the job's own
 checkpoints and head, so that a pod that is moved to another node goes on.
@@ -6,6 +6,7 @@ checkpoints and head, so that a pod that is moved to another node goes on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,13 +17,18 @@ from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.adaptation import adapted
 from toolkit.platforms.kubernetes.rules.devices import container_resources, shared_memory
 from toolkit.platforms.kubernetes.rules.hardware import ec2_name, instance
-from toolkit.platforms.kubernetes.rules.metadata import manifest, pod_labels
+from toolkit.platforms.kubernetes.rules.jobs import PYTHON
+from toolkit.platforms.kubernetes.rules.metadata import COMPONENT, TRAINING, manifest, pod_labels
 from toolkit.platforms.kubernetes.rules.metadata import section as cluster
-from toolkit.platforms.kubernetes.rules.security import TEMPORARY, container_security, training_policy
+from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, training_policy
 from toolkit.recipe.resolve import Recipe
 from toolkit.training.job import FILE, TrainingJob
-from toolkit.training.plan import section, training_job, training_key
+from toolkit.training.plan import job_name, section, training_job
 
+CONTAINER = "train"
+
+_FOLDER = "toolkit/folder"
+_HAND_OVER_SECONDS = 1800
 _JOB, _WORKSPACE, _CACHE = "/job", "/workspace", "/cache"
 _KEPT_SECONDS = 7 * 24 * 3600
 # Nodes are taken away; each attempt goes on from the last checkpoint.
@@ -36,14 +42,14 @@ def train_job(recipe: Recipe) -> list[Resource]:
     """job.json, network and the Job; none where the recipe trains no head. Raises UsageError for what it lacks."""
     if recipe.training is None:
         return []
-    here = _on_its_machine(recipe)
+    here, name = _on_its_machine(recipe), job_name(recipe)
     data = {FILE: _job(recipe).model_dump_json(indent=2)}
     config = manifest(
-        recipe, "ConfigMap", content_name(f"{recipe.name}-train", data), labels=_LABELS, immutable=True, data=data
+        recipe, "ConfigMap", content_name(f"{recipe.name}-train", data), labels=TRAINING, immutable=True, data=data
     )
     ends = {
         "action": "FailJob",
-        "onExitCodes": {"containerName": "train", "operator": "In", "values": [_USERS_INPUT]},
+        "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [_USERS_INPUT]},
     }
     spec = {
         "backoffLimit": _ATTEMPTS,
@@ -52,11 +58,70 @@ def train_job(recipe: Recipe) -> list[Resource]:
         "podFailurePolicy": {"rules": [ends]},
         "template": {"metadata": {"labels": pod_labels(recipe, "train")}, "spec": _pod(here, config.name)},
     }
-    job = manifest(recipe, "Job", content_name(f"{recipe.name}-train", spec), labels=_LABELS, spec=spec)
+    annotations = {_FOLDER: _folder(recipe)}
+    job = manifest(recipe, "Job", name, labels=TRAINING, annotations=annotations, spec=spec)
     return [config, training_policy(recipe), job]
 
 
-_LABELS = {"app.kubernetes.io/component": "train"}
+def notes(recipe: Recipe) -> Iterator[str]:
+    """Notes for a plan of `toolkit train`."""
+    claim, training = cluster(recipe).weights_claim, section(recipe)
+    yield f"The job works in claim {claim}, folder {_folder(recipe)}; checkpoints and hidden states stay there"
+    yield f"It is stopped after {training.max_hours:g} h, with a checkpoint from which the same command goes on"
+
+
+def reading_pod(job: Mapping[str, Any]) -> dict[str, Any]:
+    """A pod that serves the files of the head that a Job made, for half an hour at most."""
+    command = ["python3", "-m", "http.server", str(PORT), "--directory", f"{_WORKSPACE}/{_head(job)}"]
+    found = _hand_over(job, "read", command, read_only=True)
+    container = found["spec"]["containers"][0]
+    container["readinessProbe"] = {"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 1}
+    return found
+
+
+def placing_pod(job: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A pod that copies the head that a Job made to the folder of the claim from which endpoints read it."""
+    copy = 'rm -rf "$2.new" && cp -r "$1" "$2.new" && rm -rf "$2" && mv "$2.new" "$2"'
+    command = ["sh", "-c", copy, "sh", f"{_WORKSPACE}/{_head(job)}", f"{_WORKSPACE}/{name}"]
+    return _hand_over(job, "place", command, read_only=False)
+
+
+def _hand_over(job: Mapping[str, Any], what: str, command: Sequence[str], *, read_only: bool) -> dict[str, Any]:
+    """A small pod with the volume of a Job, as the Job's user."""
+    metadata, pod = job["metadata"], job["spec"]["template"]["spec"]
+    labels = {**metadata["labels"], COMPONENT: "head"}
+    volume = next(item for item in pod["volumes"] if item["name"] == "workspace")
+    container = {
+        "name": what,
+        "image": PYTHON,
+        "command": list(command),
+        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "volumeMounts": [{"name": "workspace", "mountPath": _WORKSPACE, "readOnly": read_only}],
+        "securityContext": container_security(),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"{metadata['name']}-{what}", "namespace": metadata["namespace"], "labels": labels},
+        "spec": {
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": _HAND_OVER_SECONDS,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": pod["securityContext"],
+            "containers": [container],
+            "volumes": [volume],
+        },
+    }
+
+
+def _head(job: Mapping[str, Any]) -> str:
+    return f"{job['metadata']['annotations'][_FOLDER]}/head"
+
+
+def _folder(recipe: Recipe) -> str:
+    """The job's own folder in the claim."""
+    return f"training/{job_name(recipe)}"
 
 
 def _on_its_machine(recipe: Recipe) -> Recipe:
@@ -79,7 +144,7 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
         raise UsageError("a Job trains on one machine", hint="Set `instance_count: 1`, or train on SageMaker.")
     folders = {"cache": _CACHE, **TEMPORARY}
     container = {
-        "name": "train",
+        "name": CONTAINER,
         "image": training.image,
         "command": ["python3", "/opt/toolkit/train", _JOB],
         "env": _environment(recipe),
@@ -92,6 +157,8 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
         ],
         "securityContext": container_security(),
         "workingDir": TEMPORARY["tmp"],
+        # The Job's status then says why it failed.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     return {
         "restartPolicy": "Never",
@@ -122,7 +189,7 @@ def _job(recipe: Recipe) -> TrainingJob:
     if in_s3 := next((item for item in (*training.data, recipe.target.written) if item.startswith("s3://")), None):
         hint = f"Copy it into the volume of weights_claim, and write its name: ./{PurePosixPath(in_s3).name}"
         raise UsageError(f"a Job that trains does not read {in_s3}", hint=hint)
-    own = f"{_WORKSPACE}/training/{recipe.name}-{training_key(recipe)}"
+    own = f"{_WORKSPACE}/{_folder(recipe)}"
     return job.model_copy(
         update={
             "target": job.target if recipe.target.kind == "hub" else f"{_WORKSPACE}/{recipe.target.name}",

@@ -9,6 +9,8 @@ from toolkit.recipe.resolve import Recipe
 VARIANT = "AllTraffic"
 SPECULATIVE, BASELINE = "speculative", "baseline"
 """Names of the variants of an experiment, with weights or a shadow variant."""
+CANDIDATE = "candidate"
+"""Name of the variant with the head that `toolkit improve` measures beside the one that serves."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,13 @@ def endpoint_name(recipe: Recipe) -> str:
 
 
 def variants(recipe: Recipe) -> tuple[str, ...]:
-    """Names of the production variants that answer requests."""
+    """Names of the production variants that answer requests, but a candidate's: it has no alarms, nor autoscaling."""
     return tuple(arm.variant for arm in answering(recipe))
 
 
 def arms(recipe: Recipe) -> list[Recipe]:
-    """The recipe of each variant of the endpoint, including the shadow variant."""
-    return [arm.recipe for arm in (*answering(recipe), *shadows(recipe))]
+    """The recipe of each variant of the endpoint, including a candidate's and the shadow variant."""
+    return [arm.recipe for arm in (*answering(recipe), *candidates(recipe), *shadows(recipe))]
 
 
 def answering(recipe: Recipe) -> list[Arm]:
@@ -45,6 +47,23 @@ def answering(recipe: Recipe) -> list[Arm]:
     if (percent := recipe.rollout.speculative_percent) < 100:
         return [Arm(SPECULATIVE, recipe, percent / 100), Arm(BASELINE, baseline, 1 - percent / 100)]
     return [Arm(VARIANT, recipe)]
+
+
+def candidates(recipe: Recipe) -> list[Arm]:
+    """The variant of a head that is tried: one instance, which answers as many requests as each of the others.
+
+    Under less load than the others it would look faster than it is.
+    """
+    if recipe.candidate is None:
+        return []
+    one = recipe.scaling.model_copy(update={"min_instances": 1, "max_instances": 1})
+    tried = replace(recipe, speculation=recipe.candidate, candidate=None, scaling=one)
+    return [Arm(CANDIDATE, tried, 1 / instances(recipe))]
+
+
+def instances(recipe: Recipe) -> int:
+    """The instances of each variant at first."""
+    return max(1, recipe.scaling.min_instances)
 
 
 def shadows(recipe: Recipe) -> list[Arm]:

@@ -5,7 +5,7 @@ Modules that only plans need are imported where they are used, so that `toolkit 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,14 +18,17 @@ from toolkit.platforms.sagemaker.rules import arms, price
 from toolkit.platforms.sagemaker.rules.capabilities import Capabilities
 from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
-from toolkit.recipe.resolve import PlatformSettings, Recipe
+from toolkit.recipe.parts import PlatformSettings
+from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.planning.plan import Plan
     from toolkit.planning.resources import Account, Observed, Resource
     from toolkit.planning.rules import Transition
+    from toolkit.platforms.rules import Trial
     from toolkit.platforms.sagemaker.rules import jumpstart
     from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
+    from toolkit.recipe.rules import Disk
 
 # SageMaker allows a container at most an hour to become healthy, and downloads weights before that.
 _WAIT_SECONDS = 7200.0
@@ -176,10 +179,20 @@ class AwsRules:
 
         return head_training.notes(recipe)
 
+    def training_disk(self, recipe: Recipe) -> Disk | None:
+        from toolkit.platforms.sagemaker.rules import head_training
+
+        return head_training.disk(recipe)
+
     def training_price(self, recipe: Recipe) -> float | None:
         from toolkit.platforms.sagemaker.rules import head_training
 
         return head_training.price_per_hour(recipe)
+
+    def trial(self, recipe: Recipe) -> Trial:
+        from toolkit.platforms.sagemaker.rules import trial
+
+        return trial.trial(recipe)
 
     def for_template(self, recipe: Recipe, account: Account) -> Recipe:
         """The recipe with its files arranged so that a CloudFormation template can have them."""
@@ -239,7 +252,7 @@ class AwsRules:
 
         compilation.require_compiled(plan)
 
-    def kept_for_rollback(self, observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
+    def kept_for_rollback(self, observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
         from toolkit.platforms.sagemaker.rules import rollback
 
         return rollback.kept_for_rollback(observed, updated)

@@ -32,13 +32,13 @@ def template(resources: Sequence[Resource], kinds: Sequence[AwsKind]) -> dict[st
     It is made from desired resources, not from a plan's actions, because update requests lack fields of creation.
     Raises UsageError for a value that CloudFormation would replace by a secret or parameter of the account.
     """
-    made = _Template(resources, {kind.kind: kind for kind in kinds}).build()
-    for path, text in _texts(made, ""):
+    document = _Template(resources, {kind.kind: kind for kind in kinds}).build()
+    for path, text in _texts(document, ""):
         if _DYNAMIC_REFERENCE.search(text):
             message = f"CloudFormation would replace {{{{resolve:…}}}} in {path} by a value of the account"
             hint = "Remove it from the recipe: a stack cannot be given that text."
             raise UsageError(message, hint=hint)
-    return made
+    return document
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -54,21 +54,21 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
             yield from _texts(item, f"{path}.{index}")
 
 
-def losses(made: Mapping[str, Any], kinds: Sequence[AwsKind]) -> list[str]:
+def losses(document: Mapping[str, Any], kinds: Sequence[AwsKind]) -> list[str]:
     """What a stack of the template lacks compared with `toolkit deploy`, one sentence each."""
-    return [text for _, text in _losses(made, kinds)]
+    return [text for _, text in _losses(document, kinds)]
 
 
-def failures(made: Mapping[str, Any], kinds: Sequence[AwsKind]) -> list[str]:
+def failures(document: Mapping[str, Any], kinds: Sequence[AwsKind]) -> list[str]:
     """Those losses without which no stack of the template works."""
-    return [text for fails, text in _losses(made, kinds) if fails]
+    return [text for fails, text in _losses(document, kinds) if fails]
 
 
-def _losses(made: Mapping[str, Any], kinds: Sequence[AwsKind]) -> Iterator[tuple[bool, str]]:
+def _losses(document: Mapping[str, Any], kinds: Sequence[AwsKind]) -> Iterator[tuple[bool, str]]:
     """Each loss as a sentence, and whether the stack fails because of it."""
     by_type = {kind.resource_type: kind for kind in kinds}
-    for logical_id, fields in made["Metadata"][NOT_IN_CLOUDFORMATION].items():
-        kind = made["Resources"][logical_id]["Type"]
+    for logical_id, fields in document["Metadata"][NOT_IN_CLOUDFORMATION].items():
+        kind = document["Resources"][logical_id]["Type"]
         for field, lost in fields.items():
             rule = by_type[kind]
             text = f"CloudFormation has no {field} for {kind} ({logical_id}): {rule.loss(field, lost)}"
@@ -83,7 +83,7 @@ class _Template:
     def build(self) -> dict[str, Any]:
 
         ids = _logical_ids(self.resources)
-        made: dict[str, Any] = {}
+        document: dict[str, Any] = {}
         lost: dict[str, Any] = {}
         sections: dict[str, Any] = {}
         outputs: dict[str, Any] = {}
@@ -93,9 +93,9 @@ class _Template:
             outputs |= kind.outputs(item, logical_id)
             if kind.resource_type:
                 missing: dict[str, Any] = {}
-                made[logical_id] = self._resource(item, kind, ids, missing)
+                document[logical_id] = self._resource(item, kind, ids, missing)
                 lost |= {logical_id: missing} if missing else {}
-                made |= kind.companions(item, logical_id)
+                document |= kind.companions(item, logical_id)
         endpoints = [item.name for item in self.resources if item.kind == "Endpoint"]
         staged = [step for item in self.resources for step in self.kinds[item.kind].stage_first(item)]
         return {
@@ -103,7 +103,7 @@ class _Template:
             "Description": f"{', '.join(endpoints)}: made by toolkit plan --format cloudformation",
             "Metadata": {STAGE_FIRST: staged, NOT_IN_CLOUDFORMATION: lost},
             **sections,
-            "Resources": made,
+            "Resources": document,
             "Outputs": outputs,
         }
 

@@ -15,7 +15,7 @@ from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket
 from toolkit.platforms.sagemaker.rules.kinds.image import images
 from toolkit.platforms.sagemaker.rules.kinds.repository import repositories
 from toolkit.platforms.sagemaker.rules.kinds.role import compile_role
-from toolkit.platforms.sagemaker.rules.kinds.weights import use
+from toolkit.platforms.sagemaker.rules.kinds.weights import reference
 from toolkit.recipe.resolve import Recipe
 
 AT_START = "then the container compiles when it starts, for which SageMaker allows 60 min at most."
@@ -29,7 +29,7 @@ def compile_resources(recipes: Sequence[Recipe], account: Account) -> list[Resou
     found = [
         bucket(account),
         *(item for here in wanted.values() for item in (*repositories(here), *images(here, account))),
-        *(use(item, recipes[0].name) for item in weights),
+        *(reference(item, recipes[0].name) for item in weights),
         *(item.weights for item in weights),
         *compile_role(recipes[0], account, list(data.values())),
         *(job(here, recipes[0], account) for here in wanted.values()),

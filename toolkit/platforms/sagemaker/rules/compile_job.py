@@ -59,23 +59,13 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
     name = f"{recipe.name[:_NAME_CHARACTERS].rstrip('-')}-{key}"
     s3_prefix = f"s3://{bucket_name(account)}/{artifacts.prefix(key)}"
     uri = image_uri(recipe, account)
-    algorithm: dict[str, Any] = {
-        "TrainingImage": by_digest(uri, recipe, account),
-        "TrainingInputMode": "File",
-        "ContainerEntrypoint": [_PROGRAM],
-    }
-    if recipe.network.private_registry:
-        algorithm["TrainingImageConfig"] = {"TrainingRepositoryAccessMode": "Vpc"}
     request = {
         "TrainingJobName": name,
-        "AlgorithmSpecification": algorithm,
+        "AlgorithmSpecification": algorithm(recipe, by_digest(uri, recipe, account), _PROGRAM),
         "RoleArn": role_arn(owner, account, compiler(owner.name)),
         **channels(job_data(recipe, account)),
         # Only SageMaker itself writes job output here.
-        "OutputDataConfig": {
-            "S3OutputPath": f"{s3_prefix}jobs",
-            **({"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}),
-        },
+        "OutputDataConfig": output(recipe, f"{s3_prefix}jobs"),
         # Synchronized with S3 during the job, so that a second job resumes where the first was stopped.
         "CheckpointConfig": {"S3Uri": s3_prefix, "LocalPath": CHECKPOINTS_DIR},
         "ResourceConfig": {"InstanceType": recipe.platform.instance_types[0], "InstanceCount": 1},
@@ -85,6 +75,24 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
         "Tags": tags(owner),
     }
     return Resource("TrainingJob", name, request, expected_seconds=artifacts.expected_seconds(recipe))
+
+
+def algorithm(recipe: Recipe, image: str, program: str, **more: Any) -> dict[str, Any]:
+    """AlgorithmSpecification of a job that runs a program of an image."""
+    private = {"TrainingImageConfig": {"TrainingRepositoryAccessMode": "Vpc"}}
+    return {
+        "TrainingImage": image,
+        "TrainingInputMode": "File",
+        "ContainerEntrypoint": [program],
+        **more,
+        **(private if recipe.network.private_registry else {}),
+    }
+
+
+def output(recipe: Recipe, address: str, **more: Any) -> dict[str, Any]:
+    """OutputDataConfig, with the recipe's key."""
+    key = recipe.platform.kms_key
+    return {"S3OutputPath": address, **more, **({"KmsKeyId": key} if key else {})}
 
 
 def channels(data: Sequence[ModelData]) -> dict[str, Any]:

@@ -16,27 +16,34 @@ from toolkit.errors import UsageError
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import price
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.compile_job import CHECKPOINTS_DIR, INPUT_DIR, TARGET_CHANNEL, channels
+from toolkit.platforms.sagemaker.rules.compile_job import (
+    CHECKPOINTS_DIR,
+    INPUT_DIR,
+    TARGET_CHANNEL,
+    algorithm,
+    channels,
+    output,
+)
 from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket
 from toolkit.platforms.sagemaker.rules.kinds.image import built_image
 from toolkit.platforms.sagemaker.rules.kinds.model import network
 from toolkit.platforms.sagemaker.rules.kinds.repository import repository
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn, training_role
-from toolkit.platforms.sagemaker.rules.kinds.weights import use
+from toolkit.platforms.sagemaker.rules.kinds.weights import reference
 from toolkit.platforms.sagemaker.rules.model_data import ModelData, files_data, source_data
 from toolkit.platforms.sagemaker.rules.names import TRAINING_PREFIX, bucket_name, tags, trainer
 from toolkit.platforms.training_image import PROGRAM, training_image
 from toolkit.recipe.content import ContentHash, WeightsFile, manifest
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Disk
 from toolkit.recipe.source import ModelSource, model_source
+from toolkit.recipe.training_schema import LONGEST_HOURS
 from toolkit.training.job import FILE, TrainingJob
-from toolkit.training.plan import section, training_job, training_key
+from toolkit.training.plan import job_name, section, training_job, training_key
 
 JOB_CHANNEL, _START_CHANNEL = "job", "start"
 _ENTRYPOINT = f"/opt/toolkit/{PROGRAM}"
 _MODEL_DIR, _WORK_DIR = "/opt/ml/model/head", "/tmp/toolkit"  # noqa: S108 (on the job's own volume)
-_DEFAULT_VOLUME_GB = 500
-_NAME_CHARACTERS = 44
 # In the lines of toolkit/training/progress.py.
 _METRICS = [{"Name": "train:loss", "Regex": '"loss": ([0-9.e+-]+)'}]
 
@@ -52,7 +59,7 @@ def training_resources(recipe: Recipe, account: Account) -> list[Resource]:
         bucket(account),
         repository(recipe),
         image,
-        *(use(item, recipe.name) for item in staged),
+        *(reference(item, recipe.name) for item in staged),
         *(item.weights for item in staged),
         *training_role(recipe, account, data, _prefix(recipe)),
         _resource(recipe, account, data, str(image.request["Image"])),
@@ -80,32 +87,30 @@ def instance_type(recipe: Recipe) -> str:
     return section(recipe).instance_type or recipe.platform.instance_types[0]
 
 
+def disk(recipe: Recipe) -> Disk:
+    """The job's volume, or the disks that its instances bring."""
+    instance = recipe.platform.rules.instance(instance_type(recipe))
+    if instance and instance.local_nvme_gb:
+        name, more = f"{instance.name} with its own disks", "Set another `instance_type`"
+        return Disk(name, round(instance.local_nvme_gb * 1e9), "training.instance_type", more)
+    size = section(recipe).volume_gb
+    return Disk("the job's volume", round(size * 1e9), "training.volume_gb", "Set a larger `volume_gb`")
+
+
 def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: str) -> Resource:
     training, address = section(recipe), f"s3://{bucket_name(account)}/{_prefix(recipe)}"
-    name = f"{recipe.name[:_NAME_CHARACTERS].rstrip('-')}-{training_key(recipe)}"
-    key = recipe.platform.kms_key
-    algorithm: dict[str, Any] = {
-        "TrainingImage": image,
-        "TrainingInputMode": "File",
-        "ContainerEntrypoint": [_ENTRYPOINT],
-        "ContainerArguments": [f"{INPUT_DIR}/{JOB_CHANNEL}"],
-        "MetricDefinitions": _METRICS,
-    }
-    if recipe.network.private_registry:
-        algorithm["TrainingImageConfig"] = {"TrainingRepositoryAccessMode": "Vpc"}
+    name, folder = job_name(recipe), f"{INPUT_DIR}/{JOB_CHANNEL}"
     seconds = round(training.max_hours * 3600)
-    waits = round((training.max_wait_hours or 2 * training.max_hours) * 3600)
-    isolated = {} if _needs_hub(recipe) else {"EnableNetworkIsolation": True}
+    waits = round((training.max_wait_hours or min(2 * training.max_hours, LONGEST_HOURS)) * 3600)
+    isolated = {} if _needs_network(recipe) else {"EnableNetworkIsolation": True}
     request = {
         "TrainingJobName": name,
-        "AlgorithmSpecification": algorithm,
+        "AlgorithmSpecification": algorithm(
+            recipe, image, _ENTRYPOINT, ContainerArguments=[folder], MetricDefinitions=_METRICS
+        ),
         "RoleArn": role_arn(recipe, account, trainer(recipe.name)),
         **channels(data),
-        "OutputDataConfig": {
-            "S3OutputPath": f"{address}output",
-            "CompressionType": "NONE",
-            **({"KmsKeyId": key} if key else {}),
-        },
+        "OutputDataConfig": output(recipe, f"{address}output", CompressionType="NONE"),
         "CheckpointConfig": {"S3Uri": f"{address}checkpoints", "LocalPath": CHECKPOINTS_DIR},
         "ResourceConfig": _machines(recipe),
         "StoppingCondition": {
@@ -128,7 +133,7 @@ def _machines(recipe: Recipe) -> dict[str, Any]:
     return {
         "InstanceType": name,
         "InstanceCount": training.instance_count,
-        "VolumeSizeInGB": training.volume_gb or _DEFAULT_VOLUME_GB,
+        "VolumeSizeInGB": training.volume_gb,
         **({"VolumeKmsKeyId": key} if key and not has_disks else {}),
     }
 
@@ -176,10 +181,11 @@ def _job(recipe: Recipe, data: list[ModelData]) -> TrainingJob:
     )
 
 
-def _needs_hub(recipe: Recipe) -> bool:
+def _needs_network(recipe: Recipe) -> bool:
     training = section(recipe)
     fetched = recipe.target.kind == "hub" and recipe.platform.weights == "hub"
-    return fetched or any(item.startswith("hf://") for item in training.data)
+    sources = [*training.data, training.responses]
+    return fetched or any(item.startswith(("hf://", "http://", "https://")) for item in sources)
 
 
 def _staged_files(channel: str, path: Path, recipe: Recipe, account: Account) -> ModelData:

@@ -9,7 +9,8 @@ from typing import Any
 from toolkit.engines.arguments import environment
 from toolkit.errors import UsageError
 from toolkit.platforms.sagemaker.rules.jumpstart_entry import OTHER_SOURCE, DataSource, JumpStartModel, parse
-from toolkit.recipe.resolve import Recipe, Speculation
+from toolkit.recipe.parts import Speculation
+from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.source import ModelSource
 
 Entries = Mapping[str, Mapping[str, Any]]

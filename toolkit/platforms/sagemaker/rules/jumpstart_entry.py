@@ -21,6 +21,8 @@ from toolkit.errors import HubError, UsageError
 _UNREAD = {"vllm": ("OPTION_", "TENSOR_PARALLEL_DEGREE"), "djl-inference": ("SM_VLLM_",)}
 # Where a variable is not read but another that is says the same, nothing is lost.
 _SAME = {"TENSOR_PARALLEL_DEGREE": "SM_VLLM_TENSOR_PARALLEL_SIZE"}
+_COUNT = re.compile(r"[0-9]{1,9}")
+_LIMITS = ("max_model_len", "max_num_seqs", "max_num_batched_tokens")
 _CONFIG_VARIABLES = ("SM_VLLM_SPECULATIVE_CONFIG", "OPTION_SPECULATIVE_CONFIG")
 # Of older LMI images; says neither a method nor K.
 _DRAFT_MODEL_VARIABLE = "OPTION_SPECULATIVE_DRAFT_MODEL"
@@ -106,6 +108,12 @@ class JumpStartModel:
         known = {image.tag: image.version for image in lookup.images("sagemaker", "vllm")}
         version = re.match(r"\d+\.\d+\.\d+", known.get(tag, tag))
         return version[0] if version and self.repository == "vllm" else ""
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The engine's limits that its environment sets, by their keys in a recipe."""
+        found = {key: self.environment.get(f"SM_VLLM_{key.upper()}", "") for key in _LIMITS}
+        return {key: int(value) for key, value in found.items() if _COUNT.fullmatch(value)}
 
     @property
     def unread(self) -> tuple[str, ...]:

@@ -46,6 +46,15 @@ def ran_before(tag: str | None, running: str) -> str | None:
     return next((name for name in reversed(names) if name != running), names[-1] if names else None)
 
 
+def remembered(tag: str | None, running: str) -> str:
+    """The PREVIOUS_TAG for an update from `running`.
+
+    The config before it is kept, too: it remains what a rollback brings back if the update never happens.
+    """
+    older = ran_before(tag, running)
+    return running if older in (None, running) else f"{older} {running}"
+
+
 def role_name(endpoint: str, account: Account) -> str:
     """Name of the execution role created for an endpoint. It has the region, because IAM's names hold for all regions.
 

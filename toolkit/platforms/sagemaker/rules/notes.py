@@ -30,7 +30,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
             "and images are not pinned. It cannot be applied."
         )
     else:
-        role = account.role or "a role that is made for it"
+        role = f"{account.role} ({account.role_source})" if account.role else "a role that is made for it"
         yield f"Account {account.id}, {account.region}: runs as {role}, weights in s3://{bucket_name(account)}"
     yield from recipe.engine.rules.notes(recipe)
     yield from _jumpstart(recipe, account)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from toolkit.catalog import lookup
 from toolkit.planning.resources import Observed
-from toolkit.platforms.sagemaker.rules.arms import variants
+from toolkit.platforms.sagemaker.rules.arms import candidates, instances, variants
 from toolkit.recipe.resolve import Recipe
 
 
 def price_per_hour(recipe: Recipe) -> float | None:
     """US dollars per hour of the recipe's endpoint at first: first instance type, minimum number of instances."""
-    return _price(recipe, recipe.platform.instance_types[:1], max(1, recipe.scaling.min_instances))
+    return _price(recipe, recipe.platform.instance_types[:1], instances(recipe))
 
 
 def most_per_hour(recipe: Recipe) -> float | None:
@@ -66,11 +66,11 @@ def _catalogued(instance_type: str, region: str | None) -> lookup.Price | None:
     return instance.price(region) if instance else None
 
 
-def _price(recipe: Recipe, instance_types: tuple[str, ...], instances: int) -> float | None:
+def _price(recipe: Recipe, instance_types: tuple[str, ...], count: int) -> float | None:
     """The price with the most expensive of `instance_types`. Each variant has its own instances, including a shadow."""
     prices = [price_of(name, recipe.platform.region) for name in instance_types]
     known = [price for price in prices if price is not None]
     if recipe.platform.capacity_reservation or len(known) < len(prices):
         return None
     shadows = 1 if recipe.speculation and recipe.rollout.shadow else 0
-    return max(known) * instances * (len(variants(recipe)) + shadows)
+    return max(known) * (count * (len(variants(recipe)) + shadows) + len(candidates(recipe)))

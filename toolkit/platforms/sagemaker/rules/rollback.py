@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from toolkit.errors import UsageError
 from toolkit.planning.plan import Action, Plan
-from toolkit.planning.resources import Observed
+from toolkit.planning.resources import Existing, Observed
+from toolkit.platforms.sagemaker.rules.arms import CANDIDATE
+from toolkit.platforms.sagemaker.rules.names import ran_before
 from toolkit.platforms.sagemaker.rules.transition import registered_again, removed_before
 
 _NOT_SCALED = "{endpoint} had other variants before, which are not scaled again: deploy the older recipe for that"
@@ -40,17 +42,13 @@ def rollback_plan(recipe: str, platform: str, address: str, observed: Observed, 
     return Plan(recipe, platform, (endpoint,), (*removed, action, *again), None, observed.fingerprint(), notes=notes)
 
 
-def kept_for_rollback(observed: Observed, updated: Sequence[str]) -> set[tuple[str, str]]:
+def kept_for_rollback(observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
     """What the endpoints run or would roll back to: configurations, models, weights and compiled code.
 
-    An endpoint in `updated` would roll back to what it runs now.
+    `updated` has the configuration that an endpoint is about to run, by endpoint.
     """
-    names = {
-        item.state.get(key)
-        for item in observed.existing
-        if item.kind == "Endpoint"
-        for key in ("Running", "EndpointConfigName" if item.name in updated else "Previous")
-    }
+    endpoints = [item for item in observed.existing if item.kind == "Endpoint"]
+    names = {name for item in endpoints for name in _kept_configs(item, updated.get(item.name), observed)}
     configs = [item for item in observed.existing if item.kind == "EndpointConfig" and item.name in names]
     models = {name for config in configs for name in config.state.get("Models", ())}
     prefixes = {
@@ -61,10 +59,21 @@ def kept_for_rollback(observed: Observed, updated: Sequence[str]) -> set[tuple[s
     }
     stored = {(item.kind, item.name) for item in observed.existing if item.state.get("Prefix") in prefixes}
     weights = {name for _, name in stored}
-    uses = {item.name for item in observed.existing if item.kind == "WeightsUse" and item.name.split("/")[0] in weights}
+    references = [item.name for item in observed.existing if item.kind == "WeightsReference"]
     return {
         *(("EndpointConfig", config.name) for config in configs),
         *(("Model", name) for name in models),
         *stored,
-        *(("WeightsUse", name) for name in uses),
+        *(("WeightsReference", name) for name in references if name.split("/")[0] in weights),
     }
+
+
+def _kept_configs(endpoint: Existing, coming: str | None, observed: Observed) -> set[str | None]:
+    """The configurations that an endpoint still needs, `coming` being the one that it will run, if it is updated."""
+    state = endpoint.state
+    if coming is None:
+        return {state.get("Running"), state.get("Previous")}
+    running = observed.get("EndpointConfig", state.get("Running", ""))
+    if running is None or CANDIDATE not in running.state.get("Variants", {}):
+        return {state.get("Running"), state["EndpointConfigName"]}
+    return {ran_before(state.get("Ran"), coming)}  # a trial of a candidate ends

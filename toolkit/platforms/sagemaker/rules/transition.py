@@ -3,7 +3,8 @@
 - "If the update would change the instance type for any model that is a target for auto scaling, the update fails"
   (developer guide, endpoint-scaling-update). So autoscaling is removed first, and registered again after.
 - "Your new endpoint configuration must have the same variant name as the old endpoint configuration" (developer guide,
-  deployment-guardrails-exclusions). So an update that changes the variants goes without guardrails.
+  deployment-guardrails-exclusions). So an update that changes the variants goes without guardrails. A variant that
+  stays keeps the instances that autoscaling has given it; no document says that AWS refuses that.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from toolkit.planning.rules import Transition
 from toolkit.platforms.sagemaker.rules.scaling_names import scalable, variant_of
 
 _SCALING_KINDS = ("ScalingPolicy", "ScalableTarget")
+# Keys of UpdateEndpoint.
+_GUARDRAILS = ("DeploymentConfig",)
+_RETAINED = ("RetainAllVariantProperties", "ExcludeRetainedVariantProperties")
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,10 @@ class _Change:
     @property
     def renames(self) -> bool:
         return self.before.keys() != self.after.keys()
+
+    @property
+    def keeps_one(self) -> bool:
+        return bool(self.before.keys() & self.after.keys())
 
     def reason(self, variant: str) -> str:
         """Why autoscaling of the variant stands in the way; empty if it does not."""
@@ -87,7 +95,8 @@ def _with_update(
         return found
     removals, notes, resources = _removals(change, observed), list(found.notes), found.desired
     if change.renames:
-        plain = replace(item, update={key: item.update[key] for key in ("EndpointName", "EndpointConfigName")})
+        dropped = _GUARDRAILS if change.keeps_one else (*_GUARDRAILS, *_RETAINED)
+        plain = replace(item, update={key: value for key, value in item.update.items() if key not in dropped})
         resources = tuple(plain if other is item else other for other in resources)
         if "DeploymentConfig" in item.update:
             notes.append(

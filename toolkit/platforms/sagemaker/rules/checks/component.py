@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.findings import Finding
+from toolkit.recipe.platform_schema import ComponentSection
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.schema import ComponentSection
 
 _TYPES = "platform.instance_types"
 _COMPONENT = "platform.inference_component"

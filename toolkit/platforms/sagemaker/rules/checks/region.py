@@ -39,7 +39,12 @@ def _image(recipe: Recipe, region: str) -> Iterator[Finding]:
     accounts, newest = lookup.registries(), lookup.newest_image(region, image.engine)
     if region not in accounts:
         message = f"AWS has no known {image.engine} images in {region}"
-        hint = "Set another platform.region, or `container: {base: …}` with an image of your own."
+        meant = lookup.nearest_region(region)
+        hint = (
+            f"Write `region: {meant}`."
+            if meant
+            else "Set another platform.region, or `container: {base: …}` with an image of your own."
+        )
         yield Finding("sagemaker.region", message, _REGION, hint=hint)
     elif newest and lookup.older(newest, image.version):
         message = f"AWS's SDK lists images for {region} up to {image.engine} {newest}, not {image.version}"

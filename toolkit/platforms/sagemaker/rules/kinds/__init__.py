@@ -23,13 +23,13 @@ from toolkit.platforms.sagemaker.rules.kinds.repository import RepositoryKind
 from toolkit.platforms.sagemaker.rules.kinds.role import RoleKind, RolePolicyKind
 from toolkit.platforms.sagemaker.rules.kinds.scaling import ScalableTargetKind, ScalingPolicyKind
 from toolkit.platforms.sagemaker.rules.kinds.training_job import TrainingJobKind
-from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsUseKind
+from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsReferenceKind
 
 _KINDS: tuple[type[AwsKind], ...] = (
     BucketKind,
     RepositoryKind,
     ImageKind,
-    WeightsUseKind,
+    WeightsReferenceKind,
     WeightsKind,
     RoleKind,
     RolePolicyKind,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import UNDER_WAY, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
-from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
+from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.alarm import rollback_alarms
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, sagemaker_tags, tagged
 from toolkit.platforms.sagemaker.rules.kinds.endpoint_config import endpoint_config
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
-from toolkit.platforms.sagemaker.rules.names import PREVIOUS_TAG, ran_before, tags
+from toolkit.platforms.sagemaker.rules.names import PREVIOUS_TAG, ran_before, remembered, tags
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
@@ -79,12 +79,9 @@ class EndpointKind(AwsKind):
         arn, running = described["EndpointArn"], described["EndpointConfigName"]
         if running == wanted:  # an update that was in progress has led to this
             return
-        # Written before the update, so that the previous configuration is always known; and with the one before that,
-        # which remains the rollback target if the update never happens.
-        older = ran_before(sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running)
-        names = running if older in (None, running) else f"{older} {running}"
-        previous: TagTypeDef = {"Key": PREVIOUS_TAG, "Value": names}
-        clients.sagemaker.add_tags(ResourceArn=arn, Tags=[previous])
+        # The trial of a candidate is not remembered: after it, a rollback does what it would have done before it.
+        if not any(variant["VariantName"] == CANDIDATE for variant in described.get("ProductionVariants", [])):
+            _remember(clients, arn, running)
         try:
             clients.sagemaker.update_endpoint(**request)
         except clients.refusal:
@@ -162,6 +159,13 @@ def _rollback(recipe: Recipe, variants: Sequence[str]) -> dict[str, Any]:
     return {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in names]}} if names else {}
 
 
+def _remember(clients: Clients, arn: str, running: str) -> None:
+    """Tag the endpoint with the configuration that it runs, before an update, as what a rollback brings back."""
+    names = remembered(sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running)
+    previous: TagTypeDef = {"Key": PREVIOUS_TAG, "Value": names}
+    clients.sagemaker.add_tags(ResourceArn=arn, Tags=[previous])
+
+
 def _read(clients: Clients, name: str) -> Existing:
     answer = clients.sagemaker.describe_endpoint(EndpointName=name)
     tags = sagemaker_tags(clients, answer["EndpointArn"])
@@ -172,5 +176,6 @@ def _read(clients: Clients, name: str) -> Existing:
         "EndpointConfigName": config,
         "Running": answer["EndpointConfigName"],
         "Previous": ran_before(tags.get(PREVIOUS_TAG), answer["EndpointConfigName"]),
+        "Ran": tags.get(PREVIOUS_TAG, ""),
     }
     return tagged("Endpoint", name, tags.get(ENDPOINT_TAG), state)

@@ -10,15 +10,22 @@ from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
 from toolkit.platforms.sagemaker.rules import jumpstart
-from toolkit.platforms.sagemaker.rules.arms import Arm, answering, endpoint_name, shadows
+from toolkit.platforms.sagemaker.rules.arms import (
+    Arm,
+    answering,
+    candidates,
+    endpoint_name,
+    instances,
+    shadows,
+)
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, owner_of, sagemaker_tags
 from toolkit.platforms.sagemaker.rules.kinds.model import PAGES, model_of, network
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, tags
 from toolkit.platforms.sagemaker.rules.transition import instance_types
+from toolkit.recipe.platform_schema import PrefixRoutingSection
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.schema import PrefixRoutingSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -84,7 +91,8 @@ class EndpointConfigKind(AwsKind):
 def endpoint_config(recipe: Recipe, account: Account) -> Resource:
     """The endpoint's configuration; one for inference components has no model."""
     endpoint = endpoint_name(recipe)
-    body: dict[str, Any] = {"ProductionVariants": [_variant(arm, account) for arm in answering(recipe)]}
+    serving = [*answering(recipe), *candidates(recipe)]
+    body: dict[str, Any] = {"ProductionVariants": [_variant(arm, account) for arm in serving]}
     if unseen := shadows(recipe):
         body["ShadowProductionVariants"] = [_variant(arm, account) for arm in unseen]
     if recipe.platform.component:
@@ -118,7 +126,7 @@ def _variant(arm: Arm, account: Account) -> dict[str, Any]:
     recipe = arm.recipe
     variant: dict[str, Any] = {
         "VariantName": arm.variant,
-        "InitialInstanceCount": max(1, recipe.scaling.min_instances),
+        "InitialInstanceCount": instances(recipe),
         **_instances(recipe, account),
     }
     if arm.weight != 1:

@@ -25,8 +25,8 @@ from toolkit.platforms.sagemaker.rules.kinds.endpoint_config import startup
 from toolkit.platforms.sagemaker.rules.kinds.model import model_of
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import tags
+from toolkit.recipe.platform_schema import ComponentSection
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.schema import ComponentSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -107,7 +107,6 @@ class InferenceComponentKind(AwsKind):
         return _status(clients, name)[0] == "Deleting"
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
-        """In CloudFormation, the deployment configuration is a property of the resource."""
         updates = {key: value for key, value in item.update.items() if key == "DeploymentConfig"}
         return {**request, **updates}
 

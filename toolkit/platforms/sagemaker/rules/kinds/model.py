@@ -80,7 +80,6 @@ class ModelKind(AwsKind):
         return field == _CHANNELS
 
     def loss(self, field: str, lost: Any) -> str:
-        """The effect of files that CloudFormation cannot pass to the container."""
         if field != _CHANNELS:
             return super().loss(field, lost)
         names = [channel["ChannelName"] for channel in lost]
@@ -107,12 +106,12 @@ def read_models(look: Look, endpoint: str) -> list[Existing]:
 
 def models(recipe: Recipe, account: Account) -> list[Resource]:
     """One Model for each different container: for arms, and for instance types with their own settings."""
-    made = [
+    found = [
         model_of(arm.on(instance_type), account)
         for arm in arms(recipe)
         for instance_type in arm.platform.instance_types
     ]
-    return list({model.name: model for model in made}.values())
+    return list({model.name: model for model in found}.values())
 
 
 def model_of(recipe: Recipe, account: Account) -> Resource:

@@ -140,7 +140,7 @@ def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelDa
     captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
     captures = [_allow("s3:PutObject", captured)] if recipe.observability.data_capture_percent else []
     statements = _statements(recipe, account, log_group(recipe), data, captures)
-    return _made(role_name(endpoint, account), tags(recipe, endpoint), recipe, account, statements)
+    return _role_and_policy(role_name(endpoint, account), tags(recipe, endpoint), recipe, account, statements)
 
 
 def compile_role(recipe: Recipe, account: Account, data: Sequence[ModelData]) -> list[Resource]:
@@ -158,7 +158,7 @@ def compile_role(recipe: Recipe, account: Account, data: Sequence[ModelData]) ->
         },
     ]
     statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, artifacts)
-    return _made(role_name(compiler(recipe.name), account), tags(recipe), recipe, account, statements)
+    return _role_and_policy(role_name(compiler(recipe.name), account), tags(recipe), recipe, account, statements)
 
 
 def training_role(recipe: Recipe, account: Account, data: Sequence[ModelData], prefix: str) -> list[Resource]:
@@ -172,7 +172,7 @@ def training_role(recipe: Recipe, account: Account, data: Sequence[ModelData], p
         {**_allow("s3:ListBucket", bucket), "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*"]}}},
     ]
     statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, written)
-    return _made(role_name(trainer(recipe.name), account), tags(recipe), recipe, account, statements)
+    return _role_and_policy(role_name(trainer(recipe.name), account), tags(recipe), recipe, account, statements)
 
 
 def _endpoint_role(deployment: Deployment) -> list[Resource]:
@@ -205,7 +205,7 @@ def _policies(clients: Clients, role: str) -> list[Existing]:
     return found
 
 
-def _made(
+def _role_and_policy(
     name: str, its_tags: list[dict[str, str]], recipe: Recipe, account: Account, statements: list[dict[str, Any]]
 ) -> list[Resource]:
     if account.role:

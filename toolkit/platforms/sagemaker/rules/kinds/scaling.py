@@ -132,7 +132,6 @@ class ScalingPolicyKind(ContentKind):
         return {key: value for key, value in request.items() if key != "Alarm"}
 
     def companions(self, item: Resource, logical_id: str) -> dict[str, Any]:
-        """The alarm that triggers the policy."""
         if "Alarm" not in item.request:
             return {}
         properties = {**item.request["Alarm"], "AlarmActions": [{"Ref": logical_id}]}

@@ -39,6 +39,7 @@ class TrainingJobKind(AwsKind):
     """
 
     kind = "TrainingJob"
+    is_job = True
     seen_when_new = True
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:

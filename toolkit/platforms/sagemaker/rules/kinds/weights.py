@@ -26,13 +26,13 @@ _FORMATS = "run `toolkit lock` first: without the names of the files, those of o
 _ONE_SOURCE = "one S3 prefix brings all, because AWS::SageMaker::Model has one model data source"
 
 
-class WeightsUseKind(AwsKind):
+class WeightsReferenceKind(AwsKind):
     """An empty object `uses/<weights>/<endpoint>`. Weights are kept as long as they have one."""
 
-    kind = "WeightsUse"
+    kind = "WeightsReference"
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        marks = [use(item, deployment.recipe.name) for item in deployment.data]
+        marks = [reference(item, deployment.recipe.name) for item in deployment.data]
         return [mark for mark in marks if mark]
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
@@ -106,12 +106,12 @@ class WeightsKind(AwsKind):
             yield {"what": f"weights {item.name}{part}{doubt}", "command": _upload(request)}
 
 
-def use(data: ModelData, endpoint: str) -> Resource | None:
+def reference(data: ModelData, endpoint: str) -> Resource | None:
     """The mark of an endpoint on weights that were staged."""
     if data.weights is None:
         return None
     name = f"{data.weights.name}/{endpoint}"
-    return Resource("WeightsUse", name, {"Bucket": data.weights.request["Bucket"], "Key": f"{USES_PREFIX}{name}"})
+    return Resource("WeightsReference", name, {"Bucket": data.weights.request["Bucket"], "Key": f"{USES_PREFIX}{name}"})
 
 
 def _all() -> Decision:

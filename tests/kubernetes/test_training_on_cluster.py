@@ -1,0 +1,237 @@
+"""`toolkit train` on a cluster: a Job, its progress, its head in the claim and on this machine; and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import Told
+from standin_cluster import StandInCluster
+from standin_controllers import Script
+from standin_kubelet import Step, exited, running, scheduled, waits
+from standin_store import Key
+
+from toolkit import api
+from toolkit.api.training import TrainingRun
+from toolkit.api.training import train as train_with
+from toolkit.apply.progress import Silent
+from toolkit.cli.main import run
+from toolkit.errors import PlatformError, RecipeError, TrainingJobFailed
+from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.training.job import TrainingJob
+
+MODELS = Path(__file__).parents[2] / "recipes" / "tiny" / "models"
+RECIPE = f"""\
+name: my-head
+target: {{model: {MODELS}/target}}
+training:
+  data: [./chats.jsonl]
+  layers: 2
+  depth: 10
+  max_length: 1024
+  image: registry.example/train:1
+speculation: {{method: p-eagle, model: ./heads/mine, num_speculative_tokens: 7}}
+engine: {{version: 0.30.0, max_model_len: 1024, max_num_seqs: 16, max_num_batched_tokens: 2048}}
+platform: {{name: kubernetes, instance_types: [g6e.2xlarge], kubernetes: {{namespace: ml, weights_claim: models}}}}
+"""
+PROGRESS = 'train: {"stage": "train", "done": 3, "total": 3, "loss": 0.5, "accuracy": [0.9]}'
+TRAINED = (scheduled(), running("2 samples", name="train"), exited(0, PROGRESS, name="train"))
+WRONG = "error: chats.jsonl:3 has no turn of the assistant"
+
+
+class Files(SimpleHTTPRequestHandler):
+    """Stands in for the same server in the pod."""
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@dataclass
+class Desk:
+    """A recipe, a cluster with its claim, and the folder that its pods serve as the head."""
+
+    standin: StandInCluster
+    platform: KubernetesPlatform
+    recipe: Path
+    served: Path
+
+    @property
+    def head(self) -> Path:
+        return self.recipe.parent / "heads" / "mine"
+
+    def script(self, *steps: Step) -> None:
+        self.standin.controllers.script = Script(steps)
+
+    def train(self, **more: Any) -> TrainingRun:
+        return train_with(self.recipe, **{"trainer": self.platform, "progress": Silent(), **more})
+
+    def objects(self, plural: str) -> list[dict[str, Any]]:
+        return [item for key, item in self.standin.store.objects.items() if key.plural == plural]
+
+
+class Interrupting(Told):
+    """Presses Ctrl-C once a moment has come."""
+
+    def __init__(self, moment: Callable[[], bool]) -> None:
+        super().__init__()
+        self._moment = moment
+
+    def update(self, text: str, detail: str = "") -> None:
+        if self._moment():
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def desk(
+    standin: StandInCluster, platform: KubernetesPlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Desk]:
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
+    (tmp_path / "chats.jsonl").write_text('{"prompt": "Count to nine."}\n')
+    recipe = tmp_path / "my-head.yaml"
+    recipe.write_text(RECIPE)
+    served = tmp_path / "served"
+    shutil.copytree(MODELS / "p-eagle", served)
+    (served / "report.json").write_text('{"held_out_loss": 1.25}')
+    standin.store.write(Key("namespaces", "", "ml"), {"metadata": {}}, "kubectl", must="create")
+    standin.store.write(Key("persistentvolumeclaims", "ml", "models"), {"metadata": {}, "spec": {}}, "kubectl")
+    found = Desk(standin, replace(platform, poll_seconds=0.0), recipe, served)
+    found.script(*TRAINED)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(served))) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        standin.backend = f"http://127.0.0.1:{server.server_port}"
+        yield found
+        server.shutdown()
+        thread.join()
+
+
+def test_a_head_is_trained_in_a_job_checked_and_put_where_endpoints_and_the_recipe_have_it(desk: Desk) -> None:
+    told = Told()
+    found = desk.train(progress=told)
+    assert (found.status, found.head, found.metrics) == ("trained", str(desk.head), {"held_out_loss": 1.25})
+    assert (desk.head / "model.safetensors").read_bytes() == (MODELS / "p-eagle" / "model.safetensors").read_bytes()
+    assert f"{found.job}: train 3/3, loss 0.500, right by depth 90%" in told.said
+    (job,) = desk.objects("jobs")
+    (config,) = desk.objects("configmaps")
+    inside = TrainingJob.model_validate_json(config["data"]["job.json"])
+    assert job["metadata"]["name"] == found.job
+    assert inside.head == f"/workspace/training/{found.job}/head"
+    assert "head" not in {pod["metadata"]["labels"].get("app.kubernetes.io/component") for pod in desk.objects("pods")}
+
+
+def test_the_head_is_put_into_the_claim_under_the_name_that_endpoints_mount(desk: Desk) -> None:
+    found = desk.train()
+    made = [body for verb, body in desk.standin.bodies if verb == ("create", "pods")]
+    read, placed = (pod["spec"]["containers"][0] for pod in made)
+    folder = f"/workspace/training/{found.job}/head"
+    assert read["command"][-1] == folder
+    assert read["volumeMounts"][0]["readOnly"] is True
+    assert placed["command"][-2:] == [folder, "/workspace/mine"]
+    assert all(pod["spec"]["securityContext"]["runAsNonRoot"] for pod in made)
+
+
+def test_done_once_it_starts_no_second_job(desk: Desk) -> None:
+    first, again = desk.train(), desk.train()
+    assert (again.job, again.status, again.metrics) == (first.job, "reused", first.metrics)
+    assert len(desk.objects("jobs")) == 1
+
+
+def test_bad_data_ends_it_with_the_jobs_own_words_and_the_next_try_has_the_same_checkpoints(desk: Desk) -> None:
+    desk.script(scheduled(), running(name="train"), exited(2, WRONG, name="train"))
+    with pytest.raises(TrainingJobFailed, match=r"chats\.jsonl:3 has no turn of the assistant") as raised:
+        desk.train()
+    assert "kubectl logs -n ml" in raised.value.hint
+    assert len(desk.objects("pods")) == 1, "exit code 2 is not tried again"
+    (failed,) = desk.objects("jobs")
+    desk.script(*TRAINED)
+    plan = api.train_plan(desk.recipe)
+    assert [(action.verb, action.kind) for action in plan.changes] == [("replace", "Job")]
+    assert desk.train().status == "trained"
+    (job,) = desk.objects("jobs")
+    assert job["metadata"]["uid"] != failed["metadata"]["uid"]
+    assert job["metadata"]["name"] == failed["metadata"]["name"]
+
+
+def test_a_pod_that_is_taken_away_is_followed_by_another(desk: Desk) -> None:
+    desk.script(scheduled(), running(name="train"), exited(143, "the training was stopped after step 2", name="train"))
+
+    def given_back() -> bool:
+        if len(desk.objects("pods")) == 2:
+            desk.script(*TRAINED)
+        return False
+
+    assert desk.train(progress=Interrupting(given_back)).status == "trained"
+    assert len(desk.objects("pods")) > 1
+
+
+def test_interrupted_the_job_goes_on_and_the_next_command_waits_for_it(desk: Desk) -> None:
+    desk.script(scheduled(), running("2 samples", name="train"))
+    told = Interrupting(lambda: bool(desk.objects("pods")))
+    with pytest.raises(KeyboardInterrupt):
+        desk.train(progress=told)
+    assert "goes on in the cluster. To stop it, with a checkpoint: kubectl delete job -n ml" in told.said[-1]
+    (pod,) = [key for key in desk.standin.store.objects if key.plural == "pods"]
+    (action,) = api.train_plan(desk.recipe).changes
+    assert (action.verb, action.reason) == ("update", "is already training; waits for it")
+    desk.standin.controllers.pods[pod].script = Script((scheduled(), *TRAINED))
+    assert desk.train().status == "trained"
+    assert len(desk.objects("jobs")) == 1
+
+
+def test_a_pod_that_can_never_start_is_a_failure_and_not_a_wait_for_its_deadline(desk: Desk) -> None:
+    desk.script(waits("ErrImagePull", "registry.example/train:1: not found"))
+    with pytest.raises(TrainingJobFailed, match=r"ErrImagePull: .*not found"):
+        desk.train()
+    desk.script(*TRAINED)
+    assert desk.train().status == "trained"
+
+
+def test_a_head_that_fails_its_checks_is_put_nowhere(desk: Desk) -> None:
+    config = json.loads((desk.served / "config.json").read_text())
+    (desk.served / "config.json").write_text(json.dumps({**config, "target_hidden_size": 512}))
+    with pytest.raises(RecipeError, match="hidden size 512"):
+        desk.train()
+    assert not desk.head.exists()
+    pods = [body["metadata"]["name"] for verb, body in desk.standin.bodies if verb == ("create", "pods")]
+    assert [name.rpartition("-")[2] for name in pods] == ["read"], "nothing was copied within the claim"
+
+
+def test_a_head_that_is_not_in_the_claim_is_said(desk: Desk) -> None:
+    for file in desk.served.iterdir():
+        file.unlink()
+    with pytest.raises(PlatformError, match="is not in its claim"):
+        desk.train()
+
+
+def test_names_that_lead_out_of_the_folder_are_no_files_of_a_head(desk: Desk) -> None:
+    desk.standin.pages["/"] = '<a href="../../evil">a</a> <a href="/etc/passwd">b</a> <a href=".bashrc">c</a>'
+    with pytest.raises(PlatformError, match="is not in its claim"):
+        desk.train()
+
+
+def test_deployments_leave_alone_what_the_job_needs(desk: Desk) -> None:
+    desk.train()
+    verbs = {(action.kind, action.verb) for action in api.plan(desk.recipe).actions}
+    assert ("ConfigMap", "delete") not in verbs
+    assert ("NetworkPolicy", "delete") not in verbs
+
+
+def test_removing_the_endpoint_removes_the_job(desk: Desk) -> None:
+    desk.train()
+    api.destroy(desk.recipe, progress=Silent())
+    assert desk.objects("jobs") == desk.objects("configmaps") == desk.objects("networkpolicies") == []
+
+
+def test_the_command_shows_its_plan(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", str(desk.recipe), "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert [action["kind"] for action in plan["actions"]] == ["ConfigMap", "NetworkPolicy", "Job"]
+    assert any("works in claim models" in note for note in plan["notes"])
+    assert run(["train", str(desk.recipe)]) == 2, "of unknown price: it asks, and there is no terminal"

@@ -1,0 +1,17 @@
+"""Our platform for vLLM on a CPU: its own, but that its processes are forked."""
+
+from __future__ import annotations
+
+import pytest
+from forked_vllm import ForkedVllm
+
+pytestmark = pytest.mark.serving
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"), [("1", ["ForkingCpu", True, "fork"]), ("", ["CpuPlatform", True, "spawn"])]
+)
+def test_a_server_forks_its_engine_where_the_local_platform_asks_for_it(
+    vllm: ForkedVllm, variable: str, expected: list[object]
+) -> None:
+    assert vllm.run("platform", {"TOOLKIT_VLLM_FORKS": variable}) == expected

@@ -1,0 +1,164 @@
+"""Which new head is promoted: two servers of known speeds are measured against each other, and the figures decide."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Any
+
+import pytest
+from reports import arm
+from streaming_server import DONE, Answer, Answers, Part, Served, document, event, streaming
+
+from toolkit.api.measuring import bench
+from toolkit.apply.progress import Silent
+from toolkit.measure.promotion import Decision, decide
+from toolkit.measure.report import BenchReport, Gain, Noise, Ratio, Verdict
+
+TOKENS = 20
+STEP = 0.002
+PROMPTS = "\n".join(f'{{"prompt": "Question {number}"}}' for number in range(8))
+
+# What each prompt's steps accept: some prompts are easier than others.
+BEFORE = [(1, 1, 2), (2, 1), (1, 2), (1, 1)]
+MORE = [(6, 7), (7, 6, 6), (6, 6), (5, 6)]
+
+
+def head(accepted: Sequence[Sequence[int]], step: Callable[[], float] = lambda: STEP) -> Answers:
+    """A server whose steps each take `step()` seconds and bring the accepted drafts and one token more."""
+
+    def answer(request: Served) -> Answer:
+        if request.path.endswith("/models"):
+            return document({"data": [{"id": "chat"}]})
+        if not request.path.endswith("/chat/completions"):
+            return document({"detail": "Not Found"}, 404)
+        prompt = int(request.body["messages"][0]["content"].rpartition(" ")[2])
+        return Answer((*steps(accepted[prompt % len(accepted)], step), DONE))
+
+    return answer
+
+
+def steps(pattern: Sequence[int], step: Callable[[], float]) -> list[Part]:
+    lengths = [1, *(1 + pattern[number % len(pattern)] for number in range(TOKENS))]
+    ends = sorted({min(end, TOKENS) for end in accumulate(lengths)})
+    histogram = [0] * 8
+    parts = [event(step(), _content([0]))]
+    for first, last in pairwise(ends):
+        histogram[last - first - 1] += 1
+        parts.append(event(step(), _content(range(first, last))))
+    usage = {"prompt_tokens": 2, "completion_tokens": ends[-1]}
+    metrics = {"speculative_decoding": {"acceptance_histogram": histogram}}
+    finish = {"choices": [{"delta": {"content": ""}, "finish_reason": "length"}]}
+    return [*parts, event(0.0, finish, {"choices": [], "usage": usage, "metrics": metrics})]
+
+
+def _content(tokens: Sequence[int]) -> dict[str, Any]:
+    return {"choices": [{"delta": {"content": "".join(map(str, tokens))}, "token_ids": list(tokens)}]}
+
+
+@pytest.fixture
+def measure(tmp_path: Any) -> Callable[[Answers, Answers], Decision]:
+    prompts = tmp_path / "held-out.jsonl"
+    prompts.write_text(PROMPTS)
+
+    def run(new: Answers, old: Answers) -> Decision:
+        with streaming(new) as candidate, streaming(old) as live:
+            report = bench(
+                candidate.url,
+                baseline=live.url,
+                workloads=[str(prompts)],
+                concurrency=(1,),
+                requests=8,
+                progress=Silent(),
+            )
+        return decide(report)
+
+    return run
+
+
+Measure = Callable[[Answers, Answers], Decision]
+
+
+def test_a_head_of_which_more_is_accepted_in_as_many_seconds_a_step_is_better(measure: Measure) -> None:
+    found = measure(head(MORE), head(BEFORE))
+    assert found.promote, found.reason
+    assert found.gain
+    assert 2 < found.gain.acceptance.low < found.gain.acceptance.high < 4
+
+
+def test_a_head_of_which_less_is_accepted_is_worse(measure: Measure) -> None:
+    found = measure(head(BEFORE), head(MORE))
+    assert not found.promote
+    assert "surely slower" in found.reason
+
+
+def test_the_same_head_again_is_not_better(measure: Measure) -> None:
+    assert not measure(head(BEFORE), head(BEFORE)).promote
+
+
+def test_more_is_accepted_but_each_step_takes_longer(measure: Measure) -> None:
+    """Such as a head of more layers: the tokens come no faster."""
+    found = measure(head(MORE, lambda: 4 * STEP), head(BEFORE))
+    assert not found.promote
+    assert found.gain
+    assert found.gain.acceptance.low > 1
+
+
+def test_noise_promotes_nothing(measure: Measure) -> None:
+    """Steps of 1 or 8 ms, so the mean of a few answers says little; of two prompts in four, a bit more is accepted."""
+    chance = random.Random(1)
+    slightly = [*BEFORE[:2], (1, 2, 2), (1, 2)]
+    found = measure(head(slightly, lambda: chance.choice((0.001, 0.008))), head(BEFORE))
+    assert not found.promote
+
+
+def test_a_head_that_fails_in_the_middle_is_not_promoted(measure: Measure) -> None:
+    better, asked = head(MORE), []
+
+    def fails(request: Served) -> Answer:
+        asked.append(request)
+        return document({"detail": "CUDA error"}, 500) if len(asked) == 9 else better(request)
+
+    found = measure(fails, head(BEFORE))
+    assert not found.promote
+    assert found.reason == "1 of the requests to it failed"
+
+
+# ---- the decision alone ----
+
+SURELY = Ratio(1.3, 1.2, 1.4)
+PERHAPS = Ratio(1.1, 0.9, 1.3)
+WORSE = Ratio(0.8, 0.7, 0.9)
+
+
+def report(*gains: tuple[Ratio, Ratio], noise: float = 1.0, **more: Any) -> BenchReport:
+    found = tuple(Gain("held-out", 2**load, "speculative", *ratios) for load, ratios in enumerate(gains))
+    arms = tuple(arm(name, "held-out", 1, 50.0) for name in ("baseline", "speculative"))
+    made = BenchReport("chat", (), arms, noise=Noise(noise, noise / 2, noise * 2), gains=found)
+    return replace(made, **more)
+
+
+@pytest.mark.parametrize(
+    ("measured", "reason"),
+    [
+        (report((SURELY, SURELY)), ""),
+        (report((SURELY, SURELY), (PERHAPS, PERHAPS)), ""),
+        (report((SURELY, PERHAPS)), "acceptance length is not surely higher"),
+        (report((PERHAPS, SURELY)), "time per output token is not surely shorter"),
+        (report((SURELY, PERHAPS), (PERHAPS, SURELY)), "not surely higher"),
+        (report((SURELY, SURELY), (WORSE, SURELY)), "surely slower at one load"),
+        (report((SURELY, SURELY), (SURELY, WORSE)), "fewer of its drafts"),
+        (report((SURELY, SURELY), noise=1.25), "not by more than the noise"),
+        (report((SURELY, SURELY), complete=False), "not finished"),
+        (report(), "too few answers"),
+        (report((SURELY, SURELY), verdicts=(Verdict("lossless", False, "other tokens"),)), "its answers are not those"),
+    ],
+)
+def test_both_figures_have_to_be_surely_better_at_one_load_and_worse_at_none(
+    measured: BenchReport, reason: str
+) -> None:
+    found = decide(measured)
+    assert found.promote == (not reason)
+    assert reason in found.reason

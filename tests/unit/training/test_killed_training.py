@@ -1,0 +1,87 @@
+"""`toolkit train` on this machine with the real trainer, killed in the middle: called again, it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.training.heads import save_target
+from toolkit.cli.main import run
+from toolkit.training import progress
+from toolkit.training.__main__ import main
+
+STEPS, KILLED_AT = 100, 20
+RECIPE = """\
+name: killed
+target: {{model: {target}}}
+training:
+  {{data: [./chats.jsonl], responses: keep, held_out: 0.2, layers: 1, depth: 3, max_length: 64, steps: {steps},
+   batch_tokens: 100, learning_rate: 0.003}}
+speculation: {{method: p-eagle, model: ./head, num_speculative_tokens: 2}}
+engine: {{version: 0.32.0, max_model_len: 256, max_num_seqs: 4, max_num_batched_tokens: 512}}
+platform: {{name: local}}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # sums in another order are other sums
+    rows = [{"prompt": f"Count to {n}.", "response": "1 2 3 " * n} for n in range(4, 24)]
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = tmp_path / "killed.yaml"
+    path.write_text(RECIPE.format(target=save_target(tmp_path / "target"), steps=STEPS))
+    return path
+
+
+def curve(text: str) -> list[tuple[int, bool, float | None]]:
+    found = map(progress.parse, text.splitlines())
+    return [(line.done, line.held_out, line.loss) for line in found if line and line.stage == "train"]
+
+
+def kept(job: Path) -> list[tuple[int, bool, float | None]]:
+    lines = (job / "checkpoints" / progress.FILE).read_text().splitlines()
+    return curve("\n".join(progress.PREFIX + line for line in lines))
+
+
+def kill_in_the_middle(jobs: Path) -> None:
+    """SIGKILL for the process that trains, once it has done some steps."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        for log in jobs.glob("*/log.txt"):
+            if any(done >= KILLED_AT for done, _, _ in curve(log.read_text())):
+                os.kill(int((log.parent / "pid").read_text()), signal.SIGKILL)
+                return
+        time.sleep(0.005)
+
+
+def test_killed_in_the_middle_it_goes_on_and_ends_as_if_nothing_had_been(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "home" / "training"
+    killer = threading.Thread(target=kill_in_the_middle, args=(jobs,))
+    killer.start()
+    code = run(["train", str(recipe)])
+    killer.join()
+    assert code == 3
+    assert "it was killed" in capsys.readouterr().err
+    (job,) = (path.parent for path in jobs.glob("*/job.json"))
+    assert not (tmp_path / "head").exists()
+
+    assert run(["train", str(recipe)]) == 0
+
+    first = curve((job / "log.txt").read_text())[0][0]
+    assert 1 < first <= KILLED_AT + 20, "it goes on from a checkpoint"
+    assert (tmp_path / "head" / "config.json").is_file()
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    shutil.copy(job / "job.json", whole)
+    assert main(whole) == 0
+    assert kept(job) == kept(whole)

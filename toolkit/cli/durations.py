@@ -1,0 +1,23 @@
+"""Durations as they are typed: `90s`, `2m`, `1h`."""
+
+from __future__ import annotations
+
+import re
+
+import typer
+
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
+_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>s|m|min|h)")
+_LONGEST_SECONDS = 7 * 24 * 3600
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of a duration such as `90s`, `2m` or `1h`. A bare number is refused: it may be meant as minutes."""
+    found = _DURATION.fullmatch(text.strip())
+    seconds = float(found["number"]) * _SECONDS[found["unit"]] if found else 0.0
+    if text.isdecimal() and 0 < int(text) < _LONGEST_SECONDS:
+        units = "sm" if int(text) >= _SECONDS["min"] else "ms"
+        raise typer.BadParameter(f"{text!r} has no unit: write {' or '.join(text + unit for unit in units)}")
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise typer.BadParameter(f"{text!r} is not a duration of up to a week: write 90s or 2m or 1h")
+    return seconds

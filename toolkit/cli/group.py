@@ -1,0 +1,91 @@
+"""The command line as a whole: its help in groups, and wrong usage answered with the command that works."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+from toolkit.cli.commands import CommandsByName
+from toolkit.cli.help import EXAMPLES, GROUPS
+from toolkit.cli.usage import usage_error
+
+_TYPED = "toolkit.typed"
+# An option with its value, what stands in quotes, or a word.
+_PARTS = re.compile(r"--?\w\S*(?: (?![-|])(?:'[^']*'|\S+))?|'[^']*'|\S+")
+_FIRST_SENTENCE = 200  # characters, more than any has
+
+
+class Commands(TyperGroup):
+    """The commands of the toolkit."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast(Any, CommandsByName())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """With its examples below the options, those of a group's commands too."""
+        command = self.commands.get(cmd_name)
+        if command and cmd_name in EXAMPLES:
+            command.epilog = _epilog(EXAMPLES[cmd_name])
+            for name, below in getattr(command, "commands", {}).items():
+                start = f"toolkit {cmd_name} {name}"
+                below.epilog = _epilog([line for line in EXAMPLES[cmd_name] if line.startswith(start)])
+        return command
+
+    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The arguments are kept as they were typed, for the hint if they cannot be read."""
+        typed = tuple(args)
+        try:
+            context = super().make_context(info_name, args, parent, **extra)
+        except TyperException as error:
+            self._explain(error, typed)
+            raise
+        context.meta[_TYPED] = typed
+        return context
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was typed; wrong usage of it is answered with what works."""
+        try:
+            return super().invoke(ctx)
+        except TyperException as error:
+            self._explain(error, ctx.meta[_TYPED])
+            raise
+
+    def _explain(self, error: TyperException, typed: Sequence[str]) -> None:
+        """Raise UsageError, unless what was raised is the help of a group of which no command was given."""
+        if type(error).__name__ != "NoArgsIsHelpError":
+            raise usage_error(error.format_message(), getattr(error, "option_name", None), self, typed) from error
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """A section for each group; a command is described by its first sentence, whole."""
+        widest = max(map(len, self.commands))
+        for title, names in GROUPS.items():
+            rows = [
+                (name.ljust(widest), self.commands[name].get_short_help_str(_FIRST_SENTENCE))
+                for name in names
+                if name in self.commands
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def _epilog(examples: Sequence[str]) -> str:
+    unwrapped = "\b\n"
+    return unwrapped + "\n".join(["Examples:", *(line for example in examples for line in _folded(example))])
+
+
+def _folded(example: str) -> Iterator[str]:
+    """A command over as many lines as the terminal needs; a shell reads them as one."""
+    room = shutil.get_terminal_size().columns - len("      ") - len(" \\")
+    line = " "
+    for word in _PARTS.findall(example):
+        if len(line) + len(word) >= room and line.strip():
+            yield f"{line} \\"
+            line = "     "
+        line += f" {word}"
+    yield line

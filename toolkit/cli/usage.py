@@ -1,0 +1,209 @@
+"""Wrong usage, answered with the command that works: what was typed, with its mistake put right.
+
+It goes by the commands themselves, so that a new option needs nothing here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from typer.core import TyperGroup
+
+from toolkit.cli.help import EXAMPLES
+from toolkit.errors import UsageError
+
+# What other tools call the same.
+_COMMANDS = {
+    "apply": "deploy", "benchmark": "bench", "chat": "invoke", "complete": "invoke", "create": "new", "curl": "invoke",
+    "delete": "destroy", "down": "destroy", "init": "new", "launch": "deploy", "lint": "check", "list": "status",
+    "log": "logs", "ls": "status", "predict": "invoke", "ps": "status", "push": "deploy", "queue": "status",
+    "remove": "destroy", "rm": "destroy", "run": "deploy", "serve": "deploy", "start": "deploy", "stop": "destroy",
+    "terminate": "destroy", "test": "prove", "up": "deploy", "validate": "check", "verify": "prove",
+}  # fmt: skip
+_OPTIONS = {
+    "--assume-yes": "--yes", "--duration": "--time", "--filter": "--grep", "--force": "--yes", "--output": "--out",
+    "--profile-name": "--profile", "--search": "--grep", "--seconds": "--time", "--last": "--tail",
+}  # fmt: skip
+# Values for arguments that were left out.
+_VALUES = {"MODEL": "Qwen/Qwen3-8B", "NAME": "tiny-p-eagle", "PROMPT": "Hello", "RECIPE": "tiny/p-eagle"}
+_MISSING, _EXTRA = "Missing argument", "Got unexpected extra argument"
+_NO_VALUE, _NEEDLESS_VALUE = "requires an argument", "does not take a value"
+_OPTION_WITH_VALUE = re.compile(r"Invalid value for '(?P<option>--?[\w-]+)'")
+_ONE_OF = re.compile(r"is not one of (?P<choices>'.*')")
+_BOUND = re.compile(r"(?:greater|less) than or equal to (?P<bound>[\d.]+)")
+_WRITE = re.compile(r"'(?P<wrong>[^']*)'.*: write (?P<right>[^\s,]+(?:,[^\s,]+)*)")
+# What the parser puts around the reason.
+_AROUND = re.compile(r"\. Did you mean .*|\s*\(Possible options: .*\)|Value error, |(?<=^)Invalid value: ")
+
+
+def usage_error(message: str, option: str | None, root: TyperGroup, typed: Sequence[str]) -> UsageError:
+    """The error for a command line that could not be read: `message` of the parser, `option` if it is about one."""
+    said = _AROUND.sub("", message)
+    return UsageError(said, hint=_hint(said, option, root, list(typed)))
+
+
+def _hint(message: str, option: str | None, root: TyperGroup, typed: list[str]) -> str:
+    path, command, unknown = _command(root, typed)
+    if unknown:
+        return _other_command(unknown, path, command, typed)
+    if option:
+        return _option_hint(message, option, root, path, command, typed)
+    if message.startswith(_MISSING):
+        values = [_VALUES.get(name.upper(), "") for name in re.findall(r"'(\w+)'", message)]
+        return _run([*typed, *values]) if values and all(values) else _example(path)
+    if message.startswith(_EXTRA):
+        return _fewer(path, command, typed)
+    if found := _WRITE.search(message):
+        return _run(_with(typed, found["wrong"], found["right"]))
+    if found := _OPTION_WITH_VALUE.match(message):
+        return _other_value(message, found["option"], path, command, typed)
+    return _help(path)
+
+
+def _other_value(message: str, option: str, path: list[str], command: Any, typed: list[str]) -> str:
+    """With a value that the option takes: the nearest choice, the limit, or what it usually has."""
+    index = next(number for number, word in enumerate(typed) if word.partition("=")[0] == option)
+    value = typed[index].partition("=")[2] or typed[index + 1]
+    if found := _ONE_OF.search(message):
+        choices = re.findall(r"'([^']*)'", found["choices"])
+        near = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.4) or choices
+        return _run(_with(typed, value, near[0]))
+    found = _BOUND.search(message)
+    usual = found["bound"] if found else _usual(_spellings(command).get(option))
+    return _run(_with(typed, value, usual)) if usual else _help(path)
+
+
+def _usual(parameter: Any) -> str:
+    """A value that the option takes: its default, or the first of its choices; empty where there is neither."""
+    choices = getattr(getattr(parameter, "type_descriptor", None), "choices", None) or ("",)
+    return str(getattr(parameter, "default", None) or choices[0])
+
+
+def _command(root: TyperGroup, typed: Sequence[str]) -> tuple[list[str], Any, str]:
+    """The names of the command that was typed, the command, and the first word that should name one and does not."""
+    path: list[str] = []
+    command: Any = root
+    is_value = False
+    for word in typed:
+        if is_value or word.startswith("-"):
+            is_value = not is_value and "=" not in word and _takes_value(_spellings(command).get(word))
+            continue
+        if not isinstance(command, TyperGroup):
+            break
+        if word not in command.commands:
+            return path, command, word
+        path.append(word)
+        command = command.commands[word]
+    return path, command, ""
+
+
+def _other_command(unknown: str, path: Sequence[str], group: TyperGroup, typed: list[str]) -> str:
+    known = _COMMANDS.get(unknown.lower()) if not path else None
+    near = [known] if known else difflib.get_close_matches(unknown.lower(), group.commands, n=1)
+    return _run(_with(typed, unknown, near[0])) if near else _help(path)
+
+
+def _option_hint(message: str, option: str, root: TyperGroup, path: list[str], command: Any, typed: list[str]) -> str:
+    here = _spellings(command)
+    if _NO_VALUE in message:
+        usual = _usual(here.get(option))
+        return _run([*typed, usual]) if usual else _example(path)
+    if _NEEDLESS_VALUE in message:
+        return _run([option if word.startswith(f"{option}=") else word for word in typed])
+    written = next((word for word in typed if word.partition("=")[0] == option), None)
+    written = written or next(word for word in typed if word.startswith(option))
+    name = "--" + written.partition("=")[0].lstrip("-").replace("_", "-")
+    if name in _spellings(root) and path:
+        return _before_the_command(name, written, _takes_value(_spellings(root)[name]), typed)
+    known = name if name in here else _OPTIONS.get(name, "")
+    elsewhere = [other for other, found in root.commands.items() if name in _spellings(found)]
+    if known not in here and elsewhere:
+        value = _takes_value(_spellings(root.commands[elsewhere[0]])[name])
+        return f"`{name}` is an option of {', '.join(elsewhere)}. Without it: {_line(_without(typed, written, value))}"
+    near = [known] if known in here else difflib.get_close_matches(name, here, n=1)
+    if not near:
+        return f"Its options: {_line([*path, '-h'])}"
+    corrected = written.replace(written.partition("=")[0], near[0], 1)
+    if path and typed.index(written) < typed.index(path[0]):
+        value = _takes_value(here[near[0]])
+        return _run([*_without(typed, written, value), corrected, *_taken(typed, written, value)[1:]])
+    return _run([corrected if word == written else word for word in typed])
+
+
+def _before_the_command(name: str, written: str, value: bool, typed: list[str]) -> str:
+    moved = [*_taken(typed, written, value), *_without(typed, written, value)]
+    return f"`{name}` stands before the command. {_run(moved)}"
+
+
+def _fewer(path: list[str], command: Any, typed: list[str]) -> str:
+    """As many words as the command takes: a prompt without quotes is one, of other things the first counts."""
+    names = [parameter.name for parameter in command.params if not _options_of(parameter)]
+    words = _words(command, typed[typed.index(path[-1]) + 1 :])
+    rest = [word for word in typed if word not in words and word not in path]
+    for text, parameter in _spellings(command).items():
+        if "=" in (parameter.metavar or "") and text in rest and words[len(names) :]:
+            value = rest[rest.index(text) + 1]
+            return _run([word for word in _with(typed, value, f"{value}={words[-1]}") if word != words[-1]])
+    kept = words[: len(names)]
+    if names[-1] == "prompt":
+        kept = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])]
+    return _run([*path, *kept, *rest])
+
+
+def _words(command: Any, typed: Sequence[str]) -> list[str]:
+    """What was typed that is neither an option nor its value."""
+    found, is_value, spellings = [], False, _spellings(command)
+    for word in typed:
+        if not is_value and not word.startswith("-"):
+            found.append(word)
+        is_value = not is_value and _takes_value(spellings.get(word))
+    return found
+
+
+def _options_of(parameter: Any) -> list[str]:
+    return [text for text in (*parameter.opts, *parameter.secondary_opts) if text.startswith("-")]
+
+
+def _spellings(command: Any) -> Mapping[str, Any]:
+    return {text: parameter for parameter in command.params for text in _options_of(parameter)}
+
+
+def _takes_value(parameter: Any) -> bool:
+    return parameter is not None and not getattr(parameter, "is_flag", False)
+
+
+def _with(typed: Sequence[str], old: str, new: str) -> list[str]:
+    """With the first word `old`, or the value `old` of `--option=old`, replaced."""
+    found = next(index for index, word in enumerate(typed) if old in (word, word.partition("=")[2]))
+    return [*typed[:found], typed[found].removesuffix(old) + new, *typed[found + 1 :]]
+
+
+def _taken(typed: Sequence[str], word: str, with_value: bool) -> list[str]:
+    index = typed.index(word)
+    return list(typed[index : index + 1 + (with_value and "=" not in word)])
+
+
+def _without(typed: Sequence[str], word: str, with_value: bool) -> list[str]:
+    index = typed.index(word)
+    return [*typed[:index], *typed[index + 1 + (with_value and "=" not in word) :]]
+
+
+def _example(path: Sequence[str]) -> str:
+    examples = EXAMPLES.get(path[0]) if path else None
+    return f"Such as: {examples[0]}" if examples else _help(path)
+
+
+def _help(path: Sequence[str]) -> str:
+    return f"See: {_line([*path, '-h'])}"
+
+
+def _line(words: Sequence[str]) -> str:
+    return shlex.join(["toolkit", *words])
+
+
+def _run(words: Sequence[str]) -> str:
+    return f"Run: {_line(words)}"

@@ -1,0 +1,23 @@
+"""vLLM's CPU platform, whose engine and worker are forked from the server. Imported by vLLM only, see `fork_plugin`.
+
+vLLM starts them as new interpreters, since it gives each worker its own OpenMP variables, which are read once in a
+process. Each then imports PyTorch and vLLM again: half the time, and half the CPU time, until a server is ready. Where
+the variables are those of the server (`cpu_variables`), a copy of the server does.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from vllm.platforms.cpu import CpuPlatform
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig  # is being imported when vLLM asks for its platform
+
+
+class ForkingCpu(CpuPlatform):
+    @classmethod
+    def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
+        super().check_and_update_config(vllm_config)
+        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"

@@ -1,0 +1,90 @@
+"""What is measured: loads, arms and workloads, and when it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from toolkit.measure.arm import Arm
+from toolkit.measure.result import RequestResult
+from toolkit.measure.stream_clock import Ask, Timing
+from toolkit.measure.workload import Workload
+
+
+@dataclass(frozen=True)
+class Load:
+    """The number of concurrent requests; with `open_loop` the requests per second."""
+
+    value: float
+    open_loop: bool = False
+
+    def __str__(self) -> str:
+        if self.open_loop:
+            return f"{self.value:g} requests/s"
+        return "one request at a time" if self.value == 1 else f"{self.value:g} concurrent requests"
+
+
+@dataclass(frozen=True)
+class Design:
+    """What to measure, and when to stop.
+
+    `requests` are asked of each arm for every workload and load; None: as many as it takes for intervals of
+    ±`precision` (0.05 is 5 %). No block begins after `seconds`. `max_tokens` limits the answers of prompts without a
+    limit of their own; None: 256, or up to 1,024 if the model reasons before it answers. `seed` decides in which order
+    prompts are asked after the first round, and at what moments open loops ask. On a machine that all arms share, an
+    engine that has just answered slows the others down for `settle_seconds`: another arm is asked after that time, with
+    more in a row.
+    """
+
+    arms: tuple[Arm, ...]
+    workloads: tuple[Workload, ...]
+    baseline: Arm | None = None
+    loads: tuple[Load, ...] = (Load(1),)
+    precision: float = 0.05
+    seconds: float = 60.0
+    requests: int | None = None
+    max_tokens: int | None = None
+    seed: int = 0
+    settle_seconds: float = 0.0
+
+    @property
+    def all_arms(self) -> tuple[Arm, ...]:
+        """The baseline, if there is one, and the arms."""
+        return (*filter(None, [self.baseline]), *self.arms)
+
+
+class Send(Protocol):
+    """Sends requests under a load, as `closed_loop` and `open_loop` do."""
+
+    async def __call__(self, arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
+        """One result for each request that was sent. Failures are results; it ends early once `timing.stop` is set."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a measurement is: `requests` of each arm, of about `of`. `remaining` estimates the seconds still needed.
+
+    `ratio` is the first arm's speedup on `doing` so far; None if there are too few answers, or no baseline.
+    """
+
+    requests: int
+    seconds: float
+    remaining: float
+    doing: str
+    of: int = 0
+    ratio: float | None = None
+
+    def __str__(self) -> str:
+        of = f" of about {self.of}" if self.of > self.requests else ""
+        ratio = f", {self.ratio:.2f}x so far" if self.ratio else ""
+        return f"{self.doing}: {self.requests} requests{of}{ratio}, about {self.remaining:.0f} s to go"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All results. `complete` is False if the measurement was interrupted."""
+
+    results: tuple[RequestResult, ...]
+    notes: tuple[str, ...] = ()
+    complete: bool = True

@@ -1,0 +1,144 @@
+"""What a recipe says of its models, and of how draft tokens are made."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from toolkit.catalog import methods
+from toolkit.recipe.section import ModelName, PositiveInt, Section, one_of
+
+BackendName = Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
+"""Names of kernels, types and backends, which engines add to: FLASH_ATTN, fp8_e4m3."""
+
+
+def _without_spellings() -> list[str]:
+    return [*(found.name for found in methods.methods()), methods.BASELINE]
+
+
+MethodName = Annotated[
+    str,
+    one_of(methods.names, shown=_without_spellings),
+    WithJsonSchema({"enum": list(methods.names()), "type": "string"}),
+]
+
+_MODEL = "Hugging Face id, s3://bucket/prefix/, jumpstart:<id>, or a folder relative to the recipe (`./…`)"
+_REVISION = "commit, branch or tag on the hub; default: the commit in the lock"
+Revision = Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$")]
+BatchSizeRange = tuple[PositiveInt, PositiveInt, Annotated[StrictInt, Field(ge=0)]]
+
+
+class TargetSection(Section):
+    """The model whose output the user wants."""
+
+    model: ModelName = Field(description=_MODEL)
+    revision: Revision | None = Field(None, description=_REVISION)
+    accept_eula: StrictBool = Field(
+        False, description="you have read and accept the licence that JumpStart asks for; nothing accepts it for you"
+    )
+
+
+class SpeculationSection(Section):
+    """How draft tokens are made. `method: none` is the baseline.
+
+    Which of the further keys a method takes stands in catalog/methods.json, and a check says so.
+    """
+
+    method: MethodName = Field(
+        description="how tokens are drafted; `mtp` also by the engine's name for one model, such as `qwen3_next_mtp`"
+    )
+    model: ModelName | None = Field(None, description=f"the drafter: {_MODEL}")
+    revision: Revision | None = Field(None, description=_REVISION)
+    num_speculative_tokens: PositiveInt | None = Field(
+        None, description="K, draft tokens per target step; default: the method's in the catalogue"
+    )
+    draft_tensor_parallel_size: PositiveInt | None = Field(
+        None, description="accelerators that share the drafter: 1, or as many as the target's; default: the target's"
+    )
+    num_speculative_tokens_per_batch_size: list[BatchSizeRange] = Field(
+        default_factory=list, description="[from, to, K] by requests in a step, both ends included; K may be 0"
+    )
+    attention_backend: BackendName | None = Field(
+        None, description="attention backend of the drafter, such as FLASH_ATTN; default: the engine's choice"
+    )
+    draft_sample_method: Literal["greedy", "probabilistic"] | None = Field(
+        None, description="how the drafter samples: its first choice, or from its distribution; default: greedy"
+    )
+    enable_adaptive_verification: StrictBool | None = Field(
+        None, description="dspark: verify fewer drafts of a request where the drafter is less sure; default: all"
+    )
+    enforce_eager: StrictBool | None = Field(None, description="run the drafter without CUDA graphs")
+    kv_cache_dtype: BackendName | None = Field(
+        None, description="type of the drafter's KV cache; default: the target's"
+    )
+    max_model_len: PositiveInt | None = Field(
+        None, description="tokens of a request up to which the drafter drafts; default: the target's limit"
+    )
+    moe_backend: BackendName | None = Field(None, description="kernels of the drafter's experts; default: the target's")
+    quantization: BackendName | None = Field(None, description="how the drafter's weights are quantized")
+    rejection_sample_method: Literal["standard", "block"] | None = Field(
+        None, description="drafts are verified one by one, or as a block; default: standard"
+    )
+    use_heterogeneous_vocab: StrictBool | None = Field(
+        None,
+        description="draft-model: the drafter may have another vocabulary than the target; it drafts the tokens that "
+        "both have",
+    )
+    prompt_lookup_min: PositiveInt | None = Field(
+        None, description="ngram: shortest run of tokens that is looked up in the text so far"
+    )
+    prompt_lookup_max: PositiveInt | None = Field(
+        None, description="ngram: longest run of tokens that is looked up in the text so far"
+    )
+    suffix_decoding_max_tree_depth: PositiveInt | None = Field(
+        None, description="suffix: most tokens of a match and its draft together"
+    )
+    suffix_decoding_max_cached_requests: Annotated[StrictInt, Field(ge=0)] | None = Field(
+        None, description="suffix: finished requests that are kept to draft from; 0 keeps none"
+    )
+    suffix_decoding_max_spec_factor: Annotated[float, Field(ge=0, strict=True)] | None = Field(
+        None, description="suffix: draft tokens per token of the match, at most"
+    )
+    suffix_decoding_min_token_prob: Annotated[float, Field(ge=0, le=1, strict=True)] | None = Field(
+        None, description="suffix: least estimated probability of a token that is drafted"
+    )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Further keys of the engine's own configuration, as they are written here."""
+        return self.model_dump(include=self.model_fields_set - _SHARED_KEYS, exclude_none=True)
+
+    @model_validator(mode="after")
+    def _drafter_belongs_to_method(self) -> SpeculationSection:
+        if self.method == methods.BASELINE:
+            if len(self.model_fields_set) > 1:
+                raise ValueError("method `none` drafts nothing: remove the other keys of `speculation`")
+            return self
+        drafter = methods.method(self.method).drafter
+        if drafter == "required" and not self.model:
+            message = "method `{method}` needs a drafter: add `model: <Hugging Face id or folder>`"
+            raise PydanticCustomError("drafter_missing", message, {"method": self.method})
+        if drafter == "none" and self.model:
+            raise ValueError(f"method `{self.method}` drafts without a model: remove `model`")
+        if self.revision and not self.model:
+            raise ValueError("`revision` is that of a drafter: add its `model`, or remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _lookup_in_order(self) -> SpeculationSection:
+        least, most = self.prompt_lookup_min, self.prompt_lookup_max
+        if least and most and least > most:
+            raise ValueError(f"prompt_lookup_min {least} is above prompt_lookup_max {most}")
+        return self
+
+
+_SHARED_KEYS = {
+    "method",
+    "model",
+    "revision",
+    "num_speculative_tokens",
+    "draft_tensor_parallel_size",
+    "num_speculative_tokens_per_batch_size",
+}

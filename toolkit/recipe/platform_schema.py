@@ -1,0 +1,200 @@
+"""What a recipe says of where its endpoint runs: platform, instances, updates, network, and what is watched."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
+
+from toolkit.catalog import registry
+from toolkit.recipe.cluster_schema import KubernetesSection
+from toolkit.recipe.section import EngineFlag, FlagValue, NonEmptyStr, PositiveInt, RecipeName, Section, one_of
+
+
+def _platform_enum(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(registry.platforms())
+
+
+PlatformName = Annotated[StrictStr, one_of(registry.platforms), Field(json_schema_extra=_platform_enum)]
+
+
+class ComponentSection(Section):
+    """An inference component: the model as a tenant of an endpoint, with copies of its own."""
+
+    endpoint: RecipeName | None = Field(
+        None, description="the endpoint it lives on; recipes that name the same one share it; default: one of its own"
+    )
+    accelerators: PositiveInt | None = Field(
+        None, description="accelerators of one copy; default: the tensor parallelism"
+    )
+    memory_mib: Annotated[StrictInt, Field(ge=128)] = Field(4096, description="host memory that one copy needs, MiB")
+
+
+class InstanceType(Section):
+    """An instance type that needs settings of its own, such as another tensor parallelism."""
+
+    type: NonEmptyStr
+    args: dict[EngineFlag, FlagValue] = Field(default_factory=dict, description="flags that differ from engine.args")
+    num_speculative_tokens: PositiveInt | None = Field(None, description="K on this type")
+
+
+class PrefixRoutingSection(Section):
+    """How `routing: prefix-aware` groups requests. The limits are those of SageMaker's PrefixAwareRoutingConfig."""
+
+    prefix_length: Annotated[StrictInt, Field(ge=1024, le=65536)] = Field(
+        4096, description="bytes from the start of a request that are compared; of a chat, characters of its messages"
+    )
+    concurrency_threshold: Annotated[StrictInt, Field(ge=1, le=1024)] | None = Field(
+        None,
+        description="requests in progress from which an instance is passed over; default: engine.max_num_seqs, at "
+        "most 1024",
+    )
+
+
+class PlatformSection(Section):
+    """Where the endpoint runs. `run` is the local platform's; others but the name, types and time-out SageMaker's."""
+
+    name: PlatformName = Field(
+        description="`local`: AWS rehearsed on this machine; `sagemaker`; or `kubernetes`, such as an EKS cluster"
+    )
+    kubernetes: KubernetesSection | None = Field(None, description="settings of `name: kubernetes`")
+    run: Literal["process", "container"] = Field(
+        "process",
+        description="on this machine: `process` starts the engine that is installed here; `container` builds the image "
+        "of `container`, on a `base` that runs here, and runs it with podman or docker",
+    )
+    instance_types: Annotated[list[NonEmptyStr | InstanceType], Field(min_length=1, max_length=5)] | None = Field(
+        None,
+        description="instance types, best first: where one has no capacity the next is taken; SageMaker's begin with "
+        "`ml.`, a cluster's do not; default: the cheapest that fits the models",
+    )
+    health_check_timeout: Annotated[StrictInt, Field(ge=60, le=3600)] | None = Field(
+        None,
+        description="seconds until the container answers /ping, 60 to 3600; default: by the size of the weights",
+    )
+    capacity_timeout: Annotated[StrictInt, Field(ge=300, le=3600)] | None = Field(
+        None,
+        description="seconds until one of several `instance_types` must have capacity, for all of them together; "
+        "default: 900 for each, at most 3600",
+    )
+    region: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]+$")] | None = Field(
+        None, description="AWS region; default: your session's"
+    )
+    role: Annotated[StrictStr, StringConstraints(pattern=r"^(create|[\w+=,.@-]+|arn:aws[a-z-]*:iam::.+)$")] | None = (
+        Field(
+            None,
+            description="execution role: an ARN, a name, or `create`; default: the one of Studio or the environment",
+        )
+    )
+    weights: Literal["s3", "hub"] | None = Field(
+        None,
+        description="`s3`: staged in your account first; `hub`: each container fetches them from the hub itself; "
+        "default: `s3`, on Kubernetes `hub`",
+    )
+    hub_token_secret: Annotated[StrictStr, StringConstraints(pattern=r"^[\w/+=.@:-]+$", max_length=2048)] | None = (
+        Field(
+            None,
+            description="secret in Secrets Manager with the token that staging reads gated models with, default: "
+            "yours; on Kubernetes the Secret whose key `token` the containers read",
+        )
+    )
+    inference_component: ComponentSection | None = Field(
+        None, description="serve as an inference component; write {} for one on an endpoint of its own"
+    )
+    routing: Literal["least-outstanding-requests", "random", "prefix-aware", "kv-aware"] = Field(
+        "least-outstanding-requests", description="how requests are spread over instances"
+    )
+    prefix_routing: PrefixRoutingSection | None = Field(
+        None, description="settings of `routing: prefix-aware`; default: those of an empty section"
+    )
+    capacity_reservation: (
+        Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:sagemaker:.+:training-plan/.+$")] | None
+    ) = Field(None, description="ARN of the reserved capacity to run on, and on nothing else")
+    kms_key: NonEmptyStr | None = Field(
+        None, description="KMS key, id or ARN, that encrypts staged weights and the instances' volumes"
+    )
+
+    @model_validator(mode="after")
+    def _prefix_routing_is_used(self) -> PlatformSection:
+        if self.prefix_routing and self.routing != "prefix-aware":
+            raise ValueError("`prefix_routing` has settings of prefix-aware routing: add `routing: prefix-aware`")
+        return self
+
+
+class ScalingSection(Section):
+    """How many instances serve (of an inference component: how many copies)."""
+
+    min_instances: Annotated[StrictInt, Field(ge=0)] = Field(
+        1, description="0: none when nobody asks, for inference components only"
+    )
+    max_instances: PositiveInt = Field(1, description="above `min_instances`: autoscaling between the two")
+    requests_per_instance: PositiveInt | None = Field(
+        None, description="concurrent requests that autoscaling aims at; default: half of engine.max_num_seqs"
+    )
+    scale_in: StrictBool = Field(True, description="false: autoscaling only ever adds instances")
+    scale_out_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(60, description="pause after adding")
+    scale_in_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(600, description="pause after removing")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> ScalingSection:
+        if self.max_instances < self.min_instances:
+            raise ValueError(f"max_instances {self.max_instances} is below min_instances {self.min_instances}")
+        return self
+
+
+class RolloutSection(Section):
+    """How a changed recipe replaces the one that serves, and how traffic is shared with the baseline."""
+
+    update: Literal["all-at-once", "canary", "linear", "rolling"] = Field(
+        "all-at-once", description="canary: a first step, then the rest; linear and rolling: step by step"
+    )
+    step_percent: Annotated[StrictInt, Field(ge=5, le=50)] = Field(10, description="capacity of one step, percent")
+    wait_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(300, description="watching after each step")
+    alarms: Annotated[list[NonEmptyStr], Field(max_length=5)] = Field(
+        default_factory=list, description="CloudWatch alarms that roll an update back, besides the toolkit's own"
+    )
+    speculative_percent: Annotated[StrictInt, Field(ge=1, le=100)] = Field(
+        100, description="below 100: the rest of the requests goes to a variant without speculation"
+    )
+    shadow: StrictBool = Field(
+        False, description="the variant without speculation answers; the speculative one gets a copy of each request"
+    )
+
+    @model_validator(mode="after")
+    def _one_experiment(self) -> RolloutSection:
+        if self.shadow and self.speculative_percent != 100:
+            raise ValueError("a shadow variant answers nobody: remove `speculative_percent`, or `shadow`")
+        return self
+
+
+class NetworkSection(Section):
+    """The VPC that containers run in, and whether they may call out at all."""
+
+    subnets: list[NonEmptyStr] = Field(default_factory=list, description="subnet ids, in at least two zones")
+    security_groups: list[NonEmptyStr] = Field(default_factory=list, description="security group ids")
+    isolation: StrictBool = Field(False, description="no network at all for the container; weights come from S3")
+    private_registry: StrictBool = Field(False, description="images come from a registry that only the VPC reaches")
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> NetworkSection:
+        if bool(self.subnets) != bool(self.security_groups):
+            raise ValueError("`subnets` and `security_groups` belong together: give both, or none")
+        if self.private_registry and not self.subnets:
+            raise ValueError("a private registry is reached through a VPC: add `subnets` and `security_groups`")
+        return self
+
+
+class ObservabilitySection(Section):
+    """What is watched."""
+
+    alarms: StrictBool | None = Field(None, description="alarms on errors, latency and acceptance; default: on AWS")
+    dashboard: StrictBool | None = Field(None, description="a CloudWatch dashboard; default: on AWS")
+    notify: Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:sns:.+$")] | None = Field(
+        None, description="SNS topic that alarms are sent to"
+    )
+    metrics_seconds: Literal[10, 30, 60, 120, 180, 240, 300] = Field(
+        60, description="how often the container's own metrics go to CloudWatch"
+    )
+    data_capture_percent: Annotated[StrictInt, Field(ge=0, le=100)] = Field(
+        0, description="requests and answers that are kept in the toolkit's bucket"
+    )
