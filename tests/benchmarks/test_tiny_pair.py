@@ -16,7 +16,7 @@ from toolkit.measure.report import BenchReport
 from toolkit.platforms.local import daemon
 
 ARMS = [
-    *[("p-eagle", k) for k in (5, 7, 10)],
+    *[("p-eagle", k) for k in (5, 7, 10, 15)],
     *[("eagle3", k) for k in (3, 5, 7)],
     ("draft-model", 5),
 ]

@@ -17,7 +17,7 @@ torch.set_num_threads(1)  # models are so small here that threads only wait for 
 
 SIZE = LanguageModelSize(32, 64, 4, num_attention_heads=2, num_key_value_heads=1, head_dim=16)
 LANGUAGE_MODEL = LanguageModelSettings(SIZE, rows=2, schedule=Schedule(2, 1e-3))
-HEAD = HeadSettings("p-eagle", layers=1, depth=3, steps=2, conversations=60, responses="keep", batch_tokens=64)
+HEAD = HeadSettings("p-eagle", layers=1, depth=3, steps=2, conversations=60, batch_tokens=64)
 SETTINGS = Settings(
     texts=TextSettings(count=60, row_tokens=128, vocab_size=512),
     target=LANGUAGE_MODEL,

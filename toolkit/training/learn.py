@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 from speculators.losses import resolve_loss_config
@@ -191,8 +191,8 @@ class PEagleLearner:
 
     def _causal_mask(self, length: int) -> Tensor | None:
         """None where attention masks what comes later by itself."""
-        implementation = cast(Any, self.head.layers[0]).self_attn.config._attn_implementation
-        return self.masks.causal(length) if implementation == "eager" else None
+        attention: Any = self.head.layers[0].self_attn
+        return self.masks.causal(length) if attention.config._attn_implementation == "eager" else None
 
     def _segments(self, length: int) -> int:
         return max(self.segments, math.ceil(length / self.longest_segment) if self.longest_segment else 1)

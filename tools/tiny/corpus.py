@@ -1,7 +1,8 @@
 """Synthetic chat texts, made from a seed.
 
 Structured answers follow from their prompt, which speculation is good at: records, tables, code, configuration. In the
-open-ended ones every word leads to one of a few others, all equally likely, so a drafter has little to go by.
+open-ended ones every word leads to one of a few others, all equally likely: the corpus takes any, and the target always
+the one that it likes best, which a head can only know from the target's own answers.
 """
 
 from __future__ import annotations

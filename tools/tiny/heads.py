@@ -11,7 +11,7 @@ from typing import Literal
 from toolkit.training.__main__ import run
 from toolkit.training.card import REPORT
 from toolkit.training.job import TrainingJob
-from tools.tiny.conversations import GENERAL_COUNT, conversation, general
+from tools.tiny.conversations import GENERAL_COUNT, answered, conversation, general
 from tools.tiny.corpus import Example
 
 CONVERSATIONS = "conversations.jsonl"
@@ -19,16 +19,15 @@ CONVERSATIONS = "conversations.jsonl"
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """A head, and how many conversations it learns from for how long; the target answers them anew, or not."""
+    """A head, and how many conversations it learns from for how long."""
 
     method: Literal["p-eagle", "eagle3"]
     layers: int
     depth: int
     steps: int
     conversations: int = GENERAL_COUNT
-    responses: Literal["target", "keep"] = "target"
-    batch_tokens: int = 2048
-    learning_rate: float = 3e-3
+    batch_tokens: int = 1024
+    learning_rate: float = 4e-3
 
 
 def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path) -> dict[str, object]:
@@ -37,16 +36,15 @@ def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path)
     Stopped, it goes on from the checkpoint in `scratch`.
     """
     data = scratch / CONVERSATIONS
-    write_conversations(general(settings.conversations), data)
+    write_conversations(answered(general(settings.conversations), target), data)
     job = TrainingJob(
         name=f"tiny-{settings.method}",
         method=settings.method,
         target=str(target),
         target_name="tiny",
         data=(str(data),),
-        responses=settings.responses,
-        max_new_tokens=512,
-        held_out=0.02,
+        responses="keep",
+        held_out=0.01,
         layers=settings.layers,
         depth=settings.depth,
         max_length=640,
