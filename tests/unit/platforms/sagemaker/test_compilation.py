@@ -252,9 +252,8 @@ def test_on_a_cluster_the_job_compiles(recipe: Recipe) -> None:
 def test_on_a_cluster_the_check_names_the_job(recipe: Recipe) -> None:
     findings = check(recipe.with_platform("kubernetes")).findings
     (hint,) = [found.hint for found in findings if found.code == "neuron.compiled-in"]
-    assert (
-        hint == "Run: toolkit render RECIPE --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
-    )
+    apply = "kubectl apply --server-side --field-manager=toolkit -f -"
+    assert hint == f"Run: toolkit render {recipe.path} --part compile | {apply}"
 
 
 @pytest.mark.parametrize("platform", ["sagemaker", "kubernetes"])
