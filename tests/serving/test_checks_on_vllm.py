@@ -115,7 +115,9 @@ class Case:
 
 
 CASES = {
-    "no mask token": Case("pair.mask-token", "must have", drafter(ptd_token_id=None, pard_token=None)),
+    "no mask token": Case(
+        "pair.mask-token", "must have", drafter(ptd_token_id=None, pard_token=None, mask_token_id=None)
+    ),
     "no mask_hidden": Case(
         "pair.mask-hidden", "mask_hidden", tensors(lambda found: {k: found[k] for k in found if k != "mask_hidden"})
     ),

@@ -243,7 +243,7 @@ def test_the_generation_drafted_several_times(life: Life) -> None:
 
 def test_an_engine_that_is_stopped_while_a_request_waits_fails_the_ping_until_it_goes_on(life: Life) -> None:
     assert life.stuck.status == 503
-    assert "requests wait, and the engine has made no step for 4" in life.stuck.text
+    assert re.search("requests wait, and the engine has made no step for [4-9]", life.stuck.text)
     assert life.going_on.status == 200
     assert "serve: requests wait, and the engine makes no step" in life.log
     assert "serve: the engine makes steps again" in life.log

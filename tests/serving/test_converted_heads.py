@@ -17,7 +17,7 @@ from toolkit.training.head import aux_layers, build_head
 from toolkit.training.job import TrainingJob
 from toolkit.training.learn import Lesson, PEagleLearner
 from toolkit.training.masks import DraftMasks
-from toolkit.training.partition import sample_drafts
+from toolkit.training.partition import Drafts
 from toolkit.training.states import Extractor, load_target
 
 pytestmark = pytest.mark.serving
@@ -169,7 +169,7 @@ def drafts_in_training(tokens: list[int]) -> torch.Tensor:
         return torch.zeros(logits.shape[:2])
 
     masks = DraftMasks(padded, torch.float32, torch.device("cpu"))
-    drafts = sample_drafts(sequence.loss_mask, K, 1.0, 1.0)
+    drafts = Drafts(torch.arange(length).repeat_interleave(K - 1), torch.arange(1, K).repeat(length))
     with torch.no_grad():
         PEagleLearner(head, masks, remember, K, segments=1).learn_drafts(sequence, drafts)
     table = torch.full((padded, K), -1)

@@ -134,7 +134,7 @@ def test_openais_client_asks_and_streams(endpoint: Endpoint) -> None:
 
 
 def test_speculation_is_on_and_lossless(endpoint: Endpoint) -> None:
-    proof = endpoint.prove(requests=2, seconds=300)
+    proof = endpoint.prove(requests=6, seconds=300)
 
     assert proof.ok, proof
     assert {arm.identical for arm in proof.arms if arm.arm == "speculative"} == {1.0}
