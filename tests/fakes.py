@@ -55,6 +55,18 @@ class Told:
         self.said.append(text)
 
 
+class Interrupting(Told):
+    """Presses Ctrl-C once a moment has come."""
+
+    def __init__(self, moment: Callable[[], bool]) -> None:
+        super().__init__()
+        self._moment = moment
+
+    def update(self, text: str, detail: str = "") -> None:
+        if self._moment():
+            raise KeyboardInterrupt
+
+
 class MemoryPlatform:
     """AWS in memory. `interrupt_in(n)` presses Ctrl-C at the n-th moment from now: before, after or amid an action."""
 

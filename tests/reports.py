@@ -10,6 +10,7 @@ from toolkit.measure.report import (
     BenchReport,
     BreakEvenAcceptance,
     Claim,
+    Interval,
     Noise,
     Percentiles,
     Speedup,
@@ -17,7 +18,6 @@ from toolkit.measure.report import (
     WhatIf,
     WhatIfSpeedup,
 )
-from toolkit.measure.statistics import Interval
 
 NOISE = Noise(1.01, 0.97, 1.05)
 LOADS = (1, 4, 16, 64)

@@ -27,7 +27,7 @@ from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError
 from toolkit.home import home
-from toolkit.measure.report import BenchReport, Gain, Noise, Ratio
+from toolkit.measure.report import BenchReport, Gain, Interval, Noise
 from toolkit.platforms.sagemaker.rules.price import price_of
 from toolkit.recipe.resolve import Recipe, load
 
@@ -40,7 +40,7 @@ LIVE = (
     + "scaling: {min_instances: 1, max_instances: 4}\nobservability: {data_capture_percent: 50}\n"
 )
 BUCKET = "toolkit-123456789012-us-west-2"
-BETTER, WORSE = Ratio(1.3, 1.2, 1.4), Ratio(0.8, 0.7, 0.9)
+BETTER, WORSE = Interval(1.3, 1.2, 1.4), Interval(0.8, 0.7, 0.9)
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Road:
     """The steps of `improve`, with a trained head that is a copy of the one before, and a scripted measurement."""
 
     standin: StandIn
-    ratio: Ratio = BETTER
+    ratio: Interval = BETTER
     seen: list[dict[str, Any]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     fails: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import Told
+from fakes import Interrupting, Told
 from standin_cluster import StandInCluster
 from standin_controllers import Script
 from standin_kubelet import Step, exited, running, scheduled, waits
@@ -74,18 +74,6 @@ class Desk:
 
     def objects(self, plural: str) -> list[dict[str, Any]]:
         return [item for key, item in self.standin.store.objects.items() if key.plural == plural]
-
-
-class Interrupting(Told):
-    """Presses Ctrl-C once a moment has come."""
-
-    def __init__(self, moment: Callable[[], bool]) -> None:
-        super().__init__()
-        self._moment = moment
-
-    def update(self, text: str, detail: str = "") -> None:
-        if self._moment():
-            raise KeyboardInterrupt
 
 
 @pytest.fixture

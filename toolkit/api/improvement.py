@@ -24,7 +24,7 @@ from toolkit.display import card, facts
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.measure.promotion import Decision, decide
-from toolkit.measure.report import ArmReport, BenchReport, Ratio
+from toolkit.measure.report import ArmReport, BenchReport, Interval
 from toolkit.measure.workload import Prompt, Workload
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of
@@ -58,8 +58,8 @@ class Improvement:
     tried: str
     promoted: bool
     reason: str
-    decoding: Ratio | None = None
-    acceptance: Ratio | None = None
+    decoding: Interval | None = None
+    acceptance: Interval | None = None
     acceptance_lengths: tuple[float, float] | None = None
 
     def __bool__(self) -> bool:
@@ -313,7 +313,7 @@ def _improvement(recipe: str, head: str, tried: str, decision: Decision, report:
     return replace(found, decoding=decision.gain.decoding, acceptance=decision.gain.acceptance)
 
 
-def _text(ratio: Ratio) -> str:
+def _text(ratio: Interval) -> str:
     return f"{ratio.ratio:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
 
 

@@ -18,6 +18,8 @@ from toolkit.recipe.resolve import Recipe
 if TYPE_CHECKING:
     from toolkit.platforms.rules import TrainingPlatform
 
+_STARTS = ("create", "replace")
+
 
 def job_plan(
     recipe: Recipe,
@@ -68,6 +70,3 @@ def wait(plan: Plan, platform: TrainingPlatform, progress: Progress, *, stage: s
     if jobs:
         with progress.stage(stage):
             wait_completed(platform, jobs, progress, again=again, done=done)
-
-
-_STARTS = ("create", "replace")

@@ -92,8 +92,8 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """A figure of an arm over the baseline's, with a 95 % interval, from pairs of answers to the same request."""
+class Interval:
+    """A ratio with its 95 % interval."""
 
     ratio: float
     low: float
@@ -111,8 +111,8 @@ class Gain:
     workload: str
     concurrency: int | None
     arm: str
-    decoding: Ratio
-    acceptance: Ratio
+    decoding: Interval
+    acceptance: Interval
     rate: float | None = None
 
 

@@ -39,7 +39,7 @@ from functools import lru_cache
 from statistics import NormalDist
 
 from toolkit.endpoint.generation import Acceptance
-from toolkit.measure.report import Percentiles
+from toolkit.measure.report import Interval, Percentiles
 from toolkit.measure.result import RequestResult, successful
 
 _LEVEL = 0.975
@@ -65,15 +65,6 @@ class Pair:
     baseline_tokens: float
     baseline_seconds: float
     block: Hashable = None
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A ratio with its 95 % interval."""
-
-    ratio: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)

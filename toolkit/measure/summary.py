@@ -11,11 +11,10 @@ from operator import add
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Arm
 from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import ArmReport, Gain, Noise, Ratio, Speedup
+from toolkit.measure.report import ArmReport, Gain, Interval, Noise, Speedup
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
 from toolkit.measure.statistics import (
-    Interval,
     acceptance_ratio,
     busy_seconds,
     decoding,
@@ -108,8 +107,7 @@ def _gains(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm],
         for arm in arms:
             faster, accepted = (of(found, arm.name, baseline, looks) for of in (decoding, acceptance_ratio))
             if faster and accepted:
-                ratios = Ratio(**vars(faster)), Ratio(**vars(accepted))
-                yield Gain(point.workload, point.concurrency, arm.name, *ratios, point.rate)
+                yield Gain(point.workload, point.concurrency, arm.name, faster, accepted, point.rate)
 
 
 def _speedups(

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from toolkit.measure.arm import Arm
-from toolkit.measure.report import ArmReport, Claim, Speedup, Verdict
+from toolkit.measure.report import ArmReport, Claim, Interval, Speedup, Verdict
 from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.statistics import Interval, acceptance_length, pairs_of, requests_needed, share
+from toolkit.measure.statistics import acceptance_length, pairs_of, requests_needed, share
 from toolkit.measure.summary import Summary, acceptance_of, is_met
 from toolkit.measure.wording import interval, load_in_words
 from toolkit.recipe.schema import Expect, Slo

@@ -41,10 +41,10 @@ from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure, sender
 from toolkit.measure.design import Design, Load
 from toolkit.measure.read_workloads import read_workloads
-from toolkit.measure.report import BenchReport
+from toolkit.measure.report import BenchReport, Interval
 from toolkit.measure.result import RequestResult
 from toolkit.measure.run import run
-from toolkit.measure.statistics import Interval, pairs_of, speedup
+from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.what_if import other_acceptance, predicted
 from toolkit.measure.workload import Workload, prompts_of
 from toolkit.version import __version__

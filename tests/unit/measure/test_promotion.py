@@ -15,7 +15,7 @@ from streaming_server import DONE, Answer, Answers, Part, Served, document, even
 from toolkit.api.measuring import bench
 from toolkit.apply.progress import Silent
 from toolkit.measure.promotion import Decision, decide
-from toolkit.measure.report import BenchReport, Gain, Noise, Ratio, Verdict
+from toolkit.measure.report import BenchReport, Gain, Interval, Noise, Verdict
 
 TOKENS = 20
 STEP = 0.002
@@ -128,12 +128,12 @@ def test_a_head_that_fails_in_the_middle_is_not_promoted(measure: Measure) -> No
 
 # ---- the decision alone ----
 
-SURELY = Ratio(1.3, 1.2, 1.4)
-PERHAPS = Ratio(1.1, 0.9, 1.3)
-WORSE = Ratio(0.8, 0.7, 0.9)
+SURELY = Interval(1.3, 1.2, 1.4)
+PERHAPS = Interval(1.1, 0.9, 1.3)
+WORSE = Interval(0.8, 0.7, 0.9)
 
 
-def report(*gains: tuple[Ratio, Ratio], noise: float = 1.0, **more: Any) -> BenchReport:
+def report(*gains: tuple[Interval, Interval], noise: float = 1.0, **more: Any) -> BenchReport:
     found = tuple(Gain("held-out", 2**load, "speculative", *ratios) for load, ratios in enumerate(gains))
     arms = tuple(arm(name, "held-out", 1, 50.0) for name in ("baseline", "speculative"))
     made = BenchReport("chat", (), arms, noise=Noise(noise, noise / 2, noise * 2), gains=found)

@@ -14,10 +14,9 @@ from simulated_arms import result
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import Noise
+from toolkit.measure.report import Interval, Noise
 from toolkit.measure.run import FEWEST_ROUNDS
 from toolkit.measure.statistics import (
-    Interval,
     Pair,
     acceptance_length,
     busy_seconds,

@@ -19,7 +19,7 @@ from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.errors import PlatformError, UsageError
-from toolkit.measure.report import BenchReport, Gain, Noise, Ratio
+from toolkit.measure.report import BenchReport, Gain, Interval, Noise
 from toolkit.planning.plan import Action, Plan
 from toolkit.recipe.parts import Speculation
 from toolkit.recipe.resolve import Recipe, load
@@ -49,7 +49,7 @@ def captured(prefix: str) -> Iterator[tuple[str, bytes]]:
 
 def report(decoding: float, acceptance: float = 1.3, **more: Any) -> BenchReport:
     """The new head's decoding and acceptance over the old one's, each known to 2 %."""
-    ratios = (Ratio(ratio, ratio * 0.98, ratio * 1.02) for ratio in (decoding, acceptance))
+    ratios = (Interval(ratio, ratio * 0.98, ratio * 1.02) for ratio in (decoding, acceptance))
     made = report_at(7)
     lengths = {"baseline": 3.0, "speculative": round(3.0 * acceptance, 2)}
     arms = tuple(replace(arm, acceptance_length=lengths[arm.arm]) for arm in made.arms)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.training.heads import save_target
+from tests.unit.training.job_process import kept_curve
 from toolkit.cli.main import run
 from toolkit.training import progress
 from toolkit.training.__main__ import main
@@ -44,11 +45,6 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def curve(text: str) -> list[tuple[int, bool, float | None]]:
     found = map(progress.parse, text.splitlines())
     return [(line.done, line.held_out, line.loss) for line in found if line and line.stage == "train"]
-
-
-def kept(job: Path) -> list[tuple[int, bool, float | None]]:
-    lines = (job / "checkpoints" / progress.FILE).read_text().splitlines()
-    return curve("\n".join(progress.PREFIX + line for line in lines))
 
 
 def kill_in_the_middle(jobs: Path) -> None:
@@ -84,4 +80,4 @@ def test_killed_in_the_middle_it_goes_on_and_ends_as_if_nothing_had_been(
     whole.mkdir()
     shutil.copy(job / "job.json", whole)
     assert main(whole) == 0
-    assert kept(job) == kept(whole)
+    assert kept_curve(job) == kept_curve(whole)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.training.heads import job_for, save_target
-from toolkit.training import progress
+from tests.unit.training.job_process import ENVIRONMENT, kept_curve, stopped_amid_training
 from toolkit.training.__main__ import main
 from toolkit.training.job import TrainingJob
 from toolkit.training.launch import Machines, environment_of, exit_code, job_machines
@@ -41,33 +41,19 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
     )
 
 
-def curve(folder: Path) -> list[tuple[int, bool, float]]:
-    lines = (folder / "checkpoints" / progress.FILE).read_text().splitlines()
-    found = [progress.parse(progress.PREFIX + line) for line in lines]
-    return [(line.done, line.held_out, line.loss or 0.0) for line in found if line and line.stage == "train"]
-
-
 def test_two_processes_stopped_and_resumed_learn_what_one_learns(job: TrainingJob, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     job.write(one)
     job.write(two)
     assert main(one) == 0
     command = [sys.executable, "-m", "toolkit.training", "--processes", "2", str(two)]
-    environment = {"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        for line in process.stdout:
-            if (shown := progress.parse(line)) and shown.stage == "train":
-                process.send_signal(signal.SIGTERM)
-                break
-        process.communicate(timeout=120)
-    assert process.returncode == 128 + signal.SIGTERM
-    stopped = curve(two)[-1][0]
+    assert stopped_amid_training(command) == 128 + signal.SIGTERM
+    stopped = kept_curve(two)[-1][0]
     assert 0 < stopped < STEPS
 
-    assert subprocess.run(command, env=environment, check=False).returncode == 0
+    assert subprocess.run(command, env=ENVIRONMENT, check=False).returncode == 0
 
-    found, expected = curve(two), curve(one)
+    found, expected = kept_curve(two), kept_curve(one)
     assert [line[:2] for line in found] == [line[:2] for line in expected]
     assert [line[2] for line in found] == pytest.approx([line[2] for line in expected], rel=2e-3)
     assert (two / "head" / "config.json").is_file()

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import pytest
 from safetensors import safe_open
 
 from tests.unit.training.heads import job_for, save_target
+from tests.unit.training.job_process import kept_curve, stopped_amid_training
 from toolkit.training import job as train_job
-from toolkit.training import progress
 from toolkit.training.__main__ import main
 from toolkit.training.job import TrainingJob
 
@@ -51,32 +50,18 @@ def finished(job: TrainingJob, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-def curve(folder: Path) -> list[tuple[int, bool, float | None]]:
-    lines = (folder / "checkpoints" / progress.FILE).read_text().splitlines()
-    found = [progress.parse(progress.PREFIX + line) for line in lines]
-    return [(line.done, line.held_out, line.loss) for line in found if line and line.stage == "train"]
-
-
 def test_told_to_end_the_process_saves_a_checkpoint_and_the_next_one_ends_as_if_nothing_had_been(
     job: TrainingJob, finished: Path, tmp_path: Path
 ) -> None:
     job.write(tmp_path)
     command = [sys.executable, "-m", "toolkit.training", str(tmp_path)]
-    environment = {"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        for line in process.stdout:
-            if (shown := progress.parse(line)) and shown.stage == "train":
-                process.send_signal(signal.SIGTERM)
-                break
-        process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
-    stopped = curve(tmp_path)[-1][0]
+    assert stopped_amid_training(command) == 128 + signal.SIGTERM
+    stopped = kept_curve(tmp_path)[-1][0]
 
     assert main(tmp_path) == 0
 
     assert stopped < STEPS
-    assert curve(tmp_path) == curve(finished)
+    assert kept_curve(tmp_path) == kept_curve(finished)
     weights = [folder / "head" / "model.safetensors" for folder in (tmp_path, finished)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
 

@@ -7,13 +7,12 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import Told
+from fakes import Interrupting, Told
 
 from toolkit import api
 from toolkit.api import training
@@ -63,18 +62,6 @@ class Desk:
     def log(self) -> str:
         (found,) = self.jobs.glob("*/log.txt")
         return found.read_text()
-
-
-class Interrupting(Told):
-    """Presses Ctrl-C once a moment has come."""
-
-    def __init__(self, moment: Callable[[], bool]) -> None:
-        super().__init__()
-        self._moment = moment
-
-    def update(self, text: str, detail: str = "") -> None:
-        if self._moment():
-            raise KeyboardInterrupt
 
 
 @pytest.fixture
