@@ -43,7 +43,7 @@ from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding, Report
 from toolkit.measure.compare import Comparison, compare
-from toolkit.measure.report import Ratio
+from toolkit.measure.report import Interval
 from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
@@ -267,7 +267,7 @@ def hostile_comparison(_: Path) -> Comparison:
 
 
 def hostile_improvement(_: Path) -> Improvement:
-    ratio = Ratio(1.0, 1.0, 1.0)
+    ratio = Interval(1.0, 1.0, 1.0)
     return Improvement(HOSTILE, HOSTILE, HOSTILE, False, HOSTILE, ratio, ratio, (1.0, 2.0))
 
 
