@@ -30,6 +30,7 @@ from toolkit.home import home
 from toolkit.measure.report import BenchReport, Gain, Interval, Noise
 from toolkit.platforms.sagemaker.rules.price import price_of
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.training.plan import job_name
 
 LIVE = (
     RECIPE.replace(
@@ -40,6 +41,7 @@ LIVE = (
     + "scaling: {min_instances: 1, max_instances: 4}\nobservability: {data_capture_percent: 50}\n"
 )
 BUCKET = "toolkit-123456789012-us-west-2"
+NOTHING_NEW = "nothing new was captured since the head that serves was trained"
 BETTER, WORSE = Interval(1.3, 1.2, 1.4), Interval(0.8, 0.7, 0.9)
 
 
@@ -51,6 +53,8 @@ class Road:
     ratio: Interval = BETTER
     seen: list[dict[str, Any]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    jobs: list[str] = field(default_factory=list)
+    started_from: list[str] = field(default_factory=list)
     fails: bool = False
 
     @property
@@ -62,6 +66,8 @@ class Road:
         assert recipe.drafter.folder
         assert recipe.training
         assert recipe.training.start_from
+        self.jobs.append(job_name(recipe))
+        self.started_from.append(recipe.training.start_from)
         if not recipe.drafter.folder.exists():
             shutil.copytree(recipe.training.start_from, recipe.drafter.folder)
             edit_config(recipe.drafter.folder, trained_on="traffic")
@@ -104,13 +110,18 @@ def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         EndpointName="tiny", DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 3}]
     )
     sagemaker.get_waiter("endpoint_in_service").wait(EndpointName="tiny", WaiterConfig={"Delay": 0})
+    capture(standin, range(20))
+    return path
+
+
+def capture(standin: StandIn, questions: range) -> None:
+    """What SageMaker writes of requests that ask these questions."""
     s3: Any = standin.session().client("s3")
-    for number in range(20):
+    for number in questions:
         body = {"messages": [{"role": "user", "content": f"Question {number}"}]}
         record = {"captureData": {"endpointInput": {"data": json.dumps(body), "encoding": "JSON"}}}
         key = f"capture/tiny/tiny/AllTraffic/2026/11/22/10/{number:02}.jsonl"
         s3.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(record).encode())
-    return path
 
 
 def test_while_it_is_measured_each_instance_answers_as_many_requests(recipe: Path, standin: StandIn) -> None:
@@ -157,6 +168,28 @@ def test_a_better_head_serves_alone_and_a_rollback_brings_the_one_before(recipe:
     api.rollback("tiny", progress=Silent())
     assert variants(described(standin)) == {"AllTraffic": (3, 1.0)}
     assert served(standin)["drafter"] == before
+
+
+def test_the_next_call_trains_on_what_was_captured_since_or_says_that_nothing_was(
+    recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    road = Road(standin)
+    assert improve("tiny", progress=Silent(), steps=road.steps)
+    promoted, serves = load(recipe).drafter, described(standin)["EndpointConfigName"]
+
+    capture(standin, range(10))  # what was asked before
+    again = improve("tiny", progress=Silent(), steps=road.steps)
+    assert (again.promoted, again.reason) == (False, NOTHING_NEW)
+    assert described(standin)["EndpointConfigName"] == serves
+    assert run(["improve", "tiny", "--dry-run"]) == 0
+    assert f"nothing to do: {NOTHING_NEW}" in capsys.readouterr().out
+
+    road.ratio = WORSE
+    for questions in (range(20, 30), range(30, 40)):
+        capture(standin, questions)
+        assert not improve("tiny", progress=Silent(), steps=road.steps)
+    assert len(set(road.jobs)) == 3
+    assert road.started_from[1:] == [str(promoted)] * 2
 
 
 def test_killed_while_it_measures_the_same_command_goes_on_and_deploying_goes_back(

@@ -6,11 +6,10 @@ Until the new head has won, the one before answers: alone, or beside the new one
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from toolkit import documents
@@ -18,14 +17,14 @@ from toolkit.api import training
 from toolkit.api.context import RecipeLike, recipe_or_none, record_of
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.head_trial import HeadTrial, OnVariant, OwnEndpoint, Steps
-from toolkit.api.training import train_plan
+from toolkit.api.traffic import Attempt, Traffic, last_attempt, read_traffic
+from toolkit.api.training import TrainingRun, train_plan
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.display import card, facts
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.measure.promotion import Decision, decide
 from toolkit.measure.report import ArmReport, BenchReport, Interval
-from toolkit.measure.workload import Prompt, Workload
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of
 from toolkit.recipe.edit import with_speculation
@@ -34,14 +33,11 @@ from toolkit.recipe.section import LONGEST_NAME
 from toolkit.recipe.source import ModelSource
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.text import inert
-from toolkit.training.conversations import Conversation, conversation_of, held_out
 from toolkit.training.plan import section, training_key
-from toolkit.training.sources import Objects, source_rows
 
-_WORKLOAD = "held-out"
-_MOST_PROMPTS = 200
 _SUFFIX = "-next"
 _CONFIG = "config.json"
+_NOTHING_NEW = "nothing new was captured since the head that serves was trained"
 
 
 @dataclass(frozen=True)
@@ -91,23 +87,27 @@ class Improvement:
 class ImprovementPlan:
     """What `improve` will do: `training` is the plan of the job, `trial` says where the head is tried.
 
-    `data` is the traffic that it learns from, `price` what that costs in words, None where nothing is billed.
+    `data` is the traffic that it learns from, `price` what that costs in words, None where nothing is billed. Without a
+    `training` it will do nothing: the head that serves was trained on all this traffic.
     """
 
     recipe: str
     endpoint: str
     data: tuple[str, ...]
-    training: Plan
+    training: Plan | None
     trial: str
     price: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit improve --dry-run --json`."""
-        return {**asdict(self), "training": self.training.to_dict()}
+        return {**asdict(self), "training": self.training and self.training.to_dict()}
 
     def rows(self) -> list[tuple[str, str]]:
         """What there is to say, a pair each."""
-        found = [("endpoint", self.endpoint), ("traffic", ", ".join(self.data)), ("trial", self.trial)]
+        found = [("endpoint", self.endpoint), ("traffic", ", ".join(self.data))]
+        if self.training is None:
+            return [*found, ("nothing to do", _NOTHING_NEW)]
+        found.append(("trial", self.trial))
         found.append(
             ("then", "promoted if it is surely better, by an update to the recipe with its name; else removed")
         )
@@ -115,7 +115,7 @@ class ImprovementPlan:
 
     def __repr__(self) -> str:
         lines = [f"<ImprovementPlan {self.recipe}>", *(f"  {name}: {text}" for name, text in self.rows())]
-        return inert("\n".join([*lines, repr(self.training)]))
+        return inert("\n".join([*lines, *([repr(self.training)] if self.training else [])]))
 
     def _repr_html_(self) -> str:
         return card(self.recipe, facts(self.rows()))
@@ -123,11 +123,19 @@ class ImprovementPlan:
 
 @dataclass(frozen=True)
 class _Live:
-    """An endpoint with its recipe, and the recipe of a head that continues from its own."""
+    """An endpoint with its recipe, its traffic, and the recipe of a head that continues from its own.
+
+    `attempt` is that head; `resumed` says that an earlier call has begun it, and `up_to_date` that the head which
+    serves was trained on all this traffic.
+    """
 
     recipe: Recipe
     running: Endpoint
     candidate: Recipe
+    traffic: Traffic
+    attempt: Attempt
+    resumed: bool
+    up_to_date: bool
 
     @property
     def on_variant(self) -> Recipe:
@@ -156,22 +164,22 @@ def improve(
     `what` is the endpoint's name, or its recipe. It learns from the requests that the endpoint captures, else from the
     recipe's `training.data`. Both heads are measured by turns on the held-out part, which the new one has not learned
     from. It is promoted (the recipe names it, and is deployed) if acceptance length and time per output token are both
-    better by their 95 % intervals; else all stays as it was. `approve` sees the plan before anything is made, and
-    raises to stop. Raises UsageError, RecipeError, TrainingJobFailed, PlatformError.
+    better by their 95 % intervals; else all stays as it was, as it does if the head that serves was trained on all this
+    traffic. A call after one that was interrupted goes on with its head. `approve` sees the plan before anything is
+    made, and raises to stop. Raises UsageError, RecipeError, TrainingJobFailed, PlatformError.
     """
     progress, steps = progress or default_progress(), steps or Steps()
     live = _live(what, platform, steps, progress)
+    if live.up_to_date:
+        return Improvement(str(live.recipe.path), str(_head(live.recipe)), "", False, _NOTHING_NEW)
     if approve:
         approve(_plan(live))
-    run = steps.train(live.candidate, progress=progress)
-    if run.status == "reused":
-        progress.say("this head was trained by an earlier call: traffic since then counts in the next head")
-    workload = Workload(_WORKLOAD, tuple(_prompt(one) for one in _held_out(live)))
+    run = _trained(live, steps, progress)
     trial = _trial(live, steps, progress)
     redeployed = False
     try:
         new, old = trial.begin()
-        asked = replace(new, workloads=(workload,), baseline=None)
+        asked = replace(new, workloads=(live.traffic.held_out,), baseline=None)
         report = steps.measure(asked, baseline=old, concurrency=concurrency, seconds=seconds, progress=progress)
         if report.interrupted:
             raise KeyboardInterrupt
@@ -183,6 +191,7 @@ def improve(
             _promote(live.recipe, run.head, steps, progress)
     finally:
         trial.end(redeployed)
+    replace(live.attempt, measured=report.complete).write(live.recipe.name)
     tried = "endpoint" if isinstance(trial, OwnEndpoint) else "variant"
     return _improvement(str(live.recipe.path), run.head, tried, replace(decision, promote=redeployed), report)
 
@@ -201,7 +210,34 @@ def _live(what: RecipeLike, platform: str | None, steps: Steps, progress: Progre
     elif recipe.training is None:
         hint = "Set `observability.data_capture_percent` and deploy; or name the traffic in `training.data`."
         raise UsageError(f"{running.name} captures no requests, and {recipe.path} names no traffic", hint=hint)
-    return _Live(recipe, running, _candidate(recipe, head))
+    return _attempted(recipe, running, head)
+
+
+def _attempted(recipe: Recipe, running: Endpoint, head: Path) -> _Live:
+    """With the head that the last call has begun but not measured, else with one of the traffic now."""
+    training = section(recipe).model_copy(update={"start_from": str(head)})
+    traffic, last = read_traffic(training, running.platform.read_objects), last_attempt(recipe.name)
+    up_to_date = bool(last and (last.head, last.traffic) == (str(head), traffic.version))
+    if last and not last.measured:
+        candidate = _candidate(recipe, training, head, last.traffic)
+        if str(candidate.drafter) == last.head:
+            return _Live(recipe, running, candidate, traffic, last, True, up_to_date)
+    candidate = _candidate(recipe, training, head, traffic.version)
+    return _Live(
+        recipe, running, candidate, traffic, Attempt(str(candidate.drafter), traffic.version), False, up_to_date
+    )
+
+
+def _trained(live: _Live, steps: Steps, progress: Progress) -> TrainingRun:
+    """The trained head; remembered from before it begins, so that the next call goes on with it."""
+    name = live.recipe.name
+    if live.resumed:
+        progress.say(f"{name}: an earlier call goes on; what was captured since then counts in the next one")
+    live.attempt.write(name)
+    run = steps.train(live.candidate, progress=progress, again=f"toolkit improve {name}")
+    if run.status == "reused" and not live.resumed:
+        progress.say(f"{name}: nothing new was captured since an earlier call trained this head: it is measured again")
+    return run
 
 
 def _recorded(name: str, progress: Progress) -> Recipe:
@@ -219,14 +255,16 @@ def _plan(live: _Live) -> ImprovementPlan:
         str(live.recipe.path),
         live.running.name,
         tuple(section(live.recipe).data),
-        train_plan(live.candidate),
+        None if live.up_to_date else train_plan(live.candidate),
         rules_of(live.recipe.platform.name).trial(live.recipe).note,
         _price(live),
     )
 
 
 def _price(live: _Live) -> str | None:
-    """What training and trial cost, in words; None on a platform that bills nothing."""
+    """What training and trial cost, in words; None where nothing is billed."""
+    if live.up_to_date:
+        return None
     rules = rules_of(live.recipe.platform.name)
     if rules.trial(live.recipe).candidate:
         now, then = rules.price_per_hour(live.recipe), rules.price_per_hour(live.on_variant)
@@ -262,39 +300,14 @@ def _continued(recipe: Recipe, head: Path, data: str) -> TrainingSection:
     )
 
 
-def _candidate(recipe: Recipe, head: Path) -> Recipe:
-    """The recipe with a head beside its own that continues from it."""
+def _candidate(recipe: Recipe, training: TrainingSection, head: Path, version: str) -> Recipe:
+    """The recipe with a head beside its own that continues from it, on that version of the traffic."""
     assert recipe.speculation
-    continued = replace(recipe, training=section(recipe).model_copy(update={"start_from": str(head)}))
+    continued = replace(recipe, training=training.model_copy(update={"data_version": version}))
     base = head.name.partition("@")[0]
     new = ModelSource("folder", str(head.with_name(f"{base}@{training_key(continued)}")))
     name = f"{recipe.name[: LONGEST_NAME - len(_SUFFIX)].rstrip('-')}{_SUFFIX}"
     return replace(continued, name=name, speculation=replace(recipe.speculation, drafter=new))
-
-
-def _held_out(live: _Live) -> list[Conversation]:
-    """The conversations that the job has held out, as far as a measurement can ask them."""
-    settings = section(live.candidate)
-    with TemporaryDirectory(prefix="toolkit-") as folder:
-        found = list(_conversations(settings, Path(folder), live.running.platform.read_objects))
-    chosen = held_out({one.question for one in found}, settings.held_out, settings.seed)
-    first = {one.question: one for one in reversed(found) if one.question in chosen}
-    return list(first.values())[:_MOST_PROMPTS]
-
-
-def _conversations(settings: TrainingSection, folder: Path, objects: Objects) -> Iterator[Conversation]:
-    """What the job learns from, and holds out of."""
-    for source in settings.data:
-        for location, row in source_rows(source, folder, objects):
-            one = conversation_of(row, location)
-            if one and (one.answered or settings.responses == "target"):
-                yield one
-
-
-def _prompt(conversation: Conversation) -> Prompt:
-    """What was asked up to the first answer."""
-    roles = [message["role"] for message in conversation.messages]
-    return Prompt(conversation.messages[: roles.index("assistant")] if "assistant" in roles else conversation.messages)
 
 
 def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:

@@ -61,4 +61,4 @@ def _approve_price(planned: ImprovementPlan) -> None:
 
 def _plan_text(planned: ImprovementPlan) -> str:
     rows = "\n".join(f"{key}: {text}" for key, text in planned.rows())
-    return f"{rows}\n\n{plan_text(planned.training, cost=False)}"
+    return f"{rows}\n\n{plan_text(planned.training, cost=False)}" if planned.training else rows

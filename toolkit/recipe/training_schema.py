@@ -30,6 +30,10 @@ class TrainingSection(Section):
         description="prompts or conversations: .jsonl files or folders of them (`./…`), a data set of the hub "
         "(`hf://owner/name`), or a prefix in S3, such as that of an endpoint's data capture (`s3://bucket/prefix/`)"
     )
+    data_version: NonEmptyStr | None = Field(
+        None,
+        description="a name for what data in S3 and on the hub hold now: with another one, `toolkit train` trains anew",
+    )
     responses: Responses = Field(
         "target",
         description="`target`: the target answers every prompt anew, in the job, so that the head learns what it will "

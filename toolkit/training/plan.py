@@ -49,12 +49,13 @@ def training_job(recipe: Recipe) -> TrainingJob:
 def training_key(recipe: Recipe) -> str:
     """A short digest of all that decides the head: settings, and what the models and data on this machine hold.
 
-    Data elsewhere counts by its address. Raises UnreadableModel, UsageError.
+    Data elsewhere counts by its address and `data_version`. Raises UnreadableModel, UsageError.
     """
     training = section(recipe)
     settings = training_job(recipe).model_dump(exclude=_FOLDERS | _LIMITS)
     sources = [recipe.target.written, *training.data, *([training.start_from] if training.start_from else [])]
-    return digest([settings, [_content(source) for source in sources]])[:_KEY_CHARACTERS]
+    version = [training.data_version] if training.data_version else []
+    return digest([settings, [*(_content(source) for source in sources), *version]])[:_KEY_CHARACTERS]
 
 
 def job_name(recipe: Recipe) -> str:

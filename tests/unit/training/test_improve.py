@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.errors import PlatformError, UsageError
+from toolkit.home import home
 from toolkit.measure.report import BenchReport, Gain, Interval, Noise
 from toolkit.planning.plan import Action, Plan
 from toolkit.recipe.parts import Speculation
@@ -38,9 +39,9 @@ platform: {{name: local}}
 QUESTIONS = [f"What is {number} times seven?" for number in range(20)]
 
 
-def captured(prefix: str) -> Iterator[tuple[str, bytes]]:
+def captured(prefix: str, questions: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """What SageMaker writes: one record a line."""
-    for number, question in enumerate(QUESTIONS):
+    for number, question in enumerate(questions):
         request = json.dumps({"messages": [{"role": "user", "content": question}]})
         body = {"data": request, "mode": "INPUT", "encoding": "JSON", "observedContentType": "application/json"}
         record = {"captureData": {"endpointInput": body}, "eventVersion": "0"}
@@ -64,12 +65,13 @@ class Running:
     traffic: str | None = None
     deployed: int = 0
     name: str = "local"
+    questions: list[str] = field(default_factory=QUESTIONS.copy)
 
     def captured_traffic(self, endpoint: str) -> str | None:
         return self.traffic
 
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        return captured(prefix)
+        return captured(prefix, self.questions)
 
     def status(self, endpoint: str) -> EndpointStatus:
         return EndpointStatus(endpoint, "InService", f"{endpoint}-{self.deployed}")
@@ -82,6 +84,7 @@ class Road:
     report: BenchReport
     done: list[str] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)
     trained: TrainingSection | None = None
     fails: str = ""
     platform: Running = field(default_factory=Running)
@@ -98,6 +101,9 @@ class Road:
     def train(self, recipe: Recipe, **_: Any) -> TrainingRun:
         self.done.append(f"train {recipe.name}")
         self.trained = recipe.training
+        self.heads.append(str(recipe.drafter))
+        if self.fails == "train":
+            raise PlatformError("the process was killed")
         return TrainingRun(str(recipe.path), "local", "job", "trained", str(recipe.drafter))
 
     def connect(self, what: Recipe | str, **_: Any) -> Endpoint:
@@ -225,6 +231,29 @@ def test_a_promotion_that_fails_is_taken_back(recipe: Path) -> None:
         improve(recipe, progress=Silent(), steps=road.steps)
     assert road.done == [*TRIED, "deploy chat with new", BACK]
     assert recipe.read_text() == RECIPE
+
+
+@pytest.mark.parametrize("fails", ["train", "deploy chat with new beside head", "measure"])
+def test_what_was_interrupted_goes_on_with_its_head_although_more_is_captured(recipe: Path, fails: str) -> None:
+    road = Road(report(0.8), fails=fails)
+    for _ in range(2):
+        with pytest.raises(PlatformError):
+            improve(recipe, progress=Silent(), steps=road.steps)
+        road.platform.questions += [f"Who wrote book {len(road.platform.questions)}?"] * 2
+    road.fails = ""
+    improve(recipe, progress=Silent(), steps=road.steps)
+    assert len(set(road.heads)) == 1
+    improve(recipe, progress=Silent(), steps=road.steps)  # it was measured: now what came since counts
+    assert len(set(road.heads)) == 2
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"head": 1}'])
+def test_a_damaged_memory_of_the_last_call_is_as_none(recipe: Path, content: str) -> None:
+    memory = home() / "improvements" / "chat.json"
+    memory.parent.mkdir(parents=True)
+    memory.write_text(content)
+    assert improve(recipe, progress=Silent(), steps=Road(report(1.2)).steps)
+    assert json.loads(memory.read_text())["measured"] is True
 
 
 def test_ctrl_c_ends_the_trial(recipe: Path) -> None:
