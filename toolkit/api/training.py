@@ -32,6 +32,7 @@ from toolkit.training.plan import section
 if TYPE_CHECKING:
     from toolkit.platforms.rules import TrainingPlatform
 
+_ENDED = {"flat": "what it learned no longer raised its acceptance length", "time": "training.max_hours was over"}
 REPORT = "report.json"
 """In the head's folder: what was measured while it was trained."""
 
@@ -84,13 +85,15 @@ def train(
     wait: bool = True,
     progress: Progress | None = None,
     trainer: TrainingPlatform | None = None,
+    again: str | None = None,
 ) -> TrainingRun:
     """Train the recipe's head, and put it where `speculation.model` names it, once its checks pass.
 
     Done already, it does nothing; interrupted, it goes on from the last checkpoint. A head that is there from elsewhere
-    is an error, unless `overwrite`. `trainer` is what runs the job, by default the recipe's platform. Raises UsageError
-    for a recipe without `training`, RecipeError (also for a head that fails its checks, which is put nowhere),
-    ApplyError or TrainingJobFailed.
+    is an error, unless `overwrite`. `trainer` is what runs the job, by default the recipe's platform; `again` the
+    command that goes on after an interruption, by default `toolkit train`. Raises UsageError for a recipe without
+    `training`, RecipeError (also for a head that fails its checks, which is put nowhere), ApplyError or
+    TrainingJobFailed.
     """
     progress = progress or default_progress()
     with progress.stage("check"):
@@ -108,7 +111,7 @@ def train(
     if not wait:
         return run
     options = f"{f' --platform {platform}' if platform else ''}{' --overwrite' if overwrite else ''}"
-    again = f"toolkit train {loaded.path}{options}"
+    again = again or f"toolkit train {loaded.path}{options}"
     jobs.wait(plan, opened, progress, stage="train", again=again, done="has trained")
     metrics = _deliver(complete, job, opened, overwrite, progress)
     return replace(
@@ -245,10 +248,11 @@ def _metrics(head: Path) -> Mapping[str, Any]:
 
 
 def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Single numbers and lists of them, as text."""
-    shown = []
+    """Single numbers and lists of them, as text; first why the training ended before its last step."""
+    shown = [("ended early", why) for ended, why in _ENDED.items() if metrics.get("ended") == ended]
     for name, value in metrics.items():
         numbers = value if isinstance(value, list) else [value]
         if numbers and all(isinstance(number, int | float) for number in numbers):
-            shown.append((name.replace("_", " "), " ".join(f"{number:.4g}" for number in numbers)))
+            texts = (f"{number:,}" if isinstance(number, int) else f"{number:.4g}" for number in numbers)
+            shown.append((name.replace("_", " "), " ".join(texts)))
     return shown

@@ -95,6 +95,7 @@ class _Watch:
         self._job: TrainingJob | None = None
         self._bookmarks: dict[str, str] = {}
         self._lines: list[str] = []
+        self._now = ""
         self._is_readable = True
 
     def completed(self, now: float) -> bool:
@@ -114,7 +115,7 @@ class _Watch:
     def describe(self, now: float) -> str:
         assert self._job is not None
         of = f" of about {self._expected / 60:.0f} min" if self._expected else ""
-        line = f": {self._lines[-1][:_LONGEST_LINE]}" if self._lines else ""
+        line = f": {self._now[:_LONGEST_LINE]}" if self._now else ""
         since = minutes(now - self._job.entered)
         return f"{self._name}: {_words(self._job.stage)} {since}, in total {minutes(now - self._job.began)}{of}{line}"
 
@@ -123,6 +124,8 @@ class _Watch:
             for line in self._platform.training_log(self._name, self._bookmarks):
                 found = parse(line.text)
                 self._lines.append(found.text() if found else line.text.rstrip())
+                if not (found and found.held_out):  # else a log would have two lines in place of one a minute
+                    self._now = found.brief() if found else self._lines[-1]
                 if _COMPILER_NEWS.match(line.text) or (found and _is_news(found)):
                     self._progress.say(f"{self._name}: {self._lines[-1]}")
         except PlatformError as error:  # a user who may start jobs may lack the permission to read logs

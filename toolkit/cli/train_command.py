@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,7 +45,10 @@ def train(
     cost = training.price(recipe, platform=platform)
     if cost and jobs.starts_job(planned):
         exit_unless(confirm(f"This starts {cost}. Go on?", yes))
-    run = training.train(recipe, platform=platform, overwrite=overwrite, wait=wait or deploy)
+    given = {"--overwrite": overwrite, "--deploy": deploy, "--yes": yes}
+    options = [*(("--platform", platform) if platform else ()), *(option for option, on in given.items() if on)]
+    again = shlex.join(["toolkit", "train", recipe, *options])
+    run = training.train(recipe, platform=platform, overwrite=overwrite, wait=wait or deploy, again=again)
     if deploy:
         _deploy(recipe, platform, run, yes, as_json)
         return

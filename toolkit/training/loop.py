@@ -35,6 +35,7 @@ EVALUATED_TOKENS = 16_384
 PATIENCE = 5
 FLAT = 0.005
 CHECKPOINT_SECONDS = 120.0
+_STEPS_TO_JUDGE = 5
 
 
 class TrainingDiverged(UsageError):
@@ -110,11 +111,14 @@ class Loop:
             if stop or evaluated or self._any(clock.since_saved() > self._checkpoint_seconds):
                 self._require_finite(done)
                 if evaluated:
-                    self._evaluate(done)
+                    self._evaluate(done, clock)
                 self._save(done, clock)
             if stop and done < len(self._batches):
                 message = f"the training was stopped after step {done} of {len(self._batches)}"
                 raise TrainingStopped(message, hint="Start it again: it continues there.")
+        if ended == "time" and clock.step not in dict(self._evaluations):
+            self._evaluate(clock.step, clock)
+            self._save(clock.step, clock)
         return self._finish(clock, ended)
 
     def _step(self, step: int, clock: _Clock) -> None:
@@ -161,13 +165,13 @@ class Loop:
                 parameter.grad /= max(1, count)
         return float(nn.utils.clip_grad_norm_(parameters, LONGEST_GRADIENT))
 
-    def _evaluate(self, done: int) -> None:
+    def _evaluate(self, done: int, clock: _Clock) -> None:
         """Measure on held-out data, and keep the weights if they are the best so far."""
         outcome = self._held_out()
         self._evaluations.append((done, outcome.acceptance_length))
         if outcome.acceptance_length >= max(length for _, length in self._evaluations) and self._rank == 0:
             checkpoint.save_best(self._folder, self._weights())
-        self._report(done, outcome, None, held_out=True)
+        self._report(done, outcome, clock, held_out=True)
 
     def _held_out(self) -> Outcome:
         self._head.eval()
@@ -230,7 +234,7 @@ class Loop:
     def _interval(self) -> int:
         return max(1, len(self._batches) // EVALUATIONS)
 
-    def _report(self, done: int, outcome: Outcome, clock: _Clock | None, *, held_out: bool) -> None:
+    def _report(self, done: int, outcome: Outcome, clock: _Clock, *, held_out: bool) -> None:
         if self._rank > 0:
             return
         line = TrainingProgress(
@@ -240,8 +244,9 @@ class Loop:
             loss=float(outcome.loss) / max(1, outcome.count),
             accuracy=tuple(round(share, 4) for share in outcome.acceptance),
             held_out=held_out,
-            seconds_left=clock.seconds_left(len(self._batches)) if clock else None,
-            tokens_per_second=clock.pace() if clock else None,
+            seconds_left=clock.seconds_left(len(self._batches)),
+            tokens_per_second=clock.pace(),
+            stops_at=clock.stops_at(len(self._batches), self._job.max_seconds),
         )
         progress.report(line, self._folder)
 
@@ -275,8 +280,17 @@ class _Clock:
         return self._before + time.monotonic() - self._started
 
     def seconds_left(self, steps: int) -> float:
-        here = time.monotonic() - self._started
-        return round(here / (self.step - self._first) * (steps - self.step), 1)
+        return round(self._step_seconds() * (steps - self.step), 1)
+
+    def stops_at(self, steps: int, most_seconds: float) -> int | None:
+        """The step after which the time is up, None if that is the last; also None of the first, slow steps."""
+        if self.step - self._first < _STEPS_TO_JUDGE:
+            return None
+        last = self.step + int((most_seconds - self.seconds()) / self._step_seconds())
+        return max(self.step, last) if last < steps else None
+
+    def _step_seconds(self) -> float:
+        return (time.monotonic() - self._started) / max(1, self.step - self._first)
 
     def pace(self) -> float:
         return round(self._tokens / (time.monotonic() - self._started), 1)

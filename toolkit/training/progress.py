@@ -22,7 +22,8 @@ class TrainingProgress:
     """`done` of `total` of a stage: conversations, samples or optimizer steps.
 
     `loss` and `accuracy` (by depth, share of drafts that are right up to there) are those of the training data, or with
-    `held_out` of the held-out data. `seconds_left` is an estimate of the stage.
+    `held_out` of the held-out data. `seconds_left` is an estimate of the stage; `stops_at` of the step after which
+    the job's time is up, None if it suffices.
     """
 
     __pydantic_config__ = documents.NO_OTHER_KEYS
@@ -35,17 +36,23 @@ class TrainingProgress:
     held_out: bool = False
     seconds_left: float | None = None
     tokens_per_second: float | None = None
+    stops_at: int | None = None
 
     def text(self) -> str:
-        """For people: `train 120/800, loss 1.31, right at depth 1-3: 81 % 70 % 62 %, 4 min left`."""
+        """For people: `train 120/800, 4 min left, loss 1.312, right by depth 81% 70% 62%`."""
+        shares = " ".join(f"{share:.0%}" for share in self.accuracy)
+        return f"{self.brief()}, right by depth {shares}" if shares else self.brief()
+
+    def brief(self) -> str:
+        """The same without the accuracy."""
         parts = [f"{self.stage} {self.done}/{self.total}"]
+        if self.stops_at is not None:
+            parts.append(f"max_hours will be over near step {self.stops_at}: raise it, or lower steps")
+        elif self.seconds_left:
+            minutes = self.seconds_left / 60
+            parts.append(f"{minutes:.0f} min left" if minutes >= 1 else f"{self.seconds_left:.0f} s left")
         if self.loss is not None:
             parts.append(f"{'held-out ' if self.held_out else ''}loss {self.loss:.3f}")
-        if self.accuracy:
-            shares = " ".join(f"{share:.0%}" for share in self.accuracy)
-            parts.append(f"right by depth {shares}")
-        if self.seconds_left is not None:
-            parts.append(f"{self.seconds_left / 60:.0f} min left")
         return ", ".join(parts)
 
 

@@ -159,6 +159,27 @@ def test_a_checkpoint_of_another_head_is_not_continued(target: Path, data: Data,
         train(job(target, tmp_path, layers=2), data)
 
 
+def test_out_of_time_before_the_first_evaluation_it_ends_with_what_it_has(
+    target: Path, data: Data, tmp_path: Path
+) -> None:
+    long = job(target, tmp_path, steps=400)
+    with pytest.raises(TrainingStopped):
+        train(long, data, stop_after=1)
+    _, result = train(long.model_copy(update={"max_seconds": 0}), data)
+    assert (result.ended, result.steps, result.best_step) == ("time", 1, 1)
+
+
+def test_it_says_when_its_time_will_be_up_before_its_last_step(target: Path, data: Data, tmp_path: Path) -> None:
+    with pytest.raises(TrainingStopped):
+        train(job(target, tmp_path, steps=10_000, max_seconds=2), data, stop_after=6)
+    *_, last = (tmp_path / progress.FILE).read_text().splitlines()
+    found = progress.parse(progress.PREFIX + last)
+    assert found
+    assert found.stops_at is not None
+    assert 6 <= found.stops_at < 10_000
+    assert f"max_hours will be over near step {found.stops_at}" in found.text()
+
+
 def test_it_ends_when_held_out_acceptance_is_flat() -> None:
     assert not is_flat([1.0, 1.5, 2.0, 2.2, 2.4, 2.5])
     assert is_flat([1.0, 2.0, 2.0, 2.005, 1.9, 2.0, 2.001])

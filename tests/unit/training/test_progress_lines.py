@@ -16,7 +16,7 @@ from toolkit.training.progress import TrainingProgress, parse, report
         (TrainingProgress("data", 0, 2964), "data 0/2964"),
         (
             TrainingProgress("train", 120, 800, loss=1.3125, accuracy=(0.81, 0.7), seconds_left=240),
-            "train 120/800, loss 1.312, right by depth 81% 70%, 4 min left",
+            "train 120/800, 4 min left, loss 1.312, right by depth 81% 70%",
         ),
         (TrainingProgress("evaluate", 5, 5, loss=0.0, held_out=True), "evaluate 5/5, held-out loss 0.000"),
     ],

@@ -85,7 +85,7 @@ class LocalTrainer:
             return TrainingJob(name, "InProgress", "Training", "", began, began)
         code = child.wait() if child else None  # it has given up its lock, and ends
         if _is_complete(folder):
-            return TrainingJob(name, "Completed", "Completed", "", began, began)
+            return TrainingJob(name, "Completed", "Completed", "", began, _head_file(folder).stat().st_mtime)
         if code in (-signal.SIGTERM, 128 + signal.SIGTERM) or (code is None and not child):
             return TrainingJob(name, "Stopped", "Stopped", "it ended before the head was trained", began, began)
         reason = _error(folder) or _REASONS.get(code or 0, f"it ended with exit code {code}")
@@ -184,7 +184,11 @@ def _is_running(folder: Path) -> bool:
 
 
 def _is_complete(folder: Path) -> bool:
-    return (folder / "head" / "config.json").is_file()
+    return _head_file(folder).is_file()
+
+
+def _head_file(folder: Path) -> Path:
+    return folder / "head" / "config.json"
 
 
 def _has_checkpoint(folder: Path) -> bool:
