@@ -18,7 +18,7 @@ from standin_training import JobScript
 from toolkit import api
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
-from toolkit.errors import RecipeError, TrainingJobFailed
+from toolkit.errors import RecipeError
 from toolkit.images.registry import Registry
 from toolkit.platforms.training_image import pins
 from toolkit.recipe.resolve import load
@@ -184,15 +184,17 @@ def test_a_head_that_fails_its_checks_is_not_copied(recipe: Path, standin: Stand
 
 
 def test_a_failed_job_is_tried_again_under_another_name_from_the_same_checkpoints(
-    recipe: Path, standin: StandIn
+    recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
     standin.training.script = JobScript(("Training", "Failed"), reason="AlgorithmError: the loss is not a number")
-    with pytest.raises(TrainingJobFailed, match="the loss is not a number"):
-        api.train(recipe, progress=Silent())
+    assert run(["train", str(recipe), "--deploy", "--yes"]) == 3
+    said = capsys.readouterr().err
+    assert "the loss is not a number" in said
+    assert f"To go on from its last checkpoint: toolkit train {recipe} --deploy --yes" in said
     standin.training.script = JobScript()
-    run = api.train(recipe, progress=Silent())
+    trained = api.train(recipe, progress=Silent())
     first, second = standin.training.started
-    assert run.job == f"{first['TrainingJobName']}-2"
+    assert trained.job == f"{first['TrainingJobName']}-2"
     assert first["CheckpointConfig"] == second["CheckpointConfig"]
 
 

@@ -97,6 +97,18 @@ def test_the_programs_own_lines_are_kept_and_the_engines_last_one_is_shown(clock
     assert told.updates[-1].endswith(": neuronx-cc: pass 3 of 9")
 
 
+def test_of_training_what_is_held_out_is_kept_and_a_short_line_is_shown(clock: FakeClock) -> None:
+    """A live line that changed with each kind of progress would fill a log."""
+    told = Told()
+    log = (
+        'train: {"stage": "train", "done": 4, "total": 9, "loss": 2.5, "accuracy": [0.5], "seconds_left": 300}',
+        'train: {"stage": "train", "done": 4, "total": 9, "loss": 2.7, "accuracy": [0.4], "held_out": true}',
+    )
+    wait_completed(Jobs(clock, log=log, sd=[RUNS, RUNS, DONE]), {"sd": 0}, told, clock, clock.sleep)
+    assert told.said[0] == "sd: train 4/9, held-out loss 2.700, right by depth 40%"
+    assert told.updates[-1].endswith(": train 4/9, 5 min left, loss 2.500")
+
+
 def test_the_last_of_several_jobs_is_waited_for(clock: FakeClock) -> None:
     platform = Jobs(clock, one=[DONE], other=[RUNS, RUNS, DONE])
     wait_completed(platform, {"one": 0, "other": 0}, Told(), clock, clock.sleep)
