@@ -44,9 +44,10 @@ _NOTHING_NEW = "nothing new was captured since the head that serves was trained"
 class Improvement:
     """A new head against the one that serves. `promoted` says whether it serves now, `reason` why or why not.
 
-    `tried` says where it was measured: as a `variant` or on an `endpoint` of its own. `decoding` is the ratio of the
-    tokens per second after the first (1/TPOT), `acceptance` that of the acceptance lengths, the new head's over the old
-    one's; `acceptance_lengths` has both, the old one's first. Truthy if it was promoted.
+    `tried` says where it was measured: as a `variant` or on an `endpoint` of its own; empty if there was no new head to
+    measure. `decoding` is the ratio of the tokens per second after the first (1/TPOT), `acceptance` that of the
+    acceptance lengths, the new head's over the old one's; `acceptance_lengths` has both, the old one's first. Truthy if
+    it was promoted.
     """
 
     recipe: str

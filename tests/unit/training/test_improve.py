@@ -98,7 +98,8 @@ class Road:
         platform: Any = self.platform
         return Endpoint(name, platform, lambda name: pytest.fail(name))
 
-    def train(self, recipe: Recipe, **_: Any) -> TrainingRun:
+    def train(self, recipe: Recipe, *, again: str, **_: Any) -> TrainingRun:
+        assert again == "toolkit improve chat"  # and not `toolkit train`, which would train another head
         self.done.append(f"train {recipe.name}")
         self.trained = recipe.training
         self.heads.append(str(recipe.drafter))
