@@ -25,7 +25,8 @@ def decide(report: BenchReport) -> Decision:
     """Promote if acceptance length and TPOT are both better by their 95 % intervals.
 
     It has to be better at one load at least, and worse at none. For the TPOT the rule is that by which an arm pays in
-    `bench` (`pays.py`); the noise is known only where the time sufficed to ask all prompts twice. A single request that failed is a reason not to.
+    `bench` (`pays.py`); the noise is known only where the time sufficed to ask all prompts twice. A single
+    request that failed is a reason not to.
     """
     failed = sum(row.failed for row in report.arms if row.arm != "baseline")
     if not report.complete:
