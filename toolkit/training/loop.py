@@ -36,7 +36,6 @@ PATIENCE = 5
 FLAT = 0.005
 CHECKPOINT_SECONDS = 120.0
 _STEPS_TO_JUDGE = 5
-_PRIME = 1_000_003
 
 
 class TrainingDiverged(UsageError):
@@ -123,11 +122,12 @@ class Loop:
         return self._finish(clock, ended)
 
     def _step(self, step: int, clock: _Clock) -> None:
-        """One optimizer step."""
+        """One optimizer step; its random numbers depend on the seed and its own number alone."""
+        torch.manual_seed(self._job.seed * 1_000_003 + step * self._world + self._rank)
         for group in (group for optimizer in self._optimizers for group in optimizer.param_groups):
             group["lr"] = self._job.learning_rate * rate(step, len(self._batches))
         self._head.train()
-        own = self._sum(self._learner.learn, self._data.train, self._batches[step][self._rank :: self._world], step)
+        own = self._sum(self._learner.learn, self._data.train, self._batches[step][self._rank :: self._world])
         outcome = self._of_all(own)
         norm = self._share_gradients(outcome.count)
         if not math.isfinite(norm) or not torch.isfinite(outcome.loss):
@@ -138,13 +138,9 @@ class Loop:
         clock.count(sum(self._data.train.lengths[index] for index in self._batches[step]))
         self._report(step + 1, outcome, clock, held_out=False)
 
-    def _sum(self, learn: Callable[[Lesson], Outcome], samples: Samples, chosen: Sequence[int], step: int) -> Outcome:
-        """Random numbers depend on seed, step and sample, and not on which process learns it."""
-        outcomes = []
+    def _sum(self, learn: Callable[[Lesson], Outcome], samples: Samples, chosen: Sequence[int]) -> Outcome:
         with torch.autocast(self._device.type, torch.bfloat16):
-            for index in chosen:
-                torch.manual_seed(((self._job.seed * _PRIME + step) * _PRIME + index) % 2**63)
-                outcomes.append(learn(lesson(samples[index], samples.states(index), self._device)))
+            outcomes = [learn(lesson(samples[index], samples.states(index), self._device)) for index in chosen]
         return sum(outcomes[1:], outcomes[0]) if outcomes else Outcome.none(self._job.depth, self._device)
 
     def _of_all(self, own: Outcome) -> Outcome:
@@ -179,7 +175,8 @@ class Loop:
 
     def _held_out(self) -> Outcome:
         self._head.eval()
-        return self._sum(self._learner.evaluate, self._data.held_out, evaluated(self._data.held_out.lengths), 0)
+        torch.manual_seed(self._job.seed)
+        return self._sum(self._learner.evaluate, self._data.held_out, evaluated(self._data.held_out.lengths))
 
     def _ended(self, clock: _Clock) -> str:
         if is_flat([length for _, length in self._evaluations]):

@@ -21,19 +21,19 @@ STEPS = 24
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
-    """P-EAGLE drops positions at random: which ones must not depend on who learns which sample."""
+    """EAGLE-3 drops no position at random, so that its curve does not depend on who learns which sample."""
     folder = tmp_path_factory.mktemp("job")
     rows = [
         {"messages": [{"role": "user", "content": f"Count to {n}."}, {"role": "assistant", "content": "1 2 3 " * n}]}
         for n in range(4, 24)
     ]
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    changes = {"steps": STEPS, "batch_tokens": 200, "learning_rate": 0.01, "layers": 1, "depth": 3, "held_out": 0.2}
+    changes = {"steps": STEPS, "batch_tokens": 200, "learning_rate": 0.003, "layers": 1, "depth": 3, "held_out": 0.2}
     data = (str(folder / "data.jsonl"),)
     return job_for(
         save_target(folder / "target"),
         **changes,
-        method="p-eagle",
+        method="eagle3",
         responses="keep",
         data=data,
         num_speculative_tokens=2,
