@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -247,6 +248,53 @@ def test_it_measures_what_is_really_sent() -> None:
     assert {key: asked[key] for key in asked if key[0] != again("base")} == {
         (name, *load, "successful"): 4 for name in ("spec", "base") for load in loads
     }
+
+
+class Jumping(selectors.DefaultSelector):
+    """Waits for nothing: the clock jumps to when the next timer is due."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.now += timeout or 0.0
+        return super().select(0)
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """An event loop without pauses, whose clock is exact."""
+
+    def __init__(self) -> None:
+        self._jumping = Jumping()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now
+
+
+class Noting(Streaming):
+    """Notes when it is asked, and gives no scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments: list[float] = []
+
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        raise InvocationError("no scores")
+
+    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+        self.moments.append(asyncio.get_running_loop().time())
+        return super().stream(body)
+
+
+def test_the_seed_decides_at_what_moments_open_loops_ask() -> None:
+    def moments(seed: int) -> list[float]:
+        connection = Noting()
+        design = Design((Arm("spec", connection),), (workload(8),), loads=(Load(0.5, open_loop=True),), seed=seed)
+        with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+            runner.run(measure(replace(design, requests=8), "open"))
+        return connection.moments
+
+    assert moments(0) == moments(0) != moments(1)
 
 
 class Reasoning:
