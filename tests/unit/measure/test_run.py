@@ -388,6 +388,17 @@ def test_a_rate_and_a_concurrency_of_the_same_number_are_two_points() -> None:
     assert [identical_share([closed, opened, *theirs], row, "base") for row in rows if row.arm == "spec"] == [1, 1]
 
 
+def test_an_answer_that_the_baseline_owes_is_no_difference() -> None:
+    """A failed request has no tokens, and the arm's answer to it nothing to be compared with."""
+    ours = [result(prompt=prompt, token_ids=(7, 8)) for prompt in (0, 1)]
+    theirs = [
+        result(arm="base", token_ids=(7, 8), started=2.0),
+        result(arm="base", prompt=1, outcome="failed", output_tokens=0, started=3.0),
+    ]
+    row = next(row for row in summarise([*ours, *theirs], [SPEC], BASE).arms if row.arm == "spec")
+    assert identical_share([*ours, *theirs], row, "base") == 1
+
+
 def test_an_open_loop_yields_no_more_than_it_is_asked() -> None:
     """A request of 100 tokens each ten seconds, answered in one."""
     answers = [result(load=0.1, open_loop=True, started=10.0 * number) for number in range(4)]
