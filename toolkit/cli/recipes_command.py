@@ -60,17 +60,17 @@ def list_recipes(
 
 @recipes_app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A name from `toolkit recipes`, or a recipe file.")],
+    recipe: Annotated[str, typer.Argument(help="A name from `toolkit recipes`, or a recipe file.")],
     as_json: Json = False,
 ) -> None:
     """Show a recipe: its text, what it costs, whether it fits, and what was measured."""
     from toolkit.api.catalogue import show_recipe
 
-    found = show_recipe(name)
+    found = show_recipe(recipe)
     answer(found.to_dict(), as_json, lambda: _shown(found))
     if not as_json:
         say(f"To change it, copy it: cp {found.recipe.path} {Path(found.recipe.path).name}")
-        next_step("plan", name)
+        next_step("plan", recipe)
 
 
 def _shown(found: Listed) -> str:
