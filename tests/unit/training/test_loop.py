@@ -15,7 +15,17 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.training import checkpoint, progress
 from toolkit.training.head import Head, build_head
 from toolkit.training.job import TrainingJob
-from toolkit.training.loop import Data, Loop, Result, TrainingDiverged, TrainingStopped, is_flat, plan_batches, rate
+from toolkit.training.loop import (
+    Data,
+    Loop,
+    Result,
+    TrainingDiverged,
+    TrainingStopped,
+    is_flat,
+    plan_batches,
+    rate,
+    seed_of,
+)
 from toolkit.training.trainer import learner_of
 
 CPU = torch.device("cpu")
@@ -193,3 +203,8 @@ def test_progress_lines_are_json_that_a_log_and_a_file_both_have(
     assert (first["stage"], first["done"], first["total"]) == ("train", 1, 2)
     assert len(first["accuracy"]) == 3
     assert first["tokens_per_second"] > 0
+
+
+def test_no_two_steps_or_processes_share_their_random_numbers() -> None:
+    seeds = [seed_of(seed, step, rank, 4) for seed in (0, 1) for step in range(100) for rank in range(4)]
+    assert len(set(seeds)) == len(seeds)
