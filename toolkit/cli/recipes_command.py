@@ -38,7 +38,7 @@ def list_recipes(
     with_evidence: Annotated[bool, typer.Option("--with-evidence", help="With measured numbers only.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the recipes that come with the toolkit; `toolkit recipes show NAME` shows one."""
+    """List the recipes that come with the toolkit; `toolkit recipes show RECIPE` shows one."""
     if context.invoked_subcommand is not None:
         return
     from toolkit.api.catalogue import recipes
