@@ -31,7 +31,7 @@ def stream(
 ) -> Iterator[bytes]:
     """The answer as it arrives, in chunks that may end anywhere. Opens a new connection.
 
-    Between two chunks, and before the first, at most `read_seconds` may pass. Raises EndpointNotFound or InvocationError.
+    At most `read_seconds` may pass before the first chunk, and between two. Raises EndpointNotFound, InvocationError.
     """
 
     def send() -> httpx.Response:
