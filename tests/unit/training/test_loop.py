@@ -167,6 +167,10 @@ def test_a_checkpoint_of_another_head_is_not_continued(target: Path, data: Data,
 
     with pytest.raises(UsageError, match=r"layers is 1 there and 2 here"):
         train(job(target, tmp_path, layers=2), data)
+    for key, value in {"depth": 5, "draft_vocab_size": 7, "target_name": "org/other", "method": "eagle3"}.items():
+        other = job(target, tmp_path).model_copy(update={key: value})
+        with pytest.raises(UsageError, match=f"{key} is .* there and {value} here"):
+            checkpoint.load(Path(other.checkpoints), other)
 
 
 def test_it_ends_when_held_out_acceptance_is_flat() -> None:
