@@ -191,6 +191,7 @@ def test_it_is_shown_before_anybody_is_asked(
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     assert run(["deploy", "--plan", str(saved), "--no-wait"]) == 0
     assert [str(action) for action in aws.done][-1] == "create Endpoint tiny"
+    assert "wait until in service" not in capsys.readouterr().err
 
 
 def test_where_nobody_can_be_asked_it_needs_a_yes(

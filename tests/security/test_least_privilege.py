@@ -20,7 +20,8 @@ from pairs import recipe_with, write_hub_pair
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import template as codebuild_template
 from toolkit.platforms.sagemaker.rules import RULES
-from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
+from toolkit.platforms.sagemaker.rules.kinds.base import Look
+from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket, read_uses
 from toolkit.recipe.resolve import Recipe, load
 
 NAME = "toolkit-123456789012-us-west-2"
@@ -78,6 +79,14 @@ def test_a_bucket_whose_making_was_interrupted_is_closed_the_next_time(s3: Stubb
     s3.add_client_error("create_bucket", "BucketAlreadyOwnedByYou")
     expect_closed(s3)
     make(s3)
+
+
+def test_a_bucket_of_that_name_of_somebody_else_is_not_used(s3: Stubber) -> None:
+    """Before weights are uploaded: its owner could read and change them."""
+    s3.add_client_error("head_bucket", "403", expected_params={"Bucket": NAME, **OWNER})
+    look = Look(cast(Clients, OnlyS3(s3.client)), ACCOUNT, (), (), lambda _: False, lambda _: None)
+    with pytest.raises(ClientError, match="403"):
+        read_uses(look, NAME)
 
 
 @pytest.fixture

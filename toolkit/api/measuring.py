@@ -213,7 +213,7 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
         yield Arm(
             name,
             connection,
-            subject.speculative and name != "baseline",
+            subject.speculative,
             price_per_hour=subject.price_per_hour,
             reports_drafts=subject.reports_drafts,
             target=subject.target,

@@ -35,6 +35,8 @@ class Sources:
     def target(self, model: str) -> tuple[ModelFacts, Sources]:
         """Facts of the model, and the sources that answered. Raises ToolkitError if nothing is known of it."""
         source = model_source(model, self.folder)
+        if source.folder and source.folder.is_file():
+            raise UnreadableModel(f"{model} is a file, and no model", hint=f"Of a recipe: toolkit plan {model}")
         if source.folder and not source.folder.is_dir():
             hint = _near(model, [facts.model for facts in known_models().values()])
             raise UnreadableModel(

@@ -200,8 +200,8 @@ def logs(
     from toolkit import api
 
     if follow and (as_json or tail):
-        other = "--json" if as_json else "--tail"
-        raise UsageError(f"{other} cannot be combined with --follow", hint=f"Run: toolkit logs {name} {other}")
+        other, value = ("--json", "") if as_json else ("--tail", f" {tail}")
+        raise UsageError(f"{other} cannot be combined with --follow", hint=f"Run: toolkit logs {name} {other}{value}")
     seconds, wanted = seconds_of(since) if since else None, grep.lower()
     endpoint = api.connect(name, platform=platform)
     lines: Iterable[str] = (line for line in endpoint.logs(follow=follow, since=seconds) if wanted in line.lower())

@@ -38,7 +38,7 @@ def list_recipes(
     with_evidence: Annotated[bool, typer.Option("--with-evidence", help="With measured numbers only.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the recipes that come with the toolkit; `toolkit recipes show NAME` shows one."""
+    """List the recipes that come with the toolkit; `toolkit recipes show RECIPE` shows one."""
     if context.invoked_subcommand is not None:
         return
     from toolkit.api.catalogue import recipes
@@ -60,17 +60,17 @@ def list_recipes(
 
 @recipes_app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A name from `toolkit recipes`, or a recipe file.")],
+    recipe: Annotated[str, typer.Argument(help="A name from `toolkit recipes`, or a recipe file.")],
     as_json: Json = False,
 ) -> None:
     """Show a recipe: its text, what it costs, whether it fits, and what was measured."""
     from toolkit.api.catalogue import show_recipe
 
-    found = show_recipe(name)
+    found = show_recipe(recipe)
     answer(found.to_dict(), as_json, lambda: _shown(found))
     if not as_json:
         say(f"To change it, copy it: cp {found.recipe.path} {Path(found.recipe.path).name}")
-        next_step("plan", name)
+        next_step("plan", recipe)
 
 
 def _shown(found: Listed) -> str:

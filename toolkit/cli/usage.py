@@ -18,19 +18,37 @@ from toolkit.errors import UsageError
 
 # What other tools call the same.
 _COMMANDS = {
-    "apply": "deploy", "benchmark": "bench", "chat": "invoke", "complete": "invoke", "create": "new", "curl": "invoke",
-    "delete": "destroy", "down": "destroy", "init": "new", "launch": "deploy", "lint": "check", "list": "status",
-    "log": "logs", "ls": "status", "predict": "invoke", "ps": "status", "push": "deploy", "queue": "status",
+    "apply": "deploy", "benchmark": "bench", "chat": "invoke", "complete": "invoke", "config": "doctor",
+    "configure": "doctor", "create": "new", "curl": "invoke", "delete": "destroy", "down": "destroy",
+    "export": "render", "init": "new", "launch": "deploy", "lint": "check", "list": "status", "log": "logs",
+    "login": "doctor", "ls": "status", "predict": "invoke", "ps": "status", "push": "deploy", "queue": "status",
     "remove": "destroy", "rm": "destroy", "run": "deploy", "serve": "deploy", "start": "deploy", "stop": "destroy",
-    "terminate": "destroy", "test": "prove", "up": "deploy", "validate": "check", "verify": "prove",
+    "terminate": "destroy", "test": "prove", "undo": "rollback", "up": "deploy", "validate": "check",
+    "verify": "prove",
 }  # fmt: skip
 _OPTIONS = {
     "--assume-yes": "--yes", "--duration": "--time", "--filter": "--grep", "--force": "--yes", "--output": "--out",
     "--profile-name": "--profile", "--search": "--grep", "--seconds": "--time", "--last": "--tail",
+    "--lines": "--tail", "--n": "--tail",
+}  # fmt: skip
+# What is an argument here, and an option of other tools.
+_ARGUMENTS = ("--endpoint", "--f", "--file", "--filename", "--model", "--name", "--prompt", "--recipe")
+# Another command does what is meant: without the option, the typed one would do it in earnest.
+_INSTEAD: Mapping[tuple[str, ...], str] = {
+    ("deploy", "--dry-run"): "plan",
+    ("deploy", "--plan-only"): "plan",
+    ("deploy", "--check"): "check",
+}
+_PLATFORMS = {
+    "aws": "sagemaker", "cluster": "kubernetes", "docker": "local", "eks": "kubernetes", "here": "local",
+    "k8s": "kubernetes", "laptop": "local", "localhost": "local",
 }  # fmt: skip
 # Values for arguments that were left out.
 _VALUES = {"MODEL": "Qwen/Qwen3-8B", "NAME": "tiny-p-eagle", "PROMPT": "Hello", "RECIPE": "tiny/p-eagle"}
 _MISSING, _EXTRA = "Missing argument", "Got unexpected extra argument"
+_MISSING_OPTION, _SEVERAL = re.compile(r"Missing option '(--[\w-]+)'"), re.compile(r"requires (\d+) arguments")
+_NOT_A_NUMBER = re.compile(r"unable to parse string as an? (number|integer)")
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([kK]?)")
 _NO_VALUE, _NEEDLESS_VALUE = "requires an argument", "does not take a value"
 _OPTION_WITH_VALUE = re.compile(r"Invalid value for '(?P<option>--?[\w-]+)'")
 _ONE_OF = re.compile(r"is not one of (?P<choices>'.*')")
@@ -48,13 +66,15 @@ def usage_error(message: str, option: str | None, root: TyperGroup, typed: Seque
 
 def _hint(message: str, option: str | None, root: TyperGroup, typed: list[str]) -> str:
     path, command, unknown = _command(root, typed)
-    if unknown:
+    if unknown and not (option and path):  # else it is the value of an option that a group does not have
         return _other_command(unknown, path, command, typed)
     if option:
         return _option_hint(message, option, root, path, command, typed)
     if message.startswith(_MISSING):
         values = [_VALUES.get(name.upper(), "") for name in re.findall(r"'(\w+)'", message)]
         return _run([*typed, *values]) if values and all(values) else _example(path)
+    if found := _MISSING_OPTION.match(message):
+        return _run([*typed, found[1], found[1].lstrip("-")])
     if message.startswith(_EXTRA):
         return _fewer(path, command, typed)
     if found := _WRITE.search(message):
@@ -70,17 +90,28 @@ def _other_value(message: str, option: str, path: list[str], command: Any, typed
     value = typed[index].partition("=")[2] or typed[index + 1]
     if found := _ONE_OF.search(message):
         choices = re.findall(r"'([^']*)'", found["choices"])
-        near = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.4) or choices
+        meant = _PLATFORMS.get(value.lower(), value.lower())
+        near = difflib.get_close_matches(meant, choices, n=1, cutoff=0.4) or choices
         return _run(_with(typed, value, near[0]))
     found = _BOUND.search(message)
-    usual = found["bound"] if found else _usual(_spellings(command).get(option))
+    usual = found["bound"] if found else _number_in(value, message) or _usual(_spellings(command).get(option))
     return _run(_with(typed, value, usual)) if usual else _help(path)
+
+
+def _number_in(value: str, message: str) -> str:
+    """The number in a text where one is wanted, such as 5 in `5$` and 32768 in `32k`; empty if there is none."""
+    kind, number = _NOT_A_NUMBER.search(message), _NUMBER.search(value)
+    if not kind or not number:
+        return ""
+    found = float(number[1]) * (1024 if number[2] else 1)
+    return f"{found:g}" if kind[1] == "number" else str(int(found))
 
 
 def _usual(parameter: Any) -> str:
     """A value that the option takes: its default, or the first of its choices; empty where there is neither."""
     choices = getattr(getattr(parameter, "type_descriptor", None), "choices", None) or ("",)
-    return str(getattr(parameter, "default", None) or choices[0])
+    default = getattr(parameter, "default", None)
+    return str(choices[0] if default is None else default)
 
 
 def _command(root: TyperGroup, typed: Sequence[str]) -> tuple[list[str], Any, str]:
@@ -102,8 +133,13 @@ def _command(root: TyperGroup, typed: Sequence[str]) -> tuple[list[str], Any, st
 
 
 def _other_command(unknown: str, path: Sequence[str], group: TyperGroup, typed: list[str]) -> str:
+    if not path and unknown in ("help", "version"):
+        behind = typed[typed.index(unknown) + 1 :]
+        return _run(["--version"]) if unknown == "version" else _help(behind)
     known = _COMMANDS.get(unknown.lower()) if not path else None
     near = [known] if known else difflib.get_close_matches(unknown.lower(), group.commands, n=1)
+    if not near and "--model" in _spellings(group):  # of `recipes`, where such a word is a filter
+        near = [f"--model={unknown}"]
     return _run(_with(typed, unknown, near[0])) if near else _help(path)
 
 
@@ -112,6 +148,10 @@ def _option_hint(message: str, option: str, root: TyperGroup, path: list[str], c
     if _NO_VALUE in message:
         usual = _usual(here.get(option))
         return _run([*typed, usual]) if usual else _example(path)
+    if several := _SEVERAL.search(message):
+        given = len(typed) - typed.index(option) - 1
+        names = here[option].metavar.split()[given : int(several[1])]
+        return f"Such as: {_line([*typed, *names])}"
     if _NEEDLESS_VALUE in message:
         return _run([option if word.startswith(f"{option}=") else word for word in typed])
     written = next((word for word in typed if word.partition("=")[0] == option), None)
@@ -119,6 +159,10 @@ def _option_hint(message: str, option: str, root: TyperGroup, path: list[str], c
     name = "--" + written.partition("=")[0].lstrip("-").replace("_", "-")
     if name in _spellings(root) and path:
         return _before_the_command(name, written, _takes_value(_spellings(root)[name]), typed)
+    if instead := _INSTEAD.get((*path, name)):
+        return _run(_with(_without(typed, written, with_value=False), path[0], instead))
+    if name in _ARGUMENTS and not all(map(_options_of, command.params)):
+        return _run(_as_argument(typed, written))
     known = name if name in here else _OPTIONS.get(name, "")
     elsewhere = [other for other, found in root.commands.items() if name in _spellings(found)]
     if known not in here and elsewhere:
@@ -132,6 +176,12 @@ def _option_hint(message: str, option: str, root: TyperGroup, path: list[str], c
         value = _takes_value(here[near[0]])
         return _run([*_without(typed, written, value), corrected, *_taken(typed, written, value)[1:]])
     return _run([corrected if word == written else word for word in typed])
+
+
+def _as_argument(typed: Sequence[str], written: str) -> list[str]:
+    """With the value of an option as an argument."""
+    index, (_, joined, value) = typed.index(written), written.partition("=")
+    return [*typed[:index], *([value] if joined else []), *typed[index + 1 :]]
 
 
 def _before_the_command(name: str, written: str, value: bool, typed: list[str]) -> str:
@@ -149,7 +199,7 @@ def _fewer(path: list[str], command: Any, typed: list[str]) -> str:
             value = rest[rest.index(text) + 1]
             return _run([word for word in _with(typed, value, f"{value}={words[-1]}") if word != words[-1]])
     kept = words[: len(names)]
-    if names[-1] == "prompt":
+    if names[-1:] == ["prompt"]:
         kept = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])]
     return _run([*path, *kept, *rest])
 

@@ -23,21 +23,25 @@ _READ_SECONDS = 70.0  # SageMaker waits a minute for a container's first byte
 
 
 def stream(
-    access: OpenAIAccess, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None] = time.sleep
+    access: OpenAIAccess,
+    endpoint: str,
+    body: Mapping[str, Any],
+    sleep: Callable[[float], None] = time.sleep,
+    read_seconds: float = _READ_SECONDS,
 ) -> Iterator[bytes]:
     """The answer as it arrives, in chunks that may end anywhere. Opens a new connection.
 
-    Raises EndpointNotFound or InvocationError.
+    At most `read_seconds` may pass before the first chunk, and between two. Raises EndpointNotFound, InvocationError.
     """
 
     def send() -> httpx.Response:
-        with _transport_errors(endpoint):
+        with _transport_errors(endpoint, read_seconds):
             answer = client.send(_request(client, access, access.token(), body), stream=True)
             if answer.is_error:
                 raise _refusal(access, endpoint, answer, _text(answer.iter_bytes()))
             return answer
 
-    with httpx.Client(**_settings(access)) as client:
+    with httpx.Client(**_settings(access, read_seconds)) as client:
         answer = retried(send, sleep)
         with _broken_stream(endpoint):
             yield from answer.iter_bytes()
@@ -48,27 +52,28 @@ async def stream_async(
     endpoint: str,
     body: Mapping[str, Any],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    read_seconds: float = _READ_SECONDS,
 ) -> AsyncIterator[bytes]:
     """`stream` for event loops."""
 
     async def send() -> httpx.Response:
         token = await asyncio.to_thread(access.token)  # getting a token may have to fetch credentials
-        with _transport_errors(endpoint):
+        with _transport_errors(endpoint, read_seconds):
             answer = await client.send(_request(client, access, token, body), stream=True)
             if answer.is_error:
                 raise _refusal(access, endpoint, answer, _text([part async for part in _few(answer.aiter_bytes())]))
             return answer
 
-    async with httpx.AsyncClient(**_settings(access)) as client:
+    async with httpx.AsyncClient(**_settings(access, read_seconds)) as client:
         answer = await retried_async(send, sleep)
         with _broken_stream(endpoint):
             async for part in answer.aiter_bytes():
                 yield part
 
 
-def _settings(access: OpenAIAccess) -> dict[str, Any]:
+def _settings(access: OpenAIAccess, read_seconds: float) -> dict[str, Any]:
     return {
-        "timeout": httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
+        "timeout": httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS),
         "trust_env": not access.loopback,
         "verify": access.tls or machine_tls(),
     }
@@ -90,13 +95,13 @@ def _request(
 
 
 @contextmanager
-def _transport_errors(endpoint: str) -> Iterator[None]:
+def _transport_errors(endpoint: str, read_seconds: float) -> Iterator[None]:
     """Turn httpx's errors before the first byte into InvocationError."""
     try:
         yield
     except httpx.ReadTimeout as error:
         raise InvocationError(
-            f"{endpoint}: no answer within {_READ_SECONDS:.0f} s", hint="Request fewer tokens, or stream."
+            f"{endpoint}: no answer within {read_seconds:.0f} s", hint="Request fewer tokens, or stream."
         ) from error
     except httpx.TransportError as error:
         raise InvocationError(f"{endpoint}: {error}", hint=refusal.ASKED_AGAIN, transient=True) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
@@ -15,6 +16,7 @@ from toolkit.checks.run import findings_on
 from toolkit.engines.open_choices import versions
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
+from toolkit.proposal.drafters import drafters
 from toolkit.proposal.hardware import Offer, engine_for, groups, offers
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
 from toolkit.recipe.facts import ModelFacts
@@ -72,24 +74,27 @@ def propose(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter], folder:
     `target.model` is how a recipe in `folder` names the model. Raises ToolkitError with the reason for each drafter if
     none is accepted.
     """
-    wanted = _of_method(wishes, able)
+    wanted = _of_method(wishes, target, able)
     reasons: dict[str, str] = {}
     for drafter, types in product(wanted, groups(wishes)):
         try:
             found = _with_drafter(wishes, target, drafter, types, folder)
         except _Unfit as error:
-            reasons.setdefault(drafter.name, f"{drafter.name}: {error}")
+            reasons.setdefault(drafter.name, str(error))
             continue
         choices = sorted([*_drafting(drafter, able), *found.choices], key=lambda choice: _position(choice.key))
-        notes = tuple(reason for name, reason in reasons.items() if name != drafter.name)[:_OTHERS]
-        return replace(found, recipe=_in_order(found.recipe), choices=choices, notes=notes)
-    if not wanted:
-        on = f" on {wishes.hardware}" if wishes.hardware else ""
-        message = f"nothing is known to draft for {wishes.model}{on}: no head, no layers of its own, no small relative"
-        raise ToolkitError(message, hint=_way_out(wishes))
-    raise ToolkitError(
-        "\n  ".join([f"no recipe for {wishes.model} passes the checks", *reasons.values()]), hint=_way_out(wishes)
-    )
+        others = [f"{name}: {reason}" for name, reason in reasons.items() if name != drafter.name]
+        return replace(found, recipe=_in_order(found.recipe), choices=choices, notes=tuple(others[:_OTHERS]))
+    message = "\n  ".join([f"no recipe for {wishes.model} passes the checks", *_by_reason(reasons)])
+    raise ToolkitError(message, hint=_way_out(wishes, target))
+
+
+def _by_reason(reasons: Mapping[str, str]) -> list[str]:
+    """A line for each reason, with the drafters that it is the reason for."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return [f"{', '.join(found)}: {reason}" for reason, found in names.items()]
 
 
 def _position(key: str) -> int:
@@ -99,26 +104,36 @@ def _position(key: str) -> int:
     return {"speculation": -1, "platform": len(engine)}.get(section, engine.get(name.partition(".")[0], -1))
 
 
-def _of_method(wishes: Wishes, able: Sequence[Drafter]) -> Sequence[Drafter]:
+def _of_method(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter]) -> Sequence[Drafter]:
     """The drafters of the method that is wished. Raises ToolkitError if there is none."""
-    if wishes.method is None:
-        return able
-    method = methods.method(wishes.method)
-    found = [drafter for drafter in able if drafter.method in (method.name, method.spelling_of)]
-    if not found:
-        known = ", ".join(dict.fromkeys(drafter.method for drafter in able))
-        message = f"no drafter of method `{wishes.method}` is known for {wishes.model}"
-        raise ToolkitError(
-            message, hint=f"Known for it: {known}. To train a P-EAGLE head of your own: toolkit train -h"
-        )
-    return found
+    method = methods.method(wishes.method) if wishes.method else None
+    found = [drafter for drafter in able if method is None or drafter.method in (method.name, method.spelling_of)]
+    if found:
+        return found
+    drafts = f"drafter of method `{wishes.method}`" if method else "drafter"
+    on = f" on {wishes.hardware}" if wishes.hardware else ""
+    known = f"Known for it{on}: {_named(able)}. To train a P-EAGLE head of your own: toolkit train -h"
+    hint = known if able else _elsewhere(wishes, target)
+    raise ToolkitError(f"no {drafts} is known for {wishes.model}{on}", hint=hint)
 
 
-def _way_out(wishes: Wishes) -> str:
+def _named(able: Sequence[Drafter]) -> str:
+    """The methods of the drafters."""
+    return ", ".join(dict.fromkeys(drafter.method for drafter in able))
+
+
+def _elsewhere(wishes: Wishes, target: ModelFacts) -> str:
+    """The command without the hardware: on a GPU every model has a drafter, if only the text itself."""
+    where = ["--platform", wishes.platform] if wishes.platform != "sagemaker" else []
+    command = shlex.join(["toolkit", "new", wishes.model, *where])
+    return f"Elsewhere than on {wishes.hardware} it can draft with {_named(drafters(target))}: {command}"
+
+
+def _way_out(wishes: Wishes, target: ModelFacts) -> str:
     if wishes.max_price is not None:
         return f"Raise --max-price {wishes.max_price:g}, or leave it out to see what there is."
     if wishes.hardware:
-        return f"Try other hardware than --hardware {wishes.hardware}, or leave that out."
+        return _elsewhere(wishes, target)
     return "Try another --platform, a smaller --context, or --method ngram, which needs no second model."
 
 

@@ -32,16 +32,30 @@ _FREE = registry.platforms()[0]
 _SYNONYMS = {
     "aws": "sagemaker",
     "context_length": "max_model_len",
+    "draft": "model",
     "draft_model": "model",
+    "drafter": "model",
     "eks": "kubernetes",
+    "folder": "model",
+    "gpu": "instance_types",
+    "id": "model",
     "instance": "instance_types",
+    "instance_type": "instance_types",
     "k": "num_speculative_tokens",
     "k8s": "kubernetes",
     "max_batch_size": "max_num_seqs",
+    "model_id": "model",
+    "model_name": "model",
+    "name": "model",
     "num_draft_tokens": "num_speculative_tokens",
     "ollama": "local",
+    "path": "model",
     "prompt_lookup": "ngram",
+    "repo": "model",
+    "type": "name",
 }
+_OFF = ("false", "no", "off")
+_WHOLE_NUMBER = ("greater_than", "greater_than_equal", "int_type")
 _HUB_ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+?)/?(?:tree/.*)?")
 _NUMBER = re.compile(r"(\d{1,3}(?:[,_ ]?\d{3})*|\d+)\s*([kK]?)")
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
@@ -81,7 +95,8 @@ def explain(problem: Problem, line: int | None) -> Finding:
     key, kind, path = problem.key, problem.kind, ".".join(problem.keys)
     if kind == "extra_forbidden":
         known = list(_fields_beside(problem.keys))
-        return Finding("recipe.unknown-key", f"there is no key `{key}` here", path, line, _did_you_mean(key, known))
+        hint = _elsewhere(problem, known) or _did_you_mean(key, known)
+        return Finding("recipe.unknown-key", f"there is no key `{key}` here", path, line, hint)
     if kind == "missing":
         hint = f"Add `{key}: {_example(problem)}`."
         return Finding("recipe.missing-key", f"`{key}` is missing", path, line, hint)
@@ -91,6 +106,36 @@ def explain(problem: Problem, line: int | None) -> Finding:
         return Finding("recipe.bad-value", f"`{problem.value}` is not allowed", path, line, hint)
     hint = f"{_edit(problem)} {_description(problem.keys)}".strip()
     return Finding("recipe.bad-value", _message(problem), path, line, hint)
+
+
+def without_repeats(findings: Sequence[Finding]) -> list[Finding]:
+    """A key that is missing, and another one that was written for it, are one mistake."""
+    meant = {(_above(item.path), found[1]) for item in findings if (found := _MEANT.match(item.hint))}
+    return [item for item in findings if not (item.code == _MISSING and (_above(item.path), _last(item.path)) in meant)]
+
+
+_MISSING, _MEANT = "recipe.missing-key", re.compile(r"Did you mean `([^`]+)`")
+
+
+def _above(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _elsewhere(problem: Problem, known: Sequence[str]) -> str:
+    """Where a key belongs that another section has; empty where this one has one that may be meant."""
+    key = problem.key
+    if _SYNONYMS.get(key) in known:
+        return ""
+    sections = [name for name in problem.recipe if key in _fields_beside((name, ""))]
+    if sections:  # what speculation has too is seldom meant for it
+        return f"It belongs to `{min(sections, key=lambda name: name == 'speculation')}`: write it below that."
+    if problem.keys[:-1] == ("engine",) and not difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.5):
+        return f"If it is a flag of the engine, write `{key}: {problem.written}` below `args`."
+    return ""
 
 
 def _message(problem: Problem) -> str:
@@ -114,7 +159,11 @@ def _edit(problem: Problem) -> str:
         return _write("version", _version(problem))
     if problem.keys[:-1] == ("engine", "args") and problem.key.startswith("-"):
         return f"Write `{problem.key.lstrip('-')}` without the dashes."
-    return _write(problem.key, _value(problem))
+    meant = _write(problem.key, _value(problem))
+    field = _fields_beside(problem.keys).get(problem.key)
+    if not meant and problem.kind in _WHOLE_NUMBER and field and not field.is_required():
+        return "Remove it, or write a whole number above 0."
+    return meant
 
 
 def _write(key: str, value: str) -> str:
@@ -132,6 +181,8 @@ def _value(problem: Problem) -> str:
         return ""
     if problem.kind == "list_type":
         return f"[{problem.written}]"
+    if problem.keys == ("platform", "region"):
+        return lookup.nearest_region(text)
     if problem.kind == "int_type" and (number := _NUMBER.fullmatch(text.strip())):
         return str(int(re.sub(r"\D", "", number[1])) * (1024 if number[2] else 1))
     if problem.kind == "string_type":
@@ -146,8 +197,9 @@ def _as_mapping(problem: Problem) -> str:
     known = list(_fields_beside((*problem.keys, "")))
     names = f"Its keys: {', '.join(known)}."
     if not _is_scalar(problem.value):
-        return names
-    text, key = problem.written, known[0]
+        example = _example(problem) if problem.value is None else _NO_EXAMPLE
+        return names if example == _NO_EXAMPLE else f"{_write(problem.key, example)} {names}"
+    text, key = "none" if problem.written.lower() in _OFF else problem.written, known[0]
     if problem.key == "engine" and _VERSION.fullmatch(text.removeprefix("v")):
         key, text = "version", _version(problem)
     elif problem.key == "engine" and (version := _version(problem, "")):
@@ -167,7 +219,10 @@ def _example(problem: Problem) -> str:
         "platform": f"{{name: {_FREE}}}",
         "platform.name": _FREE,
     }
-    return examples.get(".".join(problem.keys), "…")
+    return examples.get(".".join(problem.keys), _NO_EXAMPLE)
+
+
+_NO_EXAMPLE = "…"
 
 
 def _method(problem: Problem) -> str:
@@ -211,7 +266,7 @@ def _shown(problem: Problem) -> str:
 
 def _did_you_mean(word: str, known: list[str]) -> str:
     near = [name for name in [_SYNONYMS.get(word.lower().replace("-", "_"), "")] if name in known]
-    near += difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    near += difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
     choices = f"Allowed: {', '.join(known)}."
     return f"Did you mean `{near[0]}`? {choices}" if near else choices
 

@@ -20,7 +20,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from toolkit import documents
 from toolkit.errors import RecipeError, RecipeNotFound, UnreadableRecipe
 from toolkit.findings import Finding
-from toolkit.recipe.hints import Problem, explain
+from toolkit.recipe.hints import Problem, explain, without_repeats
 from toolkit.recipe.schema import RecipeFile
 from toolkit.recipe.yaml_hints import yaml_hint
 
@@ -126,7 +126,7 @@ def load_file(recipe: str | os.PathLike[str]) -> LoadedRecipe:
     try:
         file = RecipeFile.model_validate(data)
     except ValidationError as error:
-        findings += _findings(error, data, path.stem, document)
+        findings += without_repeats(list(_findings(error, data, path.stem, document)))
         file = None
     if file is None or findings:
         raise RecipeError(str(path), sorted(findings, key=lambda finding: finding.line or 0))

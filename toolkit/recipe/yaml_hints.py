@@ -18,6 +18,8 @@ def yaml_hint(text: str, error: MarkedYAMLError) -> str:
     lines = text.splitlines()
     number = error.problem_mark.line if error.problem_mark else 0
     line = lines[number] if number < len(lines) else ""
+    if line.startswith("---"):
+        return f"A recipe is one document: remove line {number + 1} and all below it."
     tabs = [str(at) for at, found in enumerate(lines, 1) if re.match(r" *\t", found)]
     if tabs:
         return f"Indent with spaces: replace the tab in line {', '.join(tabs)} with two spaces."

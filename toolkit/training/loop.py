@@ -123,7 +123,7 @@ class Loop:
 
     def _step(self, step: int, clock: _Clock) -> None:
         """One optimizer step; its random numbers depend on the seed and its own number alone."""
-        torch.manual_seed(self._job.seed * 1_000_003 + step * self._world + self._rank)
+        torch.manual_seed(seed_of(self._job.seed, step, self._rank, self._world))
         for group in (group for optimizer in self._optimizers for group in optimizer.param_groups):
             group["lr"] = self._job.learning_rate * rate(step, len(self._batches))
         self._head.train()
@@ -294,6 +294,11 @@ class _Clock:
 
     def pace(self) -> float:
         return round(self._tokens / (time.monotonic() - self._started), 1)
+
+
+def seed_of(seed: int, step: int, rank: int, world: int) -> int:
+    """The seed of one process's step: no two steps or processes of a training share their random numbers."""
+    return seed * 1_000_003 + step * world + rank
 
 
 def plan_batches(lengths: Sequence[int], job: TrainingJob) -> list[list[int]]:

@@ -284,6 +284,17 @@ def test_a_price_list_of_another_shape_is_not_taken_for_no_prices(site: Site, an
     assert update(site).failed[0].startswith("prices in us-east-1: ")
 
 
+def test_only_what_is_paid_by_the_hour_is_a_price_per_hour() -> None:
+    """An upfront fee, or a price by the second, would be taken for one otherwise."""
+    listed = price_list(**{"2xlarge": "4.1"})
+    for terms in listed["terms"]["OnDemand"].values():
+        for one in terms.values():
+            fee = {"unit": "Quantity", "pricePerUnit": {"USD": "1000"}}
+            one["priceDimensions"] |= {"upfront": fee, "second": {**fee, "unit": "Second"}}
+    prices = published.price_list(json.dumps(listed).encode(), "AmazonSageMaker").prices
+    assert prices["ml.g7e.2xlarge"] == 4.1
+
+
 def test_a_damaged_file_of_the_user_is_named_with_the_way_out() -> None:
     updates.path().parent.mkdir(parents=True)
     for text in ('{"prices": 3}', "{", '{"heads": {"a/b": {"card_k": 9}}}', '{"prices": {"r": {"t": {"date": "x"}}}}'):

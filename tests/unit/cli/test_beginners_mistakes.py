@@ -34,6 +34,21 @@ MISTAKES = {
     "mistyped flag": ("dtype: float32", "dtyp: float32"),
     "no platform": ("platform: {name: local}", ""),
     "no speculation": (re.compile(r"speculation:\n(  .*\n)+"), ""),
+    "path for a model": ("{model: ./target}", "{path: ./target}"),
+    "drafter for a model": ("  model: ./drafter", "  drafter: ./drafter"),
+    "method in capitals": ("method: p-eagle", "method: P-EAGLE"),
+    "engine in capitals": ("name: vllm", "name: vLLM"),
+    "speculation off": (re.compile(r"speculation:\n(  .*\n)+"), "speculation: false\n"),
+    "no draft tokens": ("num_speculative_tokens: 7", "num_speculative_tokens: 0"),
+    "draft tokens from to": ("num_speculative_tokens: 7", "num_speculative_tokens: 1-7"),
+    "no limit as -1": ("max_model_len: 1024", "max_model_len: -1"),
+    "type for a name": ("{name: local}", "{type: local}"),
+    "instance type in the singular": ("{name: local}", "{name: local, instance_type: [ml.m7i.large]}"),
+    "region without its dash": ("{name: local}", "{name: local, region: us-west2}"),
+    "engine without a value": (re.compile(r"engine:\n(  .*\n)+"), "engine:\n"),
+    "limit at the top": ("name: tiny\n", "name: tiny\nmax_model_len: 512\n"),
+    "region of the engine": ("name: vllm", "name: vllm\n  region: us-west-2"),
+    "flag beside args": ("name: vllm", "name: vllm\n  seed: 1"),
     "key written twice": ("name: tiny\n", "name: tiny\nname: tiny\n"),
 }
 BROKEN = {
@@ -43,6 +58,7 @@ BROKEN = {
     "colon in a text": ("a pair of a few kB", "a pair: small"),
     "open brace": ("{model: ./target}", "{model: ./target"),
     "too many spaces": ("description:", "  description:"),
+    "two documents": ("{name: local}", "{name: local}\n---\nname: other"),
     "sign of YAML": ("a pair of a few kB", "@home"),
 }
 SYNTAX = {
@@ -77,6 +93,13 @@ def follow(path: Path, key: str, hint: str) -> None:
         (recipe.get(added[3]) if added[3] else section)[added[1]] = YAML(typ="safe").load(added[2])
     elif meant := re.match(r"(?:Did you mean|Write) `([\w-]+)`", hint):
         _rename(section, last, meant[1])
+    elif other := re.match(r"It belongs to `(\w+)`: write it below that", hint):
+        recipe[other[1]][last] = section.pop(last)
+    elif flag := re.match(r"If it is a flag of the engine, write `(\w+): (.*?)` below `args`", hint):
+        section["args"][flag[1]] = YAML(typ="safe").load(flag[2])
+        del section[last]
+    elif hint.startswith("Remove it, or write a whole number above 0."):
+        del section[last]
     else:
         assert hint == "Keep one of the two."  # as a YAML reader does
     with path.open("w") as file:
@@ -114,6 +137,8 @@ def test_the_hint_makes_it_yaml(tmp_path: Path, mistake: str) -> None:
         lines[int(named[1]) - 1] = f"{written[1]}: {written[2]}"
     elif quoted := re.search(r'write `("(.*)")`', hint):
         lines = [line.replace(quoted[2], quoted[1]) for line in lines]
+    elif end := re.search(r"remove line (\d+) and all below it", hint):
+        del lines[int(end[1]) - 1 :]
     else:
         (edit,) = [(found, make) for said, make in SYNTAX.items() if (found := re.search(said, hint))]
         number = int(edit[0][1]) - 1

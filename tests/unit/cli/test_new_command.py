@@ -48,6 +48,14 @@ def test_the_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert Path("mine.lock.json").is_file()
 
 
+def test_a_recipe_in_the_place_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pair(tmp_path)
+    assert run(["new", "recipe.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("error: recipe.yaml is a file, and no model\n  Of a recipe: toolkit plan recipe.yaml\n")
+    assert run(["plan", "recipe.yaml"]) == 0
+
+
 def test_a_file_that_is_there_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text("mine")
     assert run(["new", "Qwen/Qwen3-8B", "--out", "mine.yaml"]) == 2

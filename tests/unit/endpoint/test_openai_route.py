@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -30,7 +31,7 @@ QUOTED = {
         "code": "model_error",
     }
 }
-Ask = Callable[[ScriptedServer], bytes]
+Ask = Callable[..., bytes]
 
 
 def tokens() -> Callable[[], str]:
@@ -39,17 +40,17 @@ def tokens() -> Callable[[], str]:
     return lambda: f"token-{next(made)}"
 
 
-def in_thread(server: ScriptedServer) -> bytes:
+def in_thread(server: ScriptedServer, **options: float) -> bytes:
     access = OpenAIAccess(f"{server.url}/endpoints/chat/openai/v1", tokens(), explain=on_openai_route)
-    return b"".join(openai_route.stream(access, "chat", {"messages": []}, FakeClock().sleep))
+    return b"".join(openai_route.stream(access, "chat", {"messages": []}, FakeClock().sleep, **options))
 
 
-def in_event_loop(server: ScriptedServer) -> bytes:
+def in_event_loop(server: ScriptedServer, **options: float) -> bytes:
     async def no_sleep(seconds: float) -> None: ...
 
     async def parts() -> bytes:
         access = OpenAIAccess(f"{server.url}/endpoints/chat/openai/v1", tokens(), explain=on_openai_route)
-        stream = openai_route.stream_async(access, "chat", {"messages": []}, no_sleep)
+        stream = openai_route.stream_async(access, "chat", {"messages": []}, no_sleep, **options)
         return b"".join([part async for part in stream])
 
     return asyncio.run(parts())
@@ -106,6 +107,19 @@ def test_the_containers_error_is_taken_out_of_sagemakers_quotation(ask: Ask) -> 
     error, requests = refused(ask, Reply(400, (json.dumps(QUOTED).encode(),)))
     assert error.message == "chat: answered 400: too many tokens"
     assert requests == 1
+
+
+def test_what_is_not_answered_in_time_is_not_asked_for_again(ask: Ask) -> None:
+    """The model may be working on it, and would do it twice."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts no connection: the request waits
+        server = ScriptedServer(f"http://127.0.0.1:{silent.getsockname()[1]}", [ANSWER])
+        with pytest.raises(InvocationError, match="no answer within 0 s") as caught:
+            ask(server, read_seconds=0.2)
+        silent.accept()[0].close()
+        silent.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+    assert not caught.value.transient
 
 
 def test_an_endpoint_that_is_not_there(ask: Ask) -> None:

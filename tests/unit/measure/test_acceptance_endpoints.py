@@ -74,6 +74,14 @@ def asked(machines: Machines, what: Any, *lengths: float, **options: Any) -> Ben
     )
 
 
+def test_endpoints_of_another_revision_of_the_target_are_not_compared() -> None:
+    """They may have other weights, and so another speed and other answers."""
+    platform: Any = MemoryPlatform()
+    old, new = (Endpoint(name, platform, never, target=f"org/model@{name}") for name in ("old", "new"))
+    with pytest.raises(UsageError, match="other targets: old serves org/model@old, new serves org/model@new"):
+        toolkit.bench(new, baseline=old, progress=Silent())
+
+
 def test_an_engine_that_can_accepts_by_chance_one_length_after_the_other() -> None:
     machines = Machines()
     report = asked(machines, ON_GPU, 2, 3, 4)

@@ -170,6 +170,24 @@ def test_arms_that_were_asked_otherwise_are_not_compared() -> None:
     assert "asked with another temperature than the baseline" in found.verdicts[0].detail
 
 
+class RoughFarBelow(FakeConnection):
+    """Its decoding is 3 nats off for tokens that lie far below the first."""
+
+    def _decoded(self, prompt: Sequence[int], tokens: int, most: int) -> dict[str, Any]:
+        found = super()._decoded(prompt, tokens, most)
+        for top in found["top_logprobs"]:
+            far = {name: logprob - 3 for name, logprob in top.items() if max(top.values()) - logprob > 4}
+            top.update(far)
+        return found
+
+
+def test_noise_that_can_swap_no_tokens_does_not_widen_the_limit() -> None:
+    own = answers("p-eagle", greedy())
+    usual, rough = lossless(judged(own)).floor, lossless(judged(own, connection=RoughFarBelow())).floor
+    assert max(rough.changes) > 2.5 > max(usual.changes)
+    assert rough.limit == usual.limit
+
+
 def test_few_tokens_show_nothing() -> None:
     """All are right, but one wrong token in 40 would often have escaped."""
     found = judged(answers("p-eagle", greedy(), prompts=2), answers("baseline", greedy(), prompts=2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -249,6 +250,53 @@ def test_it_measures_what_is_really_sent() -> None:
     }
 
 
+class Jumping(selectors.DefaultSelector):
+    """Waits for nothing: the clock jumps to when the next timer is due."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.now += timeout or 0.0
+        return super().select(0)
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """An event loop without pauses, whose clock is exact."""
+
+    def __init__(self) -> None:
+        self._jumping = Jumping()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now
+
+
+class Noting(Streaming):
+    """Notes when it is asked, and gives no scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments: list[float] = []
+
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        raise InvocationError("no scores")
+
+    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+        self.moments.append(asyncio.get_running_loop().time())
+        return super().stream(body)
+
+
+def test_the_seed_decides_at_what_moments_open_loops_ask() -> None:
+    def moments(seed: int) -> list[float]:
+        connection = Noting()
+        design = Design((Arm("spec", connection),), (workload(8),), loads=(Load(0.5, open_loop=True),), seed=seed)
+        with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+            runner.run(measure(replace(design, requests=8), "open"))
+        return connection.moments
+
+    assert moments(0) == moments(0) != moments(1)
+
+
 class Reasoning:
     """A connection to a model that reasons first, and what it was asked."""
 
@@ -338,6 +386,17 @@ def test_a_rate_and_a_concurrency_of_the_same_number_are_two_points() -> None:
     theirs = [replace(item, arm="base") for item in (closed, opened)]
     rows = summarise([closed, opened, *theirs], [SPEC], BASE).arms
     assert [identical_share([closed, opened, *theirs], row, "base") for row in rows if row.arm == "spec"] == [1, 1]
+
+
+def test_an_answer_that_the_baseline_owes_is_no_difference() -> None:
+    """A failed request has no tokens, and the arm's answer to it nothing to be compared with."""
+    ours = [result(prompt=prompt, token_ids=(7, 8)) for prompt in (0, 1)]
+    theirs = [
+        result(arm="base", token_ids=(7, 8), started=2.0),
+        result(arm="base", prompt=1, outcome="failed", output_tokens=0, started=3.0),
+    ]
+    row = next(row for row in summarise([*ours, *theirs], [SPEC], BASE).arms if row.arm == "spec")
+    assert identical_share([*ours, *theirs], row, "base") == 1
 
 
 def test_an_open_loop_yields_no_more_than_it_is_asked() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -168,14 +169,42 @@ def test_on_trainium(wish: tuple[str, str, str], expected: tuple[object, ...], t
 def test_what_trainium_cannot_do_is_said_for_each_drafter(tmp_path: Path) -> None:
     with pytest.raises(ToolkitError, match=r"0\.29\.0\.1\.2\.0 .* does not support method `p-eagle`") as caught:
         proposal("Qwen/Qwen3-8B", tmp_path, hardware="trn2", method="p-eagle")
-    assert caught.value.hint == "Try other hardware than --hardware trn2, or leave that out."
+    assert caught.value.hint.endswith(": toolkit new Qwen/Qwen3-8B")
 
 
-def test_a_model_without_a_drafter_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(
-        ToolkitError, match=r"nothing is known to draft for mistralai/Mixtral-8x7B-v0\.1 on trn2: no head"
-    ):
-        proposal("mistralai/Mixtral-8x7B-v0.1", tmp_path, hardware="trn2")
+@pytest.mark.parametrize(
+    ("model", "method", "platform", "why"),
+    [
+        ("mistralai/Mixtral-8x7B-v0.1", None, "kubernetes", "no drafter is known for mistralai/Mixtral-8x7B-v0.1 on"),
+        ("deepseek-ai/DeepSeek-R1", "mtp", "sagemaker", "no drafter of method `mtp` is known for deepseek-ai/DeepSeek"),
+        ("google/gemma-4-31B-it", None, "sagemaker", "does not support method `dspark`"),
+    ],
+)
+def test_what_trainium_has_no_drafter_for_is_told_with_a_command_that_works(
+    model: str, method: str | None, platform: str, why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ToolkitError, match=re.escape(why)) as caught:
+        proposal(model, tmp_path, hardware="trn2", method=method, platform=platform)
+    said = re.fullmatch(r"Elsewhere than on trn2 it can draft with (.*): toolkit new (\S+)(.*)", caught.value.hint)
+    assert said
+    assert (said[2], said[3]) == (model, "" if platform == "sagemaker" else " --platform kubernetes")
+    found = proposal(model, tmp_path, platform=platform)
+    assert choices(found)["speculation.method"] in said[1].split(", ")
+    checked(found, tmp_path)
+
+
+def test_drafters_with_the_same_fault_stand_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ToolkitError) as caught:
+        proposal("openai/gpt-oss-20b", tmp_path, hardware="trn1")
+    _, reason = caught.value.message.splitlines()
+    assert reason.count("does not run on trn1") == 1
+    assert "p-eagle (amazon/GPT-OSS-20B-P-EAGLE), dflash (" in reason
+
+
+def test_a_method_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(ToolkitError, match="no drafter of method `mtp` is known for Qwen/Qwen3-8B on trn2") as caught:
+        proposal("Qwen/Qwen3-8B", tmp_path, hardware="trn2", method="mtp")
+    assert caught.value.hint.startswith("Known for it on trn2: ")
 
 
 def test_hardware_is_a_family_a_type_or_an_accelerator(tmp_path: Path) -> None:

@@ -110,6 +110,14 @@ def test_what_is_deployed_is_the_locks_commit_unless_the_recipe_names_one(
     assert pinned(wanted, read_lock(lock_path(recipe))).target.revision == planned
 
 
+@pytest.mark.parametrize(("branch", "planned"), [("main", "0" * 40), ("v2", "v2")])
+def test_a_lock_of_another_branch_pins_nothing(tmp_path: Path, branch: str, planned: str) -> None:
+    """The recipe was changed to a branch that the lock has not read: its commit has other weights."""
+    recipe = load(write_hub_pair(tmp_path, target={"revision": "0" * 40, "wanted": "main"}))
+    changed = replace(recipe, target=replace(recipe.target, revision=branch))
+    assert pinned(changed, read_lock(lock_path(recipe))).target.revision == planned
+
+
 @pytest.mark.parametrize(
     ("weight_bytes", "download", "start"),
     [(0, 300, 600), (140_000_000_000, 1000, 880), (5_000_000_000_000, 3600, 3600)],

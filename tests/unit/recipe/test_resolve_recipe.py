@@ -101,6 +101,14 @@ platform: {name: sagemaker, instance_types: [ml.trn2.48xlarge, {type: ml.trn1.32
 """
 
 
+def test_what_a_type_says_of_a_flag_counts_there_and_nowhere_else(tmp_path: Path) -> None:
+    own = "engine: {name: neuron, max_model_len: 1024, args: {tensor-parallel-size: 64}}"
+    text = TRAINIUM.replace("engine: {name: neuron, max_model_len: 1024}", own)
+    recipe = load(write_recipe(tmp_path, text.replace("tokens: 4}", "tokens: 4, args: {tensor-parallel-size: 32}}")))
+    sizes = [recipe.on(name).engine.args["tensor-parallel-size"] for name in recipe.platform.instance_types]
+    assert sizes == [64, 32]
+
+
 def test_a_recipe_goes_to_a_cluster_and_back(tmp_path: Path) -> None:
     recipe = load(write_recipe(tmp_path, TRAINIUM))
     cluster = recipe.with_platform("kubernetes")

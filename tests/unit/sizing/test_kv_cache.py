@@ -121,6 +121,11 @@ def test_a_window_keeps_the_tokens_in_flight() -> None:
     assert blocks(10_000, 64, Attention(2, 64, 64, "chunked", 128)) == (128 + 64) // 16
 
 
+def test_vllm_reserves_one_block() -> None:
+    planned = cache(QWEN3_14B)
+    assert planned.bytes_for(1600) == (100 + 1) * planned.bytes_per_block
+
+
 def test_kv_heads_are_copied_where_there_are_fewer_than_accelerators() -> None:
     four, eight = (cache(QWEN3_CODER_30B, tensor_parallel=size).bytes_per_block for size in (4, 8))
     assert four == eight

@@ -15,7 +15,17 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.training import checkpoint, progress
 from toolkit.training.head import Head, build_head
 from toolkit.training.job import TrainingJob
-from toolkit.training.loop import Data, Loop, Result, TrainingDiverged, TrainingStopped, is_flat, plan_batches, rate
+from toolkit.training.loop import (
+    Data,
+    Loop,
+    Result,
+    TrainingDiverged,
+    TrainingStopped,
+    is_flat,
+    plan_batches,
+    rate,
+    seed_of,
+)
 from toolkit.training.trainer import learner_of
 
 CPU = torch.device("cpu")
@@ -157,6 +167,10 @@ def test_a_checkpoint_of_another_head_is_not_continued(target: Path, data: Data,
 
     with pytest.raises(UsageError, match=r"layers is 1 there and 2 here"):
         train(job(target, tmp_path, layers=2), data)
+    for key, value in {"depth": 5, "draft_vocab_size": 7, "target_name": "org/other", "method": "eagle3"}.items():
+        other = job(target, tmp_path).model_copy(update={key: value})
+        with pytest.raises(UsageError, match=f"{key} is .* there and {value} here"):
+            checkpoint.load(Path(other.checkpoints), other)
 
 
 def test_out_of_time_before_the_first_evaluation_it_ends_with_what_it_has(
@@ -214,3 +228,8 @@ def test_progress_lines_are_json_that_a_log_and_a_file_both_have(
     assert (first["stage"], first["done"], first["total"]) == ("train", 1, 2)
     assert len(first["accuracy"]) == 3
     assert first["tokens_per_second"] > 0
+
+
+def test_no_two_steps_or_processes_share_their_random_numbers() -> None:
+    seeds = [seed_of(seed, step, rank, 4) for seed in (0, 1) for step in range(100) for rank in range(4)]
+    assert len(set(seeds)) == len(seeds)

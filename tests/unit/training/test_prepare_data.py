@@ -110,6 +110,17 @@ def test_done_once_is_done_until_the_data_changes(tmp_path: Path) -> None:
     assert after.train.samples + after.held_out.samples == 7
 
 
+def test_other_settings_are_prepared_anew(tmp_path: Path) -> None:
+    """Answers at another temperature, or a smaller part to hold out, are other data."""
+    wanted = job(tmp_path, write(tmp_path / "a.jsonl", rows(6)))
+    Prepares()(wanted)
+    changes: dict[str, Any] = {"temperature": 0.5, "max_new_tokens": 9, "held_out": 0.4, "max_length": 500, "seed": 3}
+    for key, value in changes.items():
+        wanted, again = wanted.model_copy(update={key: value}), Prepares()
+        again(wanted)
+        assert len(again.said) == 2, key
+
+
 @contextmanager
 def echo(_: Chat) -> Iterator[Generator]:
     """A target that answers `9` to everything."""

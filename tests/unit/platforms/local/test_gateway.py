@@ -24,6 +24,7 @@ from toolkit.platforms.local.credentials import create
 from toolkit.platforms.local.daemon import LocalDaemon
 from toolkit.platforms.local.gateway import Limits, gateway
 from toolkit.platforms.local.host import Target
+from toolkit.platforms.sagemaker.tokens import bearer_token
 
 
 class Slow(http.server.BaseHTTPRequestHandler):
@@ -143,3 +144,14 @@ def test_other_methods_are_not_allowed() -> None:
     with container() as target, serving(target, Limits()) as boto:
         url = boto.client("sagemaker-runtime").meta.endpoint_url
         assert httpx.get(f"{url}/endpoints/e/invocations", trust_env=False).status_code == 405
+
+
+def test_the_page_of_figures_is_for_programs_only() -> None:
+    """Even a web page that has a token does not get it."""
+    with serving(Target("v", 1.0, 1, "arn"), Limits()) as boto:
+        token = {"Authorization": f"Bearer {bearer_token(boto.get_credentials(), boto.region_name)}"}
+        url = f"{boto.client('sagemaker-runtime').meta.endpoint_url}/endpoints/e/metrics"
+        with httpx.Client(headers=token, trust_env=False) as client:
+            page = {"Origin": "https://evil.example"}
+            asked = [client.get(url), client.get(url, headers=page), client.get(url, headers={"Host": "evil.example"})]
+        assert [answer.status_code for answer in asked] == [200, 403, 403]

@@ -151,6 +151,13 @@ def test_a_presigned_url_gets_in_until_it_expires(signer: Callable[..., auth.Sig
         admit(replace(request, query=request.query.replace("X-Amz-Expires=60", "X-Amz-Expires=600")))
 
 
+def test_a_presigned_url_is_good_for_a_week_at_most_whatever_it_says() -> None:
+    request = presigned(auth.S3SigV4QueryAuth, "s3", expires=999_999)
+    admit(request, after=timedelta(days=7))
+    with pytest.raises(AccessError, match="not valid now"):
+        admit(request, after=timedelta(days=7, seconds=1))
+
+
 def test_a_presigned_url_covers_what_it_says_only() -> None:
     request = presigned(auth.S3SigV4QueryAuth, "s3")
     with pytest.raises(AccessError, match="not signed: x-amz-acl"):

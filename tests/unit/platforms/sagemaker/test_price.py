@@ -10,8 +10,10 @@ from pairs import recipe_with, write_hub_pair
 
 from toolkit.catalog import lookup
 from toolkit.catalog.registry import platform_rules
+from toolkit.planning.resources import Existing, Observed
 from toolkit.platforms.sagemaker.rules.price import (
     most_per_hour,
+    price_now,
     price_of,
     price_per_hour,
     price_text,
@@ -58,6 +60,14 @@ def test_an_endpoint_that_scales_to_zero_costs_one_instance_while_it_serves(reci
 def test_of_several_types_the_first_is_expected_and_the_dearest_possible(recipe: Recipe) -> None:
     pools = recipe_with(recipe, instance_types=(CHEAP, DEAR))
     assert (price_per_hour(pools), most_per_hour(pools)) == (usd(CHEAP), usd(DEAR))
+
+
+def test_what_runs_costs_as_much_as_all_its_instances() -> None:
+    """A configuration that no endpoint runs costs nothing."""
+    running = Existing("EndpointConfig", "hub-2", True, ("hub",), {"Instances": [(CHEAP, 3), (DEAR, 1)]})
+    old = Existing("EndpointConfig", "hub-1", True, ("hub",), {"Instances": [(DEAR, 5)]})
+    endpoint = Existing("Endpoint", "hub", True, ("hub",), {"Running": "hub-2"})
+    assert price_now(Observed((endpoint, old, running))) == pytest.approx(3 * usd(CHEAP) + usd(DEAR))
 
 
 @pytest.mark.parametrize("rollout", [RolloutSection(shadow=True), RolloutSection(speculative_percent=50)])
