@@ -59,6 +59,10 @@ def test_a_recipe_without_tricks_passes(root: Path) -> None:
         "ignore-patterns: [a, --trust-remote-code]",
         "device-memory-utilization: 0.99",
         "device_memory_utilization: 0.99",
+        "kv-cache-dtype: fp4",
+        "lora-dtype: fp32",
+        "gpu-memory-utilization: 90",
+        "gpu-memory-utilization: 90%",
     ],
 )
 def test_a_value_that_would_be_something_else_on_the_command_line(root: Path, written: str) -> None:
@@ -78,6 +82,8 @@ def test_a_value_that_would_be_something_else_on_the_command_line(root: Path, wr
         "hf-overrides: '{\"a\": [1]}'",
         "hf-overrides: {a: [1]}",
         "chat-template: '[INST] {{ messages }}'",
+        "kv-cache-dtype: fp8",
+        "gpu-memory-utilization: 0.9",
     ],
 )
 def test_values_that_are_as_their_flags_take_them(root: Path, written: str) -> None:

@@ -1,4 +1,4 @@
-"""engines/vllm/values.json: how many values vLLM's parser gives each flag, asked of the vLLM that is installed."""
+"""engines/vllm/values.json: how many values and which vLLM's parser gives each flag, asked of the installed vLLM."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ def generate(documents: Documents) -> str:
 
 
 def values(actions: Iterable[argparse.Action]) -> dict[str, Any]:
-    """Flags by what they take; those that are in no list take one value. `aliases` are other names of a flag."""
-    found: dict[str, Any] = {"on_off": [], "several": [], "optional": [], "json_list": [], "aliases": {}}
+    """Flags by what they take; those that are in no list take one value.
+
+    `aliases` are other names of a flag, `choices` the texts that it may have.
+    """
+    found: dict[str, Any] = {"on_off": [], "several": [], "optional": [], "json_list": [], "aliases": {}, "choices": {}}
     for action in actions:
         names = list(_names(action))
         if not names or isinstance(action, argparse._HelpAction):
@@ -27,7 +30,9 @@ def values(actions: Iterable[argparse.Action]) -> dict[str, Any]:
             found[kind] += names
         if not isinstance(action, argparse.BooleanOptionalAction):
             found["aliases"] |= dict.fromkeys(names[1:], names[0])
-    return {kind: names if kind == "aliases" else sorted(names) for kind, names in found.items()}
+        if action.choices and action.type is str:
+            found["choices"][names[0]] = list(action.choices)
+    return {kind: sorted(names) if isinstance(names, list) else names for kind, names in found.items()}
 
 
 def installed() -> dict[str, Any]:

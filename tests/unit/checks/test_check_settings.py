@@ -102,10 +102,10 @@ def test_a_target_without_a_chat_template(tmp_path: Path) -> None:
 
 
 def test_a_value_longer_than_sagemaker_takes(tmp_path: Path) -> None:
-    assert report(tmp_path, ("dtype: float32", f"dtype: {'x' * 1024}")).ok
-    finding = only(report(tmp_path, ("dtype: float32", f"dtype: {'x' * 1025}")))
+    assert report(tmp_path, ("dtype: float32", f"tokenizer: {'x' * 1024}")).ok
+    finding = only(report(tmp_path, ("dtype: float32", f"tokenizer: {'x' * 1025}")))
     assert finding.code == "container.environment"
-    assert finding.message == "SM_VLLM_DTYPE has 1025 characters, but SageMaker allows 1024"
+    assert finding.message == "SM_VLLM_TOKENIZER has 1025 characters, but SageMaker allows 1024"
 
 
 def test_more_variables_than_sagemaker_takes(tmp_path: Path) -> None:

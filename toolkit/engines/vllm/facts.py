@@ -133,6 +133,12 @@ def alias_of(flag: str) -> str | None:
     return found
 
 
+def choices(flag: str, version: str) -> tuple[str, ...]:
+    """The only texts that a flag of that version may have; empty if it may have others, or that is not known."""
+    listing = _listing("vllm/values.json")
+    return tuple(listing["choices"].get(flag, ())) if listing["version"] == version else ()
+
+
 @cache
 def risky_flags() -> Mapping[str, Risk]:
     """Flags that run code, load files or open the server, by name."""

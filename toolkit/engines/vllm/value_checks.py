@@ -7,12 +7,13 @@ flag takes.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from toolkit.engines.vllm.facts import Takes, alias_of, takes
+from toolkit.engines.vllm.facts import Takes, alias_of, choices, takes
 from toolkit.findings import Finding
 from toolkit.recipe.resolve import Recipe
 
@@ -30,9 +31,25 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
         if wrong := _wrong_form(flag, value, takes(flag)):
             message, hint = wrong
             yield Finding(_CODE, f"`{flag}` {message}", path, hint=hint)
+        elif (allowed := choices(flag, recipe.engine.version)) and value not in allowed:
+            near = difflib.get_close_matches(str(value), allowed, n=1)
+            hint = f"Did you mean `{near[0]}`? " if near else ""
+            message = f"`{flag}` has the value {value!r}, which vLLM {recipe.engine.version} does not know"
+            yield Finding(_CODE, message, path, hint=f"{hint}Allowed: {', '.join(allowed)}.")
+        elif flag == "gpu-memory-utilization" and not _is_share(value):
+            yield Finding(
+                _CODE, f"`{flag}` is a share of the memory", path, hint="Write a number up to 1, such as 0.9."
+            )
     for name, value in recipe.engine.env.items():
         if "\0" in value:
             yield Finding(_CODE, f"`{name}` has a NUL in it", f"engine.env.{name}", hint="Remove it.")
+
+
+def _is_share(value: Any) -> bool:
+    try:
+        return 0 < float(value) <= 1
+    except (TypeError, ValueError):
+        return False
 
 
 def _wrong_form(flag: str, value: Any, kind: Takes | None) -> tuple[str, str] | None:
