@@ -77,7 +77,7 @@ def test_bfloat16_holds_alone_and_with_32_at_once(capsys: pytest.CaptureFixture[
     recipe = written(tmp_path, "tiny-bfloat16", **changes)
     with deployed(recipe, baseline=True):
         alone = answered(capsys, "prove", recipe, "--requests", 6, "--time", "4m")
-        loaded = answered(capsys, "bench", recipe, "--concurrency", 32, "--time", "20s", "--max-tokens", 64)
+        loaded = answered(capsys, "bench", recipe, "--concurrency", 32, "--requests", 32, "--max-tokens", 64)
 
     assert holds(alone) == ALL_HOLD, alone
     assert holds(loaded) == ALL_HOLD, loaded
