@@ -11,7 +11,6 @@ from toolkit.measure.report import (
     BreakEvenAcceptance,
     Claim,
     Interval,
-    Noise,
     Percentiles,
     Speedup,
     Verdict,
@@ -19,7 +18,7 @@ from toolkit.measure.report import (
     WhatIfSpeedup,
 )
 
-NOISE = Noise(1.01, 0.97, 1.05)
+NOISE = Interval(1.01, 0.97, 1.05)
 LOADS = (1, 4, 16, 64)
 # Structured text pays up to 16 requests at a time, open-ended text hardly ever.
 RATIOS = {"structured": (2.31, 1.92, 1.34, 0.93), "open-ended": (1.04, 1.01, 0.85, 0.71)}

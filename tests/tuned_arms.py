@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from reports import arm
 
-from toolkit.measure.report import BenchReport, Noise, Speedup, Verdict
+from toolkit.measure.report import BenchReport, Interval, Speedup, Verdict
 from toolkit.measure.tune_report import TuneReport, TuneRow
 
 RATES = {"structured": 0.9, "open-ended": 0.5}
@@ -38,7 +38,7 @@ def report_at(
         positions = tuple(rate**position for position in range(1, k + 1))
         measured = {**vars(speculative), "acceptance_per_position": positions, "acceptance_length": 1 + sum(positions)}
         arms += [arm("baseline", name, load, 50.0 * load), type(speculative)(**measured)]
-    return BenchReport(f"K={k}", verdicts, tuple(arms), speedups, Noise(1.0, 0.98, 1.02), complete=complete)
+    return BenchReport(f"K={k}", verdicts, tuple(arms), speedups, Interval(1.0, 0.98, 1.02), complete=complete)
 
 
 def tuned() -> TuneReport:

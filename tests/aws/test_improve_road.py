@@ -27,7 +27,7 @@ from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError
 from toolkit.home import home
-from toolkit.measure.report import BenchReport, Gain, Interval, Noise
+from toolkit.measure.report import BenchReport, Gain, Interval
 from toolkit.platforms.sagemaker.rules.price import price_of
 from toolkit.recipe.resolve import Recipe, load
 
@@ -73,7 +73,7 @@ class Road:
         if self.fails:
             raise PlatformError("the endpoint has gone")
         gain = Gain("held-out", 1, "speculative", self.ratio, self.ratio)
-        return replace(report_at(7), gains=(gain,), noise=Noise(1.0, 0.99, 1.01))
+        return replace(report_at(7), gains=(gain,), noise=Interval(1.0, 0.99, 1.01))
 
 
 def described(standin: StandIn) -> dict[str, Any]:

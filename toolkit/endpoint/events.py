@@ -100,12 +100,13 @@ class EventReader:
         self._bytes += len(part)
         if self._bytes > _MOST_BYTES or len(self._rest) > documents.LIMITS.size:
             raise InvocationError("the endpoint sends without an end", hint="Ask for fewer tokens.")
-        self._rest += part
         if b"\n" not in part:  # what has no line is not looked through again and again
+            self._rest += part
             return
-        *lines, self._rest = self._rest.split(b"\n")
-        for line in lines:
-            data = bytes(line[5:].strip()) if line.startswith(b"data:") else b""
+        *lines, rest = (bytes(self._rest) + part if self._rest else part).split(b"\n")
+        self._rest = bytearray(rest)
+        fields = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+        for data in fields:
             if data == b"[DONE]":
                 self.done = True
             elif data:

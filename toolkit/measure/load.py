@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from toolkit.measure.arm import Arm
@@ -81,10 +82,23 @@ async def _stoppable(timing: Timing) -> AsyncIterator[Callable[[Coroutine[Any, A
         for task in tasks:
             task.cancel()
 
-    async with asyncio.TaskGroup() as group:
-        yield lambda work: tasks.append(group.create_task(work))
-        watch = group.create_task(cancel_when_stopped(timing.stop)) if timing.stop else None
-        while pending := [task for task in tasks if not task.done()]:
-            await asyncio.wait(pending)
-        if watch:
-            watch.cancel()
+    with _no_garbage_collection():
+        async with asyncio.TaskGroup() as group:
+            yield lambda work: tasks.append(group.create_task(work))
+            watch = group.create_task(cancel_when_stopped(timing.stop)) if timing.stop else None
+            while pending := [task for task in tasks if not task.done()]:
+                await asyncio.wait(pending)
+            if watch:
+                watch.cancel()
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A collection would hold up all streams for milliseconds."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

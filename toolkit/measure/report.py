@@ -83,15 +83,6 @@ class Speedup:
 
 
 @dataclass(frozen=True)
-class Noise:
-    """The baseline against itself: how far a ratio strays on this machine, this hour, with nothing to measure."""
-
-    ratio: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Interval:
     """A ratio with its 95 % interval."""
 
@@ -162,13 +153,14 @@ class BenchReport:
     """The result of a measurement. Truthy if no verdict fails.
 
     `complete` is False if it ended early: Ctrl-C `interrupted` it, or an arm broke off while its answers were judged.
+    `noise` is the baseline against itself: how far a ratio strays on this machine, this hour, with nothing to measure.
     """
 
     title: str
     verdicts: tuple[Verdict, ...]
     arms: tuple[ArmReport, ...]
     speedups: tuple[Speedup, ...] = ()
-    noise: Noise | None = None
+    noise: Interval | None = None
     notes: tuple[str, ...] = ()
     setting: dict[str, Any] = field(default_factory=dict)
     complete: bool = True

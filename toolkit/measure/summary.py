@@ -11,7 +11,7 @@ from operator import add
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Arm
 from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import ArmReport, Gain, Interval, Noise, Speedup
+from toolkit.measure.report import ArmReport, Gain, Interval, Speedup
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
 from toolkit.measure.statistics import (
@@ -58,7 +58,7 @@ class Summary:
 
     arms: tuple[ArmReport, ...]
     speedups: tuple[Speedup, ...] = ()
-    noise: Noise | None = None
+    noise: Interval | None = None
     gains: tuple[Gain, ...] = ()
 
 
@@ -111,7 +111,7 @@ def _gains(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm],
 
 
 def _speedups(
-    points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm], baseline: str, noise: Noise | None
+    points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm], baseline: str, noise: Interval | None
 ) -> Iterator[Speedup]:
     loads = Counter(point.workload for point in points)
     for point, found in points.items():
@@ -164,11 +164,10 @@ def acceptance_of(results: Iterable[RequestResult]) -> Acceptance | None:
     return reduce(add, counted) if counted else None
 
 
-def _noise(found: Iterable[Sequence[RequestResult]], baseline: str) -> Noise | None:
+def _noise(found: Iterable[Sequence[RequestResult]], baseline: str) -> Interval | None:
     """The baseline against itself, over all points."""
     pairs = [pair for results in found for pair in pairs_of(results, again(baseline), baseline)]
-    ratio: Interval | None = speedup(pairs)
-    return Noise(ratio.ratio, ratio.low, ratio.high) if ratio else None
+    return speedup(pairs)
 
 
 def _price(price_per_hour: float | None, tokens_per_second: float | None) -> float | None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from toolkit.measure.report import (
         ArmReport,
         BenchReport,
-        Noise,
+        Interval,
         Percentiles,
         Source,
         Speedup,
@@ -31,7 +31,7 @@ def ratio(value: float) -> str:
     return f"{value:.2f}x"
 
 
-def interval(item: Speedup | Noise | WhatIfSpeedup) -> str:
+def interval(item: Speedup | Interval | WhatIfSpeedup) -> str:
     """A speedup with its 95 % interval: `2.31x (2.10-2.55)`."""
     return f"{ratio(item.ratio)} ({item.low:.2f}-{item.high:.2f})"
 

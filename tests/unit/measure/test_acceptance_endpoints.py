@@ -18,7 +18,7 @@ from toolkit.apply.progress import Progress, Silent
 from toolkit.cli.main import run
 from toolkit.engines.vllm.speculation import speculative_config
 from toolkit.errors import InvocationError, RecipeError, UsageError
-from toolkit.measure.report import BenchReport, BreakEvenAcceptance, Noise, Speedup, WhatIf, WhatIfSpeedup
+from toolkit.measure.report import BenchReport, BreakEvenAcceptance, Interval, Speedup, WhatIf, WhatIfSpeedup
 from toolkit.planning.plan import Plan
 from toolkit.recipe.resolve import Recipe
 
@@ -63,7 +63,7 @@ class Machines:
             (verdict("baseline", True), verdict("pays", ratio > 1), verdict("lossless", None)),
             arms=(),
             speedups=(Speedup("mine", 1, arm, ratio, ratio * 0.9, ratio * 1.1),),
-            noise=Noise(1.0, 1 - at / 100, 1 + at / 100),
+            noise=Interval(1.0, 1 - at / 100, 1 + at / 100),
             what_if=WhatIf((row,), (BreakEvenAcceptance("mine", 1, arm, 2.0, 1.9, 2.1),)),
         )
 
@@ -95,7 +95,7 @@ def test_an_engine_that_can_accepts_by_chance_one_length_after_the_other() -> No
         ("synthetic 4", 2.0, "synthetic"),
     ]
     assert [row.arm for row in report.what_if.break_even] == ["synthetic 2"], "it is nearest to breaking even"
-    assert report.noise == Noise(1.0, 0.96, 1.04), "the noisiest of all"
+    assert report.noise == Interval(1.0, 0.96, 1.04), "the noisiest of all"
 
 
 def test_only_the_measured_endpoint_is_synthetic_not_its_twin() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import count, pairwise
 from statistics import mean
@@ -95,6 +96,19 @@ def test_after_a_stop_nothing_is_sent() -> None:
         return closed + await open_loop(Arm("a", Gated()), asks(5), 1000.0, timing)
 
     assert asyncio.run(measure()) == []
+
+
+def test_no_garbage_is_collected_while_answers_are_timed() -> None:
+    async def measure() -> tuple[bool, bool]:
+        connection = Gated()
+        running = asyncio.create_task(closed_loop(Arm("a", connection), asks(2), 2, Timing(0.0)))
+        await until(lambda: connection.waiting == 2)
+        while_timed = gc.isenabled()
+        connection.gate.set()
+        await running
+        return while_timed, gc.isenabled()
+
+    assert asyncio.run(measure()) == (False, True)
 
 
 def test_who_cancels_the_measurement_itself_gets_no_results() -> None:

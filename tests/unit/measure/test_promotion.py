@@ -15,7 +15,7 @@ from streaming_server import DONE, Answer, Answers, Part, Served, document, even
 from toolkit.api.measuring import bench
 from toolkit.apply.progress import Silent
 from toolkit.measure.promotion import Decision, decide
-from toolkit.measure.report import BenchReport, Gain, Interval, Noise, Verdict
+from toolkit.measure.report import BenchReport, Gain, Interval, Verdict
 
 TOKENS = 20
 STEP = 0.002
@@ -136,7 +136,7 @@ WORSE = Interval(0.8, 0.7, 0.9)
 def report(*gains: tuple[Interval, Interval], noise: float = 1.0, **more: Any) -> BenchReport:
     found = tuple(Gain("held-out", 2**load, "speculative", *ratios) for load, ratios in enumerate(gains))
     arms = tuple(arm(name, "held-out", 1, 50.0) for name in ("baseline", "speculative"))
-    made = BenchReport("chat", (), arms, noise=Noise(noise, noise / 2, noise * 2), gains=found)
+    made = BenchReport("chat", (), arms, noise=Interval(noise, noise / 2, noise * 2), gains=found)
     return replace(made, **more)
 
 

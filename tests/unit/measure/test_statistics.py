@@ -14,7 +14,7 @@ from simulated_arms import result
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import Interval, Noise
+from toolkit.measure.report import Interval
 from toolkit.measure.run import FEWEST_ROUNDS
 from toolkit.measure.statistics import (
     Pair,
@@ -130,7 +130,7 @@ def test_the_baseline_hardly_ever_pays_against_itself(prompts: int, number: int)
         ]
         noise = speedup(itself)
         assert noise
-        found.append(verdict_pays(speedup(pairs), Noise(noise.ratio, noise.low, noise.high)))
+        found.append(verdict_pays(speedup(pairs), noise))
     assert found.count(True) <= 0.025 * RUNS
     assert found.count(False) <= 0.025 * RUNS
 
@@ -167,7 +167,7 @@ def test_an_arm_that_is_as_good_as_it_says_pays() -> None:
 def test_an_arm_pays_if_it_beats_the_baseline_by_more_than_the_baseline_beats_itself(
     low: float, high: float, itself: float | None, pays: bool | None
 ) -> None:
-    noise = Noise(itself, itself - 0.1, itself + 0.1) if itself else None
+    noise = Interval(itself, itself - 0.1, itself + 0.1) if itself else None
     assert verdict_pays(Interval((low + high) / 2, low, high), noise) is pays
 
 

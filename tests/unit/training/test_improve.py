@@ -19,7 +19,7 @@ from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.errors import PlatformError, UsageError
-from toolkit.measure.report import BenchReport, Gain, Interval, Noise
+from toolkit.measure.report import BenchReport, Gain, Interval
 from toolkit.planning.plan import Action, Plan
 from toolkit.recipe.parts import Speculation
 from toolkit.recipe.resolve import Recipe, load
@@ -54,7 +54,7 @@ def report(decoding: float, acceptance: float = 1.3, **more: Any) -> BenchReport
     lengths = {"baseline": 3.0, "speculative": round(3.0 * acceptance, 2)}
     arms = tuple(replace(arm, acceptance_length=lengths[arm.arm]) for arm in made.arms)
     gain = Gain("held-out", 1, "speculative", *ratios)
-    return replace(made, gains=(gain,), arms=arms, noise=Noise(1.0, 0.99, 1.01), **more)
+    return replace(made, gains=(gain,), arms=arms, noise=Interval(1.0, 0.99, 1.01), **more)
 
 
 @dataclass

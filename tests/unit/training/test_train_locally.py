@@ -94,6 +94,14 @@ def test_a_head_is_trained_checked_and_put_where_the_recipe_names_it(desk: Desk)
     assert check(desk.recipe).findings == ()
 
 
+def test_a_job_has_completed_when_its_log_ended(desk: Desk) -> None:
+    trainer = desk.trainer()
+    job = trainer.training_job(desk.train(trainer=trainer).job)
+    (log,) = desk.jobs.glob("*/log.txt")
+    assert (job.status, job.entered) == ("Completed", log.stat().st_mtime)
+    assert job.entered > job.began
+
+
 def test_called_twice_it_does_nothing(desk: Desk) -> None:
     first, again = desk.train(), desk.train()
     assert (again.job, again.status, again.metrics) == (first.job, "reused", first.metrics)

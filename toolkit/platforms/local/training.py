@@ -84,12 +84,13 @@ class LocalTrainer:
         if _is_running(folder):
             return TrainingJob(name, "InProgress", "Training", "", began, began)
         code = child.wait() if child else None  # it has given up its lock, and ends
+        ended = (folder / LOG).stat().st_mtime
         if _is_complete(folder):
-            return TrainingJob(name, "Completed", "Completed", "", began, began)
+            return TrainingJob(name, "Completed", "Completed", "", began, ended)
         if code in (-signal.SIGTERM, 128 + signal.SIGTERM) or (code is None and not child):
-            return TrainingJob(name, "Stopped", "Stopped", "it ended before the head was trained", began, began)
+            return TrainingJob(name, "Stopped", "Stopped", "it ended before the head was trained", began, ended)
         reason = _error(folder) or _REASONS.get(code or 0, f"it ended with exit code {code}")
-        return TrainingJob(name, "Failed", "Failed", reason, began, began)
+        return TrainingJob(name, "Failed", "Failed", reason, began, ended)
 
     def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
         """Whole lines that were written since the bookmark, which is an offset."""
