@@ -72,9 +72,12 @@ def section(recipe: Recipe) -> TrainingSection:
 
 def target_revision(recipe: Recipe) -> str | None:
     """The commit of a target on the hub; of a folder a digest of its files."""
-    if folder := recipe.target.folder:
-        return manifest_digest(manifest(folder))[:_KEY_CHARACTERS]
-    return recipe.target.revision
+    return folder_revision(recipe.target.folder) if recipe.target.folder else recipe.target.revision
+
+
+def folder_revision(folder: Path) -> str:
+    """A short digest of a model's files."""
+    return manifest_digest(manifest(folder))[:_KEY_CHARACTERS]
 
 
 def _content(source: str) -> str:

@@ -11,6 +11,7 @@ from typing import Literal
 from toolkit.training.__main__ import run
 from toolkit.training.card import REPORT
 from toolkit.training.job import TrainingJob
+from toolkit.training.plan import folder_revision
 from tools.tiny.conversations import GENERAL_COUNT, answered, conversation, general
 from tools.tiny.corpus import Example
 
@@ -41,7 +42,8 @@ def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path)
         name=f"tiny-{settings.method}",
         method=settings.method,
         target=str(target),
-        target_name="tiny",
+        target_name=target.name,
+        target_revision=folder_revision(target),
         data=(str(data),),
         responses="keep",
         held_out=0.01,

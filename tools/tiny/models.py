@@ -49,8 +49,8 @@ TINY = Settings(
     texts=TextSettings(),
     target=LanguageModelSettings(LanguageModelSize(256, 512, 6, 4, 2), rows=4, schedule=Schedule(900, 4e-3)),
     draft_model=LanguageModelSettings(LanguageModelSize(128, 256, 2, 2, 1), rows=4, schedule=Schedule(400, 4e-3)),
-    peagle=HeadSettings("p-eagle", layers=2, depth=16, steps=1000),
-    eagle3=HeadSettings("eagle3", layers=1, depth=8, steps=800),
+    peagle=HeadSettings("p-eagle", layers=2, depth=16, steps=1400, conversations=6000),
+    eagle3=HeadSettings("eagle3", layers=1, depth=8, steps=600, conversations=6000),
 )
 
 
