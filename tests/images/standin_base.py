@@ -19,6 +19,7 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from small_images import push_blob
@@ -38,17 +39,17 @@ _SITE_PACKAGES = f"{VENV}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/
 
 def push_standin(registry: Registry, repository: str) -> str:
     """Make it and push it; the reference, with tag and digest."""
-    return _push(registry, repository, {**_files(_shell()), **_files(_python_and_libraries())})
+    return _push(registry, repository, with_python=True)
 
 
 def push_shell(registry: Registry, repository: str) -> str:
     """The same without Python."""
-    return _push(registry, repository, _files(_shell()))
+    return _push(registry, repository, with_python=False)
 
 
-def _push(registry: Registry, repository: str, files: dict[str, Path]) -> str:
-    content = _tar(files)
-    layer = push_blob(registry, repository, LAYER, gzip.compress(content, 1, mtime=0))
+def _push(registry: Registry, repository: str, with_python: bool) -> str:
+    packed, diff_id = _layer(with_python)
+    layer = push_blob(registry, repository, LAYER, packed)
     config = {
         "architecture": "amd64",
         "os": "linux",
@@ -57,7 +58,7 @@ def _push(registry: Registry, repository: str, files: dict[str, Path]) -> str:
             "Entrypoint": ["/usr/local/bin/sagemaker_entrypoint.sh"],
             "WorkingDir": "/",
         },
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(content).hexdigest()}"]},
+        "rootfs": {"type": "layers", "diff_ids": [diff_id]},
         "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "standin"}],
     }
     body = push_blob(registry, repository, CONFIG, encode(config))
@@ -65,6 +66,13 @@ def _push(registry: Registry, repository: str, files: dict[str, Path]) -> str:
     manifest = Manifest(SCHEMA_2, encode(document))
     registry.put_manifest(repository, "sagemaker", manifest)
     return f"{registry.host}/{repository}:sagemaker@{manifest.digest}"
+
+
+@cache
+def _layer(with_python: bool) -> tuple[bytes, str]:
+    """The layer, packed, and its digest unpacked."""
+    content = _tar({**_files(_shell()), **(_files(_python_and_libraries()) if with_python else {})})
+    return gzip.compress(content, 1, mtime=0), f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def _tar(files: dict[str, Path]) -> bytes:

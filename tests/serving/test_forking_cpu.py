@@ -1,4 +1,4 @@
-"""Our platform for vLLM on a CPU: its own, but that its processes are forked."""
+"""Our platform for vLLM on a CPU: its own, but that its processes are forked, and small functions not compiled."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ pytestmark = pytest.mark.serving
 
 
 @pytest.mark.parametrize(
-    ("variable", "expected"), [("1", ["ForkingCpu", True, "fork"]), ("", ["CpuPlatform", True, "spawn"])]
+    ("variable", "expected"),
+    [
+        ("1", ["ForkingCpu", True, "fork", "eager", "inductor"]),
+        ("", ["CpuPlatform", True, "spawn", "inductor", "inductor"]),
+    ],
 )
-def test_a_server_forks_its_engine_where_the_local_platform_asks_for_it(
+def test_a_server_forks_its_engine_and_compiles_models_only_where_the_local_platform_asks_for_it(
     vllm: ForkedVllm, variable: str, expected: list[object]
 ) -> None:
     assert vllm.run("platform", {"TOOLKIT_VLLM_FORKS": variable}) == expected

@@ -33,19 +33,21 @@ def test_answers_are_scored_by_the_baselines_server(endpoint: Endpoint) -> None:
 
 
 async def _judged(endpoint: Endpoint) -> tuple[Judgement, Judgement]:
-    """The judgement, and that on the same answers with one wrong token."""
+    """The judgement, and that of an arm with the same answers but for one wrong token."""
     assert endpoint.baseline
     workload = Workload("tiny", tuple(prompt for asked in endpoint.workloads for prompt in asked.prompts))
     async with (
         connect_endpoint(endpoint.platform, endpoint.name) as ours,
         connect_endpoint(endpoint.platform, endpoint.baseline) as theirs,
     ):
-        arm, baseline = Arm("p-eagle", ours), Arm("baseline", theirs, speculative=False)
+        arm, twisted = Arm("p-eagle", ours), Arm("twisted", ours)
+        baseline = Arm("baseline", theirs, speculative=False)
         asks, timing = [Ask(workload, index) for index in range(len(workload.prompts))], Timing(0.0, max_tokens=64)
-        results = [*await closed_loop(arm, asks, 4, timing), *await closed_loop(baseline, asks, 4, timing)]
-        (right,) = await judge(baseline, [arm], results)
-        (wrong,) = await judge(baseline, [arm], [_with_a_wrong_token(results[0]), *results[1:]])
-    return right, wrong
+        answers = await closed_loop(arm, asks, 4, timing)
+        wrong = [replace(answer, arm=twisted.name) for answer in (_with_a_wrong_token(answers[0]), *answers[1:])]
+        results = [*answers, *wrong, *await closed_loop(baseline, asks, 4, timing)]
+        first, second = await judge(baseline, [arm, twisted], results)
+    return first, second
 
 
 def _with_a_wrong_token(result: RequestResult) -> RequestResult:

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.serving
 def test_ngram_is_on_lossless_and_accepted(endpoint: Endpoint) -> None:
     deployed = toolkit.deploy("tiny/ngram", progress=Silent())
     try:
-        proof = replace(deployed, baseline=endpoint.baseline).prove(requests=8, seconds=300)
+        both = replace(deployed, baseline=endpoint.baseline, platform=endpoint.platform)
+        proof = both.prove(requests=8, max_tokens=128, seconds=300)
     finally:
         deployed.destroy()
 

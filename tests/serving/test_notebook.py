@@ -1,4 +1,4 @@
-"""The notebooks run as they are."""
+"""Notebooks that deploy endpoints of their own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`toolkit prove` and `bench` as users run them: on the dtype of real deployments, and on a model that reasons, whose
-recipe says no more of its engine than it must."""
+"""`toolkit prove` and `toolkit.bench` as users run them: on the dtype of real deployments, and on a model that reasons,
+whose recipe says no more of its engine than it must."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_bfloat16_holds_alone_and_with_32_at_once(capsys: pytest.CaptureFixture[
     recipe = written(tmp_path, "tiny-bfloat16", **changes)
     with deployed(recipe, baseline=True):
         alone = answered(capsys, "prove", recipe, "--requests", 6, "--time", "4m")
-        loaded = answered(capsys, "bench", recipe, "--concurrency", 32, "--time", "20s", "--max-tokens", 64)
+        loaded = toolkit.bench(recipe, concurrency=(32,), requests=32, max_tokens=64, progress=Silent()).to_dict()
 
     assert holds(alone) == ALL_HOLD, alone
     assert holds(loaded) == ALL_HOLD, loaded

@@ -101,7 +101,8 @@ def test_nothing_of_the_users_environment_gets_in(account: Account, home: Path) 
         "SM_VLLM_KV_CACHE_MEMORY_BYTES",  # these three for this machine, where CreateModel leaves them open
         "SM_VLLM_DTYPE",
         "SM_VLLM_ENFORCE_EAGER",
-        "OMP_NUM_THREADS",  # and these two, so that servers share its cores
+        "OMP_NUM_THREADS",  # and these three, so that servers share its cores
+        "NUMBA_NUM_THREADS",
         "VLLM_CPU_OMP_THREADS_BIND",
         "TOOLKIT_VLLM_FORKS",  # and this, so that its processes are forked
     }

@@ -16,6 +16,7 @@ def test_memory_dtype_eager_mode_and_threads_of_a_plain_cpu() -> None:
         "SM_VLLM_ENFORCE_EAGER": "true",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "7",
+        "NUMBA_NUM_THREADS": "7",
         "TOOLKIT_VLLM_FORKS": "1",
     }
 
@@ -26,7 +27,7 @@ def test_a_machine_with_one_core_has_a_thread() -> None:
 
 @pytest.mark.parametrize("given", ["VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"])
 def test_who_sets_threads_sets_all_of_them(given: str) -> None:
-    ours = {"VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS", "TOOLKIT_VLLM_FORKS"}
+    ours = {"VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TOOLKIT_VLLM_FORKS"}
     assert ours.isdisjoint(cpu_variables({given}, GIB, (), cores=8))
 
 

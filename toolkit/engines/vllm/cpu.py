@@ -10,6 +10,8 @@ from toolkit.engines.vllm.flags import PREFIX
 # As /proc/cpuinfo calls them.
 _BFLOAT16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 _BINDING, _THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
+# vLLM drafts n-grams with numba, which sets OpenMP's threads to its own: all cores, of which each waits in a busy loop.
+_NUMBA_THREADS = "NUMBA_NUM_THREADS"
 # vLLM writes to the whole KV cache when it makes it, and an endpoint may have several variants.
 _KV_CACHE_SHARE, _MOST_KV_CACHE_BYTES = 0.25, 8 * 1024**3
 
@@ -34,5 +36,6 @@ def cpu_variables(given: Collection[str], free_bytes: int, cpu_features: Collect
         for flag, value, others in wanted
         if not any(f"{PREFIX}{name}" in given for name in (flag, *others))
     }
-    threads = {_BINDING: "nobind", _THREADS: str(max(1, cores - 1)), fork_plugin.VARIABLE: "1"}
+    count = str(max(1, cores - 1))
+    threads = {_BINDING: "nobind", _THREADS: count, _NUMBA_THREADS: count, fork_plugin.VARIABLE: "1"}
     return flags if {_BINDING, _THREADS}.intersection(given) else {**flags, **threads}
