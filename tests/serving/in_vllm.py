@@ -176,13 +176,15 @@ def parse_names(command_lines: Sequence[Sequence[str]], names: Sequence[str]) ->
 
 
 def platform() -> list[Any]:
-    """The platform that vLLM chooses here, whether it is a CPU's, how its worker would be started, and what compiles
-    small functions and whole models."""
+    """The platform that vLLM chooses here, whether it is a CPU's, how its engine would be started, where the worker
+    runs, and what compiles small functions and whole models."""
     platforms._current_platform = None
     found = platforms.current_platform
-    found.check_and_update_config(VllmConfig(cache_config=CacheConfig(kv_cache_memory_bytes=2**20)))
+    config = VllmConfig(cache_config=CacheConfig(kv_cache_memory_bytes=2**20))
+    found.check_and_update_config(config)
+    executor = config.parallel_config.distributed_executor_backend
     compilers = found.simple_compile_backend, found.get_compile_backend()
-    return [type(found).__name__, found.is_cpu(), os.environ["VLLM_WORKER_MULTIPROC_METHOD"], *compilers]
+    return [type(found).__name__, found.is_cpu(), os.environ["VLLM_WORKER_MULTIPROC_METHOD"], executor, *compilers]
 
 
 def speculation(cases: Sequence[Mapping[str, Any]]) -> list[list[Any]]:

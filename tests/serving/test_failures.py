@@ -44,10 +44,10 @@ def test_a_vllm_that_dies_at_start_gives_its_last_words_at_once() -> None:
 
 def test_a_vllm_that_is_killed_in_service_comes_back(endpoint: Endpoint) -> None:
     before = endpoint.chat(PROMPT, max_tokens=32).text
-    workers = _workers(endpoint)
-    assert workers
-    for worker in workers:
-        os.kill(worker, signal.SIGKILL)
+    engines = _engines(endpoint)
+    assert engines
+    for engine in engines:
+        os.kill(engine, signal.SIGKILL)
 
     assert _answer_within(endpoint, seconds=240) == before
 
@@ -63,13 +63,13 @@ def _answer_within(endpoint: Endpoint, seconds: float) -> str:
             time.sleep(0.5)
 
 
-def _workers(endpoint: Endpoint) -> list[int]:
+def _engines(endpoint: Endpoint) -> list[int]:
     """The processes of this endpoint's vLLM in which the model runs: they work in the container's folder."""
     folder = endpoint_folder(endpoints_folder(Path(os.environ["TOOLKIT_HOME"]) / "local"), endpoint.name)
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it may end while we look
-            is_worker = (process / "cmdline").read_bytes().startswith(b"VLLM::Worker")
-            if is_worker and (process / "cwd").readlink().is_relative_to(folder):
+            is_engine = (process / "cmdline").read_bytes().startswith(b"VLLM::EngineCore")
+            if is_engine and (process / "cwd").readlink().is_relative_to(folder):
                 found.append(int(process.name))
     return found

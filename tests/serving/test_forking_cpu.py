@@ -1,4 +1,4 @@
-"""Our platform for vLLM on a CPU: its own, but that its processes are forked, and small functions not compiled."""
+"""Our platform for vLLM on a CPU: its own, but that the engine is forked, with the worker in it, and compiles less."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ pytestmark = pytest.mark.serving
 @pytest.mark.parametrize(
     ("variable", "expected"),
     [
-        ("1", ["ForkingCpu", True, "fork", "eager", "inductor"]),
-        ("", ["CpuPlatform", True, "spawn", "inductor", "inductor"]),
+        ("1", ["ForkingCpu", True, "fork", "uni", "eager", "inductor"]),
+        ("", ["CpuPlatform", True, "spawn", "mp", "inductor", "inductor"]),
     ],
 )
 def test_a_server_forks_its_engine_and_compiles_models_only_where_the_local_platform_asks_for_it(
     vllm: ForkedVllm, variable: str, expected: list[object]
 ) -> None:
-    assert vllm.run("platform", {"TOOLKIT_VLLM_FORKS": variable}) == expected
+    assert vllm.run("platform", {"TOOLKIT_VLLM_FORKS": variable, "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}) == expected

@@ -1,8 +1,9 @@
-"""vLLM's CPU platform, whose engine and worker are forked from the server. Imported by vLLM only, see `fork_plugin`.
+"""vLLM's CPU platform, whose engine is forked from the server. Imported by vLLM only, see `fork_plugin`.
 
-vLLM starts them as new interpreters, since it gives each worker its own OpenMP variables, which are read once in a
-process. Each then imports PyTorch and vLLM again: half the time, and half the CPU time, until a server is ready. Where
-the variables are those of the server (`cpu_variables`), a copy of the server does.
+vLLM starts the engine and each worker as new interpreters, since it gives each worker its own OpenMP variables, which
+are read once in a process. Each then imports PyTorch and vLLM again: half the time, and half the CPU time, until a
+server is ready. Where the variables are those of the server (`cpu_variables`), a copy of the server does; a single
+worker then needs no process of its own, and none that busily waits for the next step.
 """
 
 from __future__ import annotations
@@ -28,5 +29,7 @@ class ForkingCpu(CpuPlatform):
 
     @classmethod
     def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
+        executor = vllm_config.parallel_config.distributed_executor_backend
         super().check_and_update_config(vllm_config)
+        vllm_config.parallel_config.distributed_executor_backend = executor
         os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
