@@ -55,6 +55,8 @@ _SYNONYMS = {
     "type": "name",
 }
 _OFF = ("false", "no", "off")
+_MISSING, _MEANT = "recipe.missing-key", re.compile(r"Did you mean `([^`]+)`")
+_NO_EXAMPLE = "…"
 _WHOLE_NUMBER = ("greater_than", "greater_than_equal", "int_type")
 _HUB_ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+?)/?(?:tree/.*)?")
 _NUMBER = re.compile(r"(\d{1,3}(?:[,_ ]?\d{3})*|\d+)\s*([kK]?)")
@@ -99,7 +101,7 @@ def explain(problem: Problem, line: int | None) -> Finding:
         return Finding("recipe.unknown-key", f"there is no key `{key}` here", path, line, hint)
     if kind == "missing":
         hint = f"Add `{key}: {_example(problem)}`."
-        return Finding("recipe.missing-key", f"`{key}` is missing", path, line, hint)
+        return Finding(_MISSING, f"`{key}` is missing", path, line, hint)
     if kind == "literal_error":
         known = re.findall(r"'([^']+)'", problem.message)
         hint = _did_you_mean(str(problem.value), known)
@@ -112,9 +114,6 @@ def without_repeats(findings: Sequence[Finding]) -> list[Finding]:
     """A key that is missing, and another one that was written for it, are one mistake."""
     meant = {(_above(item.path), found[1]) for item in findings if (found := _MEANT.match(item.hint))}
     return [item for item in findings if not (item.code == _MISSING and (_above(item.path), _last(item.path)) in meant)]
-
-
-_MISSING, _MEANT = "recipe.missing-key", re.compile(r"Did you mean `([^`]+)`")
 
 
 def _above(path: str) -> str:
@@ -220,9 +219,6 @@ def _example(problem: Problem) -> str:
         "platform.name": _FREE,
     }
     return examples.get(".".join(problem.keys), _NO_EXAMPLE)
-
-
-_NO_EXAMPLE = "…"
 
 
 def _method(problem: Problem) -> str:
