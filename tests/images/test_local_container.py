@@ -159,7 +159,7 @@ def test_what_dies_in_service_is_removed_and_comes_back(killed: str, recipe: Cal
         os.kill(keeper(), signal.SIGKILL)
     until(lambda: first not in containers())
     until(lambda: answers(endpoint))
-    assert any("starting it again" in line for line in endpoint.logs())
+    until(lambda: any("starting it again" in line for line in endpoint.logs()))
 
 
 def test_an_image_that_was_never_built_is_refused() -> None:

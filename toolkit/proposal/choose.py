@@ -124,7 +124,7 @@ def _named(able: Sequence[Drafter]) -> str:
 
 def _elsewhere(wishes: Wishes, target: ModelFacts) -> str:
     """The command without the hardware: on a GPU every model has a drafter, if only the text itself."""
-    where = ["--platform", wishes.platform] if wishes.platform != "sagemaker" else []
+    where = ["--platform", wishes.platform] if wishes.platform != Wishes.platform else []
     command = shlex.join(["toolkit", "new", wishes.model, *where])
     return f"Elsewhere than on {wishes.hardware} it can draft with {_named(drafters(target))}: {command}"
 

@@ -15,7 +15,7 @@ PAIR, HALF = r'"x\ud83d\ude00"', r'"x\ud83d"'
 # what is written in the recipe around the text, and the code of the finding on "x😀" there, if any
 PLACES = {
     "description": (RECIPE.replace("a pair of a few kB", "TEXT"), ""),
-    "flag": (RECIPE.replace("dtype: float32", "dtype: TEXT"), ""),
+    "flag": (RECIPE.replace("dtype: float32", "tokenizer: TEXT"), ""),
     "environment": (RECIPE.replace('OFFLINE: "1"', "OFFLINE: TEXT"), ""),
     "name": (RECIPE.replace("name: tiny", "name: TEXT"), "recipe.bad-value"),
     "flag's name": (RECIPE.replace("dtype: float32", "TEXT: 1"), "recipe.bad-value"),
