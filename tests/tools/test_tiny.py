@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from toolkit.training.plan import folder_revision
 from tools.tiny.heads import HeadSettings
 from tools.tiny.language_model import LanguageModelSize, next_token_loss, qwen3
 from tools.tiny.models import LanguageModelSettings, Settings, make_all
@@ -62,7 +63,13 @@ def test_the_record_tells_how_good_each_head_is_at_each_depth(models: Path) -> N
     record = json.loads((models / "p-eagle" / "training.json").read_text())
 
     assert len(record["result"]["acceptance_per_depth"]) == HEAD.depth
-    assert json.loads((models / "p-eagle" / "config.json").read_text())["num_depths"] == HEAD.depth
+
+
+def test_a_head_says_how_deep_it_is_and_for_which_target(models: Path) -> None:
+    config = json.loads((models / "p-eagle" / "config.json").read_text())
+
+    assert config["num_depths"] == HEAD.depth
+    assert (config["target_model"], config["target_revision"]) == ("target", folder_revision(models / "target"))
 
 
 def test_what_is_there_already_is_not_made_again(models: Path) -> None:

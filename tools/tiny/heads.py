@@ -12,7 +12,7 @@ from toolkit.training.__main__ import run
 from toolkit.training.card import REPORT
 from toolkit.training.job import TrainingJob
 from toolkit.training.plan import folder_revision
-from tools.tiny.conversations import GENERAL_COUNT, answered, conversation, general
+from tools.tiny.conversations import answered, conversation, general
 from tools.tiny.corpus import Example
 
 CONVERSATIONS = "conversations.jsonl"
@@ -26,7 +26,7 @@ class HeadSettings:
     layers: int
     depth: int
     steps: int
-    conversations: int = GENERAL_COUNT
+    conversations: int
     batch_tokens: int = 1024
     learning_rate: float = 4e-3
 

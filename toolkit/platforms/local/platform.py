@@ -27,7 +27,8 @@ class LocalPlatform(SageMakerPlatform):
 
     name: str = "local"
     poll_seconds: float = 0.5
-    # The arms share the machine, and vLLM spins for a second after a request (shm_broadcast.py, busy_loop_s).
+    # The arms share the machine, and vLLM with workers of their own, as in an image, spins for a second after a request
+    # (shm_broadcast.py, busy_loop_s).
     pause_between_arms: float = 1.2
 
     def image_exists(self, request: Mapping[str, Any]) -> bool:
