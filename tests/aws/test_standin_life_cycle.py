@@ -92,7 +92,10 @@ def test_a_failed_update_rolls_back_to_the_old_configuration(standin: StandIn, u
     user.create_config("other", one("ep"))
     standin.script("ep", ["Updating", "RollingBack", "InService"], PING)
     user.sagemaker.update_endpoint(EndpointName="ep", EndpointConfigName="other")
-    assert user.statuses("ep", 2) == ["Updating", "RollingBack"]
+    updating, rolling_back = user.describe("ep"), user.describe("ep")
+    assert [item["EndpointStatus"] for item in (updating, rolling_back)] == ["Updating", "RollingBack"]
+    began = updating["PendingDeploymentSummary"]["StartTime"]
+    assert rolling_back["PendingDeploymentSummary"]["StartTime"] == began, "logs are read from here on"
     done = user.describe("ep")
     assert (done["EndpointStatus"], done["EndpointConfigName"]) == ("InService", "ep")
     assert done["FailureReason"] == PING

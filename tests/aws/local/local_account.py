@@ -87,10 +87,14 @@ class Account:
                 yield event["PayloadPart"]["Bytes"]
 
     def log(self, name: str) -> list[str]:
-        """All lines of all containers of that endpoint, oldest stream first."""
+        """All lines of all containers of that endpoint, oldest stream first; none before the first was written."""
         group = f"/aws/sagemaker/Endpoints/{name}"
-        lines = []
-        for stream in self.logs.describe_log_streams(logGroupName=group)["logStreams"]:
+        lines: list[str] = []
+        try:
+            streams = self.logs.describe_log_streams(logGroupName=group)["logStreams"]
+        except self.logs.exceptions.ResourceNotFoundException:
+            return lines
+        for stream in streams:
             page = self.logs.get_log_events(
                 logGroupName=group, logStreamName=stream["logStreamName"], startFromHead=True
             )

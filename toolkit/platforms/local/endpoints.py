@@ -95,7 +95,7 @@ class Endpoints:
                 answer["PendingDeploymentSummary"] = {
                     "EndpointConfigName": new.spec.config,
                     **_variants(new.spec, new.deployment),
-                    "StartTime": endpoint.modified,
+                    "StartTime": new.began,
                 }
             return {key: value for key, value in answer.items() if value is not None}
 

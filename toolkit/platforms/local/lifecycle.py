@@ -24,6 +24,7 @@ class Release(Generic[S, D]):
     lifecycle: Lifecycle[S, D]
     spec: S
     deployment: D
+    began: float = field(default_factory=now)
 
     def healthy(self) -> None:
         """Put it in service; what served before is retired."""

@@ -19,6 +19,7 @@ _LONGEST_LINE = 256 * 1024  # CloudWatch's limit for one event
 class LogStream:
     """A log stream of an endpoint's log group; bytes go in, one event per line comes out.
 
+    It is made with its first line: made earlier, it would seem to be older than its endpoint, and of another one.
     It writes to moto in this process: through HTTP each write would cost some milliseconds of the CPU that the model
     decodes on.
     """
@@ -28,7 +29,6 @@ class LogStream:
         self._group, self._name = log_group(endpoint), name
         self._backend: LogsBackend = logs_backends[ACCOUNT][HOME.name]
         self._unfinished = b""
-        self._create()
 
     def write(self, text: bytes) -> None:
         """Add the complete lines of `text`; an unfinished last line waits for its end."""
@@ -48,7 +48,7 @@ class LogStream:
     def _put(self, events: list[dict[str, Any]]) -> None:
         try:
             self._backend.put_log_events(self._group, self._name, events)
-        except ResourceNotFoundException:  # the user has deleted it; SageMaker makes it again
+        except ResourceNotFoundException:  # the first line, or the user has deleted it; SageMaker makes it again
             self._create()
             self._backend.put_log_events(self._group, self._name, events)
 
