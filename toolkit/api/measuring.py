@@ -167,6 +167,13 @@ def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
             return result.result()
 
 
+def require_arms(arms: Sequence[Subject], *, platform: str | None = None) -> None:
+    """Raise UsageError or EndpointNotFound for an arm that cannot be measured, before hours of work for another one."""
+    for arm in arms:
+        _require_spelled(arm)
+        _subject(arm, "", platform)
+
+
 def _require_spelled(named: Subject) -> None:
     """A mistyped recipe or URL is told before endpoints are looked for. Raises RecipeNotFound or UsageError."""
     if isinstance(named, str) and not named.startswith(_SCHEMES):

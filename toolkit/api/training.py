@@ -21,7 +21,7 @@ from toolkit.errors import PlatformError, RecipeError, ToolkitError, UsageError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Observer
 from toolkit.platforms import rules_of, session_of
-from toolkit.recipe.content import manifest, manifest_digest
+from toolkit.recipe.content import CARD, manifest, manifest_digest
 from toolkit.recipe.lock import Lock, write_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.resolve import Recipe, load
@@ -41,7 +41,8 @@ REPORT = "report.json"
 class TrainingRun:
     """A head that was trained. `status` is `trained`, `reused` (by an earlier run) or `training` (not waited for).
 
-    `head` is where it lies, `metrics` what the job measured on held-out data; both are empty while it trains.
+    `head` is where it lies, `metrics` what the job measured on held-out data, `card` its model card as the job wrote
+    it; all are empty while it trains.
     """
 
     recipe: str
@@ -50,6 +51,7 @@ class TrainingRun:
     status: str
     head: str = ""
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    card: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit train --json`."""
@@ -113,10 +115,9 @@ def train(
     options = f"{f' --platform {platform}' if platform else ''}{' --overwrite' if overwrite else ''}"
     again = again or f"toolkit train {loaded.path}{options}"
     jobs.wait(plan, opened, progress, stage="train", again=again, done="has trained")
-    metrics = _deliver(complete, job, opened, overwrite, progress)
-    return replace(
-        run, status="reused" if job.verb == "reuse" else "trained", head=str(complete.drafter), metrics=metrics
-    )
+    metrics, text = _deliver(complete, job, opened, overwrite, progress)
+    status = "reused" if job.verb == "reuse" else "trained"
+    return replace(run, status=status, head=str(complete.drafter), metrics=metrics, card=text)
 
 
 def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
@@ -162,8 +163,8 @@ def _require_free(recipe: Recipe) -> None:
 
 def _deliver(
     recipe: Recipe, job: Action, platform: TrainingPlatform, overwrite: bool, progress: Progress
-) -> Mapping[str, Any]:
-    """Put the head that the job made where the recipe names it, after its checks; what was measured of it."""
+) -> tuple[Mapping[str, Any], str]:
+    """Put the head that the job made where the recipe names it, after its checks; what was measured, and its card."""
     assert recipe.drafter
     destination = recipe.drafter.folder
     with _beside(destination) as fetched:
@@ -171,7 +172,7 @@ def _deliver(
             platform.fetch_head(job.request, fetched)
         with progress.stage("check the head"):
             _require_fit(recipe, fetched)
-        metrics = _metrics(fetched)
+        metrics, text = _metrics(fetched), _card_text(fetched)
         if destination is None:
             with progress.stage(f"copy the head to {recipe.drafter}"):
                 platform.put_head(fetched, str(recipe.drafter), progress)
@@ -181,7 +182,7 @@ def _deliver(
                 _require_free(recipe)
             platform.publish_head(job.request, destination.name)
             _replace(destination, fetched)
-    return metrics
+    return metrics, text
 
 
 def _lock_head(recipe: Recipe, head: Path) -> None:
@@ -245,6 +246,16 @@ def _metrics(head: Path) -> Mapping[str, Any]:
         return {}
     except documents.Unfit as error:
         raise ToolkitError(f"{REPORT} of the trained head is not a report: {error}") from error
+
+
+def _card_text(head: Path) -> str:
+    """The head's card; empty where it has none."""
+    try:
+        return documents.read_file(head / CARD).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    except documents.Unfit as error:
+        raise ToolkitError(f"{CARD} of the trained head is not a model card: {error}") from error
 
 
 def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:

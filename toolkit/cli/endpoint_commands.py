@@ -18,13 +18,14 @@ from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from toolkit.api.endpoint import Endpoint
     from toolkit.endpoint.generation import Generation
     from toolkit.endpoint.listing import Deployed
     from toolkit.endpoint.metrics import Metrics
+    from toolkit.measure.report import BenchReport
     from toolkit.planning.plan import Plan
 
 Name = Annotated[str, typer.Argument(help="The endpoint's name, or the recipe it was deployed from.")]
@@ -80,11 +81,17 @@ def deploy(
 
 
 def finish(
-    endpoint: Endpoint, *, waited: bool = True, proof: bool = True, as_json: bool, also: Mapping[str, Any] | None = None
+    endpoint: Endpoint,
+    *,
+    waited: bool = True,
+    proof: bool = True,
+    as_json: bool,
+    also: Mapping[str, Any] | None = None,
+    prove: Callable[[Endpoint], BenchReport] = lambda endpoint: endpoint.prove(),
 ) -> None:
     """End a deployment: prove the endpoint, print the answer, and exit by what was proved.
 
-    `also` are further keys of the answer's JSON document.
+    `also` are further keys of the answer's JSON document, `prove` is how the endpoint is measured.
     """
     document = {**endpoint.to_dict(), **(also or {})}
     if not (waited and proof and endpoint.speculative):
@@ -94,7 +101,7 @@ def finish(
     from toolkit.cli.report_text import report_text
     from toolkit.measure.headline import headline
 
-    result = endpoint.prove()
+    result = prove(endpoint)
     answer({**document, "proof": result.to_dict()}, as_json, lambda: report_text(result))
     if result.interrupted:
         raise CutShort

@@ -15,6 +15,7 @@ from toolkit.measure.wording import (
     LATENCIES,
     LEGEND,
     WHAT_IF,
+    between_arms_in_words,
     break_even_acceptance_in_words,
     cells,
     filled,
@@ -36,7 +37,9 @@ def report_text(report: BenchReport, room: int | None = None) -> str:
         _lines([f"{report.title}: {found.title}", *found.sentences], room),
         _verdicts(report, room),
         *(_figures(report, workload, room) for workload in dict.fromkeys(arm.workload for arm in report.arms)),
-        _lines(break_even_in_words(report.speedups) if comparable(report) else [], room),
+        _lines([*between_arms_in_words(report), *break_even_in_words(report.speedups)], room)
+        if comparable(report)
+        else "",
         _what_if(report.what_if, room) if report.what_if and comparable(report) else "",
         _lines([*small_print(report), "; ".join(LEGEND)], room),
     ]

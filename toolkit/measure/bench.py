@@ -57,6 +57,7 @@ async def measure(
         speedups=summary.speedups,
         noise=summary.noise,
         gains=summary.gains,
+        between_arms=summary.between_arms,
         notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
         complete=ending == "complete",
         interrupted=ending == "interrupted",

@@ -10,6 +10,7 @@ from toolkit.measure.wording import (
     COLUMNS,
     LATENCIES,
     WHAT_IF,
+    between_arms_in_words,
     break_even_acceptance_in_words,
     cells,
     filled,
@@ -49,7 +50,8 @@ def verdicts_html(report: BenchReport) -> Fragment:
 def figures_html(report: BenchReport) -> Fragment:
     rows = [(a.workload, *cells(a, speedup_of(report, a)), *latencies(a)[2:]) for a in report.arms]
     head, rows = filled(("workload", *COLUMNS, *LATENCIES[2:]), rows)
-    return table((map(whole, row) for row in rows), head)
+    between = bullets(between_arms_in_words(report) if comparable(report) else ())
+    return Fragment(f"{table((map(whole, row) for row in rows), head)}{between}")
 
 
 def what_if_html(report: BenchReport) -> Fragment:

@@ -40,8 +40,8 @@ class ArmReport:
 
     `concurrency` is the number of concurrent requests, None in an open loop, where `rate` is the requests per second.
     `requests` counts all, `failed` and `incomplete` those that no figure includes. `identical` is the share of answers
-    that equal the baseline's token for token; `meets_slo` is None without an SLO. `price_per_million_output_tokens` is
-    in US dollars.
+    that equal the baseline's token for token; `meets_slo` is None without an SLO. `acceptance_length_low` and `_high`
+    are its 95 % interval. `price_per_million_output_tokens` is in US dollars.
     """
 
     arm: str
@@ -63,6 +63,8 @@ class ArmReport:
     goodput: float | None = None
     meets_slo: bool | None = None
     price_per_million_output_tokens: float | None = None
+    acceptance_length_low: float | None = None
+    acceptance_length_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,20 @@ class Speedup:
     high: float
     rate: float | None = None
     pays: bool | None = None
+
+
+@dataclass(frozen=True)
+class ArmSpeedup:
+    """How many times faster the first arm is than another one, with a 95 % interval: both were asked the same."""
+
+    workload: str
+    concurrency: int | None
+    arm: str
+    other: str
+    ratio: float
+    low: float
+    high: float
+    rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +183,7 @@ class BenchReport:
     interrupted: bool = False
     what_if: WhatIf | None = None
     gains: tuple[Gain, ...] = ()
+    between_arms: tuple[ArmSpeedup, ...] = ()
 
     @property
     def ok(self) -> bool:

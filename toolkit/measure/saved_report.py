@@ -6,7 +6,7 @@ from pathlib import Path
 
 from toolkit import documents
 from toolkit.errors import UsageError
-from toolkit.measure.report import BenchReport, Interval, Speedup, WhatIfSpeedup
+from toolkit.measure.report import ArmSpeedup, BenchReport, Interval, Speedup, WhatIfSpeedup
 
 # Beyond what any measurement gives; reckoning with larger ratios could overflow.
 _LARGEST_RATIO = 1e6
@@ -26,8 +26,9 @@ def read_report(path: Path) -> BenchReport:
 
 
 def _check_ratios(report: BenchReport) -> None:
-    named: list[tuple[str, Speedup | Interval | WhatIfSpeedup]] = [
+    named: list[tuple[str, Speedup | ArmSpeedup | Interval | WhatIfSpeedup]] = [
         *((f"`speedups.{i}`", item) for i, item in enumerate(report.speedups)),
+        *((f"`between_arms.{i}`", item) for i, item in enumerate(report.between_arms)),
         *(
             (f"`what_if.speedups.{i}`", item)
             for i, item in enumerate(report.what_if.speedups if report.what_if else ())

@@ -11,10 +11,11 @@ from operator import add
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Arm
 from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import ArmReport, Gain, Interval, Speedup
+from toolkit.measure.report import ArmReport, ArmSpeedup, Gain, Interval, Speedup
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
 from toolkit.measure.statistics import (
+    acceptance_length,
     acceptance_ratio,
     busy_seconds,
     decoding,
@@ -60,6 +61,7 @@ class Summary:
     speedups: tuple[Speedup, ...] = ()
     noise: Interval | None = None
     gains: tuple[Gain, ...] = ()
+    between_arms: tuple[ArmSpeedup, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,21 @@ def summarise(
         for point, found in points.items()
         for arm in (*filter(None, [baseline]), *arms)
     )
+    between = tuple(_between_arms(points, arms))
     if baseline is None:
-        return Summary(rows)
+        return Summary(rows, between_arms=between)
     noise = _noise(points.values(), baseline.name)
     gains = tuple(_gains(points, arms, baseline.name))
-    return Summary(rows, tuple(_speedups(points, arms, baseline.name, noise)), noise, gains)
+    return Summary(rows, tuple(_speedups(points, arms, baseline.name, noise)), noise, gains, between)
+
+
+def _between_arms(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm]) -> Iterator[ArmSpeedup]:
+    for point, found in points.items():
+        for other in arms[1:]:
+            ratio = speedup(pairs_of(found, arms[0].name, other.name))
+            if ratio:
+                at = point.workload, point.concurrency, arms[0].name, other.name
+                yield ArmSpeedup(*at, ratio.ratio, ratio.low, ratio.high, point.rate)
 
 
 def _gains(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm], baseline: str) -> Iterator[Gain]:
@@ -134,7 +146,7 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
     tokens = sum(item.output_tokens for item in answers)
     reasoning = sum(item.reasoning_tokens for item in answers)
     throughput = tokens / seconds if tokens and seconds else None
-    acceptance = acceptance_of(answers)
+    acceptance, length = acceptance_of(answers), acceptance_length(answers)
     within = sum(is_met(slo, answer) for answer in answers) if slo else 0
     return ArmReport(
         arm=arm.name,
@@ -155,6 +167,8 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
         goodput=within / seconds if slo and seconds else None,
         meets_slo=within >= slo.share * len(results) if slo and results else None,
         price_per_million_output_tokens=_price(arm.price_per_hour, throughput),
+        acceptance_length_low=length.low if length else None,
+        acceptance_length_high=length.high if length else None,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolkit.measure.report import (
         ArmReport,
+        ArmSpeedup,
         BenchReport,
         Interval,
         Percentiles,
@@ -31,17 +32,17 @@ def ratio(value: float) -> str:
     return f"{value:.2f}x"
 
 
-def interval(item: Speedup | Interval | WhatIfSpeedup) -> str:
+def interval(item: Speedup | ArmSpeedup | Interval | WhatIfSpeedup) -> str:
     """A speedup with its 95 % interval: `2.31x (2.10-2.55)`."""
     return f"{ratio(item.ratio)} ({item.low:.2f}-{item.high:.2f})"
 
 
-def load(item: ArmReport | Speedup) -> str:
+def load(item: ArmReport | Speedup | ArmSpeedup) -> str:
     """A load as a table has it: `4` for four concurrent requests, `2/s` for an open loop of two requests per second."""
     return f"{item.rate:g}/s" if item.concurrency is None and item.rate is not None else str(item.concurrency or "")
 
 
-def load_in_words(item: ArmReport | Speedup) -> str:
+def load_in_words(item: ArmReport | Speedup | ArmSpeedup) -> str:
     """A load in a sentence."""
     return _concurrent(item.concurrency) if item.concurrency else f"{load(item)[:-2]} requests per second"
 
@@ -63,6 +64,12 @@ def dollars(price: float | None) -> str:
 def setting(values: Mapping[str, Any]) -> str:
     """What was measured with, on one line: `hardware: …, vllm: …`."""
     return ", ".join(f"{key}: {value}" for key, value in values.items())
+
+
+def between_arms_in_words(report: BenchReport) -> Iterator[str]:
+    """A sentence for each workload, load and other arm."""
+    for item in report.between_arms:
+        yield f"{item.workload}, {load_in_words(item)}: {item.arm} is {interval(item)} as fast as {item.other}."
 
 
 COLUMNS = ("load", "arm", "tok/s", "speedup", "acceptance", "same", "$/M", "goodput", "reasoning")

@@ -13,6 +13,9 @@ from toolkit.errors import UnreadableModel, UsageError
 from toolkit.recipe.folder import model_files
 from toolkit.recipe.schema import ContainerSection
 
+CARD = "README.md"
+"""A model's card. Nothing reads it to serve the model, so its words may change without a new deployment."""
+
 PART_BYTES = 8 * 1024**2
 """Files of this size or more go to S3 in parts of it, as boto3 and AWS's CLI send them unless told otherwise."""
 
@@ -78,12 +81,12 @@ class ContentHash:
 
 
 def manifest(folder: Path) -> tuple[WeightsFile, ...]:
-    """Every file of the folder but hidden ones, sorted by path. Reads all of it: about 1 s per GB.
+    """Every file of the folder but hidden ones and its card, sorted by path. Reads all of it: about 1 s per GB.
 
     Raises UnreadableModel for what cannot be read, what is not a file of the folder, and what changes meanwhile.
     """
     try:
-        return tuple(_describe(path, folder) for path in model_files(folder))
+        return tuple(_describe(path, folder) for path in model_files(folder) if path != folder / CARD)
     except OSError as error:
         raise UnreadableModel(f"{error.filename} cannot be read: {error.strerror}") from error
 

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
+from toolkit.recipe.content import CARD
 from toolkit.training.convert import convert
 from toolkit.training.head import Head
 from toolkit.training.job import TrainingJob
@@ -16,7 +17,6 @@ from toolkit.training.loop import Result
 from toolkit.version import __version__
 
 REPORT = "report.json"
-CARD = "README.md"
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from toolkit.training.__main__ import run
 from toolkit.training.card import REPORT
 from toolkit.training.job import TrainingJob
 from toolkit.training.plan import folder_revision
-from tools.tiny.conversations import answered, conversation, general
-from tools.tiny.corpus import Example
+from tools.tiny.conversations import Conversation, Target, answered, conversation, general, lines
 
 CONVERSATIONS = "conversations.jsonl"
 
@@ -37,7 +36,7 @@ def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path)
     Stopped, it goes on from the checkpoint in `scratch`.
     """
     data = scratch / CONVERSATIONS
-    write_conversations(answered(general(settings.conversations), target), data)
+    write_conversations(map(conversation, answered(general(settings.conversations), Target(target))), data)
     job = TrainingJob(
         name=f"tiny-{settings.method}",
         method=settings.method,
@@ -63,9 +62,9 @@ def make_head(settings: HeadSettings, target: Path, scratch: Path, folder: Path)
     return {key: report[key] for key in ("acceptance_length", "acceptance_per_depth", "steps", "best_step")}
 
 
-def write_conversations(texts: Iterable[Example], path: Path) -> None:
+def write_conversations(found: Iterable[Conversation], path: Path) -> None:
     """One conversation a line; a file that has them already stays as it is, and so do the samples made of it."""
-    content = "".join(conversation(text) + "\n" for text in texts)
+    content = lines(found)
     if not path.exists() or path.read_text() != content:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)

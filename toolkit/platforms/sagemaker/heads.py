@@ -9,7 +9,8 @@ from typing import Any
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, UsageError
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.recipe.content import PART_BYTES, manifest, part_bytes
+from toolkit.recipe.content import PART_BYTES, part_bytes
+from toolkit.recipe.folder import model_files
 
 
 def fetch(clients: Clients, job: Mapping[str, Any], folder: Path) -> None:
@@ -30,15 +31,15 @@ def fetch(clients: Clients, job: Mapping[str, Any], folder: Path) -> None:
 
 
 def put(clients: Clients, folder: Path, address: str, progress: Progress) -> None:
-    """Upload a head to `s3://bucket/prefix/`, its config last: without that it is no model. Raises UsageError."""
+    """Upload a head's files to `s3://bucket/prefix/`, config.json last: it makes them a model. Raises UsageError."""
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
     if not address.startswith("s3://") or not prefix:
         raise UsageError(f"a head cannot be copied to {address}", hint="Name a folder, or s3://bucket/prefix/.")
-    for file in sorted(manifest(folder), key=lambda file: file.path == "config.json"):
-        progress.update(f"{file.path} ({file.size / 1e6:.1f} MB)")
-        with (folder / file.path).open("rb") as stream:
-            key = f"{prefix.rstrip('/')}/{file.path}"
-            clients.upload(stream, bucket, key, PART_BYTES, part_bytes(file.size), {})
+    for file in sorted(model_files(folder), key=lambda file: file.name == "config.json"):
+        name, size = file.relative_to(folder).as_posix(), file.stat().st_size
+        progress.update(f"{name} ({size / 1e6:.1f} MB)")
+        with file.open("rb") as stream:
+            clients.upload(stream, bucket, f"{prefix.rstrip('/')}/{name}", PART_BYTES, part_bytes(size), {})
 
 
 def _download(clients: Clients, bucket: str, key: str, folder: Path, name: str) -> None:
