@@ -41,7 +41,7 @@ LIVE = (
     + "scaling: {min_instances: 1, max_instances: 4}\nobservability: {data_capture_percent: 50}\n"
 )
 BUCKET = "toolkit-123456789012-us-west-2"
-NOTHING_NEW = "nothing new was captured since the head that serves was trained"
+NOTHING_NEW = "nothing new was captured, and `training` is as it was, since the head that serves was trained"
 BETTER, WORSE = Interval(1.3, 1.2, 1.4), Interval(0.8, 0.7, 0.9)
 
 

@@ -27,17 +27,18 @@ from toolkit.measure.promotion import Decision, decide
 from toolkit.measure.report import ArmReport, BenchReport, Interval
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of
+from toolkit.recipe.content import digest
 from toolkit.recipe.edit import with_speculation
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.section import LONGEST_NAME
 from toolkit.recipe.source import ModelSource
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.text import inert
-from toolkit.training.plan import section, training_key
+from toolkit.training.plan import section, training_key, training_settings
 
 _SUFFIX = "-next"
 _CONFIG = "config.json"
-_NOTHING_NEW = "nothing new was captured since the head that serves was trained"
+_NOTHING_NEW = "nothing new was captured, and `training` is as it was, since the head that serves was trained"
 
 
 @dataclass(frozen=True)
@@ -218,15 +219,15 @@ def _attempted(recipe: Recipe, running: Endpoint, head: Path) -> _Live:
     """With the head that the last call has begun but not measured, else with one of the traffic now."""
     training = section(recipe).model_copy(update={"start_from": str(head)})
     traffic, last = read_traffic(training, running.platform.read_objects), last_attempt(recipe.name)
-    up_to_date = bool(last and (last.head, last.traffic) == (str(head), traffic.version))
+    settings = digest(training_settings(recipe))
+    up_to_date = bool(last and (last.head, last.traffic, last.settings) == (str(head), traffic.version, settings))
     if last and not last.measured:
         candidate = _candidate(recipe, training, head, last.traffic)
         if str(candidate.drafter) == last.head:
             return _Live(recipe, running, candidate, traffic, last, True, up_to_date)
     candidate = _candidate(recipe, training, head, traffic.version)
-    return _Live(
-        recipe, running, candidate, traffic, Attempt(str(candidate.drafter), traffic.version), False, up_to_date
-    )
+    attempt = Attempt(str(candidate.drafter), traffic.version, settings)
+    return _Live(recipe, running, candidate, traffic, attempt, False, up_to_date)
 
 
 def _trained(live: _Live, steps: Steps, progress: Progress) -> TrainingRun:

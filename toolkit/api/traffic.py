@@ -34,12 +34,16 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Attempt:
-    """The newest head of an endpoint: its folder, the traffic it was made for, and whether its trial has ended."""
+    """The newest head of an endpoint: its folder, and whether its trial has ended.
+
+    `traffic` and `settings` are digests of what it was made from.
+    """
 
     __pydantic_config__ = documents.NO_OTHER_KEYS
 
     head: str
     traffic: str
+    settings: str
     measured: bool = False
 
     def write(self, endpoint: str) -> None:

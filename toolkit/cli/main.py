@@ -10,9 +10,11 @@ import errno
 import gc
 import json
 import os
+import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from itertools import pairwise
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -92,6 +94,7 @@ def main() -> None:
         say(f"error: another project's package `toolkit` has replaced files of this one\n  {REINSTALL}")
         sys.exit(_EXIT_CODE_OUTSIDE)
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    signal.signal(signal.SIGTERM, _as_ctrl_c)
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
@@ -99,6 +102,15 @@ def main() -> None:
         code = _file_error(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more, and says so
     sys.exit(code)
+
+
+def _as_ctrl_c(_: int, frame: FrameType | None) -> None:
+    """End as Ctrl-C does, saying what goes on and how to come back: a CI job that is cancelled gets SIGTERM."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    if callable(interrupt):  # a measurement has its own, which keeps what was measured
+        interrupt(signal.SIGINT, frame)
+    else:
+        raise KeyboardInterrupt
 
 
 def run(arguments: list[str]) -> int:

@@ -100,6 +100,8 @@ class Loop:
         """
         first, ended = self._resume(), ""
         clock = _Clock(first, self._seconds)
+        if self._job.start_from and first == 0:  # training that only makes a head worse shall end with what it had
+            self._evaluate(0, clock)
         for step in range(first, len(self._batches)):
             ended = self._ended(clock)
             if ended:

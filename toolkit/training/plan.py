@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from toolkit.errors import UsageError
 from toolkit.recipe.content import digest, manifest, manifest_digest
@@ -51,11 +51,15 @@ def training_key(recipe: Recipe) -> str:
 
     Data elsewhere counts by its address and `data_version`. Raises UnreadableModel, UsageError.
     """
-    training = section(recipe)
-    settings = training_job(recipe).model_dump(exclude=_FOLDERS | _LIMITS)
+    training, settings = section(recipe), training_settings(recipe)
     sources = [recipe.target.written, *training.data, *([training.start_from] if training.start_from else [])]
     version = [training.data_version] if training.data_version else []
     return digest([settings, [*(_content(source) for source in sources), *version]])[:_KEY_CHARACTERS]
+
+
+def training_settings(recipe: Recipe) -> dict[str, Any]:
+    """What decides the head besides the content of models and data."""
+    return training_job(recipe).model_dump(exclude=_FOLDERS | _LIMITS)
 
 
 def job_name(recipe: Recipe) -> str:

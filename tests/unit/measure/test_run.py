@@ -406,6 +406,25 @@ def test_an_open_loop_yields_no_more_than_it_is_asked() -> None:
     assert (row.output_tokens_per_second, row.goodput) == (pytest.approx(10), pytest.approx(0.1))
 
 
+def test_the_first_arm_is_compared_with_each_other_one() -> None:
+    """Both against the same answers of the baseline, and against each other."""
+    simulated = SimulatedMachine(2, {"spec": 1.5, "other": 1.2}, noise=0.05)
+    found = measured(simulated, replace(DESIGN, arms=(SPEC, arm("other")), requests=24))
+    summary = summarise(found.results, [SPEC, arm("other")], BASE)
+    (between,) = summary.between_arms
+    assert (between.arm, between.other, between.workload, between.concurrency) == ("spec", "other", "mine", 1)
+    assert between.low < 1.5 / 1.2 < between.high < 1.4
+
+
+def test_the_acceptance_length_has_its_interval_over_prompts() -> None:
+    answers = [result(prompt=n, acceptance=Acceptance((9 - n, 2, n))) for n in range(6)]
+    (row,) = summarise(answers, [SPEC]).arms
+    assert row.acceptance_length_low is not None
+    assert row.acceptance_length_high is not None
+    assert row.acceptance_length_low < (row.acceptance_length or 0) < row.acceptance_length_high
+    assert row.acceptance_length_high - row.acceptance_length_low < 1
+
+
 def test_a_request_without_an_end_is_cut() -> None:
     design = Design((Arm("spec", Streaming(endless_from=3 + 2)),), (workload(8),), seconds=0.5)
     found = asyncio.run(run(design, sender(), patience=0))

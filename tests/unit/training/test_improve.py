@@ -322,3 +322,22 @@ def test_a_head_elsewhere_cannot_be_continued_beside_it(recipe: Path) -> None:
     recipe.write_text(RECIPE.replace("./head", "somebody/head"))
     with pytest.raises(UsageError, match="no head in a folder"):
         improve(recipe, progress=Silent(), steps=Road(report(1.2)).steps)
+
+
+def test_other_settings_of_the_training_are_something_new(recipe: Path) -> None:
+    """After a promotion the same traffic teaches nothing more, unless `training` says another way to learn it."""
+
+    class Making(Road):
+        def train(self, recipe: Recipe, *, again: str, **more: Any) -> TrainingRun:
+            run = super().train(recipe, again=again, **more)
+            Path(run.head).mkdir(exist_ok=True)
+            (Path(run.head) / "config.json").write_text("{}")
+            return run
+
+    road = Making(report(1.2))
+    assert improve(recipe, progress=Silent(), steps=road.steps)
+    assert "nothing new" in improve(recipe, progress=Silent(), steps=road.steps).reason
+    assert len(road.heads) == 1
+    recipe.write_text(recipe.read_text().replace("depth: 10", "depth: 10, learning_rate: 0.001"))
+    assert improve(recipe, progress=Silent(), steps=road.steps)
+    assert len(set(road.heads)) == 2

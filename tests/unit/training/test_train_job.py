@@ -99,11 +99,14 @@ def test_a_job_that_has_its_head_does_nothing(finished: Path) -> None:
 
 
 def test_another_head_goes_on_from_this_one(job: TrainingJob, finished: Path, tmp_path: Path) -> None:
-    again = job.model_copy(update={"start_from": str(finished / "head"), "steps": 2, "learning_rate": 1e-6})
+    """The rate is far too high, so that it is best before its first step, and that is what it keeps."""
+    again = job.model_copy(update={"start_from": str(finished / "head"), "steps": 2, "learning_rate": 1.0})
     again.write(tmp_path)
     assert main(tmp_path) == 0
 
     first, second = (json.loads((folder / "head" / "report.json").read_text()) for folder in (finished, tmp_path))
+    assert [step for step, _ in second["evaluations"]] == [0, 1, 2]
+    assert second["best_step"] == 0
     assert second["held_out_loss"] == pytest.approx(first["held_out_loss"], rel=0.05)
 
 
