@@ -9,6 +9,13 @@ PROMPTS = Path(__file__).parents[2] / "recipes" / "tiny" / "prompts"
 TRAINING = PROMPTS.with_name("training")
 
 
+MEASURED = {example.prompt for example in (*held_out_structured(), *held_out_open_ended())}
+
+
+def conversations(name: str) -> list[list[dict[str, str]]]:
+    return [json.loads(line)["messages"] for line in (TRAINING / f"{name}.jsonl").read_text().splitlines()]
+
+
 def test_a_seed_always_gives_the_same_texts() -> None:
     assert list(examples(1, 50)) == list(examples(1, 50))
     assert list(examples(1, 50)) != list(examples(2, 50))
@@ -23,14 +30,21 @@ def test_prompts_for_measuring_are_not_trained_on() -> None:
 
 def test_the_conversations_to_train_on_are_the_corpus_and_hold_nothing_to_measure_with() -> None:
     """But for open-ended answers, which are the target's own."""
-    measured = {example.prompt for example in (*held_out_structured(), *held_out_open_ended())}
-    for name, made, count in (("general", general(), 2000), ("shifted", shifted(), 400)):
-        lines = [json.loads(line)["messages"] for line in (TRAINING / f"{name}.jsonl").read_text().splitlines()]
-        written = {question["content"]: answer["content"] for question, answer in lines}
-        assert len(written) == count
-        assert written.keys() == {example.prompt for example in made}
-        assert written.keys().isdisjoint(measured)
-        assert all(written[one.prompt] == one.answer for one in made if not is_open_ended(one))
+    made = general()
+    written = {question["content"]: answer["content"] for question, answer in conversations("general")}
+    assert len(written) == 2000
+    assert written.keys() == {example.prompt for example in made}
+    assert written.keys().isdisjoint(MEASURED)
+    assert all(written[one.prompt] == one.answer for one in made if not is_open_ended(one))
+
+
+def test_the_shifted_ones_are_chats_of_four_questions_none_of_which_is_measured() -> None:
+    talks = conversations("shifted")
+    asked = [tuple(message["content"] for message in talk[::2]) for talk in talks]
+    assert asked == shifted()
+    assert {len(questions) for questions in asked} == {4}
+    assert {question for questions in asked for question in questions}.isdisjoint(MEASURED)
+    assert {message["role"] for talk in talks for message in talk[1::2]} == {"assistant"}
 
 
 def test_counting_goes_from_the_first_number_to_the_last() -> None:

@@ -67,11 +67,11 @@ def read_traffic(settings: TrainingSection, objects: Objects) -> Traffic:
     with TemporaryDirectory(prefix="toolkit-") as folder:
         found = list(_conversations(settings, Path(folder), objects))
     aside = held_out({one.question for one in found}, settings.held_out, settings.seed)
-    first = {one.question: one for one in reversed(found) if one.question in aside}
+    last = {one.question: one for one in found if one.question in aside}  # a chat's last request has all before it
     learned = {
         (one if settings.responses == "keep" else one.asked()).digest for one in found if one.question not in aside
     }
-    prompts = tuple(_prompt(one) for one in list(first.values())[:_MOST_PROMPTS])
+    prompts = tuple(_prompt(one) for one in list(last.values())[:_MOST_PROMPTS])
     return Traffic(Workload(_WORKLOAD, prompts), digest(sorted(learned)))
 
 
@@ -85,9 +85,11 @@ def _conversations(settings: TrainingSection, folder: Path, objects: Objects) ->
 
 
 def _prompt(conversation: Conversation) -> Prompt:
-    """What was asked up to the first answer."""
-    roles = [message["role"] for message in conversation.messages]
-    return Prompt(conversation.messages[: roles.index("assistant")] if "assistant" in roles else conversation.messages)
+    """What was asked last, after all that was said before."""
+    messages = list(conversation.messages)
+    while messages[-1]["role"] == "assistant":
+        messages.pop()
+    return Prompt(tuple(messages))
 
 
 def _path(endpoint: str) -> Path:

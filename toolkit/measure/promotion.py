@@ -25,14 +25,15 @@ def decide(report: BenchReport) -> Decision:
     """Promote if acceptance length and TPOT are both better by their 95 % intervals.
 
     It has to be better at one load at least, and worse at none. For the TPOT the rule is that by which an arm pays in
-    `bench` (`pays.py`); the noise is known only where the time sufficed to ask all prompts twice. A single
-    request that failed is a reason not to.
+    `bench` (`pays.py`); the noise is known only where the time sufficed to ask all prompts twice: asked twice in the
+    first round, the old head would find its prompt in the cache that it has just filled. A single request that failed
+    more often than with the old head is a reason not to.
     """
-    failed = sum(row.failed for row in report.arms if row.arm != "baseline")
+    failed = sum(row.failed if row.arm != "baseline" else -row.failed for row in report.arms)
     if not report.complete:
         return Decision(False, "the measurement was not finished")
-    if failed:
-        return Decision(False, f"{failed} of the requests to it failed")
+    if failed > 0:
+        return Decision(False, f"{failed} more of the requests to it failed than of those to the head before")
     if any(verdict.claim == "lossless" and verdict.holds is False for verdict in report.verdicts):
         return Decision(False, "its answers are not those of the head before")
     if not report.gains:

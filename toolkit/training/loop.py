@@ -99,9 +99,9 @@ class Loop:
         Raises TrainingDiverged, TrainingStopped, and PlatformError for a full disk: started again, it continues.
         """
         first, ended = self._resume(), ""
-        clock = _Clock(first, self._seconds)
         if self._job.start_from and first == 0:  # training that only makes a head worse shall end with what it had
-            self._evaluate(0, clock)
+            self._evaluate(0, _Clock(0, 0.0))
+        clock = _Clock(first, self._seconds)
         for step in range(first, len(self._batches)):
             ended = self._ended(clock)
             if ended:

@@ -123,7 +123,7 @@ def test_a_head_that_fails_in_the_middle_is_not_promoted(measure: Measure) -> No
 
     found = measure(fails, head(BEFORE))
     assert not found.promote
-    assert found.reason == "1 of the requests to it failed"
+    assert found.reason == "1 more of the requests to it failed than of those to the head before"
 
 
 # ---- the decision alone ----
@@ -138,6 +138,14 @@ def report(*gains: tuple[Interval, Interval], noise: float = 1.0, **more: Any) -
     arms = tuple(arm(name, "held-out", 1, 50.0) for name in ("baseline", "speculative"))
     made = BenchReport("chat", (), arms, noise=Interval(noise, noise / 2, noise * 2), gains=found)
     return replace(made, **more)
+
+
+def test_a_request_that_neither_head_could_answer_is_no_reason() -> None:
+    made = report((SURELY, SURELY))
+    assert decide(replace(made, arms=tuple(replace(row, failed=2) for row in made.arms))).promote
+    assert not decide(
+        replace(made, arms=tuple(replace(row, failed=row.arm != "baseline") for row in made.arms))
+    ).promote
 
 
 @pytest.mark.parametrize(

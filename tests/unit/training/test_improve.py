@@ -184,6 +184,19 @@ def test_it_is_measured_on_questions_that_are_held_out(recipe: Path) -> None:
     assert 0 < len(road.prompts) < len(QUESTIONS)
 
 
+def test_of_a_chat_its_last_question_is_asked_after_all_that_was_said_before(recipe: Path) -> None:
+    """As it was captured: each request of a chat has those before it, and their answers."""
+    said = [("user", "Name a river."), ("assistant", "The Rhine."), ("user", "And a lake?"), ("assistant", "Como.")]
+    messages = [{"role": role, "content": content} for role, content in said]
+    chats = [[{"role": "user", "content": question}, *messages[1:]] for question in QUESTIONS]
+    rows = [json.dumps({"messages": chat[:end]}) + "\n" for chat in chats for end in (2, 4)]
+    (recipe.parent / "chats.jsonl").write_text("".join(rows))
+    recipe.write_text(RECIPE.replace("s3://bucket/capture/chat/", "./chats.jsonl"))
+    road = Road(report(1.2))
+    improve(recipe, progress=Silent(), steps=road.steps)
+    assert set(road.prompts) == {"And a lake?"}
+
+
 def test_answers_of_the_data_are_not_asked(recipe: Path) -> None:
     """With `keep` the job learns from conversations with an answer only, so only those are held out."""
     recipe.write_text(RECIPE.replace("depth: 10", "depth: 10, responses: keep"))

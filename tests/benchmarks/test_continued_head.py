@@ -1,0 +1,97 @@
+"""What the shipped head gains from chats of four questions, and what it forgets of single ones: docs/training.md.
+
+Three minutes on two cores, and as long again for the texts that are held out.
+
+    python -m pytest tests/benchmarks/test_continued_head.py -s
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from toolkit.measure.statistics import Pair, speedup
+from toolkit.training.__main__ import prepare, run
+from toolkit.training.data import TRAIN
+from toolkit.training.head import build_head
+from toolkit.training.job import TrainingJob
+from toolkit.training.learn import Outcome, lesson
+from toolkit.training.samples import read_samples
+from toolkit.training.trainer import learner_of
+from tools.tiny.conversations import Conversation, Target, answered, conversation, lines, shifted
+from tools.tiny.corpus import examples
+
+TINY = Path(__file__).parents[2] / "recipes" / "tiny"
+SHIPPED = TINY / "models" / "p-eagle"
+K, UNSEEN_CHATS, UNSEEN_QUESTIONS = 7, 18, 19  # seeds of which nothing else is made
+
+
+def job_of(folder: Path, data: Sequence[Path], **changes: object) -> TrainingJob:
+    job = TrainingJob(
+        name="continued",
+        method="p-eagle",
+        target=str(TINY / "models" / "target"),
+        target_name="target",
+        data=tuple(map(str, data)),
+        responses="keep",
+        layers=2,
+        depth=16,
+        max_length=1024,
+        steps=300,
+        batch_tokens=2048,
+        learning_rate=1e-3,
+        start_from=str(SHIPPED),
+        dtype="float32",
+        checkpoints=str(folder / "checkpoints"),
+        work=str(folder / "work"),
+        head=str(folder / "head"),
+    )
+    return job.model_copy(update=changes)
+
+
+def outcomes(job: TrainingJob, head: Path) -> list[Outcome]:
+    """What a head does on each of the job's samples."""
+    samples, cpu = read_samples(Path(job.work) / TRAIN), torch.device("cpu")
+    built = build_head(job.model_copy(update={"start_from": str(head)}))
+    built.eval()
+    learner = learner_of(built, job, max(samples.lengths), cpu)
+    with torch.autocast("cpu", torch.bfloat16):
+        return [learner.evaluate(lesson(samples[i], samples.states(i), cpu)) for i in range(len(samples))]
+
+
+def ratio(before: list[Outcome], after: list[Outcome]) -> tuple[float, float, float]:
+    """The ratio of acceptance lengths at K, with its interval over the paired samples."""
+
+    def sums(outcome: Outcome) -> tuple[float, float]:
+        steps = float(outcome.drafts[0])
+        return steps + steps * sum(outcome.acceptance[:K]), steps
+
+    pairs = [Pair(index, *sums(new), *sums(old)) for index, (old, new) in enumerate(zip(before, after, strict=True))]
+    found = speedup(pairs)
+    assert found
+    return found.ratio, found.low, found.high
+
+
+def test_a_continued_head_gains_on_its_new_traffic_and_forgets_little(tmp_path: Path) -> None:
+    target = Target(TINY / "models" / "target")
+    asked = answered(list(examples(UNSEEN_QUESTIONS, 60)), target)
+    unseen: dict[str, Sequence[Conversation]] = {
+        "chats": target.talk(shifted(UNSEEN_CHATS, 48)),
+        "single questions": [conversation(one) for one in asked],
+    }
+    some = tmp_path / "general.jsonl"
+    general = (TINY / "training" / "general.jsonl").read_text().splitlines(keepends=True)
+    some.write_text("".join(general[:200]))
+    run(job_of(tmp_path, [TINY / "training" / "shifted.jsonl", some]))
+    gains = {}
+    for name, conversations in unseen.items():
+        data = tmp_path / f"{name}.jsonl"
+        data.write_text(lines(conversations))
+        job = job_of(tmp_path / name, [data], held_out=0.001)
+        prepare(job)
+        gains[name] = ratio(outcomes(job, SHIPPED), outcomes(job, tmp_path / "head"))
+        print(f"{name}: {gains[name][0]:.3f} times ({gains[name][1]:.3f}-{gains[name][2]:.3f})")
+    assert gains["chats"][1] > 1.05
+    assert gains["single questions"][2] > 0.97
