@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from loopback_registry import running
+from reports import example
 from rights import not_allowed
 from small_images import push_base
 from standin import StandIn
 from standin_training import JobScript
 
 from toolkit import api
+from toolkit.api.served_card import write_served
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import RecipeError
@@ -90,7 +92,7 @@ def written(folder: Path, host: str, head: str) -> Path:
 
 
 def head_files(**changes: Any) -> dict[str, bytes]:
-    files = {path.name: path.read_bytes() for path in (MODELS / "p-eagle").iterdir() if path.suffix != ".md"}
+    files = {path.name: path.read_bytes() for path in (MODELS / "p-eagle").iterdir()}
     config = {**json.loads(files["config.json"]), **changes}
     files |= {"config.json": json.dumps(config).encode(), "report.json": b'{"held_out_loss": 1.5}'}
     return {f"head/{name}": content for name, content in files.items()}
@@ -173,6 +175,18 @@ def test_a_head_goes_to_s3_and_into_the_lock(recipe: Path, standin: StandIn, hos
     assert run.head == f"s3://{BUCKET}/heads/mine/"
     assert "heads/mine/config.json" in objects(standin, "heads/mine/")
     assert api.plan(path).changes  # the lock knows the head, so that it can be deployed
+
+
+def test_what_is_measured_of_a_head_in_s3_is_in_its_card_there(recipe: Path, standin: StandIn, host: str) -> None:
+    trained = api.train(written(recipe.parent, host, f"s3://{BUCKET}/heads/mine/"), progress=Silent())
+    before = objects(standin, "heads/mine/")
+    assert write_served(trained, example(), progress=Silent()) == f"s3://{BUCKET}/heads/mine/README.md"
+    assert objects(standin, "heads/mine/") == before
+    s3: Any = standin.session().client("s3")
+    card = s3.get_object(Bucket=BUCKET, Key="heads/mine/README.md")["Body"].read().decode()
+    assert card.startswith((MODELS / "p-eagle" / "README.md").read_text())
+    assert "## Served\n\nMeasured by toolkit" in card
+    assert "vllm 0.30.0, the target's own dtype, ml.g6e.2xlarge" in " ".join(card.split())
 
 
 def test_a_head_that_fails_its_checks_is_not_copied(recipe: Path, standin: StandIn, host: str) -> None:
