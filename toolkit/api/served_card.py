@@ -44,7 +44,7 @@ def write_served(
     section = served(recipe, report)
     if (folder := recipe.drafter.folder) is not None:
         path = folder / CARD
-        before = path.read_text(encoding="utf-8") if path.is_file() else run.card
+        before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else run.card
         write_whole(path, with_served(before, section))
         return str(path)
     session = session_of(recipe.platform.name)
