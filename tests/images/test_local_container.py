@@ -106,6 +106,7 @@ def test_the_image_is_built_and_runs_as_on_sagemaker(
     assert said["mounted"]["/opt/ml/additional-model-data-sources/drafter/config.json"] == "read-only"
     assert "HTTPS_PROXY" not in said["environment"]
     assert any(line.startswith("serve: vLLM") for line in endpoint.logs())
+    assert endpoint.platform.pause_between_arms(endpoint.name) > 1
     assert api.plan(written).changes == []
 
     api.destroy(written, progress=Silent())
