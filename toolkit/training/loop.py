@@ -58,7 +58,8 @@ class Data:
 class Result:
     """How it ended: `held_out` is what the best weights score, `evaluations` are acceptance lengths by step.
 
-    Step 0 is the head that it started from. `ended` is why it stopped before its last step: `flat` or `time`; empty if it did not.
+    Step 0 is the head that it started from. `ended` is why it stopped before its last step: `flat` or `time`; empty if
+    it did not.
     """
 
     steps: int
