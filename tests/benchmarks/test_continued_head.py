@@ -1,6 +1,6 @@
 """What the shipped head gains from chats of four questions, and what it forgets of single ones: docs/training.md.
 
-Five minutes on two cores.
+Five minutes on two cores, a quarter of an hour on busy ones.
 
     python -m pytest tests/benchmarks/test_continued_head.py -s
 """
