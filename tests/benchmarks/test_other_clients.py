@@ -144,7 +144,7 @@ def vllm_bench(url: str, folder: Path) -> Figures:
         "result-dir": folder,
         "result-filename": "bench.json",
     }
-    flags = ["--ignore-eos", "--disable-shuffle", "--disable-tqdm", "--save-result"]
+    flags = ["--ignore-eos", "--skip-chat-template", "--disable-shuffle", "--disable-tqdm", "--save-result"]
     _run(
         [
             _program("python"),
@@ -164,8 +164,9 @@ def guidellm(url: str, folder: Path) -> Figures:
     (folder / "guide.jsonl").write_text(
         "\n".join(json.dumps({"prompt": prompt, "output_tokens_count": TOKENS}) for prompt in PROMPTS)
     )
+    target = {"kind": "openai_http", "target": url.removesuffix("/v1"), "model": "tiny"}
     options = {
-        "backend": f"kind=openai_http,target={url.removesuffix('/v1')},model=tiny",
+        "backend": json.dumps({**target, "extras": {"body": {"temperature": 0}}}),
         "profile": f"kind=concurrent,streams={CONCURRENCY}",
         "constraint": f"kind=max_requests,count={REQUESTS}",
         "tokenizer": f"kind=huggingface_auto,model={TARGET}",
