@@ -35,7 +35,6 @@ class Terminal(io.StringIO):
 class AwsInMemory(MemoryPlatform):
     """An account in which nothing exists. `done` are the actions that were applied."""
 
-    pause_between_arms = 0.0
     poll_seconds = 0.0
 
     def __init__(self) -> None:

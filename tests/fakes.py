@@ -77,6 +77,9 @@ class MemoryPlatform:
         self.resources: dict[Key, dict[str, Any]] = {}
         self._moments_left: int | None = None
 
+    def pause_between_arms(self, endpoint: str) -> float:
+        return 0.0
+
     def interrupt_in(self, moments: int | None) -> None:
         self._moments_left = moments
 

@@ -195,7 +195,9 @@ class ToyBox:
 
     name = "toy-box"
     poll_seconds = 0.0
-    pause_between_arms = 0.0
+
+    def pause_between_arms(self, endpoint: str) -> float:
+        return 0.0
 
     def __init__(self) -> None:
         self.holds: dict[tuple[str, str], str] = {}

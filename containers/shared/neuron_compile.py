@@ -42,7 +42,7 @@ from serve_middleware import FAILED
 
 LAST_LINES = 30
 FAILURE_CHARACTERS = 1024  # SageMaker shows no more of a training job's /opt/ml/output/failure
-PING_SECONDS = 1
+PING_SECONDS = 0.2
 PING_TIMEOUT_SECONDS = 10
 PROGRESS_SECONDS = 60
 END_SECONDS = 60  # serve_middleware.py takes up to 25; the rest is the runtime's
@@ -162,7 +162,7 @@ def _running(started: Launch, last: deque[str]) -> Iterator[subprocess.Popen[str
             process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-        reader.join(PING_SECONDS)  # no longer: a process that the engine left behind may hold the pipe
+        reader.join(1)  # no longer: a process that the engine left behind may hold the pipe
 
 
 def _echo(lines: IO[str], last: deque[str]) -> None:

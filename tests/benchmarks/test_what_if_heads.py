@@ -82,7 +82,7 @@ async def _measured(endpoint: Endpoint) -> Sequence[RequestResult]:
             loads=tuple(map(Load, LOADS)),
             precision=0.03,
             seconds=SECONDS,
-            settle_seconds=endpoint.platform.pause_between_arms,
+            settle_seconds=endpoint.platform.pause_between_arms(endpoint.name),
         )
         return (await run(design, sender(design.settle_seconds))).results
 

@@ -38,7 +38,11 @@ _CONTAINERS = (
 
 @contextmanager
 def own_storage(folder: Path) -> Iterator[None]:
-    """Give buildah and podman settings and images of their own, until the block ends."""
+    """Give buildah and podman settings and images of their own, until the block ends.
+
+    Where containers run, the folder's path must be short: with one of 60 characters, podman 4.3 looks for the end of
+    each container in vain, and gives up after 20 seconds.
+    """
     if os.geteuid() != 0:
         pytest.skip("NOT TESTED: building images here takes root")
     install("buildah", "podman", "runc", "netavark", "nsenter", "curl")

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import urlopen
 
@@ -32,9 +33,9 @@ RECIPE = toolkit.load("tiny/p-eagle").path
 
 
 @pytest.fixture(scope="module")
-def base(host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def base(host: str) -> Iterator[str]:
     install("iptables")  # podman publishes ports with it
-    with own_storage(tmp_path_factory.mktemp("storage")), Registry(host) as registry:
+    with TemporaryDirectory() as folder, own_storage(Path(folder)), Registry(host) as registry:
         yield push_standin(registry, "standin/local")
 
 
@@ -105,6 +106,7 @@ def test_the_image_is_built_and_runs_as_on_sagemaker(
     assert said["mounted"]["/opt/ml/additional-model-data-sources/drafter/config.json"] == "read-only"
     assert "HTTPS_PROXY" not in said["environment"]
     assert any(line.startswith("serve: vLLM") for line in endpoint.logs())
+    assert endpoint.platform.pause_between_arms(endpoint.name) > 1
     assert api.plan(written).changes == []
 
     api.destroy(written, progress=Silent())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.platforms.local import daemon
-from toolkit.platforms.local.platform import LocalPlatform
 
 
 @pytest.fixture(scope="session")
@@ -47,11 +45,6 @@ def _removed_at_the_end(serving_home: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def endpoint(serving_home: Path, _removed_at_the_end: None) -> Endpoint:
-    """`tiny/p-eagle` and its baseline, in service. They are there already, unless another module has removed them.
-
-    A proof does not wait until the arm that it asked last is at rest: that matters to speeds alone.
-    """
+    """`tiny/p-eagle` and its baseline, in service. They are there already, unless another module has removed them."""
     assert os.environ["TOOLKIT_HOME"] == str(serving_home)
-    deployed = toolkit.deploy("tiny/p-eagle", baseline=True, progress=Silent())
-    assert isinstance(deployed.platform, LocalPlatform)
-    return replace(deployed, platform=replace(deployed.platform, pause_between_arms=0.0))
+    return toolkit.deploy("tiny/p-eagle", baseline=True, progress=Silent())

@@ -29,7 +29,9 @@ class Monitoring:
     url: str
     refuses: bool = False
     published: list[tuple[str, int]] = field(default_factory=list)
-    pause_between_arms: float = 0.0
+
+    def pause_between_arms(self, endpoint: str) -> float:
+        return 0.0
 
     def openai_access(self, endpoint: str) -> OpenAIAccess:
         return OpenAIAccess(self.url, str)

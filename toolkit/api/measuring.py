@@ -95,7 +95,8 @@ def bench(
         hint = "Deploy it with --baseline, or name one with --baseline."
         raise UsageError(f"{first.address} has no baseline to compare with", hint=hint)
     subjects = [first, *(_subject(arm, model, platform) for arm in arms)]
-    _check_arms([*subjects, *([compared] if compared else [])])
+    measured = [*subjects, *([compared] if compared else [])]
+    _check_arms(measured)
     design = Design(
         arms=(),
         workloads=_workloads(first, workloads, fixed_length),
@@ -105,7 +106,7 @@ def bench(
         requests=requests,
         max_tokens=max_tokens,
         seed=seed,
-        settle_seconds=first.platform.pause_between_arms if isinstance(first, Endpoint) else 0.0,
+        settle_seconds=max(map(_settle_seconds, measured)),
     )
     saved = Journal(journal, _setting(design, [*subjects, compared])) if journal else None
     title = f"{first.address} against {compared.address}" if compared else first.address
@@ -191,6 +192,10 @@ def _twin(subject: Endpoint | _Server) -> Endpoint | None:
     name, _, component = subject.baseline.partition("/")
     twin = replace(subject, name=name, component=component or None, baseline=None, speculative=False)
     return replace(twin, synthetic_acceptance_length=None)
+
+
+def _settle_seconds(subject: Endpoint | _Server) -> float:
+    return 0.0 if isinstance(subject, _Server) else subject.platform.pause_between_arms(subject.name)
 
 
 @asynccontextmanager

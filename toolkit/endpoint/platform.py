@@ -20,9 +20,8 @@ VARIANT_MARK = "@"
 class EndpointPlatform(Waitable, Invoker, Protocol):
     """What a handle needs of a platform."""
 
-    @property
-    def pause_between_arms(self) -> float:
-        """Seconds until an arm that has answered no longer slows the other down."""
+    def pause_between_arms(self, endpoint: str) -> float:
+        """Seconds until an endpoint that has answered no longer slows others down. Raises EndpointNotFound."""
 
     def openai_access(self, endpoint: str) -> OpenAIAccess:
         """The OpenAI route of an endpoint, or of `endpoint/component`. Raises PlatformError."""

@@ -154,6 +154,10 @@ class EngineRules(Protocol):
         """Environment for a machine without an accelerator, for settings that the `given` variables leave open."""
         return {}
 
+    def binds_threads(self, given: Collection[str]) -> bool:
+        """Whether the `given` variables say on which cores it computes."""
+        return False
+
     def reports_drafts(self, recipe: Recipe) -> bool:
         """Whether it tells how many tokens it drafted and accepted."""
 

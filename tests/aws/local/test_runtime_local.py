@@ -101,3 +101,10 @@ def test_metrics_are_for_the_owner(account: Account, platform: LocalPlatform) ->
 
     assert httpx.get(url, trust_env=False).status_code == 403
     assert httpx.get(url, headers=account.bearer(), trust_env=False).json() == [PAGE]
+
+
+def test_arms_whose_vllm_spins_after_a_request_are_waited_for(platform: LocalPlatform, account: Account) -> None:
+    account.deploy("bound", {"VLLM_CPU_OMP_THREADS_BIND": "0"})
+
+    assert platform.pause_between_arms("ask") == 0
+    assert platform.pause_between_arms("bound") > 1

@@ -30,8 +30,6 @@ HELLO: Any = {"model": "", "messages": [{"role": "user", "content": "hello"}]}
 class OneEndpoint(MemoryPlatform):
     """A platform that streams the same answer over both routes and remembers what it was asked for."""
 
-    pause_between_arms = 0.0
-
     def __init__(self, openai_url: str = "http://127.0.0.1:9") -> None:
         super().__init__()
         self.asked: list[tuple[str, Any]] = []

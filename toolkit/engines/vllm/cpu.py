@@ -38,4 +38,9 @@ def cpu_variables(given: Collection[str], free_bytes: int, cpu_features: Collect
     }
     count = str(max(1, cores - 1))
     threads = {_BINDING: "nobind", _THREADS: count, _NUMBA_THREADS: count, fork_plugin.VARIABLE: "1"}
-    return flags if {_BINDING, _THREADS}.intersection(given) else {**flags, **threads}
+    return flags if binds_threads(given) else {**flags, **threads}
+
+
+def binds_threads(given: Collection[str]) -> bool:
+    """Whether the `given` variables decide about threads; vLLM then has a process for each worker."""
+    return not {_BINDING, _THREADS}.isdisjoint(given)

@@ -11,7 +11,7 @@ from toolkit.catalog import methods, registry
 from toolkit.catalog.lookup import Instance, older
 from toolkit.engines.open_choices import with_choices
 from toolkit.engines.vllm.checks import check_engine
-from toolkit.engines.vllm.cpu import cpu_variables
+from toolkit.engines.vllm.cpu import binds_threads, cpu_variables
 from toolkit.engines.vllm.facts import facts
 from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
 from toolkit.engines.vllm.head import check_listed_positions
@@ -123,6 +123,9 @@ class Vllm(EngineRules):
         self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int
     ) -> dict[str, str]:
         return cpu_variables(given, free_bytes, cpu_features, cores)
+
+    def binds_threads(self, given: Collection[str]) -> bool:
+        return binds_threads(given)
 
     def reports_drafts(self, recipe: Recipe) -> bool:
         return True

@@ -48,7 +48,6 @@ class KubernetesPlatform:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     poll_seconds: float = 2.0
-    pause_between_arms: float = 0.0
     upload: Callable[[Mapping[str, Any], Progress], None] = upload_weights
 
     def account(self, recipe: Recipe | None = None) -> Account:
@@ -164,6 +163,9 @@ class KubernetesPlatform:
         """Raises UsageError: it is no endpoint of SageMaker's."""
         hint = "Use `endpoint.openai()`, or the lines that `endpoint.connect_info()` prints."
         raise UsageError(f"{endpoint} is on a cluster, which the SageMaker SDK does not know", hint=hint)
+
+    def pause_between_arms(self, endpoint: str) -> float:
+        return 0.0
 
     def captured_traffic(self, endpoint: str) -> str | None:
         """None: nothing in a cluster captures requests."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from toolkit import documents
 from toolkit.apply.progress import Progress
+from toolkit.catalog import registry
 from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.prometheus import metrics_of_pages
 from toolkit.errors import PlatformError, UsageError
@@ -17,8 +18,17 @@ from toolkit.platforms.image import spec_of
 from toolkit.platforms.local import engine
 from toolkit.platforms.local.clients import session
 from toolkit.platforms.local.daemon import LocalDaemon
+from toolkit.platforms.local.rules import LOCAL_REGISTRY
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
+
+if TYPE_CHECKING:
+    from types_boto3_sagemaker.type_defs import ContainerDefinitionOutputTypeDef
+
+
+# vLLM's shm_broadcast.py, busy_loop_s, and a little more.
+_SPINNING_SECONDS = 1.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +37,15 @@ class LocalPlatform(SageMakerPlatform):
 
     name: str = "local"
     poll_seconds: float = 0.5
-    # The arms share the machine, and vLLM with workers of their own, as in an image, spins for a second after a request
-    # (shm_broadcast.py, busy_loop_s).
-    pause_between_arms: float = 1.2
+
+    def pause_between_arms(self, endpoint: str) -> float:
+        """Arms share the machine, and a vLLM whose worker is a process of its own spins after a request."""
+        sagemaker = self.clients.sagemaker
+        with aws_errors(f"describing {endpoint}"):
+            config = self._describe(endpoint)["EndpointConfigName"]
+            variants = sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
+            models = [sagemaker.describe_model(ModelName=variant["ModelName"]) for variant in variants]
+        return _SPINNING_SECONDS if any(_has_workers(model["PrimaryContainer"]) for model in models) else 0.0
 
     def image_exists(self, request: Mapping[str, Any]) -> bool:
         return engine.holds(request["Image"])
@@ -59,6 +75,15 @@ class LocalPlatform(SageMakerPlatform):
         return metrics_of_pages(
             endpoint, minutes, {f"container {number}": page.encode() for number, page in enumerate(pages, 1)}
         )
+
+
+def _has_workers(container: ContainerDefinitionOutputTypeDef) -> bool:
+    """Whether vLLM has a process for its worker: in an image, and where the recipe says on which cores it computes."""
+    given = container.get("Environment", {})
+    engines = map(registry.engine_rules, registry.engines())
+    return container.get("Image", "").startswith(f"{LOCAL_REGISTRY}/") or any(
+        engine.binds_threads(given) for engine in engines
+    )
 
 
 def local_platform(daemon: LocalDaemon) -> LocalPlatform:

@@ -74,7 +74,6 @@ class SageMakerPlatform:
     open_files: OpenFiles = open_files
     sleep: Callable[[float], None] = time.sleep
     poll_seconds: float = 5.0
-    pause_between_arms: float = 0.0
     studio_metadata: Path = STUDIO_METADATA
 
     def account(self, recipe: Recipe | None = None) -> Account:
@@ -272,6 +271,9 @@ class SageMakerPlatform:
 
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
         return publish(self.clients, name, figures)
+
+    def pause_between_arms(self, endpoint: str) -> float:
+        return 0.0
 
     def captured_traffic(self, endpoint: str) -> str | None:
         """SageMaker writes to `<destination>/<endpoint>/<variant>/<year>/…` (guide, model-monitor-data-capture)."""

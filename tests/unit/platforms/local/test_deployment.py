@@ -145,7 +145,7 @@ def test_stopping_ends_a_start_that_is_under_way(tmp_path: Path, model: Callable
     assert failure(one) == "The endpoint is being deleted."
 
 
-QUICK = HealthChecks(interval_s=0.05, failures=3)
+QUICK = HealthChecks(interval_s=0.05, failures=2)
 
 
 def test_a_container_that_fails_its_health_checks_is_taken_out_of_service_and_started_again(
@@ -173,12 +173,15 @@ def test_a_container_that_is_stopped_is_killed_and_started_again(tmp_path: Path,
 
 def test_a_container_that_fails_now_and_then_stays(tmp_path: Path) -> None:
     """As a server does that is very busy: only failures in a row count."""
-    program = tmp_path / "serve"
-    program.write_text(SERVER.replace("200)", "200 if time.time() % 0.2 < 0.1 else 503)"))
-    with serving(deployment(tmp_path, HealthChecks(0.01, 60), v=Model(partial(process, program, {}), {}, 30))) as one:
+    program, pings = tmp_path / "serve", tmp_path / "pings"
+    note = f"open({str(pings)!r}, 'a').write('.')"
+    answer = f"self.send_response(200 if os.path.getsize({str(pings)!r}) % 2 else 503)"
+    program.write_text(SERVER.replace("self.send_response(503 if is_stuck else 200)", f"{note}; {answer}"))
+    with serving(deployment(tmp_path, HealthChecks(0.01, 2), v=Model(partial(process, program, {}), {}, 30))) as one:
         (first,) = one.targets()
-        time.sleep(1)
-        assert one.targets() == [first]
+        until(lambda: pings.stat().st_size > 30)
+        assert not is_another(one, first)
+        assert one.targets()
 
 
 @contextmanager
