@@ -1,7 +1,7 @@
 """How often the verdict on real engines is right: the tiny pair in bfloat16, each time with other prompts.
 
 ROUNDS is how often (8), TOKENS how long answers are (192: of 96 tokens, 16 answers have no wrong token once in 100 to
-200 times). Twenty rounds take five minutes on 2 cores.
+200 times).
 """
 
 from __future__ import annotations
