@@ -188,11 +188,6 @@ def named(value: Any, name: str, error: Callable[[str], Exception], path: str = 
     return value
 
 
-def prepare(model: type[T]) -> None:
-    """Make what `fit` needs for `model` now, where its time does not count."""
-    _adapter(cast(Any, model))
-
-
 @cache
 def _adapter(model: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter

@@ -1,6 +1,7 @@
 """How often the verdict on real engines is right: the tiny pair in bfloat16, each time with other prompts.
 
-ROUNDS is how often (8), TOKENS how long answers are (96). On a quiet machine with 2 cores a round takes half a minute.
+ROUNDS is how often (8), TOKENS how long answers are (192: of 96 tokens, 16 answers have no wrong token once in 100 to
+200 times).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from test_lossless_on_vllm import arguments, in_8_bits, judged, prompts
 import toolkit
 
 TIMES = int(os.environ.get("ROUNDS", "8"))
-TOKENS = int(os.environ.get("TOKENS", "96"))
+TOKENS = int(os.environ.get("TOKENS", "192"))
 BATCHES = (1, 4, 16, 32)
 RECIPES = ("tiny/p-eagle", "tiny/eagle3", "tiny/draft-model", "tiny/ngram")
 

@@ -32,7 +32,7 @@ from streaming_server import DONE, Answer, Served, document, event
 
 from toolkit.measure.arm import Arm
 from toolkit.measure.connection import connect_url
-from toolkit.measure.load import closed_loop
+from toolkit.measure.load import closed_loop, run_on_fast_loop
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Prompt, Workload
 
@@ -95,7 +95,7 @@ def ours(url: str) -> Figures:
             / max(result.started + result.seconds for result in results),
         }
 
-    return asyncio.run(run())
+    return run_on_fast_loop(run())
 
 
 def from_the_call(url: str) -> Figures:
@@ -144,7 +144,7 @@ def vllm_bench(url: str, folder: Path) -> Figures:
         "result-dir": folder,
         "result-filename": "bench.json",
     }
-    flags = ["--ignore-eos", "--disable-shuffle", "--disable-tqdm", "--save-result"]
+    flags = ["--ignore-eos", "--skip-chat-template", "--disable-shuffle", "--disable-tqdm", "--save-result"]
     _run(
         [
             _program("python"),
@@ -164,8 +164,9 @@ def guidellm(url: str, folder: Path) -> Figures:
     (folder / "guide.jsonl").write_text(
         "\n".join(json.dumps({"prompt": prompt, "output_tokens_count": TOKENS}) for prompt in PROMPTS)
     )
+    target = {"kind": "openai_http", "target": url.removesuffix("/v1"), "model": "tiny"}
     options = {
-        "backend": f"kind=openai_http,target={url.removesuffix('/v1')},model=tiny",
+        "backend": json.dumps({**target, "extras": {"body": {"temperature": 0}}}),
         "profile": f"kind=concurrent,streams={CONCURRENCY}",
         "constraint": f"kind=max_requests,count={REQUESTS}",
         "tokenizer": f"kind=huggingface_auto,model={TARGET}",

@@ -15,7 +15,8 @@ from toolkit.api.trials import Trials
 from toolkit.apply.progress import PlainProgress
 from toolkit.cli.main import run
 from toolkit.endpoint.events import EventReader
-from toolkit.errors import UsageError
+from toolkit.endpoint.generation import Stream
+from toolkit.errors import InvocationError, UsageError
 from toolkit.files import write_whole
 from toolkit.measure.journal import Journal
 from toolkit.measure.page import _PAGE, require_free
@@ -112,6 +113,14 @@ def test_a_stream_of_small_pieces_without_a_line_is_not_read_again_and_again() -
     reader = EventReader()
     for _ in range(200_000):
         assert not list(reader.read(b"x" * 64))
+
+
+@pytest.mark.parametrize("event", [b'{"error": %s}', b'{"choices": [{"delta": {"tool_calls": %s}}]}', b'{"x": %s}'])
+def test_a_stream_with_deeply_nested_events_is_refused(event: bytes) -> None:
+    """Also at the depth that can just be read, but not be shown in a message."""
+    for depth in [*range(900, 1100), 100_000]:
+        with pytest.raises(InvocationError):
+            _ = Stream([b"data: " + event % (b"[" * depth + b"]" * depth) + b"\n\n"]).result
 
 
 def test_a_file_in_the_state_of_tune_has_no_other_endpoint_removed(

@@ -56,8 +56,9 @@ class HttpConnection:
     async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
         """The answer to a chat completion. A request that fails is not sent again: that would hide the failure."""
         async with self._answer("POST", f"{self._base}/chat/completions", {"model": self.model, **body}) as response:
-            async for chunk in response.chunks():
-                yield chunk
+            async for chunks in response.chunks():
+                for chunk in chunks:
+                    yield chunk
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The whole answer to a completion (`prompt`) or a chat (`messages`)."""
@@ -248,8 +249,8 @@ def _key(variable: str | None) -> str:
 async def _content(response: Response, longest: int) -> bytes:
     """The whole body, up to just beyond the longest that is read."""
     found = bytearray()
-    async for chunk in response.chunks():
-        found += chunk.content
+    async for chunks in response.chunks():
+        found += b"".join(chunk.content for chunk in chunks)
         if len(found) > longest:
             break
     return bytes(found)

@@ -59,8 +59,9 @@ class Completions(HttpConnection):
         given = {key: value for key, value in body.items() if key != "messages"}
         asked = {"model": self.model, "prompt": body["messages"][0]["content"], **given}
         async with self._answer("POST", f"{self._base}/completions", asked) as response:
-            async for chunk in response.chunks():
-                yield chunk
+            async for chunks in response.chunks():
+                for chunk in chunks:
+                    yield chunk
 
 
 @asynccontextmanager

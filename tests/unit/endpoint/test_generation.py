@@ -186,5 +186,7 @@ def test_in_an_event_loop_a_stream_that_breaks_off_is_an_error_too() -> None:
 def test_what_is_no_event_of_a_chat_is_told() -> None:
     with pytest.raises(InvocationError, match="which is not a chat completion event"):
         result(b"data: 5\n\n")
-    with pytest.raises(InvocationError, match="invalid JSON"):
-        result(b"data: five\n\n")
+    with pytest.raises(InvocationError, match="JSON is malformed"):
+        result(b"data: {five}\n\n")
+    with pytest.raises(InvocationError, match=r"Expected `int` >= 0 - at `\$\.usage\.completion_tokens`"):
+        result(b'data: {"usage": {"completion_tokens": -1}}\n\n')
