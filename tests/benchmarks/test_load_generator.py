@@ -5,6 +5,7 @@ Prints, asserts nothing about time: both processes share the machine with whatev
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from itertools import pairwise
@@ -15,7 +16,7 @@ from streaming_server import DONE, Answer, Served, event
 
 from toolkit.measure.arm import Arm
 from toolkit.measure.connection import connect_url
-from toolkit.measure.load import closed_loop, run_on_fast_loop
+from toolkit.measure.load import closed_loop
 from toolkit.measure.result import RequestResult
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Prompt, Workload
@@ -26,7 +27,7 @@ TOKENS, SECONDS_PER_TOKEN = 250, 0.02
 @pytest.mark.parametrize("streams", [64, 256])
 def test_streams_of_50_tokens_per_second(streams: int, capsys: pytest.CaptureFixture[str]) -> None:
     with process_of(answer) as (url, sent):
-        cpu, wall, results = run_on_fast_loop(measured(url, streams))
+        cpu, wall, results = asyncio.run(measured(url, streams))
         sends = [times for times in sent() if len(times) >= TOKENS]
     assert {result.outcome for result in results} == {"successful"}
     measured_ms = [gap * 1000 for result in results for gap in result.gaps]

@@ -32,7 +32,7 @@ from streaming_server import DONE, Answer, Served, document, event
 
 from toolkit.measure.arm import Arm
 from toolkit.measure.connection import connect_url
-from toolkit.measure.load import closed_loop, run_on_fast_loop
+from toolkit.measure.load import closed_loop
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Prompt, Workload
 
@@ -95,7 +95,7 @@ def ours(url: str) -> Figures:
             / max(result.started + result.seconds for result in results),
         }
 
-    return run_on_fast_loop(run())
+    return asyncio.run(run())
 
 
 def from_the_call(url: str) -> Figures:

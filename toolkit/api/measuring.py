@@ -25,7 +25,6 @@ from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
 from toolkit.measure.design import Design, Load
 from toolkit.measure.journal import Journal
-from toolkit.measure.load import run_on_fast_loop
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.time_series import figures_of
@@ -151,7 +150,7 @@ def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return run_on_fast_loop(work)
+        return asyncio.run(work)
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[_T]]] = Future()
 
     async def main() -> _T:
@@ -160,7 +159,7 @@ def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
         return await task
 
     with ThreadPoolExecutor(1) as pool:
-        result = pool.submit(run_on_fast_loop, main())
+        result = pool.submit(asyncio.run, main())
         try:
             return result.result()
         except KeyboardInterrupt:

@@ -5,26 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from toolkit.measure.arm import Arm
 from toolkit.measure.result import RequestResult
 from toolkit.measure.stream_clock import Ask, Timing, timed
 
-_T = TypeVar("_T")
 Done = Callable[[RequestResult], object]
-
-
-def run_on_fast_loop(work: Coroutine[Any, Any, _T]) -> _T:
-    """`asyncio.run` with the event loop that takes the least time for each chunk: uvloop's, which Windows lacks."""
-    if sys.platform == "win32":
-        return asyncio.run(work)
-    import uvloop
-
-    return uvloop.run(work)
 
 
 async def closed_loop(

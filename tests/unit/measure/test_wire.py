@@ -22,7 +22,7 @@ from streaming_server import Answer, Part, StreamingServer, streaming
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.measure.arm import Arm
 from toolkit.measure.connection import HttpConnection, proxy_of
-from toolkit.measure.load import closed_loop, run_on_fast_loop
+from toolkit.measure.load import closed_loop
 from toolkit.measure.result import RequestResult
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.wire import Client
@@ -59,7 +59,7 @@ def raw(content: bytes, **options: Any) -> RequestResult:
             (result,) = await ask(url, client)
             return result
 
-    return run_on_fast_loop(run())
+    return asyncio.run(run())
 
 
 def test_an_answer_may_end_with_its_connection() -> None:
@@ -145,11 +145,11 @@ def tls_server(certificate: Path) -> Iterator[StreamingServer]:
 
 def test_tls(tls_server: StreamingServer, certificate: Path) -> None:
     trusting = ssl.create_default_context(cafile=certificate)
-    assert run_on_fast_loop(ask(tls_server.url, Client(tls_server.url, trusting)))[0].outcome == "successful"
+    assert asyncio.run(ask(tls_server.url, Client(tls_server.url, trusting)))[0].outcome == "successful"
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(tls_server: StreamingServer) -> None:
-    (result,) = run_on_fast_loop(ask(tls_server.url, Client(tls_server.url, ssl.create_default_context())))
+    (result,) = asyncio.run(ask(tls_server.url, Client(tls_server.url, ssl.create_default_context())))
     assert result.outcome == "failed"
     assert "certificate verify failed" in (result.error or "")
     assert tls_server.served == [], "the token was not sent"
@@ -196,7 +196,7 @@ def proxied(server: StreamingServer, tls: ssl.SSLContext, user: str = "u:p@") ->
             await asyncio.gather(*filter(None, proxy.running))
             return results
 
-    return run_on_fast_loop(run()), proxy.asked
+    return asyncio.run(run()), proxy.asked
 
 
 def test_through_a_proxy_a_tunnel_leads_to_a_server_with_tls(tls_server: StreamingServer, certificate: Path) -> None:
