@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from toolkit.cli.commands import CommandsByName
 from toolkit.cli.help import EXAMPLES, GROUPS
-from toolkit.cli.usage import usage_error
+from toolkit.cli.usage import require_once, usage_error
 
 _TYPED = "toolkit.typed"
 # An option with its value, what stands in quotes, or a word.
@@ -50,10 +50,12 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was typed; wrong usage of it is answered with what works."""
+        typed = ctx.meta[_TYPED]
+        require_once(self, typed)
         try:
             return super().invoke(ctx)
         except TyperException as error:
-            self._explain(error, ctx.meta[_TYPED])
+            self._explain(error, typed)
             raise
 
     def _explain(self, error: TyperException, typed: Sequence[str]) -> None:

@@ -64,6 +64,21 @@ def usage_error(message: str, option: str | None, root: TyperGroup, typed: Seque
     return UsageError(said, hint=_hint(said, option, root, list(typed)))
 
 
+def require_once(root: TyperGroup, typed: Sequence[str]) -> None:
+    """Raise UsageError for an option with one value that is given twice: the parser would silently take the last."""
+    _, command, _ = _command(root, list(typed))
+    words = list(typed[: typed.index("--")] if "--" in typed else typed)
+    for option in getattr(command, "params", ()):
+        given = [index for index, word in enumerate(words) if word.partition("=")[0] in option.opts]
+        if len(given) < 2 or option.param_type_name != "option" or option.multiple or option.is_flag:
+            continue
+        name, hint = option.opts[0], f"Give {option.opts[0]} once."
+        if "…" in str(option.metavar):
+            values = [words[index].partition("=")[2] or "".join(words[index + 1 : index + 2]) for index in given]
+            hint = f"Write: {name} {','.join(filter(None, values))}"
+        raise UsageError(f"{name} is given {len(given)} times", hint=hint)
+
+
 def _hint(message: str, option: str | None, root: TyperGroup, typed: list[str]) -> str:
     path, command, unknown = _command(root, typed)
     if unknown and not (option and path):  # else it is the value of an option that a group does not have

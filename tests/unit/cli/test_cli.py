@@ -266,3 +266,29 @@ def test_the_process_ends_with_the_commands_code(bad: Path, start: list[str]) ->
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, "")
     assert json.loads(ended.stdout)["ok"] is False
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        (["bench", "ep", "--concurrency", "1", "--concurrency=4"], "Write: --concurrency 1,4"),
+        (["bench", "ep", "--time", "1m", "--time", "2m"], "Give --time once."),
+    ],
+)
+def test_an_option_that_is_given_twice_is_refused(toolkit: Toolkit, typed: list[str], hint: str) -> None:
+    ended = toolkit(*typed)
+
+    assert ended.code == 2
+    assert f"error: {typed[2]} is given 2 times\n  {hint}\n" in ended.err
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["prove", "http://127.0.0.1:9/v1", "--prompts", "a.jsonl", "--prompts", "b.jsonl"],  # may be repeated
+        ["recipes", "--json", "--json"],
+        ["invoke", "ep", "--max-tokens", "3", "--", "--max-tokens"],
+    ],
+)
+def test_what_may_be_repeated_is_not(toolkit: Toolkit, typed: list[str]) -> None:
+    assert "is given" not in toolkit(*typed).err
