@@ -18,7 +18,9 @@ from toolkit import api
 from toolkit.api import training
 from toolkit.apply.progress import Silent
 from toolkit.checks.run import check
+from toolkit.cli.main import run
 from toolkit.errors import PlatformError, RecipeError, TrainingJobFailed, UsageError
+from toolkit.home import home
 from toolkit.platforms.local.training import LocalTrainer
 
 ROOT = Path(__file__).parents[3]
@@ -200,6 +202,14 @@ def test_before_it_is_trained_it_cannot_be_deployed(desk: Desk) -> None:
     assert finding.hint == f"Run: toolkit train {desk.recipe}"
     with pytest.raises(RecipeError, match="there is no head in"):
         api.plan(desk.recipe)
+
+
+def test_an_arm_that_is_not_there_is_found_before_anything_is_trained(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["train", str(desk.recipe), "--deploy", "--arm", "tiny/eagle3"]) == 3
+    assert "error: there is no endpoint tiny-eagle3" in capsys.readouterr().err
+    assert not home().joinpath("training").exists()
 
 
 def test_a_recipe_without_training_has_nothing_to_train() -> None:
