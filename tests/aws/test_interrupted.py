@@ -65,8 +65,9 @@ def test_a_killed_destroy_is_carried_on_by_the_next(home: Path) -> None:
     assert _left(running(home / "local")) == []
 
 
-def test_sigterm_says_as_ctrl_c_does_how_to_go_on(home: Path, tmp_path: Path) -> None:
-    """It goes by Ctrl-C's own way out; a CI job that is cancelled gets it."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_say_how_to_go_on(number: signal.Signals, home: Path, tmp_path: Path) -> None:
+    """A CI job that is cancelled gets SIGTERM."""
     record = home / "records" / "tiny-p-eagle.jsonl"
     record.unlink(missing_ok=True)
     slow, now = tmp_path / "slow.yaml", tmp_path / "now"  # its container does not start before the signal has come
@@ -74,7 +75,7 @@ def test_sigterm_says_as_ctrl_c_does_how_to_go_on(home: Path, tmp_path: Path) ->
     slow.write_text(text.replace("env: {", f'env: {{STARTS_WHEN: "{now}", '))
     command = _start(home, "deploy", str(slow), "--no-prove", "--json")
     _until(lambda: record.is_file() and len(record.read_text().splitlines()) >= 5)
-    command.send_signal(signal.SIGTERM)
+    command.send_signal(number)
     _, said = command.communicate(timeout=60)
     now.touch()
 

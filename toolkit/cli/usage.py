@@ -66,8 +66,8 @@ def usage_error(message: str, option: str | None, root: TyperGroup, typed: Seque
 
 def require_once(root: TyperGroup, typed: Sequence[str]) -> None:
     """Raise UsageError for an option with one value that is given twice: the parser would silently take the last."""
-    _, command, _ = _command(root, list(typed))
-    words = list(typed[: typed.index("--")] if "--" in typed else typed)
+    _, command, _ = _command(root, typed)
+    words = typed[: typed.index("--")] if "--" in typed else typed
     for option in getattr(command, "params", ()):
         given = [index for index, word in enumerate(words) if word.partition("=")[0] in option.opts]
         if len(given) < 2 or option.param_type_name != "option" or option.multiple or option.is_flag:

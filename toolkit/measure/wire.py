@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import httptools
@@ -171,7 +170,8 @@ class _Line(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         now = time.perf_counter()

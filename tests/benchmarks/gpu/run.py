@@ -20,6 +20,7 @@ acceptance itself. Fields of heads that nobody published are assumed, see shapes
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import math
 import os
@@ -39,7 +40,6 @@ from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure, sender
 from toolkit.measure.design import Design, Load
-from toolkit.measure.load import run_on_fast_loop
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport, Interval
 from toolkit.measure.result import RequestResult
@@ -357,7 +357,7 @@ def main() -> None:
         print(text, flush=True)
         for name, part in parts.items():
             if args.only in (None, name):
-                table = "\n".join([f"## {name}", "", *run_on_fast_loop(part(settings)), ""])
+                table = "\n".join([f"## {name}", "", *asyncio.run(part(settings)), ""])
                 print(table, flush=True)
                 text += f"\n{table}"
     if args.out:
