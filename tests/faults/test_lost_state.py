@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from fault_tools import CONTAINERS, Toolkit, daemon_in
 from processes import until
 
 from toolkit.errors import PlatformError, UsageError
+from toolkit.platforms.local import credentials
 from toolkit.platforms.local.activity import Activity
-from toolkit.platforms.local.daemon import LocalDaemon, running, start, stop
+from toolkit.platforms.local.daemon import LocalDaemon, credentials_file, running, start, stop
+from toolkit.platforms.local.presence import Presence
 
 
 @pytest.fixture
@@ -53,6 +56,30 @@ def test_a_lock_that_is_deleted_is_taken_again(local: Path, daemon: LocalDaemon)
 def test_a_home_that_is_deleted_comes_back(local: Path, daemon: LocalDaemon) -> None:
     shutil.rmtree(local)
     until(lambda: running(local) == daemon)
+
+
+def test_it_is_found_or_not_while_it_mends_its_files_and_is_never_an_error(tmp_path: Path) -> None:
+    """Its files come back one by one: a look that falls between two of them must wait for the rest."""
+    home = tmp_path / "local"
+    home.mkdir()
+    credentials.create(credentials_file(home))
+    presence, ended = Presence(home), threading.Event()
+    itself = LocalDaemon(os.getpid(), "http://control", "http://runtime", 1.0, str(credentials_file(home)))
+    presence.announce(itself)
+
+    def lose_and_mend() -> None:
+        while not ended.is_set():
+            for file in ("daemon.json", "daemon.lock", "credentials"):
+                (home / file).unlink()
+            presence.mend()
+
+    mending = threading.Thread(target=lose_and_mend)
+    mending.start()
+    try:
+        assert {running(home) for _ in range(60)} <= {itself, None}
+    finally:
+        ended.set()
+        mending.join()
 
 
 def test_a_daemon_that_cannot_be_reached_is_named_with_the_way_to_end_it(

@@ -73,7 +73,9 @@ def running(home: Path) -> LocalDaemon | None:
     """
     deadline = time.monotonic() + _MENDED_WITHIN_S
     try:
-        while _is_alive(home) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if not _is_alive(home):
+                return None
             if daemon := _described(home):
                 return daemon
             time.sleep(0.05)

@@ -54,7 +54,8 @@ class Presence:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """In one step, so that a reader sees all of it or nothing; for the owner's eyes, by the process's umask."""
+    """In one step, so that a reader sees all of it or nothing; only its owner can read it."""
     new = file.with_name(f"{file.name}.new")
+    new.touch(mode=0o600)
     new.write_bytes(content)
     new.replace(file)
