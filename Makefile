@@ -15,6 +15,8 @@ NOT_IN_RUFF := B613,B614,B615,B703
 demo: .venv/installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" ./demo.sh
 
+# Hundreds of processes are started: each would compile again what it imports of ours.
+test: export PYTHONDONTWRITEBYTECODE :=
 # What reads the code goes side by side: mypy alone keeps one core busy.
 test: .venv/installed
 	$(MAKE) --jobs=2 --output-sync=target types lint imports sbom
