@@ -88,7 +88,7 @@ def _reporter(job: TrainingJob) -> Report:
 def main(folder: Path, processes: int | None = None) -> int:
     """Run the job of a folder, in one process for each GPU or in so many `processes`; its exit code."""
     logger.disable("speculators")  # it logs every tensor that it looks for
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     try:
         return _run(folder, with_local_target(_read(folder)), processes or launch.gpus())
     except TrainingStopped as stopped:

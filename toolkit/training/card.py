@@ -80,7 +80,7 @@ def write_head(head: Head, job: TrainingJob, report: Report) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
         exported, folder = Path(scratch) / "speculators", Path(scratch) / out.name
-        head.bfloat16().save_pretrained(exported)
+        head.bfloat16().save_pretrained(exported)  # type: ignore[operator]
         convert(exported, folder)
         _name_target(folder / "config.json", job)
         write_whole(folder / REPORT, json.dumps(asdict(report), indent=2) + "\n")

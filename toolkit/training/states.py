@@ -42,7 +42,7 @@ def load_target(target: str, revision: str = "main", dtype: str = "auto") -> Pre
     except (OSError, ValueError) as error:
         raise UsageError(f"the target {target} cannot be read: {error}") from error
     device: Any = "cuda" if torch.cuda.is_available() else "cpu"
-    return model.to(device).eval()  # type: ignore[no-any-return]
+    return model.to(device).eval()
 
 
 class Extractor:

@@ -31,7 +31,7 @@ def train(
     device = join_processes()
     _require_same_data(data)
     head = build_head(job, vocabulary)
-    head.to(device)  # type: ignore[arg-type]
+    head.to(device)
     longest = max(*data.train.lengths, *data.held_out.lengths)
     loop = Loop(job, head, learner_of(head, job, longest, device), data, device, stopping=stopping)
     return head, loop.run()

@@ -35,7 +35,7 @@ def qwen3(size: LanguageModelSize, *, vocab_size: int, context: int, eos_token_i
         tie_word_embeddings=True,
         eos_token_id=eos_token_id,
     )
-    return Qwen3ForCausalLM(config)  # type: ignore[no-untyped-call]
+    return Qwen3ForCausalLM(config)
 
 
 def next_token_loss(model: Qwen3ForCausalLM, tokens: Tensor) -> Tensor:
