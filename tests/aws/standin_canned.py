@@ -7,18 +7,16 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import botocore.session
 from standin_account import AccountRules, digest_of
 from standin_cloudwatch import CloudWatch
 from standin_codebuild import CodeBuild
-from standin_http import Call, HttpAnswer, json_answer, page, xml_answer
+from standin_http import Call, HttpAnswer, json_answer, must_be_valid, page, xml_answer
 from standin_runtime import Runtime
 from standin_scaling import Scaling
 from standin_training import Training
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError, now
 from toolkit.platforms.local.service import SageMaker
-from toolkit.platforms.local.validation import problems
 
 _NO_QUOTA = "NoSuchResourceException"
 _JSON_SERVICES = ("application-autoscaling", "service-quotas", "pricing")
@@ -61,7 +59,7 @@ class Canned:
                 raise ServiceError(f"The stand-in has no {call}.", code="UnknownOperationException")
             return None
         if call.service in _JSON_SERVICES:
-            _validate(call)
+            must_be_valid(call)
         answer = operation(call)
         return answer if isinstance(answer, HttpAnswer) or answer is None else json_answer(answer)
 
@@ -167,10 +165,3 @@ def _hub_arns(item: Mapping[str, Any], region: Region) -> dict[str, str]:
     prefix = f"arn:{region.partition}:sagemaker:{region.name}:aws"
     content = "/".join(item[key] for key in ("HubName", "HubContentType", "HubContentName", "HubContentVersion"))
     return {"HubArn": f"{prefix}:hub/{item['HubName']}", "HubContentArn": f"{prefix}:hub-content/{content}"}
-
-
-def _validate(call: Call) -> None:
-    service = botocore.session.get_session().get_service_model(call.service)
-    shape = service.operation_model(call.operation).input_shape
-    if shape and (found := list(problems(call.request, shape))):
-        raise ServiceError(f"{len(found)} validation errors detected: {'; '.join(found)}")

@@ -22,6 +22,9 @@ from moto.core.routing import get_service_router
 from moto.core.utils import get_service_model
 from werkzeug.exceptions import NotFound
 
+from toolkit.platforms.local.aws import ServiceError
+from toolkit.platforms.local.validation import problems
+
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication, WSGIEnvironment
 
@@ -102,6 +105,13 @@ def read_call(environ: WSGIEnvironment) -> Call:
         call = _parsed(service or "sts", region, request)
     environ["wsgi.input"] = io.BytesIO(body)
     return call
+
+
+def must_be_valid(call: Call) -> None:
+    """Raises ServiceError unless the request is as its service's model says."""
+    shape = get_service_model(call.service).operation_model(call.operation).input_shape
+    if shape and (found := list(problems(call.request, shape))):
+        raise ServiceError(f"{len(found)} validation errors detected: {'; '.join(found)}")
 
 
 def _scope(authorization: str) -> tuple[str, str]:

@@ -10,15 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import botocore.session
 from moto.logs.models import logs_backends
 from moto.s3.models import s3_backends
 from standin_account import AccountRules
-from standin_http import Call
+from standin_http import Call, must_be_valid
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError, now
 from toolkit.platforms.local.resources import page
-from toolkit.platforms.local.validation import problems
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 # With disks of their own: some of those in the catalogue.
@@ -101,7 +99,7 @@ class Training:
 
     def _create(self, call: Call) -> object:
         request, region = call.request, Region(call.region)
-        _validate(call)
+        must_be_valid(call)
         name = request["TrainingJobName"]
         if (call.region, name) in self._jobs:
             raise ServiceError(
@@ -227,13 +225,6 @@ def _must_fit_spot(request: Mapping[str, Any]) -> None:
             raise ServiceError("MaxWaitTimeInSeconds is only for managed spot training.")
     elif waits is None or waits < longest:
         raise ServiceError("MaxWaitTimeInSeconds must be at least MaxRuntimeInSeconds for managed spot training.")
-
-
-def _validate(call: Call) -> None:
-    shape = botocore.session.get_session().get_service_model("sagemaker").operation_model(call.operation).input_shape
-    assert shape is not None
-    if found := list(problems(call.request, shape)):
-        raise ServiceError(f"{len(found)} validation errors detected: {'; '.join(found)}")
 
 
 def _described(job: _Job) -> dict[str, Any]:
