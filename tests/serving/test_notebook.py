@@ -26,8 +26,13 @@ def test_a_head_is_trained_served_and_proved(home: Path, monkeypatch: pytest.Mon
     notebook = run("05_train_a_head")
 
     assert "trained" in output(notebook, "toolkit.train(")
-    (accepted,) = re.findall(r"acceptance length at K=7 \| ([\d.]+)", output(notebook, "Markdown("))
+    card = output(notebook, "Markdown(")
+    (accepted,) = re.findall(r"acceptance length at K=7 \| ([\d.]+)", card)
     assert float(accepted) > 2, "the tokens of a target step on held-out texts; 1 without a head"
+    _, by_step = card.split("| step | acceptance length |")
+    lengths = [float(length) for length in re.findall(r"\| \d+ \| ([\d.]+) \|", by_step)]
+    assert len(lengths) == 5
+    assert lengths[-1] > lengths[0] + 0.05, "it has learned the new traffic"
     assert "Its answers are the target model" in output(notebook, "prove(")
     assert "create TrainingJob qwen3-8b-train-p-eagle-" in output(notebook, "train_plan(")
 
