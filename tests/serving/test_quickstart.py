@@ -43,6 +43,15 @@ def test_a_documented_command(endpoint: Endpoint, call: tuple[str, ...], capsys:
     assert capsys.readouterr().out
 
 
+def test_a_plan_of_what_is_in_service_leads_to_a_request(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["plan", "tiny/p-eagle", "--baseline"]) == 0
+    printed = capsys.readouterr()
+    assert "\n0 changes on local" in printed.out
+    assert printed.err == "Next: toolkit invoke tiny-p-eagle Hello\n"
+
+
 def test_an_endpoints_life_but_for_its_removal(endpoint: Endpoint) -> None:
     notebook = run("06_operations", until="## Remove")
 

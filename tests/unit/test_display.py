@@ -51,8 +51,10 @@ def test_a_plan_has_a_sign_for_each_change_and_folds_what_stays() -> None:
     ]
     assert "4.20 $/h while running, 3.00 more than now" in shown
     assert "about 3 min" in shown
+    assert "4 changes" in shown
     assert "m-reuse" in folded
     assert "m-reuse" not in shown
+    assert replace(plan, actions=actions[3:]).size == "1 change"
 
 
 @dataclass

@@ -115,13 +115,16 @@ def plan(
     answer(planned.to_dict(), as_json, lambda: plan_text(planned))
     if not (out or as_json):
         options = ("--platform", platform) if platform else ()
-        next_step("deploy", recipe, *options, "--baseline" if baseline else None)
+        if planned.changes:
+            next_step("deploy", recipe, *options, "--baseline" if baseline else None)
+        else:
+            next_step("invoke", planned.endpoints[0], "Hello", *options)
 
 
 def plan_text(plan: Plan, *, cost: bool = True) -> str:
     """A plan as a table, with what it costs, and its notes."""
     actions = table(("verb", "kind", "name", "reason"), [(a.verb, a.kind, a.name, a.reason) for a in plan.actions])
-    summary = f"{len(plan.changes)} changes on {plan.platform}" + (f", {plan.cost}" if cost else "")
+    summary = f"{plan.size} on {plan.platform}" + (f", {plan.cost}" if cost else "")
     return "\n".join([actions, "", summary, *plan.notes, *plan.unpinned_lines])
 
 

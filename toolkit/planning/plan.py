@@ -76,6 +76,12 @@ class Plan:
         return [action for action in self.actions if action.verb != "reuse"]
 
     @property
+    def size(self) -> str:
+        """`1 change`, `2 changes`, ..."""
+        number = len(self.changes)
+        return f"{number} change{'' if number == 1 else 's'}"
+
+    @property
     def configs(self) -> Mapping[str, str]:
         """The configuration that each endpoint will run, by endpoint name; empty for a removal."""
         rules = {rule.kind: rule for rule in registry.platform_rules(self.platform).kinds}
@@ -134,12 +140,12 @@ class Plan:
             raise UsageError(f"{path} is {what}: {error}", hint=f"Save one: {again}") from error
 
     def __repr__(self) -> str:
-        head = f"<Plan {self.recipe} on {self.platform}: {len(self.changes)} changes, {self.cost}>"
+        head = f"<Plan {self.recipe} on {self.platform}: {self.size}, {self.cost}>"
         actions = [f"  {action} ({action.reason})" for action in self.actions]
         return inert("\n".join([head, *actions, *self.notes, *self.unpinned_lines]))
 
     def _repr_html_(self) -> str:
-        said = f"on {self.platform}: {len(self.changes)} changes, {self.cost}"
+        said = f"on {self.platform}: {self.size}, {self.cost}"
         same = [_shown(action) for action in self.actions if action.verb == "reuse"]
         unchanged = folded(f"{len(same)} stay as they are", table(same)) if same else Fragment("")
         changes = table(map(_shown, self.changes))
