@@ -158,6 +158,14 @@ def test_drafts_are_accepted_or_not(acceptance: Acceptance, holds: bool) -> None
     assert only(judged(measured(acceptance=acceptance), "accepted")).holds is holds
 
 
+def test_drafts_are_accepted_where_the_best_workload_accepts_them() -> None:
+    hopeless = answers("spec", PAYS, Acceptance((999, 1)), "other")
+    assert only(judged(measured() + hopeless, "accepted")).holds is True
+    unclear = [replace(item, acceptance=Acceptance((60, item.prompt // 3 * 40))) for item in answers("spec", PAYS)]
+    assert only(judged(unclear, "accepted")).holds is None
+    assert only(judged(unclear + hopeless, "accepted")).holds is None
+
+
 def test_one_of_several_arms_that_does_not_draft_is_named() -> None:
     off = arm("off")
     found = only(judged(measured() + answers("off", ALIKE), "on", [SPEC, off]))
