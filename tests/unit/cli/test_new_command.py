@@ -125,8 +125,13 @@ def test_recipes_can_be_filtered(capsys: pytest.CaptureFixture[str]) -> None:
         == 0
     )
     assert [*document(capsys)] == ["qwen3-8b/p-eagle", "qwen3-8b/train-p-eagle"]
-    assert run(["recipes", "--with-evidence", "--hardware", "trainium", "--json"]) == 0
-    assert all("trn" in name for name in document(capsys))
+    assert run(["recipes", "--hardware", "trainium", "--with-evidence", "--json"]) == 0
+    measured = set(document(capsys))
+    assert run(["recipes", "--hardware", "trainium", "--json"]) == 0
+    assert measured < set(document(capsys))
+    assert all("trn" in name for name in measured)
+    assert run(["recipes", "--model", "llama", "--hardware", "trainium", "--max-price", "30", "--json"]) == 0
+    assert [*document(capsys)] == ["llama-3.1-8b-instruct/draft-model-trn1"], "an unknown price may be above it"
     assert run(["recipes", "--method", "peagle"]) == 2
     assert "p-eagle" in capsys.readouterr().err
 
