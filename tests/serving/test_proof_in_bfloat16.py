@@ -124,4 +124,5 @@ async def one_answer(endpoint: Endpoint) -> tuple[float, Generation]:
             answer.take(*chunk)
             if not first and b'"reasoning":"' in chunk.content.replace(b": ", b":"):
                 first = chunk.seconds
-    return first, answer.finished()
+    answer.require_complete()
+    return first, answer.so_far()

@@ -97,10 +97,16 @@ class EventReader:
         if b"\n" not in part:  # what has no line is not looked through again and again
             self._rest += part
             return
-        *lines, rest = (bytes(self._rest) + part if self._rest else part).split(b"\n")
-        self._rest = bytearray(rest)
-        fields = [line[5:].strip() for line in lines if line.startswith(b"data:")]
-        for data in fields:
+        if self._rest:
+            part = bytes(self._rest) + part
+            self._rest.clear()
+        *lines, rest = part.split(b"\n")
+        if rest:
+            self._rest += rest
+        for line in lines:
+            if not line.startswith(b"data:"):
+                continue
+            data = line[5:].strip()
             if data == b"[DONE]":
                 self.done = True
             elif data:
@@ -110,10 +116,10 @@ class EventReader:
 def _event(data: bytes) -> Event:
     try:
         event = _DECODER.decode(data)
-        stopped = "" if event.error is None else f"the endpoint stopped with an error: {event.error}"
+        if event.error is None:
+            return event
+        stopped = f"the endpoint stopped with an error: {event.error}"
     except (ValueError, RecursionError) as error:  # nested too deeply to be read, or to be shown
         message = f"the endpoint sent {data[:_SHOWN_BYTES]!r}, which is not a chat completion event: {error}"
         raise InvocationError(message) from error
-    if stopped:
-        raise InvocationError(stopped)
-    return event
+    raise InvocationError(stopped)

@@ -139,7 +139,8 @@ class Stream:
         answer, started = Answer(), clock()
         for part in parts:
             yield from answer.take(clock() - started, part)
-        self._result = answer.finished()
+        answer.require_complete()
+        self._result = answer.so_far()
 
 
 class AsyncStream:
@@ -162,7 +163,8 @@ class AsyncStream:
         async for part in parts:
             for text in answer.take(clock() - started, part):
                 yield text
-        self._result = answer.finished()
+        answer.require_complete()
+        self._result = answer.so_far()
 
 
 class _Piece(NamedTuple):
@@ -200,16 +202,10 @@ class Answer:
             self._take_event(seconds, event)
         return self._text[before:]
 
-    @property
-    def complete(self) -> bool:
-        """Whether the end has arrived: usage and acceptance come last."""
-        return bool(self._finish_reason) and (self._events.done or self._usage.completion_tokens is not None)
-
-    def finished(self) -> Generation:
-        """The whole answer. Raises InvocationError if it is incomplete."""
-        if not self.complete:
+    def require_complete(self) -> None:
+        """Raises InvocationError if the end has not arrived: usage and acceptance come last."""
+        if not (self._finish_reason and (self._events.done or self._usage.completion_tokens is not None)):
             raise _broken()
-        return self.so_far()
 
     def so_far(self) -> Generation:
         """What has arrived, complete or not."""

@@ -51,7 +51,7 @@ async def timed(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open_loop: 
     try:
         async for chunk in arm.connection.stream(body(arm, ask, timing.max_tokens)):
             answer.take(*chunk)
-        answer.finished()
+        answer.require_complete()
     except PlatformError as failure:
         outcome, error = "failed", failure.message
     except asyncio.CancelledError:
