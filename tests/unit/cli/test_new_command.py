@@ -71,6 +71,12 @@ def test_a_name_that_is_not_known_is_answered_with_the_nearest(model: str, capsy
     assert not list(Path().iterdir())
 
 
+def test_a_folder_that_does_not_exist_is_answered_with_one_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("my-model").mkdir()
+    assert run(["new", "./my-modl"]) == 2
+    assert capsys.readouterr().err.endswith("there is no folder ./my-modl\n  Did you mean ./my-model?\n")
+
+
 def test_what_cannot_be_is_told_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["new", "deepseek-ai/DeepSeek-R1", "--max-price", "10"]) == 1
     assert (
