@@ -152,7 +152,8 @@ def test_figures_in_the_answers_are_seen_without_counters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("acceptance", "holds"), [(ACCEPTED, True), (Acceptance((999, 1)), False), (Acceptance((0,)), False)]
+    ("acceptance", "holds"),
+    [(ACCEPTED, True), (Acceptance((960, 40)), False), (Acceptance((999, 1)), False), (Acceptance((0,)), False)],
 )
 def test_drafts_are_accepted_or_not(acceptance: Acceptance, holds: bool) -> None:
     assert only(judged(measured(acceptance=acceptance), "accepted")).holds is holds
