@@ -107,6 +107,8 @@ ROWS = {
     "status": (lambda: Listing((DEPLOYED,)), "price_per_hour"),
     "fit": (lambda: toolkit.fit("gpt-oss-20b/p-eagle", instances=["ml.g6.xlarge"]), "kv_gib"),
     "recipes": (toolkit.recipes, "method"),
+    "check": (lambda: toolkit.check("qwen3-8b/p-eagle"), "hint"),
+    "plan": (lambda: toolkit.plan("tiny/p-eagle"), "verb"),
 }
 
 
