@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from toolkit.display import Fragment, Tone, card, prose, table, toned
+from toolkit.frames import data_frame
 from toolkit.text import inert
 
 Severity = Literal["error", "warning", "info"]
@@ -74,6 +75,10 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The document of `toolkit check --json`."""
         return {"recipe": self.recipe, "ok": self.ok, "findings": [asdict(finding) for finding in self.findings]}
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row for each finding."""
+        return data_frame(self.to_dict()["findings"])
 
 
 def _severity(finding: Finding) -> Fragment:

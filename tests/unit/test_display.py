@@ -70,6 +70,15 @@ def test_an_endpoint_that_is_gone_is_shown_as_gone() -> None:
     assert "toolkit invoke tiny" in shown
 
 
+def test_an_endpoint_and_an_answer_are_short_in_a_terminal() -> None:
+    platform: Any = Gone()
+    endpoint = Endpoint("tiny", platform, lambda name: pytest.fail(name), baseline="tiny-baseline")
+    assert repr(endpoint) == "<Endpoint tiny, without speculation tiny-baseline>"
+    assert repr(Generation("a\x1b[31m" * 99, 3, 10, "stop", 0.5)).startswith(
+        r"<Generation of 10 tokens in 0.50 s: 'a\x1b"
+    )
+
+
 def test_an_answer_shows_what_it_took() -> None:
     answer = Generation("<b>hi</b>", 3, 10, "length", 0.5, "because", 4, Acceptance((0, 1, 3)))
     shown = answer._repr_html_()
@@ -107,6 +116,8 @@ ROWS = {
     "status": (lambda: Listing((DEPLOYED,)), "price_per_hour"),
     "fit": (lambda: toolkit.fit("gpt-oss-20b/p-eagle", instances=["ml.g6.xlarge"]), "kv_gib"),
     "recipes": (toolkit.recipes, "method"),
+    "check": (lambda: toolkit.check("qwen3-8b/p-eagle"), "hint"),
+    "plan": (lambda: toolkit.plan("tiny/p-eagle"), "verb"),
 }
 
 

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from toys import SESSION, registered, write_toy_recipe
+from toys import SESSION, ToyBox, registered, write_toy_recipe
 
 from toolkit import api
-from toolkit.apply.progress import Silent
+from toolkit.api.removal import destroy_on
+from toolkit.apply.progress import Progress, Silent
+from toolkit.errors import ApplyError
+from toolkit.planning.plan import Action
 from toolkit.recipe.load import load_file
 
 RECIPE = """\
@@ -64,3 +67,17 @@ def test_it_is_deployed_changed_and_removed(recipe: Path) -> None:
     done = api.destroy("spinner", platform="toy-box", progress=Silent())
     assert [str(action) for action in done.actions] == ["delete Top spinner", "delete Box spinner"]
     assert SESSION.box.holds == {}
+
+
+def test_what_is_still_there_after_a_removal_is_named() -> None:
+    class Forgetful(ToyBox):
+        """Says yes to the removal of a Box, and keeps it."""
+
+        def execute(self, action: Action, progress: Progress) -> None:
+            if (action.kind, action.verb) != ("Box", "delete"):
+                super().execute(action, progress)
+
+    box = Forgetful()
+    box.holds = {("Box", "spinner"): "red", ("Top", "spinner"): "red"}
+    with pytest.raises(ApplyError, match=r"^still there: Box spinner\n  Run the same command again"):
+        destroy_on(box, "spinner", ["spinner"], Silent())

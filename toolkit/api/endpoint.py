@@ -43,19 +43,19 @@ class Endpoint:
     """
 
     name: str
-    platform: EndpointPlatform = field(repr=False)
-    destroyer: Callable[[str], Plan] = field(repr=False)
+    platform: EndpointPlatform
+    destroyer: Callable[[str], Plan]
     baseline: str | None = None
     speculative: bool = True
-    workloads: tuple[Workload, ...] = field(repr=False, default=(GENERAL,))
-    expected: Expected = field(repr=False, default=Expected())
+    workloads: tuple[Workload, ...] = (GENERAL,)
+    expected: Expected = field(default=Expected())
     component: str | None = None
     price_per_hour: float | None = None
     reports_drafts: bool = True
-    served_with: Mapping[str, str] = field(repr=False, default_factory=dict)
+    served_with: Mapping[str, str] = field(default_factory=dict)
     synthetic_acceptance_length: float | None = None
-    target: str = field(repr=False, default="")
-    max_model_len: int | None = field(repr=False, default=None)
+    target: str = ""
+    max_model_len: int | None = None
     variant: str | None = None
 
     @property
@@ -173,6 +173,10 @@ class Endpoint:
         status = self.status()
         names = {"name": self.name, "component": self.component, "baseline": self.baseline}
         return {**names, "status": status.status, "config": status.config}
+
+    def __repr__(self) -> str:
+        beside = f", without speculation {self.baseline}" if self.baseline else ""
+        return f"<Endpoint {self.address}{beside}>"
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [

@@ -117,5 +117,5 @@ def _listed(session: PlatformSession, all_regions: bool, is_named: bool) -> List
         platforms = [session.glance(scope) for scope in scopes]
         return Listing(tuple(item for opened in platforms if opened for item in opened.endpoints()))
     except ToolkitError as error:
-        said = f"{error.message}. {error.hint}" if error.hint else error.message
+        said = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
         return Listing(not_listed=(said,), errors=() if session.may_be_absent and not is_named else (error,))

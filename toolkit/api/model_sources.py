@@ -38,10 +38,8 @@ class Sources:
         if source.folder and source.folder.is_file():
             raise UnreadableModel(f"{model} is a file, and no model", hint=f"Of a recipe: toolkit plan {model}")
         if source.folder and not source.folder.is_dir():
-            hint = _near(model, [facts.model for facts in known_models().values()])
-            raise UnreadableModel(
-                f"there is no folder {model}", hint=hint or "A model on the hub is named MAKER/MODEL."
-            )
+            hint = _near(model, _named_like(model, source.folder)) or "A model on the hub is named MAKER/MODEL."
+            raise UnreadableModel(f"there is no folder {model}", hint=hint)
         if source.folder:
             return replace(read_folder(source.folder), model=model), self
         if source.kind == "s3":
@@ -106,6 +104,14 @@ def _not_found(model: str, listed: Sequence[str]) -> RecipeNotFound:
     near = _near(model, [*listed, *(facts.model for facts in known_models().values())])
     hint = near or "Correct the name; a folder is written with a leading `./`, and a gated model needs: hf auth login"
     return RecipeNotFound(f"the hub has no model {model} that you may see", hint=hint)
+
+
+def _named_like(model: str, folder: Path) -> list[str]:
+    """What may be meant by a folder that does not exist: one beside it for a path, models of the hub for a name."""
+    if not model.startswith((".", "/", "~")):
+        return [facts.model for facts in known_models().values()]
+    start = model.removesuffix(folder.name)
+    return [f"{start}{found.name}" for found in folder.parent.glob("*/")]
 
 
 def _near(model: str, names: Sequence[str]) -> str:

@@ -54,6 +54,8 @@ class Silent:
 class PlainProgress:
     """One line per finished stage, and one per update. Updates that differ only in numbers appear once a minute.
 
+    That also holds where two of them alternate, as with two arms that are measured by turns.
+
     `clock` counts seconds.
     """
 
@@ -61,7 +63,7 @@ class PlainProgress:
         self._write = write
         self._clock = clock
         self._last = ""
-        self._written = 0.0
+        self._written: dict[str, float] = {}
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -73,11 +75,10 @@ class PlainProgress:
             self.say(f"[{self._clock() - started:6.1f} s] {name} {outcome}".rstrip())
 
     def update(self, text: str, detail: str = "") -> None:
-        now = self._clock()
-        is_news = _NUMBER.sub("", text) != _NUMBER.sub("", self._last)
-        if is_news or (text != self._last and now - self._written >= _MINUTE):
+        now, words = self._clock(), _NUMBER.sub("", text)
+        if text != self._last and now - self._written.get(words, -_MINUTE) >= _MINUTE:
             self.say(f"           {text}")
-            self._last, self._written = text, now
+            self._last, self._written[words] = text, now
 
     def say(self, text: str) -> None:
         """Write a line. Where that fails, as in a log on a full disk, the work goes on without."""

@@ -77,7 +77,7 @@ def deploy(
     else:
         approve = None if yes else approve_price
         endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait, approve=approve)
-    finish(endpoint, waited=wait, proof=proof, as_json=as_json)
+    finish(endpoint, waited=wait, proof=proof, as_json=as_json, called=None if platform else recipe)
 
 
 def finish(
@@ -86,17 +86,19 @@ def finish(
     waited: bool = True,
     proof: bool = True,
     as_json: bool,
+    called: str | None = None,
     also: Mapping[str, Any] | None = None,
     prove: Callable[[Endpoint], BenchReport] = lambda endpoint: endpoint.prove(),
 ) -> None:
     """End a deployment: prove the endpoint, print the answer, and exit by what was proved.
 
-    `also` are further keys of the answer's JSON document, `prove` is how the endpoint is measured.
+    `called` is the recipe that the user named it by, if any: a recipe is measured with its own prompts, an endpoint's
+    name with general ones. `also` are further keys of the answer's JSON document, `prove` is how it is measured.
     """
     document = {**endpoint.to_dict(), **(also or {})}
     if not (waited and proof and endpoint.speculative):
         answer(document, as_json, lambda: f"{endpoint.name}: {endpoint.status().status}")
-        next_step(*(("invoke", endpoint.name, "Hello") if waited else ("status",)))
+        next_step(*(("invoke", called or endpoint.name, "Hello") if waited else ("status",)))
         return
     from toolkit.cli.report_text import report_text
     from toolkit.measure.headline import headline

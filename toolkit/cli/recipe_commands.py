@@ -10,7 +10,7 @@ import typer
 
 from toolkit.catalog import registry
 from toolkit.cli.output import answer, exit_unless, next_step, say
-from toolkit.cli.table import table
+from toolkit.cli.table import paragraphs, table
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 
@@ -125,7 +125,7 @@ def plan_text(plan: Plan, *, cost: bool = True) -> str:
     """A plan as a table, with what it costs, and its notes."""
     actions = table(("verb", "kind", "name", "reason"), [(a.verb, a.kind, a.name, a.reason) for a in plan.actions])
     summary = f"{plan.size} on {plan.platform}" + (f", {plan.cost}" if cost else "")
-    return "\n".join([actions, "", summary, *plan.notes, *plan.unpinned_lines])
+    return "\n".join([actions, "", paragraphs([summary, *plan.notes, *plan.unpinned_lines])])
 
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:
@@ -236,4 +236,4 @@ def schema() -> None:
 
 def _report_text(report: Report) -> str:
     lines = [finding.line_for(report.recipe) for finding in report.findings]
-    return "\n".join(lines) if lines else f"{report.recipe}: no findings"
+    return paragraphs(lines or [f"{report.recipe}: no findings"])

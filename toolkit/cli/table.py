@@ -54,7 +54,8 @@ def _wrapped(text: str, room: int) -> list[str]:
 
 
 def _wrap(line: str, room: int) -> list[str]:
-    return textwrap.wrap(line, room, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    indent = " " * (len(line) - len(line.lstrip()) + _GAP)
+    return textwrap.wrap(line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def terminal_width() -> int:

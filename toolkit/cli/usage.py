@@ -86,7 +86,7 @@ def _hint(message: str, option: str | None, root: TyperGroup, typed: list[str]) 
     if option:
         return _option_hint(message, option, root, path, command, typed)
     if message.startswith(_MISSING):
-        values = [_VALUES.get(name.upper(), "") for name in re.findall(r"'(\w+)'", message)]
+        values = [_VALUES.get(name.upper(), "") for name in _required_from(command, message)]
         return _run([*typed, *values]) if values and all(values) else _example(path)
     if found := _MISSING_OPTION.match(message):
         return _run([*typed, found[1], found[1].lstrip("-")])
@@ -97,6 +97,13 @@ def _hint(message: str, option: str | None, root: TyperGroup, typed: list[str]) 
     if found := _OPTION_WITH_VALUE.match(message):
         return _other_value(message, found["option"], path, command, typed)
     return _help(path)
+
+
+def _required_from(command: Any, message: str) -> list[str]:
+    """The required argument that the message calls missing, and those after it."""
+    names = [param.name for param in command.params if param.param_type_name == "argument" and param.required]
+    missing = re.findall(r"'(\w+)'", message)
+    return names[names.index(missing[0]) :] if missing and missing[0] in names else missing
 
 
 def _other_value(message: str, option: str, path: list[str], command: Any, typed: list[str]) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import reprlib
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise, zip_longest
 from math import ceil
 from typing import Any, NamedTuple, Protocol
@@ -86,9 +87,9 @@ class Generation:
     reasoning: str = ""
     reasoning_tokens: int = 0
     acceptance: Acceptance | None = None
-    arrivals: tuple[Arrival, ...] = field(repr=False, default=())
-    token_ids: tuple[int, ...] = field(repr=False, default=())
-    prompt_token_ids: tuple[int, ...] = field(repr=False, default=())
+    arrivals: tuple[Arrival, ...] = ()
+    token_ids: tuple[int, ...] = ()
+    prompt_token_ids: tuple[int, ...] = ()
 
     @property
     def ttft(self) -> float:
@@ -113,6 +114,9 @@ class Generation:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return f"<Generation of {self.completion_tokens} tokens in {self.latency:.2f} s: {reprlib.repr(self.text)}>"
 
     def _repr_html_(self) -> str:
         return answer_card(self)

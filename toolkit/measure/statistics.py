@@ -128,13 +128,13 @@ def acceptance_length(results: Iterable[RequestResult]) -> Interval | None:
     return speedup([Pair((item.workload, item.prompt), *tokens_and_steps(item), 1, 1) for item in counted])
 
 
-def decoding(results: Sequence[RequestResult], arm: str, baseline: str, looks: int = 1) -> Interval | None:
+def decoding(results: Sequence[RequestResult], arm: str, baseline: str, looks: int) -> Interval | None:
     """The ratio of the tokens per second after the first token. Answers that came all at once tell nothing of it."""
     timed = [item for item in results if item.tpot]
     return speedup(pairs_of(timed, arm, baseline, _after_the_first, _after_the_first), looks)
 
 
-def acceptance_ratio(results: Sequence[RequestResult], arm: str, baseline: str, looks: int = 1) -> Interval | None:
+def acceptance_ratio(results: Sequence[RequestResult], arm: str, baseline: str, looks: int) -> Interval | None:
     """The ratio of the acceptance lengths; None if one of the two does not draft."""
     counted = [item for item in results if item.acceptance and item.acceptance.steps]
     return speedup(pairs_of(counted, arm, baseline, tokens_and_steps, tokens_and_steps), looks)

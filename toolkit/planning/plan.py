@@ -14,6 +14,7 @@ from toolkit.catalog import registry
 from toolkit.display import Fragment, Tone, bullets, card, folded, table, toned, whole
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
+from toolkit.frames import data_frame
 from toolkit.text import inert
 
 Verb = Literal["create", "update", "replace", "delete", "reuse"]
@@ -115,6 +116,10 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit plan --json` and of a saved plan."""
         return asdict(Plan(**{item.name: getattr(self, item.name) for item in fields(Plan)}))
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row for each action."""
+        return data_frame(self.to_dict()["actions"])
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Plan:

@@ -158,11 +158,26 @@ def _edit(problem: Problem) -> str:
         return _write("version", _version(problem))
     if problem.keys[:-1] == ("engine", "args") and problem.key.startswith("-"):
         return f"Write `{problem.key.lstrip('-')}` without the dashes."
+    if problem.keys == ("engine", "args"):
+        return _write("args", _flags(problem.value))
     meant = _write(problem.key, _value(problem))
     field = _fields_beside(problem.keys).get(problem.key)
     if not meant and problem.kind in _WHOLE_NUMBER and field and not field.is_required():
         return "Remove it, or write a whole number above 0."
     return meant
+
+
+def _flags(value: object) -> str:
+    """Flags as on a command line, or a list of such, as a mapping; empty for anything else."""
+    words = str(value).split() if _is_scalar(value) else list(map(str, value)) if isinstance(value, list) else []
+    parts = [part for word in words for part in str(word).replace("=", " ", 1).split()]
+    found: dict[str, str] = {}
+    for part in parts:
+        if part.startswith("--"):
+            found[part[2:]] = "true"
+        elif found:
+            found[[*found][-1]] = part
+    return f"{{{', '.join(f'{name}: {value}' for name, value in found.items())}}}" if found else ""
 
 
 def _write(key: str, value: str) -> str:

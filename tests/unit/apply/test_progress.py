@@ -39,6 +39,11 @@ def test_where_only_numbers_move_a_line_a_minute_is_enough() -> None:
     ]
 
 
+def test_arms_that_are_measured_by_turns_are_a_line_a_minute_each() -> None:
+    turns = [(1.0, f"{arm}: {number} requests") for number in range(1, 21) for arm in ("speculative", "baseline")]
+    assert shown(*turns) == ["speculative: 1 requests", "baseline: 1 requests"]
+
+
 def test_a_stage_tells_its_time_when_it_is_over() -> None:
     written: list[str] = []
     clock = FakeClock()

@@ -203,6 +203,13 @@ class TestCertainToFail:
         with pytest.raises(EndpointFailed, match="e cannot start: Exception: WorkerProc initialization failed"):
             wait(Scripted({"e": [CREATING]}, *twice))
 
+    def test_a_container_that_dies_again_and_again_gets_no_more_time(self) -> None:
+        again = [lines("v/1", golden("hidden-size"), 1000.0 * number) for number in range(20)]
+        clock, told = FakeClock(), Told()
+        with pytest.raises(EndpointFailed, match="e cannot start: RuntimeError: The size of tensor a"):
+            wait_in_service(Scripted({"e": [CREATING]}, [], *again), {"e": NEW}, told, 3600, clock, clock.sleep)
+        assert clock.seconds == 12.0
+
     def test_one_dead_container_of_two_is_enough(self) -> None:
         healthy = golden("starts")[:20]
         log = [*lines("v/1", golden("hidden-size")), *lines("v/2", healthy)]

@@ -195,6 +195,8 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([version("0.22.1")], {}, "container.quoting", "info", "engine.version", "would break `speculative-config`"),
         ([("ml.g6.xlarge", "ml.g6.xlage")], {},
          "sagemaker.instance-type", "error", "platform.instance_types.0", "not a known instance type"),
+        ([("ml.g6.xlarge", "l40s")], {},
+         "sagemaker.instance-type", "error", "platform.instance_types.0", "l40s is an accelerator"),
         ([("ml.g6.xlarge", "ml.m7i.large")], {},
          "sagemaker.accelerator", "error", "platform.instance_types.0", "ml.m7i.large has CPUs"),
         ([("600}", "3600}")], {"target": {"weight_bytes": 251 * 10**9}},

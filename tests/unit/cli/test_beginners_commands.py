@@ -35,6 +35,7 @@ USAGE = {
     "two recipes": ("plan recipe.yaml tiny/p-eagle", 0),
     "prompt without quotes": ("invoke tiny Write JSON records --max-tokens 5", 3),
     "no prompt": ("invoke tiny", 3),
+    "neither name nor prompt": ("invoke", 3),
     "no tokens": ("invoke tiny hello --max-tokens 0", 3),
     "text for a number": ("invoke tiny hello --max-tokens many", 3),
     "no concurrency": ("bench recipe.yaml --concurrency 0", 3),

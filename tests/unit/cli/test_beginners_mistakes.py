@@ -48,6 +48,8 @@ MISTAKES = {
     "engine without a value": (re.compile(r"engine:\n(  .*\n)+"), "engine:\n"),
     "limit at the top": ("name: tiny\n", "name: tiny\nmax_model_len: 512\n"),
     "region of the engine": ("name: vllm", "name: vllm\n  region: us-west-2"),
+    "flags as a list": (re.compile(r"  args:\n(    .*\n)+"), "  args: [--enforce-eager, --seed=1, --dtype float32]\n"),
+    "flags as on a command line": (re.compile(r"  args:\n(    .*\n)+"), "  args: --enforce-eager --dtype float32\n"),
     "flag beside args": ("name: vllm", "name: vllm\n  seed: 1"),
     "key written twice": ("name: tiny\n", "name: tiny\nname: tiny\n"),
 }

@@ -33,6 +33,9 @@ class Proved:
     def prove(self) -> BenchReport:
         return self.report
 
+    def status(self) -> Any:
+        return SimpleNamespace(status="InService")
+
 
 @pytest.mark.parametrize("verdicts", [[PAYS], [PAYS, COSTS]])
 def test_what_pays_somewhere_is_a_success(verdicts: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,3 +50,11 @@ def test_what_pays_nowhere_is_not(capsys: pytest.CaptureFixture[str]) -> None:
         finish(Proved(with_verdicts(COSTS)), as_json=True)  # type: ignore[arg-type]
     assert ended.value.exit_code == 1
     assert json.loads(capsys.readouterr().out)["proof"]["ok"] is False
+
+
+def test_what_comes_next_names_the_recipe_that_the_user_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """An endpoint's name alone does not lead to the recipe's own prompts, with which it is to be proved."""
+    endpoint: Any = Proved(with_verdicts(PAYS))
+    finish(endpoint, proof=False, as_json=False, called="tiny/p-eagle")
+    finish(endpoint, proof=False, as_json=False)
+    assert capsys.readouterr().err == "Next: toolkit invoke tiny/p-eagle Hello\nNext: toolkit invoke chat Hello\n"

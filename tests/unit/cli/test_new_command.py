@@ -71,6 +71,12 @@ def test_a_name_that_is_not_known_is_answered_with_the_nearest(model: str, capsy
     assert not list(Path().iterdir())
 
 
+def test_a_folder_that_does_not_exist_is_answered_with_one_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("my-model").mkdir()
+    assert run(["new", "./my-modl"]) == 2
+    assert capsys.readouterr().err.endswith("there is no folder ./my-modl\n  Did you mean ./my-model?\n")
+
+
 def test_what_cannot_be_is_told_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["new", "deepseek-ai/DeepSeek-R1", "--max-price", "10"]) == 1
     assert (
@@ -125,8 +131,13 @@ def test_recipes_can_be_filtered(capsys: pytest.CaptureFixture[str]) -> None:
         == 0
     )
     assert [*document(capsys)] == ["qwen3-8b/p-eagle", "qwen3-8b/train-p-eagle"]
-    assert run(["recipes", "--with-evidence", "--hardware", "trainium", "--json"]) == 0
-    assert all("trn" in name for name in document(capsys))
+    assert run(["recipes", "--hardware", "trainium", "--with-evidence", "--json"]) == 0
+    measured = set(document(capsys))
+    assert run(["recipes", "--hardware", "trainium", "--json"]) == 0
+    assert measured < set(document(capsys))
+    assert all("trn" in name for name in measured)
+    assert run(["recipes", "--model", "llama", "--hardware", "trainium", "--max-price", "30", "--json"]) == 0
+    assert [*document(capsys)] == ["llama-3.1-8b-instruct/draft-model-trn1"], "an unknown price may be above it"
     assert run(["recipes", "--method", "peagle"]) == 2
     assert "p-eagle" in capsys.readouterr().err
 

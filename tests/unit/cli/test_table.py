@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,15 +60,28 @@ def test_a_word_longer_than_the_terminal_is_folded_and_whole() -> None:
     assert "".join(table(("name",), [(name,)], room=20).split()) == f"name{name}"
 
 
-def test_the_terminals_own_width_counts() -> None:
-    program = f"from toolkit.cli.table import table; print(table({HEAD}, {ROWS}))"
+def on_a_terminal(columns: int, program: str) -> str:
+    """What a program writes on a terminal of so many columns."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "50", "TERM": "xterm-256color"}
-    subprocess.run([sys.executable, "-c", program], stdout=theirs, check=True, env=environment)
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color"}
+    subprocess.run([sys.executable, "-c", program], stdout=theirs, check=False, env=environment)
     os.close(theirs)
     with os.fdopen(ours, "rb", closefd=True) as terminal:
-        shown = terminal.read1().decode()
-    assert shown.replace("\r\n", "\n") == table(HEAD, ROWS, room=50) + "\n"
+        return terminal.read1().decode().replace("\r\n", "\n")
+
+
+def test_the_terminals_own_width_counts() -> None:
+    program = f"from toolkit.cli.table import table; print(table({HEAD}, {ROWS}))"
+    assert on_a_terminal(50, program) == table(HEAD, ROWS, room=50) + "\n"
+
+
+def test_findings_and_a_plans_notes_wrap_between_words(tmp_path: Path) -> None:
+    recipe = tmp_path / "a.yaml"
+    recipe.write_text("name: a\ntarget: {model: Qwen/Qwen3-8B}\nengine: {}\nplatform: {name: sagemaker}\n")
+    for command in (f"check {recipe}", "plan qwen3-8b/p-eagle"):
+        program = f"from toolkit.cli.main import run; run({command.split()})"
+        shown = on_a_terminal(60, program)
+        assert all(len(line) <= 60 or " " not in line.strip() for line in shown.splitlines()), shown
 
 
 def test_a_command_without_a_table_does_not_load_rich() -> None:

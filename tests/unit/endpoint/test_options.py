@@ -11,6 +11,8 @@ from toolkit.errors import UsageError
 def test_a_mistyped_option_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no option `max_token`\n  Did you mean `max_tokens`\?"):
         chat_body("hi", {"max_token": 2})
+    with pytest.raises(UsageError, match=r"no option `zzz`\n  For a field of the engine's own"):
+        chat_body("hi", {"zzz": 2})
 
 
 def test_known_options_and_the_engines_own_are_sent() -> None:

@@ -50,6 +50,14 @@ class WithTokens:
         return httpx.Response(200, headers={"Content-Type": SCHEMA_2}, content=b"{}")
 
 
+def test_a_configuration_that_is_not_what_its_digest_names_is_refused() -> None:
+    with (
+        registry(lambda _: httpx.Response(200, stream=httpx.ByteStream(b"0123456789"))) as client,
+        pytest.raises(BuildError, match="does not match its digest"),
+    ):
+        client.small_blob("a", BLOB)
+
+
 def test_a_token_is_got_with_the_login_and_used_until_it_expires() -> None:
     server = WithTokens(requests_per_token=2)
     with registry(server) as client:

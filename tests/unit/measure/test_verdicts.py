@@ -152,10 +152,19 @@ def test_figures_in_the_answers_are_seen_without_counters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("acceptance", "holds"), [(ACCEPTED, True), (Acceptance((999, 1)), False), (Acceptance((0,)), False)]
+    ("acceptance", "holds"),
+    [(ACCEPTED, True), (Acceptance((960, 40)), False), (Acceptance((999, 1)), False), (Acceptance((0,)), False)],
 )
 def test_drafts_are_accepted_or_not(acceptance: Acceptance, holds: bool) -> None:
     assert only(judged(measured(acceptance=acceptance), "accepted")).holds is holds
+
+
+def test_drafts_are_accepted_where_the_best_workload_accepts_them() -> None:
+    hopeless = answers("spec", PAYS, Acceptance((999, 1)), "other")
+    assert only(judged(measured() + hopeless, "accepted")).holds is True
+    unclear = [replace(item, acceptance=Acceptance((60, item.prompt // 3 * 40))) for item in answers("spec", PAYS)]
+    assert only(judged(unclear, "accepted")).holds is None
+    assert only(judged(unclear + hopeless, "accepted")).holds is None
 
 
 def test_one_of_several_arms_that_does_not_draft_is_named() -> None:

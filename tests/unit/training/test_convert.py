@@ -295,10 +295,11 @@ def test_a_tensor_that_is_missing(tmp_path: Path, write: Any, remove: str, messa
         convert(head, tmp_path / "out")
 
 
-def test_a_mask_hidden_of_another_target(tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [16, 48])
+def test_a_mask_hidden_of_another_target(tmp_path: Path, width: int) -> None:
     head = nemo(tmp_path / "head")
-    edit_tensors(head, {"mask_hidden": np.zeros((1, 1, 16), np.float32)})
-    with pytest.raises(UnreadableModel, match=r"`mask_hidden` has 16 values, but `fc\.weight` needs 24"):
+    edit_tensors(head, {"mask_hidden": np.zeros((1, 1, width), np.float32)})
+    with pytest.raises(UnreadableModel, match=rf"`mask_hidden` has {width} values, but `fc\.weight` needs 24"):
         convert(head, tmp_path / "out")
 
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,16 @@ def test_a_head_is_trained_checked_and_put_where_the_recipe_names_it(desk: Desk)
     assert f"{run.job}: train 3/3, loss 0.667, right by depth 90% 50%" in told.said
     assert "held out loss" in repr(run)
     assert check(desk.recipe).findings == ()
+
+
+def test_without_the_extra_the_command_that_installs_it_is_named(desk: Desk) -> None:
+    trainer = replace(desk.trainer(), packages=("torch", "not_installed"))
+    with pytest.raises(
+        UsageError, match=r"training on this machine needs packages .* installed: not_installed"
+    ) as error:
+        desk.train(trainer=trainer)
+    assert error.value.hint == "Run: pip install 'peagle-toolkit[train]'"
+    assert not any(desk.jobs.glob("*/log.txt"))
 
 
 def test_a_job_has_completed_when_its_log_ended(desk: Desk) -> None:

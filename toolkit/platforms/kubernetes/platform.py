@@ -199,15 +199,17 @@ class KubernetesPlatform:
             return self.cluster.credentials().get("authorization", "").partition(" ")[2] or _NO_TOKEN
 
     def _deployment(self, endpoint: str) -> dict[str, Any]:
-        found = self.cluster.find(path("Deployment", self.namespace, endpoint))
-        if found is None or not is_ours(found):
-            hint = "See: toolkit status --platform kubernetes. Pass the recipe to select its namespace."
-            raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
-        return found
+        if found := self._ours("Deployment", endpoint):
+            return found
+        hint = "See: toolkit status --platform kubernetes. Pass the recipe to select its namespace."
+        raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
 
     def _job(self, name: str) -> dict[str, Any]:
-        found = self.cluster.find(path("Job", self.namespace, name))
-        if found is None or not is_ours(found):
-            hint = "It was removed. The same command starts it again, from its last checkpoint."
-            raise PlatformError(f"there is no Job {name} in {self._scope}", hint=hint)
-        return found
+        if found := self._ours("Job", name):
+            return found
+        hint = "It was removed. The same command starts it again, from its last checkpoint."
+        raise PlatformError(f"there is no Job {name} in {self._scope}", hint=hint)
+
+    def _ours(self, kind: str, name: str) -> dict[str, Any] | None:
+        found = self.cluster.find(path(kind, self.namespace, name))
+        return found if found and is_ours(found) else None

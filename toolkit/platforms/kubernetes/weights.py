@@ -35,7 +35,7 @@ def upload_weights(request: Mapping[str, Any], progress: Progress, session: Sess
         stage_weights(clients, request, progress, open_files)
 
 
-def upload_head(folder: Path, address: str, progress: Progress, session: Session | None = None) -> None:
+def upload_head(folder: Path, address: str, progress: Progress) -> None:
     """Send a head to `s3://bucket/prefix/`, in a bucket of the user's own account. Raises PlatformError, UsageError."""
     import boto3
 
@@ -43,7 +43,7 @@ def upload_head(folder: Path, address: str, progress: Progress, session: Session
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.errors import aws_errors
 
-    clients = Clients(session or boto3.Session())
+    clients = Clients(boto3.Session())
     with aws_errors(f"copying the head to {address}"):
         _require_own(clients, address.removeprefix("s3://").partition("/")[0])
         heads.put(clients, folder, address, progress)

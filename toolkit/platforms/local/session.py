@@ -45,7 +45,7 @@ class LocalSession:
 
     def open(self, scope: str | None = None) -> LocalPlatform:
         require_system()
-        _require_packages()
+        require_packages(_PACKAGES, "the local platform", "local")
         from toolkit.platforms.local import daemon
         from toolkit.platforms.local.platform import local_platform
 
@@ -97,11 +97,11 @@ def require_system() -> None:
         raise UsageError("the local platform does not run on this system", hint=hint)
 
 
-def _require_packages() -> None:
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
+def require_packages(names: Sequence[str], who: str, extra: str) -> None:
+    """Raise MissingPackage, which names the extra, unless all packages are installed."""
+    missing = [name for name in names if find_spec(name) is None]
     if missing:
-        message = f"the local platform needs packages that are not installed: {', '.join(missing)}"
-        raise MissingPackage(message, extra="local")
+        raise MissingPackage(f"{who} needs packages that are not installed: {', '.join(missing)}", extra=extra)
 
 
 SESSION = LocalSession()

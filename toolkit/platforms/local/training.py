@@ -29,6 +29,7 @@ from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.local import machine
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.folders import is_locked
+from toolkit.platforms.local.session import require_packages
 from toolkit.recipe.resolve import Recipe
 from toolkit.text import without_colours
 from toolkit.training import job as train_job
@@ -39,14 +40,19 @@ _PAUSE_SECONDS = 0.2
 # Exit codes of the process, as those of `toolkit`.
 _REASONS = {-signal.SIGKILL: "it was killed, perhaps for want of memory (SIGKILL)"}
 _PROGRAM = (sys.executable, "-m", "toolkit.training")
+_PACKAGES = ("datasets", "speculators", "torch", "transformers")
 
 
 @dataclass(frozen=True)
 class LocalTrainer:
-    """Training jobs of this user's home, each in a folder of `folder`. `program` gets the job's folder."""
+    """Training jobs of this user's home, each in a folder of `folder`.
+
+    `program` gets the job's folder, and needs `packages`.
+    """
 
     folder: Path
     program: Sequence[str] = _PROGRAM
+    packages: Sequence[str] = _PACKAGES
     name: str = "local"
     poll_seconds: float = 1.0
     sleep: Callable[[float], None] = time.sleep
@@ -65,9 +71,13 @@ class LocalTrainer:
         return Observed(tuple(self._existing(item) for item in desired if item.kind == "TrainingJob"))
 
     def execute(self, action: Action, progress: Progress) -> None:
-        """Start the job; one that runs is left alone. Raises PlatformError where its folder cannot be written."""
+        """Start the job; one that runs is left alone.
+
+        Raises MissingPackage without the extra `train`, PlatformError where its folder cannot be written.
+        """
         if action.verb != "create":
             return
+        require_packages(self.packages, "training on this machine", "train")
         folder = self.folder / action.name
         try:
             job = documents.fit(train_job.TrainingJob, action.request["Job"])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 
 _POLL = "TOOLKIT_POLL_SECONDS"
-# Placeholder for the session's region in plans without credentials.
+# Region of plans without credentials, where none is configured.
 _SOME_REGION = "us-west-2"
 
 
@@ -68,7 +68,9 @@ class SageMakerSession:
         return sorted(item["RegionName"] for item in answer["Regions"])
 
     def unread_account(self, scope: str | None) -> Account:
-        return Account(NO_ACCOUNT, scope or _SOME_REGION)
+        from toolkit.platforms.sagemaker.credentials import configured_region
+
+        return Account(NO_ACCOUNT, scope or configured_region() or _SOME_REGION)
 
     def _platform(self, region: str | None, attempts: int = 10) -> SageMakerPlatform:
         """SageMaker in `region`, or in the session's own. Raises UsageError or PlatformError.

@@ -81,10 +81,17 @@ def _unknown(name: str, path: str) -> Finding:
             return _cannot_host(meant, path)
         message = f"{name} is EC2's name of an instance type; SageMaker's names begin with `{ML}`"
         return Finding("sagemaker.instance-type", message, path, hint=f"Write {ML}{name}.")
+    if having := [each.name for each in lookup.instances() if each.hostable and _has_accelerator(each, name)]:
+        hint = f"Write a type that has it: {', '.join(having[:4])}."
+        return Finding("sagemaker.instance-type", f"{name} is an accelerator, not an instance type", path, hint=hint)
     near = difflib.get_close_matches(name, [instance.name for instance in lookup.instances()], n=1)
     hint = f"Did you mean `{near[0]}`?" if near else "See: toolkit fit RECIPE."
     hint += f" If it is newer than the catalogue, write `unlisted: [{name}]`."
     return Finding("sagemaker.instance-type", f"{name} is not a known instance type", path, hint=hint)
+
+
+def _has_accelerator(instance: Instance, name: str) -> bool:
+    return name.lower() in instance.accelerator.lower().split()
 
 
 def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
