@@ -136,6 +136,8 @@ def kill(victim: str, command: subprocess.Popen[bytes], local: Path) -> bool:
     }[victim]
     for pid in ids[:1]:
         os.kill(pid, signal.SIGKILL)
+    if victim == "daemon" and daemon:  # while it dies it still has its lock
+        until(lambda: not Path(f"/proc/{daemon.pid}").exists())
     return bool(ids)
 
 

@@ -21,6 +21,7 @@ from toolkit.measure.arm import Expected
 from toolkit.measure.report import BenchReport
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
+from toolkit.text import inert
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
@@ -176,7 +177,7 @@ class Endpoint:
 
     def __repr__(self) -> str:
         beside = f", without speculation {self.baseline}" if self.baseline else ""
-        return f"<Endpoint {self.address}{beside}>"
+        return inert(f"<Endpoint {self.address}{beside}>")
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [

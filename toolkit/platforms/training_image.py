@@ -18,7 +18,7 @@ PROGRAM = "train"
 
 # The part of the toolkit that runs in the job, which is what toolkit.training may import.
 _PACKAGES = ("training", "recipe", "catalog")
-_MODULES = ("__init__", "display", "documents", "errors", "files", "findings", "home", "text", "version")
+_MODULES = ("__init__", "display", "documents", "errors", "files", "findings", "frames", "home", "text", "version")
 _PIN = re.compile(r"^[A-Za-z0-9][\w.-]*==[\w.!+]+", re.M)
 
 
