@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -24,16 +25,19 @@ from toolkit.measure.workload import Prompt, Workload
 TOKENS, SECONDS_PER_TOKEN = 250, 0.02
 
 
-@pytest.mark.parametrize("streams", [64, 256])
-def test_streams_of_50_tokens_per_second(streams: int, capsys: pytest.CaptureFixture[str]) -> None:
-    with process_of(answer) as (url, sent):
+@pytest.mark.parametrize(("streams", "tokens_a_chunk"), [(64, 1), (64, 3), (256, 1)])
+def test_streams_of_50_tokens_per_second(streams: int, tokens_a_chunk: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without speculation a chunk has one token, with it as many as a step accepts."""
+    chunks = TOKENS // tokens_a_chunk
+    with process_of(partial(answer, tokens_a_chunk)) as (url, sent):
         cpu, wall, results = asyncio.run(measured(url, streams))
-        sends = [times for times in sent() if len(times) >= TOKENS]
+        sends = [times for times in sent() if len(times) >= chunks]
     assert {result.outcome for result in results} == {"successful"}
     measured_ms = [gap * 1000 for result in results for gap in result.gaps]
-    sent_ms = [(later - earlier) * 1000 for times in sends for earlier, later in pairwise(times[:TOKENS])]
+    sent_ms = [(later - earlier) * 1000 for times in sends for earlier, later in pairwise(times[:chunks])]
     with capsys.disabled():
-        print(f"\n{streams} streams, {len(measured_ms) / wall:.0f} chunks/s: {cpu / wall:.1%} of a core", end="")
+        print(f"\n{streams} streams, {tokens_a_chunk} tokens a chunk, ", end="")
+        print(f"{len(measured_ms) / wall:.0f} chunks/s: {cpu / wall:.1%} of a core", end="")
         print(f" ({cpu / len(measured_ms) * 1e6:.1f} µs a chunk); load of the machine {os.getloadavg()[0]:.1f}")
         for share in (0.5, 0.9, 0.99):
             ours, theirs = quantile(measured_ms, share), quantile(sent_ms, share)
@@ -51,18 +55,27 @@ async def measured(url: str, streams: int) -> tuple[float, float, list[RequestRe
         return time.process_time() - cpu, time.perf_counter() - began, results
 
 
-def answer(request: Served) -> Answer:
+def answer(tokens_a_chunk: int, request: Served) -> Answer:
     tokens = request.body["max_tokens"]
-    first = 0.3 + len(str(request.headers)) % 7 * SECONDS_PER_TOKEN / 7
-    parts = [event(SECONDS_PER_TOKEN if index else first, chunk(index)) for index in range(tokens)]
+    seconds = SECONDS_PER_TOKEN * tokens_a_chunk
+    first = 0.3 + len(str(request.headers)) % 7 * seconds / 7
+    starts = range(0, tokens - tokens % tokens_a_chunk or 1, tokens_a_chunk)
+    parts = [event(seconds if start else first, chunk(start, tokens_a_chunk)) for start in starts]
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}], "usage": {"completion_tokens": tokens}}
     return Answer([*parts, event(0.0, end), DONE])
 
 
-def chunk(index: int) -> dict[str, object]:
+def chunk(start: int, tokens: int) -> dict[str, object]:
     """As long as vLLM's."""
     head = {"id": "chatcmpl-0123456789abcdef", "object": "chat.completion.chunk", "created": 1763810000, "model": "m"}
-    choice = {"index": 0, "delta": {"content": " word"}, "logprobs": None, "finish_reason": None, "token_ids": [index]}
+    ids = [*range(start, start + tokens)]
+    choice = {
+        "index": 0,
+        "delta": {"content": " word" * tokens},
+        "logprobs": None,
+        "finish_reason": None,
+        "token_ids": ids,
+    }
     return {**head, "choices": [choice]}
 
 

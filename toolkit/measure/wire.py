@@ -1,7 +1,7 @@
 """HTTP requests whose answers are timed at the arrival of their bytes.
 
 The time is read right after the socket is, before anything is parsed, and the reader is woken for many chunks at once:
-64 streams of 50 tokens/s take 6 to 7 % of a core, 256 a quarter. Through httpx every chunk takes several times as long,
+64 streams of 50 chunks/s take 6 % of a core, 256 a quarter. Through httpx every chunk takes several times as long,
 which at 256 streams is a whole core and delays the timestamps themselves.
 """
 
