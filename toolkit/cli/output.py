@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from toolkit.cli.table import paragraphs
 from toolkit.errors import ContainerFailed, RecipeError, ToolkitError, UsageError
 
 
@@ -58,12 +59,14 @@ def confirm(question: str, yes: bool) -> bool:
 
 
 def explain(error: ToolkitError) -> str:
-    """An error as text: what is wrong, the log lines that show it, what to do."""
+    """An error as text: what is wrong, wrapped to the terminal, the log lines that show it, what to do."""
     shown: Sequence[str] = ()
     if isinstance(error, ContainerFailed):
         shown = error.cause.evidence if error.cause else error.logs
     lines = "".join(f"\n  | {line}" for line in shown)
-    return f"error: {error.message}{lines}" + (f"\n  {error.hint}" if error.hint else "")
+    return (
+        paragraphs([f"error: {error.message}"]) + lines + (f"\n{paragraphs([f'  {error.hint}'])}" if error.hint else "")
+    )
 
 
 def error_document(error: ToolkitError) -> dict[str, Any]:

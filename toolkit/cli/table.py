@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import sys
 import textwrap
@@ -11,6 +12,8 @@ from collections.abc import Sequence
 from toolkit.text import inert
 
 _GAP = 2
+# A command that is to be copied: a line break would end it too early.
+_COMMAND = re.compile(r"(: |\$ |`)(toolkit|pip|aws|kubectl|docker|cat) ")
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], room: int | None = None) -> str:
@@ -43,14 +46,16 @@ def _unwrapped(rows: Sequence[tuple[str, ...]], room: int) -> str | None:
 
 
 def paragraphs(texts: Sequence[str]) -> str:
-    """Texts below one another, wrapped to the terminal; lines of a table stay as they are."""
+    """Texts below one another, wrapped to the terminal; lines with a command stay whole."""
     room = terminal_width()
     return "\n".join(line for text in texts for line in _wrapped(inert(text), room))
 
 
 def _wrapped(text: str, room: int) -> list[str]:
     lines = text.splitlines()
-    return [part for line in lines for part in (_wrap(line, room) if len(line) > room else [line])]
+    return [
+        part for line in lines for part in ([line] if len(line) <= room or _COMMAND.search(line) else _wrap(line, room))
+    ]
 
 
 def _wrap(line: str, room: int) -> list[str]:

@@ -81,7 +81,19 @@ def test_findings_and_a_plans_notes_wrap_between_words(tmp_path: Path) -> None:
     for command in (f"check {recipe}", "plan qwen3-8b/p-eagle"):
         program = f"from toolkit.cli.main import run; run({command.split()})"
         shown = on_a_terminal(60, program)
-        assert all(len(line) <= 60 or " " not in line.strip() for line in shown.splitlines()), shown
+        assert all(len(line) <= 60 or " " not in line.strip() or "toolkit " in line for line in shown.splitlines()), (
+            shown
+        )
+
+
+def test_an_error_wraps_between_words_and_a_command_stays_whole() -> None:
+    hint = "Correct the name of the endpoint, or see which there are. Run: toolkit status --platform local"
+    error = f"UsageError('{'there is no such endpoint; ' * 4}', hint='{hint}')"
+    program = f"from toolkit.cli.output import explain; from toolkit.errors import UsageError; print(explain({error}))"
+    *wrapped, last = on_a_terminal(60, program).splitlines()
+    assert len(wrapped) == 2
+    assert all(len(line) <= 60 for line in wrapped)
+    assert last == f"  {hint}"
 
 
 def test_a_command_without_a_table_does_not_load_rich() -> None:
