@@ -63,10 +63,8 @@ def explain(error: ToolkitError) -> str:
     shown: Sequence[str] = ()
     if isinstance(error, ContainerFailed):
         shown = error.cause.evidence if error.cause else error.logs
-    lines = "".join(f"\n  | {line}" for line in shown)
-    return (
-        paragraphs([f"error: {error.message}"]) + lines + (f"\n{paragraphs([f'  {error.hint}'])}" if error.hint else "")
-    )
+    hint = [paragraphs([f"  {error.hint}"])] if error.hint else []
+    return "\n".join([paragraphs([f"error: {error.message}"]), *(f"  | {line}" for line in shown), *hint])
 
 
 def error_document(error: ToolkitError) -> dict[str, Any]:
