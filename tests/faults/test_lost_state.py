@@ -80,6 +80,7 @@ def test_it_is_found_or_not_while_it_mends_its_files_and_is_never_an_error(tmp_p
     finally:
         ended.set()
         mending.join()
+    assert credentials.read(credentials_file(home)), "only its owner can read it, as before"
 
 
 def test_a_daemon_that_cannot_be_reached_is_named_with_the_way_to_end_it(
