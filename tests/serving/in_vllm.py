@@ -81,7 +81,7 @@ def sizes(arguments: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def growth(first: Mapping[str, Any], arguments: Sequence[Mapping[str, Any]]) -> list[dict[str, int]]:
+def growth(first: Mapping[str, Any], arguments: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What each start adds to the process, once a first one has made all that stays: libraries, threads, caches."""
     _shut_down(LLM(**first))
     return [_growth(one) for one in arguments]
@@ -248,12 +248,16 @@ def _started(arguments: Mapping[str, Any]) -> LLM:
     return _running[-1]
 
 
-def _growth(arguments: Mapping[str, Any]) -> dict[str, int]:
+def _growth(arguments: Mapping[str, Any]) -> dict[str, Any]:
     before = _resident()
     llm = LLM(**arguments)
     caches = _runner(llm).kv_caches
     tensors = {cache.untyped_storage().data_ptr(): cache.untyped_storage().nbytes() for cache in caches}
-    found = {"grown": _resident() - before, "kv_cache": sum(tensors.values())}
+    found = {
+        "grown": _resident() - before,
+        "kv_cache": sum(tensors.values()),
+        "packs": arguments["dtype"] == "float32" or torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+    }
     del caches
     _shut_down(llm)
     return found
@@ -278,7 +282,7 @@ def _shut_down(llm: LLM) -> None:
 def _resident() -> int:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS:"))
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon:"))
     return int(line.split()[1]) * 1024
 
 

@@ -16,7 +16,7 @@ from toolkit.training.head import Head, build_head
 from toolkit.training.job import TrainingJob
 from toolkit.training.launch import MEETING, is_worker
 from toolkit.training.learn import Eagle3Learner, Learner, PEagleLearner, loss_function
-from toolkit.training.loop import Data, Loop, Result
+from toolkit.training.loop import Data, Loop, Result, compute_dtype
 from toolkit.training.masks import DraftMasks
 from toolkit.training.vocabulary import Vocabulary
 
@@ -41,7 +41,7 @@ def learner_of(head: Head, job: TrainingJob, longest: int, device: torch.device)
     """The method's way to learn; `longest` is the longest sequence in tokens."""
     loss = loss_function(device)
     if isinstance(head, PEagleDraftModel):
-        masks = DraftMasks(longest + _CPU_ROWS, torch.bfloat16, device)
+        masks = DraftMasks(longest + _CPU_ROWS, compute_dtype(device), device)
         learner = PEagleLearner(head, masks, loss, job.depth, job.partitions)
         return _on_cpu(learner) if device.type == "cpu" else learner
     return Eagle3Learner(head, loss, job.depth)

@@ -21,6 +21,7 @@ from toolkit.training.loop import (
     Result,
     TrainingDiverged,
     TrainingStopped,
+    compute_dtype,
     is_flat,
     plan_batches,
     rate,
@@ -207,6 +208,15 @@ def test_every_epoch_has_every_sample_once() -> None:
 
     assert sorted(seen[:6]) == sorted(seen[6:]) == list(range(6))
     assert seen[:6] != seen[6:]
+
+
+def test_a_cpu_multiplies_in_bfloat16_only_if_it_has_such_arithmetic() -> None:
+    """On x86 that takes AVX-512, with which oneDNN also emulates what older generations lack."""
+    assert compute_dtype(torch.device("cuda")) == torch.bfloat16
+    found = torch.cpu.get_capabilities()
+    if found["architecture"] == "x86_64":
+        has_it = all(found[f"avx512_{part}"] for part in ("bw", "vl", "dq"))
+        assert compute_dtype(CPU) == (torch.bfloat16 if has_it else torch.float32)
 
 
 def test_the_learning_rate_rises_then_falls_to_nothing() -> None:
