@@ -27,7 +27,7 @@ def import_(
     out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
     platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
     name: Annotated[str | None, typer.Option(help="The recipe's name.  [default: of model and method]")] = None,
-    variant: Annotated[str | None, typer.Option(help="The variant to take of a file with several, such as fp8.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Variant to take of a file with several, such as fp8.")] = None,
     as_json: Json = False,
 ) -> None:
     """Write a recipe from an engine's command line, or from another tool's YAML.
