@@ -1,4 +1,4 @@
-"""Heads of a few kB with the config keys and tensor names of each exporter (sources: toolkit/training/convert.py).
+"""Heads of a few kB with the config keys and tensor names of each exporter (sources: toolkit/engines/vllm/convert.py).
 
 The numbers in the tensors are random, so that no two are alike.
 """

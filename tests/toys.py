@@ -42,7 +42,8 @@ METHOD = Method(
 
 class ToyEngine(EngineRules):
     name = "toy"
-    has_cpu_build = False
+    package = "toy"
+    cpu_package = ""
     explains_hardware = False
     variable_prefix = "TOY_"
     own_flags: Mapping[str, str] = {"context-length": "`engine.max_model_len`"}

@@ -12,13 +12,13 @@ import pytest
 from head_exports import specforge_eagle3, speculators
 
 from toolkit import api
+from toolkit.engines.vllm.convert import convert
 from toolkit.errors import UsageError
 from toolkit.measure.captured import captured_workload
 from toolkit.measure.journal import Journal
 from toolkit.measure.result import RequestResult
 from toolkit.platforms.kubernetes.session import kubernetes_platform
 from toolkit.platforms.sagemaker.rules.widgets import owner
-from toolkit.training.convert import convert
 
 Good = tuple[bytes, Callable[[bytes, Path], object], str, int]
 """A good document, what reads it, the pattern in its error, and the exit code."""

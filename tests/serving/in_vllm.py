@@ -30,8 +30,9 @@ from vllm.model_executor.layers import utils
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.spec_decode.metrics import SpecDecodingLogging, SpecDecodingStats
 
+from toolkit.engines.vllm.training import TRAINING
 from toolkit.training.chat import load_chat
-from toolkit.training.generators import in_vllm
+from toolkit.training.job import TrainingJob
 from toolkit.training.responses import Question
 
 ANSWER_TOKENS = 48
@@ -202,7 +203,12 @@ def draft_lines(ks: Sequence[int]) -> list[str]:
 def trainers_answers(target: str, questions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any] | None]:
     """What a training job gets from its own vLLM, an engine with processes of its own."""
     chat = load_chat(target)
-    with in_vllm(target, chat, 1024, "float32") as generate:
+    job = TrainingJob(
+        name="x", method="p-eagle", target=target, target_name=target, data=(), max_length=1024, dtype="float32"
+    )
+    answering = TRAINING.answering(job, chat)
+    assert answering
+    with answering as generate:
         return [answer and asdict(answer) for answer in generate([Question(**question) for question in questions])]
 
 

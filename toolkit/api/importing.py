@@ -12,14 +12,13 @@ from typing import Any
 from toolkit.catalog import lookup, registry
 from toolkit.catalog.age import current_day
 from toolkit.checks.run import check
-from toolkit.engines.vllm.benchmark_suite import is_suite, read_suite
-from toolkit.engines.vllm.collection import is_collected, is_configuration, read_collected, read_configuration
-from toolkit.engines.vllm.command_line import Imported, read_command
+from toolkit.engines.imported import Imported
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
 from toolkit.proposal.text import data_text
 from toolkit.recipe.load import plain_yaml
+from toolkit.recipe.rules import EngineRules
 from toolkit.recipe.section import LONGEST_NAME
 from toolkit.text import inert
 
@@ -59,39 +58,31 @@ def import_recipe(
     name: str | None = None,
     variant: str | None = None,
 ) -> ImportedRecipe:
-    """Write the recipe of a vLLM command line, or of YAML: vllm-project/recipes, AWS's benchmark suite, a config file.
+    """Write the recipe of an engine's command line, or of the YAML of another tool that starts it.
 
-    The text is read, never run. `variant` is one of a vllm-project recipe's. What the text leaves open (engine version,
-    instance type) stays open: it is chosen when the recipe is read. Raises UsageError for a text that is none of these,
-    and if the file exists.
+    The text is read, never run. `variant` is one of those that such YAML may have. What the text leaves open (engine
+    version, instance type) stays open: it is chosen when the recipe is read. Raises UsageError for a text that is none
+    of these, and if the file exists.
     """
-    found, source = _read(text, variant)
+    found = _read(text, variant)
     data = _recipe(found, platform, name)
     path = Path(out) if out else Path(f"{data['name']}.yaml")
     if path.exists():
         raise UsageError(f"{path} exists already", hint=f"Write another one: --out {path.with_stem(path.stem + '-2')}")
-    origin = f"Made by `toolkit import` from {source} on {current_day()}."
+    origin = f"Made by `toolkit import` from {found.source} on {current_day()}."
     notes = [finding.message for finding in found.findings]
     write_whole(path, data_text(data, [origin, *notes]))
-    return ImportedRecipe(path, source, check(path).findings, tuple(found.findings))
+    return ImportedRecipe(path, found.source, check(path).findings, tuple(found.findings))
 
 
-def _read(text: str, variant: str | None) -> tuple[Imported, str]:
+def _read(text: str, variant: str | None) -> Imported:
+    rules: EngineRules = registry.engine_rules(registry.default_engine())
     document = _yaml(text)
-    if document is None:
-        return read_command(text), "a vLLM command line"
-    if is_suite(document):
-        return read_suite(document), "a recipe of AWS's inference benchmark suite"
-    if is_collected(document):
-        return read_collected(document, variant), "a recipe of vllm-project/recipes"
-    if is_configuration(document):
-        return read_configuration(document), "a configuration file of vLLM"
-    if "target" in document and "speculation" in document:
+    if found := rules.imported(text if document is None else document, variant):
+        return found
+    if document and "target" in document and "speculation" in document:
         raise UsageError("this is a recipe of the toolkit already", hint="Check it: toolkit check FILE")
-    raise UsageError(
-        "not a format that can be imported",
-        hint="Known: a vLLM command line or config file, YAML of vllm-project/recipes or AWS's benchmark suite.",
-    )
+    raise UsageError("not a format that can be imported", hint=f"Known: {registry.importable()}.")
 
 
 def _leave_out_version(found: Imported, platform: str) -> None:

@@ -115,12 +115,6 @@ def dates() -> Mapping[str, date]:
     return {path.relative_to(FOLDER).as_posix(): date.fromisoformat(day[1]) for path, day in found.items() if day}
 
 
-@cache
-def engine_versions() -> tuple[str, ...]:
-    """The versions of the default engine whose flags are known, oldest first."""
-    return tuple(_read("engines/vllm/flags.json")["versions"])
-
-
 def older(version: str, than: str) -> bool:
     """Whether `version` comes before `than`."""
     return version_key(version) < version_key(than)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit import documents
+from toolkit.catalog import registry
 
 PRICE_LIST = "https://pricing.us-east-1.amazonaws.com"
 PRICES = documents.Limits(size=1024**3, items=100_000_000, seconds=600.0)
@@ -133,13 +134,13 @@ def hub_facts(found: Repository) -> dict[str, Any]:
 
 
 def image_data(data: Any) -> dict[str, str]:
-    """The catalogue's facts about an image, from a file of AWS's image data: version of vLLM, tag, CUDA, Python."""
+    """The catalogue's facts about an image, from a file of AWS's image data: engine version, tag, CUDA, Python."""
     found = documents.fit(_ImageData, data)
     if not found.tags:
         raise documents.Unfit("it names no tag")
     if not _TAG.fullmatch(found.tags[0]):
         raise documents.Unfit(f"{found.tags[0][:_SHOWN]!r} is not a tag")
-    in_engine = re.search(r"vLLM (\S+)", found.engine)
+    in_engine = re.search(rf"{re.escape(registry.engine_title())} (\S+)", found.engine)
     version = in_engine[1] if in_engine else found.version.partition("+")[0]
     if not _VERSION.fullmatch(version):
         raise documents.Unfit(f"{version[:_SHOWN]!r} is not a version")

@@ -41,7 +41,7 @@ class Sources:
     price_list: str = published.PRICE_LIST
     image_list: str = "https://api.github.com/repos/aws/deep-learning-containers/contents/docs/src/data"
     image_data: str = "https://raw.githubusercontent.com/aws/deep-learning-containers/main/docs/src/data"
-    versions: str = "https://pypi.org/simple/vllm/"
+    packages: str = "https://pypi.org/simple"
 
 
 SOURCES = Sources()
@@ -136,7 +136,7 @@ def refresh(
         "heads on the hub": _heads,
         "new heads on the hub": _new_heads,
         "images of AWS": _images,
-        "versions of vLLM": _versions,
+        f"versions of {registry.engine_title()}": _versions,
     }
     reader, found = _Reader(client, sources, today), Refreshed(held, steps=len(steps))
     for name, read in steps.items():
@@ -217,19 +217,21 @@ def _images(reader: _Reader, found: Refreshed) -> Refreshed:
             source = f"github aws/deep-learning-containers docs/src/data/{folder}/{file}"
             image = _image(content, known[0], reader.today, source)
             new += [image] if image.tag not in tags else []
-    lines = [f"new image: {image.repository}:{image.tag} (vLLM {image.version})" for image in new]
+    lines = [f"new image: {image.repository}:{image.tag} ({registry.engine_title()} {image.version})" for image in new]
     update = replace(found.update, images=(*new, *found.update.images))
     return replace(found, update=update, changed=(*found.changed, *lines))
 
 
 def _versions(reader: _Reader, found: Refreshed) -> Refreshed:
-    """Releases of vLLM that are newer than those whose flags the catalogue knows."""
+    """Releases of the default engine that are newer than those whose flags the catalogue knows."""
+    engine = registry.engine_rules(registry.default_engine())
     accept = {"Accept": "application/vnd.pypi.simple.v1+json"}
-    newest = lookup.engine_versions()[-1]
-    listed = reader.get(reader.sources.versions, _Project, accept).versions
+    newest = engine.known_versions()[-1]
+    listed = reader.get(f"{reader.sources.packages}/{engine.package}/", _Project, accept).versions
     released = [version for version in listed if _RELEASE.match(version) and lookup.older(newest, version)]
     versions = tuple(sorted(released, key=lookup.version_key))
-    new = [f"new version of vLLM: {version}" for version in versions if version not in found.update.versions]
+    unseen = (version for version in versions if version not in found.update.versions)
+    new = [f"new version of {registry.engine_title()}: {version}" for version in unseen]
     return replace(found, update=replace(found.update, versions=versions), changed=(*found.changed, *new))
 
 
@@ -243,7 +245,7 @@ def _prices(reader: _Reader, service: str, region: str) -> dict[str, Price]:
 
 
 def _files_since(reader: _Reader, folder: str, version: str) -> Iterator[str]:
-    """Names of AWS's files on images of that version of vLLM or a newer one."""
+    """Names of AWS's files on images of that version of the engine or a newer one."""
     for entry in reader.get(f"{reader.sources.image_list}/{folder}", list[_Named]):
         named = _IMAGE_FILE.match(entry.name)
         if named and _RELEASE.match(named["version"]) and not lookup.older(named["version"], version):

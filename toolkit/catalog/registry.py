@@ -65,6 +65,23 @@ def default_engine() -> str:
     return next(iter(_engines()))
 
 
+def engine_title() -> str:
+    """The default engine as its makers write it."""
+    title: str = _engine_files()[0]["title"]
+    return title
+
+
+def importable() -> str:
+    """What `toolkit import` reads: formats of the default engine's settings."""
+    formats: str = _engine_files()[0]["imports"]
+    return formats
+
+
+def training_engine() -> Any:
+    """What training asks of the default engine, a TrainingEngine (toolkit/training/engine.py)."""
+    return _load(_engine_files()[0]["training"])
+
+
 def engine_summary() -> str:
     """What the catalogue's engines are for, in one line."""
     return "; ".join(facts["summary"] for facts in _engine_files())

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import toolkit.engines
+from toolkit.catalog import registry
 from toolkit.errors import UsageError
 
 _FOLDER = Path(__file__).parent
@@ -18,9 +19,9 @@ _FOLDER = Path(__file__).parent
 class Code:
     """A kind of finding.
 
-    `what` is wrong; `otherwise` says what would happen without the check (may be empty); `since` is the oldest vLLM
-    version known to behave so (empty: any); `source` is the evidence, a path in vLLM's package unless it begins with
-    `toolkit`.
+    `what` is wrong; `otherwise` says what would happen without the check (may be empty); `since` is the oldest
+    version of the default engine known to behave so (empty: any); `source` is the evidence, a path in that engine's
+    package unless it begins with `toolkit`.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Code:
         return asdict(self)
 
     def __str__(self) -> str:
-        facts = {"otherwise": self.otherwise, "since vLLM": self.since, "source": self.source}
+        facts = {"otherwise": self.otherwise, f"since {registry.engine_title()}": self.since, "source": self.source}
         lines = [f"  {label}: {text}" for label, text in facts.items() if text]
         return "\n".join([f"{self.name} ({self.severity}): {self.what}", *lines])
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolkit.catalog import registry
 from toolkit.cli.output import answer, next_step, say
 from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table
@@ -69,7 +70,7 @@ def _status_text(found: CatalogStatus) -> str:
     for what, names in (
         ("images", found.images),
         ("instance types", found.types),
-        ("versions of vLLM", found.versions),
+        (f"versions of {registry.engine_title()}", found.versions),
         ("heads", found.heads),
     ):
         lines += [f"new {what}: {', '.join(names)}"] if names else []

@@ -1,4 +1,4 @@
-"""`toolkit convert`: turn a head from another training tool into a folder that vLLM loads."""
+"""`toolkit convert`: turn a head from another training tool into a folder that the engine loads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolkit.catalog import registry
 from toolkit.cli.output import answer, exit_unless, next_step
 
 if TYPE_CHECKING:
     from toolkit.findings import Finding
     from toolkit.recipe.facts import ModelFacts
+    from toolkit.training.engine import TrainingEngine
 
 
 def register(app: typer.Typer) -> None:
@@ -29,12 +31,12 @@ def convert(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:
-    """Convert a head that was trained with another tool into a folder that vLLM loads."""
+    """Convert a head that was trained with another tool into a folder that the engine loads."""
     from toolkit.findings import Report
     from toolkit.recipe.model_files import read_folder
-    from toolkit.training.convert import convert as run
 
-    converted = run(head, out, target=target)
+    engine: TrainingEngine = registry.training_engine()
+    converted = engine.convert(head, out, target=target)
     findings = check_head(read_folder(target), read_folder(out), converted.method) if target else ()
     report = Report(str(out), findings)
     document = {

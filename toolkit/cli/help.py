@@ -20,7 +20,7 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
         ),
         "import": (
             "toolkit import serve.sh",
-            "echo 'vllm serve Qwen/Qwen3-8B -tp 2' | toolkit import - --out qwen.yaml",
+            "cat serve.sh | toolkit import - --out qwen.yaml",
         ),
     },
     "Before anything costs": {

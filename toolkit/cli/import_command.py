@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolkit.catalog import registry
 from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import AnyPlatform, Json
 from toolkit.cli.table import paragraphs
@@ -22,17 +23,16 @@ def register(app: typer.Typer) -> None:
 
 
 def import_(
-    file: Annotated[str, typer.Argument(help="A file with a vLLM command line or YAML; `-` reads stdin.")],
+    file: Annotated[str, typer.Argument(help=f"A file with {registry.importable()}; `-` reads stdin.")],
     out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
     platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
     name: Annotated[str | None, typer.Option(help="The recipe's name.  [default: of model and method]")] = None,
-    variant: Annotated[str | None, typer.Option(help="Variant of a vllm-project recipe, such as fp8.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Variant to take of a file with several, such as fp8.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a recipe from a vLLM command line, or from another tool's YAML.
+    """Write a recipe from an engine's command line, or from another tool's YAML.
 
-    The YAML is that of vllm-project/recipes, of AWS's inference benchmark suite, or of `vllm serve --config`. Nothing
-    is run. What a recipe has no place for is listed, with the reason.
+    Nothing is run. What a recipe has no place for is listed, with the reason.
     """
     from toolkit.api.importing import import_recipe
 
@@ -49,9 +49,7 @@ def _text(file: str) -> str:
         return sys.stdin.read()
     path = Path(file)
     if not path.is_file():
-        raise UsageError(
-            f"{file}: no such file", hint="To give a command directly: echo 'vllm serve …' | toolkit import -"
-        )
+        raise UsageError(f"{file}: no such file", hint="To give a command directly: echo 'COMMAND' | toolkit import -")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

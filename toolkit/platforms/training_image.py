@@ -16,8 +16,8 @@ from toolkit.recipe.schema import ContainerSection
 PROGRAM = "train"
 """The folder in containers/, and the program in the image."""
 
-# The part of the toolkit that runs in the job, which is what toolkit.training may import.
-_PACKAGES = ("training", "recipe", "catalog")
+# The part of the toolkit that runs in the job: what toolkit.training may import, and the engine that it asks for.
+_PACKAGES = ("training", "engines", "recipe", "catalog")
 _MODULES = ("__init__", "display", "documents", "errors", "files", "findings", "frames", "home", "text", "version")
 _PIN = re.compile(r"^[A-Za-z0-9][\w.-]*==[\w.!+]+", re.M)
 

@@ -32,8 +32,6 @@ _TOKENS_PER_STEP = (8192, 16_384, 32_768, 65_536)
 _OTHERS, _OTHER_VERSIONS = 3, 2
 _ENGINE_KEYS = ("name", "version", "compile", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "args", "env")
 _TENSOR_PARALLEL = "tensor-parallel-size"
-# Findings of an engine that compiles, on a platform that cannot compile for it beforehand.
-_COMPILE_AT_START = ("kubernetes.artifacts", "neuron.compile-ahead")
 _HOW: Mapping[tuple[str, bool], str] = {
     ("head", True): "a small head on the model drafts all K tokens in one pass",
     ("head", False): "a small head on the model drafts one token after the other",
@@ -194,11 +192,13 @@ def _limits(draft: _Draft, wishes: Wishes, target: ModelFacts, drafter: Drafter)
 
 
 def _compiled_at_start(draft: _Draft, lock: Lock) -> tuple[_Draft, list[Choice]]:
-    """With `compile: at-start` where nothing can compile for the engine beforehand."""
-    wrong = next((item for item in _errors(draft, lock) if item.code in _COMPILE_AT_START), None)
-    if wrong is None:
+    """With `compile: at-start` where that mends an error: nothing can compile for the engine beforehand."""
+    at_start = draft.having("engine", compile="at-start")
+    left = {item.code for item in _errors(at_start, lock)}
+    mended = next((item for item in _errors(draft, lock) if item.code not in left), None)
+    if mended is None:
         return draft, []
-    return draft.having("engine", compile="at-start"), [Choice("engine.compile", "at-start", f"else {wrong.message}")]
+    return at_start, [Choice("engine.compile", "at-start", f"else {mended.message}")]
 
 
 def _requests(wishes: Wishes) -> Choice:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image, Instance
+    from toolkit.engines.imported import Imported
     from toolkit.findings import Finding
     from toolkit.recipe.lock import Lock
     from toolkit.recipe.parts import Engine, PlatformSettings
@@ -85,7 +86,8 @@ class EngineRules(Protocol):
     """All that differs between engines. `recipe` is always one that runs on this engine.
 
     Attributes:
-        has_cpu_build: there is a build for CPUs, which the local platform can start.
+        package: its name in the Python package index, which lists its versions.
+        cpu_package: its build for CPUs there, which the local platform can start; empty if there is none.
         explains_hardware: its own check says why it does not run on an instance type, and where it cannot be sized.
         variable_prefix: what the variables begin with that the container's entrypoint turns into flags.
         own_flags: flags that the toolkit writes itself, and the recipe's key that each comes from.
@@ -93,7 +95,8 @@ class EngineRules(Protocol):
     """
 
     name: str
-    has_cpu_build: bool
+    package: str
+    cpu_package: str
     explains_hardware: bool
     variable_prefix: str
     own_flags: Mapping[str, str]
@@ -116,6 +119,17 @@ class EngineRules(Protocol):
 
     def knows(self, version: str) -> bool:
         """Whether anything is known of that version; of others its own check tells."""
+
+    def known_versions(self) -> Sequence[str]:
+        """The versions whose flags are known, oldest first."""
+        return ()
+
+    def imported(self, settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
+        """A command line that starts it, or a YAML document of others for it; None for a format that it cannot read.
+
+        `variant` is one of those that such a document may have. Raises UsageError for what is wrong in it.
+        """
+        return None
 
     def runs_on(self, instance: Instance) -> bool:
         """Whether its images run on that hardware."""

@@ -1,4 +1,4 @@
-"""The folder of a trained head: weights and config.json for vLLM, report.json, and a model card."""
+"""The folder of a trained head: weights and config.json for the engine, report.json, and a model card."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from toolkit.catalog import registry
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.recipe.content import CARD
-from toolkit.training.convert import convert
+from toolkit.training.engine import TrainingEngine
 from toolkit.training.head import Head
 from toolkit.training.job import TrainingJob
 from toolkit.training.loop import Result
@@ -76,15 +77,16 @@ def report_of(job: TrainingJob, result: Result) -> Report:
 
 def write_head(head: Head, job: TrainingJob, report: Report) -> Path:
     """Write the head to the job's folder `head`, all of it or nothing. Raises UsageError if that is not empty."""
+    engine: TrainingEngine = registry.training_engine()
     out = Path(job.head)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
         exported, folder = Path(scratch) / "speculators", Path(scratch) / out.name
         head.bfloat16().save_pretrained(exported)  # type: ignore[operator]
-        convert(exported, folder)
+        engine.convert(exported, folder)
         _name_target(folder / "config.json", job)
         write_whole(folder / REPORT, json.dumps(asdict(report), indent=2) + "\n")
-        write_whole(folder / CARD, card(report))
+        write_whole(folder / CARD, card(report, engine))
         if out.exists() and any(out.iterdir()):
             raise UsageError(f"{out} is not empty", hint="Choose another folder, or remove this one.")
         folder.replace(out)
@@ -98,7 +100,7 @@ def _name_target(path: Path, job: TrainingJob) -> None:
     write_whole(path, json.dumps(config, indent=2) + "\n")
 
 
-def card(report: Report) -> str:
+def card(report: Report, engine: TrainingEngine) -> str:
     """The model card, README.md, with every figure of the report."""
     revision = f", revision `{report.target_revision}`" if report.target_revision else ""
     parallel = report.method == "p-eagle"
@@ -115,8 +117,6 @@ def card(report: Report) -> str:
         ("held-out loss", report.held_out_loss),
         (f"held-out acceptance length at K={report.num_speculative_tokens}", report.acceptance_length),
     ]
-    settings = {"method": "eagle3", "model": "<this folder>", "num_speculative_tokens": report.num_speculative_tokens}
-    serve = json.dumps(settings | ({"parallel_drafting": True} if parallel else {}))
     return "\n".join(
         [
             f"# Draft head for {report.target}",
@@ -138,10 +138,10 @@ def card(report: Report) -> str:
             "|---|---|",
             *(f"| {step} | {length:.2f} |" for step, length in report.evaluations),
             "",
-            "Serve it with vLLM:",
+            f"Serve it with {registry.engine_title()}:",
             "",
             "```console",
-            f"$ vllm serve TARGET --speculative-config '{serve}'",
+            f"$ {engine.serve_command(report.method, report.num_speculative_tokens)}",
             "```",
             "",
             f"Made with speculators 0.9.0 by toolkit {report.toolkit}.",

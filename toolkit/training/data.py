@@ -16,18 +16,19 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from transformers import AutoConfig
 
 from toolkit import documents
+from toolkit.catalog import registry
 from toolkit.errors import UsageError
 from toolkit.files import write_whole, writing
 from toolkit.recipe.source import is_commit
 from toolkit.training.chat import Chat, Cut, Turn, Unmaskable, load_chat, samples_of
 from toolkit.training.conversations import Conversation, Skipped, distinct, held_out
-from toolkit.training.generators import FromServer, InTransformers, in_vllm, served_model, server_client
+from toolkit.training.engine import TrainingEngine
+from toolkit.training.generators import FromServer, InTransformers, served_model, server_client
 from toolkit.training.job import TrainingJob
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
@@ -227,12 +228,13 @@ def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, around: S
 
 @contextmanager
 def _target(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
-    """The target behind the job's server, or in this job: there in vLLM, where it is installed."""
+    """The target behind the job's server, or in this job: there in the engine, where it is installed."""
+    engine: TrainingEngine = registry.training_engine()
     if job.responses != IN_JOB:
         with server_client(job.responses) as client:
             yield FromServer(client, served_model(client), chat, job.temperature, job.seed)
-    elif find_spec("vllm"):
-        with in_vllm(job.target, chat, job.max_length, job.dtype, job.temperature, job.seed) as generate:
+    elif answering := engine.answering(job, chat):
+        with answering as generate:
             yield generate
     else:
         target = load_target(job.target, job.target_revision or "main", job.dtype)

@@ -1,14 +1,13 @@
-"""The target that answers: behind an OpenAI-compatible server, in vLLM, or in transformers, in this process."""
+"""The target that answers: behind an OpenAI-compatible server, or in transformers in this process."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 import torch
@@ -18,9 +17,7 @@ from transformers import PreTrainedModel
 from toolkit import documents
 from toolkit.errors import PlatformError
 from toolkit.training.chat import Chat, Turn, Unmaskable
-from toolkit.training.responses import Answer, Generator, Question
-
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+from toolkit.training.responses import Answer, Question
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 
@@ -144,37 +141,8 @@ class FromServer:
         return Answer(turn, text)
 
 
-@contextmanager
-def in_vllm(
-    target: str, chat: Chat, max_length: int, dtype: Dtype = "auto", temperature: float = 0.0, seed: int = 0
-) -> Iterator[Generator]:
-    """Answers from vLLM in processes of its own, which end with the context, and their memory is free."""
-    from vllm import LLM, SamplingParams, TokensPrompt
-
-    # On a CPU, compiling takes longer than the answers of a small model, and it is a small model there.
-    eager = not torch.cuda.is_available()
-    engine = LLM(target, dtype=dtype, max_model_len=max_length, seed=seed, enforce_eager=eager, disable_log_stats=True)
-
-    def generate(questions: Sequence[Question]) -> Sequence[Answer | None]:
-        settings = [
-            SamplingParams(temperature=temperature, seed=seed, max_tokens=question.max_tokens, detokenize=False)
-            for question in questions
-        ]
-        prompts = [TokensPrompt(prompt_token_ids=question.prompt) for question in questions]
-        found = [list(output.outputs[0].token_ids) for output in engine.generate(prompts, settings, use_tqdm=False)]
-        return [
-            Answer(Turn(question.prompt, tokens), chat.text(tokens))
-            for question, tokens in zip(questions, found, strict=True)
-        ]
-
-    try:
-        yield generate
-    finally:
-        engine.llm_engine.engine_core.shutdown()
-
-
 class InTransformers:
-    """Answers from a model of transformers in this process: slower than vLLM, and needs nothing else."""
+    """Answers from a model of transformers in this process: slower than an engine, and needs nothing else."""
 
     def __init__(self, model: PreTrainedModel, chat: Chat, temperature: float = 0.0, seed: int = 0) -> None:
         self._model: Any = model

@@ -110,7 +110,7 @@ class Site(ThreadingHTTPServer):
 
     @property
     def sources(self) -> Sources:
-        return Sources(self.url, self.url, f"{self.url}/list", f"{self.url}/data", f"{self.url}/simple/vllm/")
+        return Sources(self.url, self.url, f"{self.url}/list", f"{self.url}/data", f"{self.url}/simple")
 
 
 class _Handler(BaseHTTPRequestHandler):

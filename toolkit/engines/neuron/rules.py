@@ -38,7 +38,7 @@ _GREEDY = (
 class Neuron(vllm.Vllm):
     """One engine. For `neuron` the generation decides which of the two engines it is."""
 
-    has_cpu_build = False
+    cpu_package = ""
     explains_hardware = True
     causes: Sequence[Path] = (Path(__file__).with_name("causes.json"), *vllm.Vllm.causes)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.engines.vllm.command_line import Imported, add_speculation
+from toolkit.engines.vllm.command_line import VllmSettings, add_speculation
 from toolkit.engines.vllm.flags import PREFIX
 from toolkit.errors import UsageError
 
@@ -24,9 +24,10 @@ def is_suite(document: Mapping[str, Any]) -> bool:
     )
 
 
-def read_suite(document: Mapping[str, Any]) -> Imported:
+def read_suite(document: Mapping[str, Any]) -> VllmSettings:
     """The recipe of a suite's file. Raises UsageError for a container of another engine."""
-    deployment, found = document["deployment"], Imported()
+    found = VllmSettings("a recipe of AWS's inference benchmark suite")
+    deployment = document["deployment"]
     found.target["model"] = str(deployment["model"]["id"])
     if deployment["model"].get("trust_remote_code"):
         found.add_flag("trust-remote-code", True)
@@ -43,7 +44,7 @@ def read_suite(document: Mapping[str, Any]) -> Imported:
     return found
 
 
-def _container(container: Mapping[str, Any], found: Imported) -> None:
+def _container(container: Mapping[str, Any], found: VllmSettings) -> None:
     kind = str(container.get("type", "vllm-dlc"))
     if "vllm" not in kind:
         raise UsageError(
@@ -53,7 +54,7 @@ def _container(container: Mapping[str, Any], found: Imported) -> None:
         found.engine["version"] = str(container["version"])
 
 
-def _engine(settings: Mapping[str, Any], found: Imported) -> None:
+def _engine(settings: Mapping[str, Any], found: VllmSettings) -> None:
     for key, value in settings.items():
         if key == "extra_env":
             for name, text in (value or {}).items():
@@ -62,7 +63,7 @@ def _engine(settings: Mapping[str, Any], found: Imported) -> None:
             found.add_flag(key.replace("_", "-"), value)
 
 
-def _variable(name: str, text: str, found: Imported) -> None:
+def _variable(name: str, text: str, found: VllmSettings) -> None:
     """A variable, or the flag that the image makes of it."""
     if not name.startswith(PREFIX):
         found.add_variable(name, text)
@@ -71,12 +72,12 @@ def _variable(name: str, text: str, found: Imported) -> None:
     found.add_flag(flag, True if text.lower() in ("", "true") else text)
 
 
-def _speculation(settings: Mapping[str, Any], found: Imported) -> None:
+def _speculation(settings: Mapping[str, Any], found: VllmSettings) -> None:
     if settings.get("enabled"):
         add_speculation(found, {key: value for key, value in settings.items() if key != "enabled"})
 
 
-def _add_hardware(deployment: Mapping[str, Any], found: Imported) -> None:
+def _add_hardware(deployment: Mapping[str, Any], found: VllmSettings) -> None:
     instance, endpoint = deployment.get("instance") or {}, deployment.get("endpoint") or {}
     if "type" in instance:
         found.platform["instance_types"] = [str(instance["type"])]
@@ -104,7 +105,7 @@ def _add_hardware(deployment: Mapping[str, Any], found: Imported) -> None:
         )
 
 
-def _benchmark(document: Mapping[str, Any], found: Imported) -> None:
+def _benchmark(document: Mapping[str, Any], found: VllmSettings) -> None:
     benchmark = document.get("benchmark") or {}
     levels = ",".join(map(str, benchmark.get("concurrency_levels") or ()))
     if benchmark:

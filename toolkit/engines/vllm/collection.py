@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.engines.vllm.command_line import Imported, read_arguments
+from toolkit.engines.vllm.command_line import VllmSettings, read_arguments
 from toolkit.errors import UsageError
 
 # Parts of such a recipe that describe it or its hardware, of which nothing is lost for an endpoint.
@@ -35,12 +35,12 @@ def is_configuration(document: Mapping[str, Any]) -> bool:
     )
 
 
-def read_collected(document: Mapping[str, Any], variant: str | None = None) -> Imported:
+def read_collected(document: Mapping[str, Any], variant: str | None = None) -> VllmSettings:
     """A recipe of vllm-project/recipes, with its features that are on by default and that for speculation.
 
     `variant` is one of its `variants`, such as `fp8`. Raises UsageError for one that it does not have.
     """
-    model, found = document["model"], Imported()
+    model, found = document["model"], VllmSettings("a recipe of vllm-project/recipes")
     found.target["model"] = str(model["model_id"])
     chosen = _variant(document, variant)
     found.target["model"] = str(chosen.get("model_id", found.target["model"]))
@@ -63,9 +63,9 @@ def read_collected(document: Mapping[str, Any], variant: str | None = None) -> I
     return found
 
 
-def read_configuration(document: Mapping[str, Any]) -> Imported:
+def read_configuration(document: Mapping[str, Any]) -> VllmSettings:
     """A configuration file of `vllm serve`."""
-    found = Imported()
+    found = VllmSettings("a configuration file of vLLM")
     for key, value in sorted(document.items(), key=lambda item: item[0] != "model"):
         flag = str(key).replace("_", "-")
         if flag in ("env", "environment") and isinstance(value, Mapping):
@@ -86,7 +86,7 @@ def _variant(document: Mapping[str, Any], wanted: str | None) -> Mapping[str, An
     return found
 
 
-def _features(document: Mapping[str, Any], found: Imported) -> None:
+def _features(document: Mapping[str, Any], found: VllmSettings) -> None:
     """The flags of features that are on by default, and of speculation."""
     optional = document.get("opt_in_features") or ()
     for name, feature in (document.get("features") or {}).items():
@@ -99,7 +99,7 @@ def _features(document: Mapping[str, Any], found: Imported) -> None:
             read_arguments(words, found)
 
 
-def _strategy(document: Mapping[str, Any], found: Imported) -> None:
+def _strategy(document: Mapping[str, Any], found: VllmSettings) -> None:
     """The tensor parallelism on one node; further strategies are left out."""
     for name, settings in (document.get("strategy_overrides") or {}).items():
         size = settings.get("tp") if isinstance(settings, Mapping) and name == "single_node_tp" else None

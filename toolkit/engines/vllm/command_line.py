@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit import documents
 from toolkit.catalog import lookup, methods
+from toolkit.engines.imported import Imported
 from toolkit.engines.vllm.facts import alias_of, takes
 from toolkit.engines.vllm.flags import OWN_FLAGS
 from toolkit.engines.vllm.risk_checks import risk_of
@@ -18,7 +18,6 @@ from toolkit.findings import Finding
 from toolkit.recipe.model_schema import SpeculationSection
 
 ENGINE = "vllm"
-LEFT_OUT = "import.left-out"
 _SERVER_MODULE = "vllm.entrypoints"
 # vllm/engine/arg_utils.py: the short forms.
 _SHORT = {
@@ -47,7 +46,6 @@ _DOCKER_SWITCHES = {
     "--rm",
     "--tty",
 }
-_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|API_?KEY|CREDENTIAL", re.IGNORECASE)
 _SECRET_FLAG = re.compile(r"(^|-)(token|secret|password|api-key|credentials?)$")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _TAGGED_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)(?:[-_].*)?")
@@ -60,31 +58,8 @@ _SECTION_KEYS = {
 }
 
 
-@dataclass
-class Imported:
-    """A recipe's sections while they are read, and findings on what has no place in a recipe."""
-
-    target: dict[str, Any] = field(default_factory=dict)
-    speculation: dict[str, Any] = field(default_factory=dict)
-    engine: dict[str, Any] = field(default_factory=dict)
-    platform: dict[str, Any] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-
-    def leave_out(self, what: str, why: str, hint: str = "") -> None:
-        """Say that something is not in the recipe."""
-        self.findings.append(Finding(LEFT_OUT, f"left out: {what}: {why}", hint=hint, severity="info"))
-
-    def add_variable(self, name: str, value: str) -> None:
-        """An environment variable; never a secret."""
-        if _SECRET.search(name):
-            hint = "The toolkit uses your own login (hf auth login) or `platform.hub_token_secret`."
-            self.leave_out(f"{name}=…", "a secret must not stand in a recipe", hint)
-        elif "$" in value:
-            self.leave_out(
-                f"{name}={value}", "a shell would fill it in", f"Add `{name}` to `engine.env` with its value."
-            )
-        else:
-            self.engine.setdefault("env", {})[name] = value
+class VllmSettings(Imported):
+    """Sections of a recipe while they are read from settings of vLLM."""
 
     def add_flag(self, flag: str, value: Any) -> None:
         """A flag of the server, without dashes, in the section where it belongs."""
@@ -112,13 +87,13 @@ class Imported:
             self.engine.setdefault("args", {})[name] = value
 
 
-def read_command(text: str) -> Imported:
+def read_command(text: str) -> VllmSettings:
     """The recipe of `vllm serve …`, `python -m vllm.entrypoints…`, or `docker run … IMAGE …`.
 
     Raises UsageError if the text is none of these.
     """
     words = _words(text)
-    found = Imported()
+    found = VllmSettings("a vLLM command line")
     words = _without_shell(words, found)
     if words and words[0] in ("docker", "podman", "nerdctl"):
         words = _without_docker(words, found)
@@ -128,7 +103,7 @@ def read_command(text: str) -> Imported:
     return found
 
 
-def read_arguments(arguments: Sequence[str], found: Imported) -> None:
+def read_arguments(arguments: Sequence[str], found: VllmSettings) -> None:
     """Add the server's arguments: flags with their values, and the model if it stands by itself."""
     pending = list(arguments)
     while pending:
@@ -146,7 +121,7 @@ def read_arguments(arguments: Sequence[str], found: Imported) -> None:
         _add(found, flag, inner, texts)
 
 
-def add_speculation(found: Imported, config: Any) -> None:
+def add_speculation(found: VllmSettings, config: Any) -> None:
     """The engine's own configuration of speculation as the recipe's section."""
     if not isinstance(config, Mapping):
         message = f"--speculative-config is no JSON object: {config}"
@@ -168,7 +143,7 @@ def add_speculation(found: Imported, config: Any) -> None:
         del found.speculation["model"]
 
 
-def _method(settings: Mapping[str, Any], drafter: str | None, found: Imported) -> str:
+def _method(settings: Mapping[str, Any], drafter: str | None, found: VllmSettings) -> str:
     """The recipe's method of a configuration. Where it names none, the drafter's own, as the engine finds it out."""
     if method := methods.configured(ENGINE, settings):
         return method
@@ -204,7 +179,7 @@ def _words(text: str) -> list[str]:
         raise UsageError(f"not a command line: {error}", hint="Look for a quote that is not closed.") from error
 
 
-def _without_shell(words: list[str], found: Imported) -> list[str]:
+def _without_shell(words: list[str], found: VllmSettings) -> list[str]:
     """Without a prompt, `sudo`, and assignments, which become variables; up to where another command begins."""
     end = next(
         (index for index, word in enumerate(words) if word in ("&", "&&", "|", "||", ";", ">", ">>", "2>&1")),
@@ -222,7 +197,7 @@ def _without_shell(words: list[str], found: Imported) -> list[str]:
     return rest
 
 
-def _without_docker(words: Sequence[str], found: Imported) -> list[str]:
+def _without_docker(words: Sequence[str], found: VllmSettings) -> list[str]:
     """The arguments of the image, whose tag is the engine's version."""
     rest, options = list(words[2:]), []
     while rest and rest[0].startswith("-"):
@@ -242,7 +217,7 @@ def _without_docker(words: Sequence[str], found: Imported) -> list[str]:
     return rest
 
 
-def _image(image: str, found: Imported) -> None:
+def _image(image: str, found: VllmSettings) -> None:
     tag = image.rpartition(":")[2] if ":" in image.rpartition("/")[2] else "latest"
     if version := _TAGGED_VERSION.fullmatch(tag):
         found.engine["version"] = version[1]
@@ -283,7 +258,7 @@ def _values(flag: str, pending: list[str]) -> Iterator[str]:
             return
 
 
-def _add(found: Imported, flag: str, inner: str, texts: Sequence[str]) -> None:
+def _add(found: VllmSettings, flag: str, inner: str, texts: Sequence[str]) -> None:
     """A flag with the texts of its values. `--flag.key value` is a key of the flag's JSON."""
     values = [_value(text) for text in texts]
     if any(isinstance(value, str) and re.search(r"\$\{?\w|<[\w -]+>", value) for value in values):

@@ -108,6 +108,11 @@ def subtracts_draft_slots(version: str) -> bool:
     return version in facts().token_budget_subtraction
 
 
+def known_versions() -> tuple[str, ...]:
+    """The versions whose flags are in the data, oldest first."""
+    return tuple(_listing("vllm/flags.json")["versions"])
+
+
 def flag_known(version: str, flag: str) -> bool | None:
     """Whether that version's server has `--flag` (no leading dashes; `_` is `-`). `None`: version not in the data."""
     return _listed(_listing("vllm/flags.json"), "flags", version, flag.replace("_", "-"))

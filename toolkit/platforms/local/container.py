@@ -57,7 +57,7 @@ def runnable_images(containers: Path) -> list[str]:
 
 def _runs_here(repository: str) -> bool:
     """Whether this machine can run images of that repository: all but those of engines that are not built for CPUs."""
-    return repository not in registry.engines() or registry.engine_rules(repository).has_cpu_build
+    return repository not in registry.engines() or bool(registry.engine_rules(repository).cpu_package)
 
 
 @dataclass(frozen=True)

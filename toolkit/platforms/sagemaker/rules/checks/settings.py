@@ -174,7 +174,7 @@ def _capacity(recipe: Recipe) -> Iterator[Finding]:
         hint = "Remove it, or raise scaling.max_instances."
         yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="info")
     if recipe.platform.routing == "kv-aware" and (builds(recipe) or recipe.target.kind == "jumpstart"):
-        message = "`kv-aware` works only in containers that support it, such as AWS's vLLM image; this is another image"
+        message = "`kv-aware` works only in containers that support it; whether this image does is not known"
         hint = "Use `prefix-aware`, or make sure that the image supports it."
         yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="warning")
 

@@ -33,10 +33,11 @@ from typer.testing import CliRunner
 
 from toolkit.cli import convert_command
 from toolkit.cli.convert_command import check_head
+from toolkit.engines.vllm.convert import convert
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.recipe.load import catalogue_dir
 from toolkit.recipe.model_files import read_folder
-from toolkit.training.convert import Conversion, convert
+from toolkit.training.engine import Conversion
 
 
 def write_target(folder: Path) -> Path:

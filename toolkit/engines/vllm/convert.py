@@ -25,6 +25,7 @@ from toolkit import documents
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.recipe import model_config
 from toolkit.recipe.model_files import read_folder
+from toolkit.training.engine import Conversion
 from toolkit.training.shards import Shard, read_shards, read_tensor, write_shards
 
 _TRAVELS_ALONG = (
@@ -56,20 +57,6 @@ _KNOWN_TENSOR = re.compile(
     r"|(midlayer|layers\.\d+)\.((input_layernorm|hidden_norm|post_attention_layernorm|self_attn\.[qk]_norm)\.weight"
     r"|(self_attn\.[qkvo]_proj|mlp\.(gate|up|down)_proj)\.(weight|bias))"
 )
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """The result of `convert`.
-
-    `format` is the exporter (`speculators`, `nemo-automodel`, `specforge`) or `vllm`, `method` the method to write in a
-    recipe (`p-eagle` or `eagle3`), `changes` a sentence for each change, `out` the new folder.
-    """
-
-    format: str
-    method: str
-    changes: tuple[str, ...]
-    out: Path
 
 
 def convert(head: Path, out: Path, *, target: Path | None = None) -> Conversion:
