@@ -73,8 +73,10 @@ class Result:
 
 def compute_dtype(device: torch.device) -> torch.dtype:
     """What matrices are multiplied in: bfloat16, but float32 on CPUs without it, where it takes 38 times as long."""
-    mkldnn = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return torch.bfloat16 if device.type != "cpu" or mkldnn else torch.float32
+    if device.type != "cpu":
+        return torch.bfloat16
+    mkldnn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return torch.bfloat16 if mkldnn and torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
 
 
 class Loop:
