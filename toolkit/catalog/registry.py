@@ -71,6 +71,12 @@ def engine_title() -> str:
     return title
 
 
+def example_command() -> str:
+    """A command line that starts the default engine."""
+    command: str = _engine_files()[0]["command"]
+    return command
+
+
 def importable() -> str:
     """What `toolkit import` reads: formats of the default engine's settings."""
     formats: str = _engine_files()[0]["imports"]

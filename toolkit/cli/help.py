@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from toolkit.catalog import registry
+
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Start": {
         "docs": ("toolkit docs", "toolkit docs tutorial", "toolkit docs rollback"),
@@ -20,7 +22,7 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
         ),
         "import": (
             "toolkit import serve.sh",
-            "cat serve.sh | toolkit import - --out qwen.yaml",
+            f"echo '{registry.example_command()}' | toolkit import - --out qwen.yaml",
         ),
     },
     "Before anything costs": {

@@ -49,7 +49,8 @@ def _text(file: str) -> str:
         return sys.stdin.read()
     path = Path(file)
     if not path.is_file():
-        raise UsageError(f"{file}: no such file", hint="To give a command directly: echo 'COMMAND' | toolkit import -")
+        hint = f"To give a command directly: echo '{registry.example_command()}' | toolkit import -"
+        raise UsageError(f"{file}: no such file", hint=hint)
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

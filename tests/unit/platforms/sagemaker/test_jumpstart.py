@@ -371,7 +371,7 @@ def test_a_private_hubs_reference_goes_with_the_data(tmp_path: Path) -> None:
 
 
 def test_another_engine_version_than_the_image_has(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"with vllm 0\.18\.0, not 0\.30\.0") as error:
+    with pytest.raises(UsageError, match=r"with vLLM 0\.18\.0, not 0\.30\.0") as error:
         container(recipe(tmp_path, RECIPE.replace("0.18.0", "0.30.0")), gpt_oss())
     assert error.value.hint == "Write `engine.version: 0.18.0` in line 6 of recipe.yaml."
 
