@@ -72,7 +72,7 @@ class Result:
 
 
 def compute_dtype(device: torch.device) -> torch.dtype:
-    """What matrices are multiplied in: bfloat16, but float32 on CPUs without it, where it takes 38 times as long."""
+    """What matrices are multiplied in: bfloat16, but float32 on CPUs that have no arithmetic for it and emulate it."""
     if device.type != "cpu":
         return torch.bfloat16
     mkldnn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
