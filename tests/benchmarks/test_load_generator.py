@@ -5,7 +5,6 @@ Prints, asserts nothing about time: both processes share the machine with whatev
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from functools import partial
@@ -15,6 +14,7 @@ import pytest
 from streaming_process import process_of
 from streaming_server import DONE, Answer, Served, event
 
+from toolkit.api.measuring import run_to_end
 from toolkit.measure.arm import Arm
 from toolkit.measure.connection import connect_url
 from toolkit.measure.load import closed_loop
@@ -30,7 +30,7 @@ def test_streams_of_50_tokens_per_second(streams: int, tokens_a_chunk: int, caps
     """Without speculation a chunk has one token, with it as many as a step accepts."""
     chunks = TOKENS // tokens_a_chunk
     with process_of(partial(answer, tokens_a_chunk)) as (url, sent):
-        cpu, wall, results = asyncio.run(measured(url, streams))
+        cpu, wall, results = run_to_end(measured(url, streams))
         sends = [times for times in sent() if len(times) >= chunks]
     assert {result.outcome for result in results} == {"successful"}
     measured_ms = [gap * 1000 for result in results for gap in result.gaps]

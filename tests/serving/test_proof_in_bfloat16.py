@@ -120,9 +120,10 @@ async def one_answer(endpoint: Endpoint) -> tuple[float, Generation]:
     """When the first chunk with reasoning came, and the whole answer."""
     answer, first = Answer(), 0.0
     async with connect_endpoint(endpoint.platform, endpoint.address) as connection:
-        async for chunk in connection.stream(chat_body("List the numbers from one to ten.", {"max_tokens": 400})):
-            answer.take(*chunk)
-            if not first and b'"reasoning":"' in chunk.content.replace(b": ", b":"):
-                first = chunk.seconds
+        async for chunks in connection.stream(chat_body("List the numbers from one to ten.", {"max_tokens": 400})):
+            for chunk in chunks:
+                answer.take(*chunk)
+                if not first and b'"reasoning":"' in chunk.content.replace(b": ", b":"):
+                    first = chunk.seconds
     answer.require_complete()
     return first, answer.so_far()

@@ -23,8 +23,8 @@ class Chunk(NamedTuple):
 class Connection(Protocol):
     """A way to send requests to one served model."""
 
-    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
-        """The answer to a chat completion, in chunks that may end anywhere.
+    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
+        """The answer to a chat completion, a few chunks at a time, which may end anywhere.
 
         They may be handed over later than they arrived. Raises InvocationError.
         """

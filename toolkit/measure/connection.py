@@ -53,12 +53,11 @@ class HttpConnection:
     model: str = ""
     invoker: Invoke | None = field(default=None, repr=False)
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         """The answer to a chat completion. A request that fails is not sent again: that would hide the failure."""
         async with self._answer("POST", f"{self._base}/chat/completions", {"model": self.model, **body}) as response:
             async for chunks in response.chunks():
-                for chunk in chunks:
-                    yield chunk
+                yield chunks
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The whole answer to a completion (`prompt`) or a chat (`messages`)."""
@@ -127,11 +126,11 @@ class InvocationConnection:
     platform: EndpointPlatform = field(repr=False)
     threads: Executor = field(repr=False)
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         """The answer to a chat completion."""
         chunks, loop = self._chunks(body), asyncio.get_running_loop()
         while chunk := await loop.run_in_executor(self.threads, next, chunks, None):
-            yield chunk
+            yield [chunk]
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The whole answer to a completion (`prompt`) or a chat (`messages`)."""

@@ -49,8 +49,9 @@ async def timed(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open_loop: 
     outcome: Outcome = "successful"
     error = None
     try:
-        async for chunk in arm.connection.stream(body(arm, ask, timing.max_tokens)):
-            answer.take(*chunk)
+        async for chunks in arm.connection.stream(body(arm, ask, timing.max_tokens)):
+            for chunk in chunks:
+                answer.take(*chunk)
         answer.require_complete()
     except PlatformError as failure:
         outcome, error = "failed", failure.message

@@ -1,8 +1,8 @@
 """HTTP requests whose answers are timed at the arrival of their bytes.
 
 The time is read right after the socket is, before anything is parsed, and the reader is woken for many chunks at once:
-64 streams of 50 chunks/s take 6 % of a core, 256 a quarter. Through httpx every chunk takes several times as long,
-which at 256 streams is a whole core and delays the timestamps themselves.
+see docs/measuring.md for what it takes of a core. Through httpx every chunk takes several times as long, which at 256
+streams is a whole core and delays the timestamps themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import httptools
@@ -170,8 +171,7 @@ class _Line(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
 
     def data_received(self, data: bytes) -> None:
         now = time.perf_counter()

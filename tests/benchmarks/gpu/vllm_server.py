@@ -54,14 +54,13 @@ class Engine:
 class Completions(HttpConnection):
     """The completions route: gpt-oss' own chat format cannot read garbage."""
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         """The answer to the one message of a chat, taken as a plain prompt."""
         given = {key: value for key, value in body.items() if key != "messages"}
         asked = {"model": self.model, "prompt": body["messages"][0]["content"], **given}
         async with self._answer("POST", f"{self._base}/completions", asked) as response:
             async for chunks in response.chunks():
-                for chunk in chunks:
-                    yield chunk
+                yield chunks
 
 
 @asynccontextmanager

@@ -71,8 +71,8 @@ def test_a_slow_reader_does_not_change_the_times() -> None:
             self._connection = connection
 
         async def stream(self, body: Mapping[str, Any]) -> Any:
-            async for chunk in self._connection.stream(body):
-                yield chunk
+            async for chunks in self._connection.stream(body):
+                yield chunks
                 await asyncio.sleep(0.05)
 
         async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,18 +30,18 @@ class Gated:
         self.gate = asyncio.Event()
         self.waiting = self.most = 0
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         self.waiting += 1
         self.most = max(self.most, self.waiting)
         try:
-            yield Chunk(0.1, BYTES[:-20])
+            yield [Chunk(0.1, BYTES[:-20])]
             await self.gate.wait()
             await asyncio.sleep(0)
         finally:
             self.waiting -= 1
         if body["messages"][0]["content"] == "3":
             raise InvocationError("refused")
-        yield Chunk(0.2, BYTES[-20:])
+        yield [Chunk(0.2, BYTES[-20:])]
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         raise NotImplementedError

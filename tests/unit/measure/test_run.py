@@ -223,14 +223,14 @@ class Streaming:
         self._left = endless_from
         self.hangs = asyncio.Event()
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         whole = event_stream(answer_events([7, 8]))
         self._left -= 1
-        yield Chunk(0.01, whole[:-20])
+        yield [Chunk(0.01, whole[:-20])]
         if self._left < 0:
             self.hangs.set()
             await asyncio.Event().wait()
-        yield Chunk(0.02, whole[-20:])
+        yield [Chunk(0.02, whole[-20:])]
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         raise NotImplementedError
@@ -281,7 +281,7 @@ class Noting(Streaming):
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         raise InvocationError("no scores")
 
-    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+    def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         self.moments.append(asyncio.get_running_loop().time())
         return super().stream(body)
 
@@ -303,10 +303,10 @@ class Reasoning:
     def __init__(self) -> None:
         self.asked: list[Mapping[str, Any]] = []
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         self.asked.append(body)
         thought = {"choices": [{"index": 0, "delta": {"reasoning": "So"}, "token_ids": [5]}]}
-        yield Chunk(0.01, event_stream([thought, *answer_events([7, 8])]))
+        yield [Chunk(0.01, event_stream([thought, *answer_events([7, 8])]))]
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         raise NotImplementedError

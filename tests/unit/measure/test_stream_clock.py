@@ -27,12 +27,12 @@ class Scheduled:
         self.schedule = schedule
         self.body: Mapping[str, Any] = {}
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         self.body = body
         for item in self.schedule:
             if isinstance(item, Exception):
                 raise item
-            yield item
+            yield [item]
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         raise NotImplementedError

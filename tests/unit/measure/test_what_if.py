@@ -154,8 +154,8 @@ class Streaming(Unused):
     def __init__(self, histogram: tuple[int, ...] = ()) -> None:
         self._histogram = histogram
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
-        yield Chunk(0.01, event_stream(answer_events(range(20), self._histogram or None)))
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
+        yield [Chunk(0.01, event_stream(answer_events(range(20), self._histogram or None)))]
 
     async def acceptance(self) -> Acceptance | None:
         return None

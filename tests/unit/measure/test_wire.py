@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -32,6 +33,13 @@ STREAM = event_stream(answer_events([7, 8, 9]))
 AT_ONCE = Answer((Part(0.0, STREAM),))
 
 
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
+    """Measuring takes uvloop's event loop where it is installed."""
+    with asyncio.Runner(loop_factory=request.param) as running:
+        yield running
+
+
 async def ask(url: str, client: Client, requests: int = 1) -> list[RequestResult]:
     workload = Workload("w", (Prompt(({"role": "user", "content": "hello"},)),))
     connection = HttpConnection("e", OpenAIAccess(url, lambda: "t"), client)
@@ -42,7 +50,7 @@ async def ask(url: str, client: Client, requests: int = 1) -> list[RequestResult
         client.close()
 
 
-def raw(content: bytes, **options: Any) -> RequestResult:
+def raw(runner: asyncio.Runner, content: bytes, **options: Any) -> RequestResult:
     """A request to a server that sends these bytes and closes the connection."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -59,17 +67,17 @@ def raw(content: bytes, **options: Any) -> RequestResult:
             (result,) = await ask(url, client)
             return result
 
-    return asyncio.run(run())
+    return runner.run(run())
 
 
-def test_an_answer_may_end_with_its_connection() -> None:
-    assert raw(b"HTTP/1.1 200 OK\r\n\r\n" + STREAM).outcome == "successful"
+def test_an_answer_may_end_with_its_connection(runner: asyncio.Runner) -> None:
+    assert raw(runner, b"HTTP/1.1 200 OK\r\n\r\n" + STREAM).outcome == "successful"
 
 
-def test_an_answer_may_tell_its_length() -> None:
+def test_an_answer_may_tell_its_length(runner: asyncio.Runner) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
-    assert raw(head % len(STREAM) + STREAM).outcome == "successful"
-    assert "closed the connection" in (raw(head % 10_000 + STREAM).error or "")
+    assert raw(runner, head % len(STREAM) + STREAM).outcome == "successful"
+    assert "closed the connection" in (raw(runner, head % 10_000 + STREAM).error or "")
 
 
 @pytest.mark.parametrize(
@@ -83,14 +91,14 @@ def test_an_answer_may_tell_its_length() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n<html/>", "ended too early"),
     ],
 )
-def test_what_is_no_answer(content: bytes, error: str) -> None:
-    result = raw(content)
+def test_what_is_no_answer(runner: asyncio.Runner, content: bytes, error: str) -> None:
+    result = raw(runner, content)
     assert result.outcome == "failed"
     assert error in (result.error or "")
 
 
-def test_a_server_that_falls_silent() -> None:
-    result = raw(b"HTTP/1.1 200 OK\r\n\r\n" + STREAM[:200], stay=True, silence=0.1)
+def test_a_server_that_falls_silent(runner: asyncio.Runner) -> None:
+    result = raw(runner, b"HTTP/1.1 200 OK\r\n\r\n" + STREAM[:200], stay=True, silence=0.1)
     assert result.outcome == "failed"
     assert "nothing came for" in (result.error or "")
 
@@ -143,13 +151,13 @@ def tls_server(certificate: Path) -> Iterator[StreamingServer]:
         yield server
 
 
-def test_tls(tls_server: StreamingServer, certificate: Path) -> None:
+def test_tls(runner: asyncio.Runner, tls_server: StreamingServer, certificate: Path) -> None:
     trusting = ssl.create_default_context(cafile=certificate)
-    assert asyncio.run(ask(tls_server.url, Client(tls_server.url, trusting)))[0].outcome == "successful"
+    assert runner.run(ask(tls_server.url, Client(tls_server.url, trusting)))[0].outcome == "successful"
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(tls_server: StreamingServer) -> None:
-    (result,) = asyncio.run(ask(tls_server.url, Client(tls_server.url, ssl.create_default_context())))
+def test_a_certificate_that_nobody_vouches_for_is_refused(runner: asyncio.Runner, tls_server: StreamingServer) -> None:
+    (result,) = runner.run(ask(tls_server.url, Client(tls_server.url, ssl.create_default_context())))
     assert result.outcome == "failed"
     assert "certificate verify failed" in (result.error or "")
     assert tls_server.served == [], "the token was not sent"
@@ -185,7 +193,9 @@ class Proxy:
         writer.close()
 
 
-def proxied(server: StreamingServer, tls: ssl.SSLContext, user: str = "u:p@") -> tuple[list[RequestResult], list[str]]:
+def proxied(
+    runner: asyncio.Runner, server: StreamingServer, tls: ssl.SSLContext, user: str = "u:p@"
+) -> tuple[list[RequestResult], list[str]]:
     proxy = Proxy(int(server.url.removesuffix("/v1").rpartition(":")[2]))
 
     async def run() -> list[RequestResult]:
@@ -196,11 +206,13 @@ def proxied(server: StreamingServer, tls: ssl.SSLContext, user: str = "u:p@") ->
             await asyncio.gather(*filter(None, proxy.running))
             return results
 
-    return asyncio.run(run()), proxy.asked
+    return runner.run(run()), proxy.asked
 
 
-def test_through_a_proxy_a_tunnel_leads_to_a_server_with_tls(tls_server: StreamingServer, certificate: Path) -> None:
-    results, asked = proxied(tls_server, ssl.create_default_context(cafile=certificate))
+def test_through_a_proxy_a_tunnel_leads_to_a_server_with_tls(
+    runner: asyncio.Runner, tls_server: StreamingServer, certificate: Path
+) -> None:
+    results, asked = proxied(runner, tls_server, ssl.create_default_context(cafile=certificate))
     assert [result.outcome for result in results] == ["successful"] * 2
     assert len(asked) == 1
     assert asked[0].startswith("CONNECT 127.0.0.1:")
@@ -208,14 +220,14 @@ def test_through_a_proxy_a_tunnel_leads_to_a_server_with_tls(tls_server: Streami
     assert "proxy-authorization" not in tls_server.served[0].headers, "the server does not see the proxy's password"
 
 
-def test_through_a_proxy_a_server_without_tls_is_named_in_full() -> None:
+def test_through_a_proxy_a_server_without_tls_is_named_in_full(runner: asyncio.Runner) -> None:
     with streaming(AT_ONCE) as server:
-        results, asked = proxied(server, ssl.create_default_context())
+        results, asked = proxied(runner, server, ssl.create_default_context())
     assert [result.outcome for result in results] == ["successful"] * 2
     assert asked[0].startswith(f"POST {server.url}/chat/completions HTTP/1.1")
 
 
-def test_a_proxy_that_refuses(tls_server: StreamingServer) -> None:
-    results, _ = proxied(tls_server, ssl.create_default_context(), user="")
+def test_a_proxy_that_refuses(runner: asyncio.Runner, tls_server: StreamingServer) -> None:
+    results, _ = proxied(runner, tls_server, ssl.create_default_context(), user="")
     assert results[0].outcome == "failed"
     assert "the proxy answered 407 for 127.0.0.1:" in (results[0].error or "")
