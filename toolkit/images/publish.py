@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from toolkit.errors import BuildError
 from toolkit.images.manifest import SCHEMA_2, Manifest, parts, read_config
 from toolkit.images.reference import Reference
-from toolkit.images.registry import Registry
+
+if TYPE_CHECKING:
+    from toolkit.images.registry import Registry  # imports httpx
 
 STAGED = "-staged-"
 """In tags under which an engine pushes what is not yet known to be schema 2: after the image's own tag."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.model_files import ModelFiles
 from toolkit.recipe.source import ModelSource
 
@@ -10,6 +9,8 @@ from toolkit.recipe.source import ModelSource
 def open_files(source: ModelSource) -> ModelFiles:
     """Files of a model on the hub or in S3, with the user's own credentials."""
     if source.kind == "hub":
+        from toolkit.recipe.hub import HubFiles, hub_client
+
         return HubFiles(source.written, source.revision, hub_client())
     import boto3
 

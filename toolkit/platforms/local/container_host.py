@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.errors import PlatformError
 from toolkit.platforms.local import engine, machine, modeldata
 from toolkit.platforms.local.aws import ServiceError
-from toolkit.platforms.local.container import Starter, entrypoint, process, runnable_images
+from toolkit.platforms.local.command import Starter, entrypoint, process, runnable_images
 from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.folders import endpoint_folder
 from toolkit.platforms.local.host import EndpointSpec, Request, Variant

@@ -16,7 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit.platforms.local import folders, modeldata
 from toolkit.platforms.local.aws import ServiceError
-from toolkit.platforms.local.container import Container, Starter
+from toolkit.platforms.local.command import Starter
+from toolkit.platforms.local.container import Container
 from toolkit.platforms.local.host import EndpointSpec, Placement, Target, Variant, Watcher
 from toolkit.platforms.local.logs import LogStream
 from toolkit.platforms.local.queue import StartQueue

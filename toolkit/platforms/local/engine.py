@@ -20,7 +20,7 @@ from toolkit.images.context import build_arguments, build_context
 from toolkit.images.reference import is_loopback, parse
 from toolkit.images.spec import ImageSpec
 from toolkit.platforms.local.aws import REGION
-from toolkit.platforms.local.container import Command
+from toolkit.platforms.local.command import Command
 
 _PORT = 8080  # SageMaker's
 _ASKED = {"podman": "info", "docker": "version"}

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
 from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.catalog import registry
@@ -64,6 +62,8 @@ class LocalPlatform(SageMakerPlatform):
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         """What the engine itself counts; CloudWatch's stand-in is not fed. Raises EndpointNotFound or PlatformError."""
+        import httpx  # takes a tenth of a second, which other commands need not spend
+
         self.status(endpoint)
         access = self.openai_access(endpoint)
         url = access.base_url.replace("/openai/v1", "/metrics")

@@ -14,7 +14,6 @@ from toolkit.errors import BuildError
 from toolkit.images.docker_config import docker_credentials
 from toolkit.images.manifest import ACCEPTED, INDEXES, Manifest, for_our_platform, parts
 from toolkit.images.reference import Reference, parse
-from toolkit.images.registry import Registry
 from toolkit.platforms.sagemaker.clients import Clients
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ def layer_bytes(clients: Clients, image: str) -> int | None:
     reference = parse(image)
     if reference.digest is None:
         return None
+    from toolkit.images.registry import Registry  # imports httpx
+
     try:
         if ECR_HOST.fullmatch(reference.registry):
             return _layer_bytes(reference, partial(_manifest, clients, reference))

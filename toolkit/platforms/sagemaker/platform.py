@@ -27,7 +27,6 @@ from toolkit.platforms.image import base_image
 from toolkit.platforms.lease import lease
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker import execute, heads, images, observe, runtime, training
-from toolkit.platforms.sagemaker.build import build_image, pinned_base
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
@@ -85,6 +84,8 @@ class SageMakerPlatform:
         account = replace(account, jumpstart=self.jumpstart_entries(recipe))
         recipe = with_jumpstart_defaults(recipe, account.jumpstart)
         if builds(recipe):
+            from toolkit.platforms.sagemaker.build import pinned_base  # imports the builders, and httpx
+
             digests = pinned_base(self.clients, base_image(recipe, account))
         else:
             uris = {image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.instance_types}
@@ -109,6 +110,8 @@ class SageMakerPlatform:
         return images.layer_bytes(self.clients, image)
 
     def build_image(self, request: Mapping[str, Any], progress: Progress) -> None:
+        from toolkit.platforms.sagemaker.build import build_image
+
         build_image(self.clients, request, progress)
 
     def with_digest(self, image: str) -> str:

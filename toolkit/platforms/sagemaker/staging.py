@@ -10,15 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-import httpx
-
 from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, UnreadableModel
 from toolkit.platforms.sagemaker.rules.kinds.bucket import sizes as object_sizes
 from toolkit.platforms.sagemaker.rules.stored import Mark, StagedFile, read_mark, stored_sha256
 from toolkit.recipe.content import PART_BYTES, ContentHash, part_bytes
-from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.model_files import ModelFiles, staged_names
 from toolkit.recipe.source import ModelSource
@@ -101,6 +98,8 @@ def _with_token(clients: Clients, request: Mapping[str, Any], open_files: OpenFi
     """The hub as the token in the request's secret sees it; it is neither written nor shown anywhere."""
     if "HubTokenSecret" not in request:
         return open_files
+    from toolkit.recipe.hub import HubFiles, hub_client  # imports httpx
+
     token = clients.secretsmanager.get_secret_value(SecretId=request["HubTokenSecret"])["SecretString"].strip()
     return lambda source: HubFiles(source.written, source.revision, hub_client(token=token))
 
@@ -138,6 +137,8 @@ def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
 
 def _downloaded(url: str, file: Mapping[str, Any]) -> IO[bytes]:
     """The content of a small file. Raises PlatformError."""
+    import httpx
+
     try:
         with httpx.Client(timeout=_TIMEOUT_SECONDS) as client:
             limits = documents.Limits(file["size"])

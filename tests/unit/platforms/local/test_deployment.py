@@ -18,7 +18,7 @@ from processes import until
 
 from toolkit.platforms.local import container, keeper, modeldata
 from toolkit.platforms.local.aws import ServiceError
-from toolkit.platforms.local.container import process
+from toolkit.platforms.local.command import entrypoint, process
 from toolkit.platforms.local.deployment import ContainerDeployment, HealthChecks, Model
 from toolkit.platforms.local.host import EndpointSpec, Placement, Target, Variant
 from toolkit.platforms.local.queue import StartQueue
@@ -218,7 +218,7 @@ def test_which_images_run(tmp_path: Path, image: str, runs: bool) -> None:
     serve = tmp_path / "vllm" / "serve"
     serve.parent.mkdir()
     serve.touch()
-    assert container.entrypoint(image, tmp_path) == (serve if runs else None)
+    assert entrypoint(image, tmp_path) == (serve if runs else None)
 
 
 def test_that_no_port_is_free_is_said() -> None:

@@ -1,0 +1,95 @@
+"""What runs in a container's stead on this machine: the program that the image stands for, and its environment.
+
+A process has no mounts of its own. So /opt/ml is a folder, its path stands in the environment wherever the request
+says /opt/ml, and the entrypoint learns of it by SAGEMAKER_BASE_DIR (a variable of SageMaker's own container toolkits).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolkit.catalog import registry
+from toolkit.home import cache
+from toolkit.platforms.local import folders, machine
+from toolkit.platforms.local.aws import ACCOUNT, REGION
+
+_IMAGE = re.compile(r"(?:[^/]+/)?(?P<repository>[a-z0-9][a-z0-9._-]*):(?P<tag>[\w.-]+)")
+_OPT_ML = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
+_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
+
+
+def entrypoint(image: str, containers: Path) -> Path | None:
+    """The program that runs in that image, or None when this machine cannot run it."""
+    found = _IMAGE.fullmatch(image)
+    if found is None or not found["tag"].endswith("-cpu") or not _runs_here(found["repository"]):
+        return None
+    program = containers / found["repository"] / "serve"
+    return program if program.is_file() else None
+
+
+def runnable_images(containers: Path) -> list[str]:
+    """The images that this machine can run, as patterns for a reader."""
+    return sorted(
+        f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/{program.parent.name}:<version>-cpu"
+        for program in containers.glob("*/serve")
+        if _runs_here(program.parent.name)
+    )
+
+
+def _runs_here(repository: str) -> bool:
+    """Whether this machine can run images of that repository: all but those of engines that are not built for CPUs."""
+    return repository not in registry.engines() or bool(registry.engine_rules(repository).cpu_package)
+
+
+@dataclass(frozen=True)
+class Command:
+    """Serves in its folder, with exactly this environment. `removal` is a command that ends what it leaves behind.
+
+    `socket` is where it listens; None is the port.
+    """
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    removal: Sequence[str] = ()
+    socket: Path | None = None
+
+
+Starter = Callable[[Path, int], Command]
+"""Gives the command for a folder and a port of loopback."""
+
+
+def process(program: Path, variables: Mapping[str, str], folder: Path, port: int) -> Command:
+    """The program that the image stands for, without the image. It listens where only its user gets in."""
+    unix_socket = folders.temporary_folder(folder) / "serve.sock"
+    unix_socket.unlink(missing_ok=True)  # of the process before it
+    return Command([sys.executable, str(program)], _environment(variables, folder, port, unix_socket), (), unix_socket)
+
+
+def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_socket: Path) -> dict[str, str]:
+    """The container's whole environment: the image's, CreateModel's, SageMaker's own. Nothing of the user's account.
+
+    The cache of the engine outlives it. What CreateModel leaves open is set for this machine's memory and CPU.
+    """
+    opt_ml = str(folder / "opt" / "ml")
+    engines = [registry.engine_rules(name) for name in registry.engines() if _runs_here(name)]
+    free, features, cores = machine.free_bytes(), machine.cpu_features(), machine.cores()
+    defaults = [item for engine in engines for item in engine.cpu_variables(variables, free, features, cores).items()]
+    caches = [variable for engine in engines for variable in engine.cache_variables(str(cache())).items()]
+    return {
+        **{name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+        "HOME": str(folder / "root"),
+        "TMPDIR": str(folders.temporary_folder(folder)),
+        "PYTHONUNBUFFERED": "1",
+        **dict(caches),
+        **dict(defaults),
+        **{name: _OPT_ML.sub(lambda _: opt_ml, value) for name, value in variables.items()},
+        "AWS_REGION": REGION,
+        "SAGEMAKER_BASE_DIR": opt_ml,
+        "SAGEMAKER_BIND_TO_PORT": str(port),
+        **{f"{engine.variable_prefix}UDS": str(unix_socket) for engine in engines},
+    }
