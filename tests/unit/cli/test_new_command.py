@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,16 @@ def test_a_command_is_imported_from_stdin(monkeypatch: pytest.MonkeyPatch, capsy
     assert found["recipe"] == "mine.yaml"
     assert found["findings"][0]["code"] == "import.left-out"
     assert "method: ngram" in Path("mine.yaml").read_text()
+
+
+def test_the_hint_for_a_missing_file_shows_a_command_that_can_be_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["import", "serve.sh"]) == 2
+    found = re.search("echo '(.+)' [|] toolkit import -", capsys.readouterr().err)
+    assert found
+    monkeypatch.setattr("sys.stdin", io.StringIO(found[1]))
+    assert run(["import", "-", "--out", "mine.yaml"]) == 0
 
 
 def test_recipes_can_be_filtered(capsys: pytest.CaptureFixture[str]) -> None:
