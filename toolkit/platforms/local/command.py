@@ -1,4 +1,4 @@
-"""What runs in a container's stead on this machine: the program that the image stands for, and its environment.
+"""The command that runs in a container's stead on this machine: the program that the image stands for.
 
 A process has no mounts of its own. So /opt/ml is a folder, its path stands in the environment wherever the request
 says /opt/ml, and the entrypoint learns of it by SAGEMAKER_BASE_DIR (a variable of SageMaker's own container toolkits).
