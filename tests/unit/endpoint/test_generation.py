@@ -43,6 +43,10 @@ def test_an_answer_byte_by_byte_is_the_same() -> None:
     assert result(*(BYTES[i : i + 1] for i in range(len(BYTES)))) == GENERATION
 
 
+def test_what_goes_on_a_line_that_was_begun_is_no_event_of_its_own() -> None:
+    assert result(b": a comment, ", event_stream(EVENTS[1:2], end=b""), BYTES) == GENERATION
+
+
 def test_characters_of_several_bytes_survive_any_cut() -> None:
     stream = event_stream([{"choices": [{"delta": {"content": "größer €"}, "finish_reason": "stop"}]}])
     for cut in range(len(stream)):
