@@ -174,7 +174,7 @@ def _run(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 def _event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's, if it is installed: reading many streams then takes a quarter less of a core."""
+    """uvloop's, if it is installed: reading many streams then takes a fifth less of a core."""
     try:
         import uvloop
     except ImportError:  # without the extra `bench`, and on Windows

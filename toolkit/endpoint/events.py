@@ -95,7 +95,7 @@ class EventReader:
         if self._bytes > _MOST_BYTES or len(self._rest) > documents.LIMITS.size:
             raise InvocationError("the endpoint sends without an end", hint="Ask for fewer tokens.")
         if not self._rest and part.startswith(b"data: {") and part.endswith(b"\n\n") and part.count(b"\n") == 2:
-            yield _event(part[6:])  # nearly every chunk is one whole event, and need not be taken apart
+            yield _event(part[6:-2])  # nearly every chunk is one whole event, and need not be taken apart
             return
         if b"\n" not in part:  # what has no line is not looked through again and again
             self._rest += part

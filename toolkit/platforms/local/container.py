@@ -1,4 +1,7 @@
-"""One container on this machine: a command that serves, its log, its health and its end."""
+"""One container on this machine: a command that serves, its log, its health and its end.
+
+The command is an engine's (`engine`), or the program that the image stands for (`command`).
+"""
 
 from __future__ import annotations
 
