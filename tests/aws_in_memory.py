@@ -10,11 +10,11 @@ from typing import Any
 from fakes import ACCOUNT, MemoryPlatform
 from pairs import RECIPE
 
-from toolkit.catalog import registry
-from toolkit.catalog.registry import PlatformEntry
+from toolkit import registry
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account
 from toolkit.recipe.resolve import Recipe
+from toolkit.registry import PlatformEntry
 
 ON_AWS = (
     RECIPE.replace("0.32.0", "0.30.0")

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from fakes import ACCOUNT
 
-from toolkit.catalog.registry import platform_rules
 from toolkit.planning.resources import Account, Existing, Resource
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.deployment import Deployment
@@ -15,6 +14,7 @@ from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
 from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
 from toolkit.recipe.platform_schema import RolloutSection
 from toolkit.recipe.resolve import Recipe
+from toolkit.registry import platform_rules
 
 KINDS = [kind.kind for kind in RULES.kinds]
 ALARMS = ("LogGroup", "MetricFilter", "Alarm")

@@ -9,12 +9,12 @@ from typing import Any
 
 from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
-from toolkit.catalog.registry import platform_rules
 from toolkit.errors import EndpointNotFound, PlatformError
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.recipe.resolve import Recipe
+from toolkit.registry import platform_rules
 
 ACCOUNT = Account("123456789012", "us-west-2")
 _KINDS = [kind.kind for kind in platform_rules("sagemaker").kinds]

@@ -10,12 +10,12 @@ from typing import Any
 
 from pairs import write_pair
 
+from toolkit import registry
 from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
-from toolkit.catalog import lookup, methods, registry
+from toolkit.catalog import lookup, methods
 from toolkit.catalog.lookup import Image, Instance
 from toolkit.catalog.methods import EngineMethod, Method
-from toolkit.catalog.registry import PlatformEntry
 from toolkit.engines.flag_checks import check_flags
 from toolkit.errors import EndpointNotFound
 from toolkit.findings import Finding
@@ -28,6 +28,7 @@ from toolkit.recipe.parts import Engine, PlatformSettings
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
 from toolkit.recipe.schema import EngineSection
+from toolkit.registry import PlatformEntry
 from toolkit.sizing.fit import Fit, Pair, fit_by_size
 from toolkit.sizing.settings import Settings
 

@@ -86,7 +86,7 @@ def _hardware(recipe: Recipe) -> tuple[str, str]:
     if recipe.platform.name == "local":
         return "this machine", "0"
     name = recipe.platform.instance_types[0]
-    found = recipe.platform.rules.instance(name)
+    found = recipe.platform_rules.instance(name)
     price = found.price() if found else None
     if price is None:
         return name, "?"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pairs import RECIPE, write_pair, write_recipe
 
-from toolkit.catalog.registry import engine_rules
 from toolkit.checks.run import check
 from toolkit.engines.vllm.facts import flags
 from toolkit.findings import Finding, Report
 from toolkit.recipe.unsafe import CODE_VARIABLES
+from toolkit.registry import engine_rules
 
 TURNED_OFF = "enforce-eager: true"
 

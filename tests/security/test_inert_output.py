@@ -21,6 +21,7 @@ from ruamel.yaml import YAML
 from toys import ToyBox, ToySession
 
 import toolkit
+from toolkit import registry
 from toolkit.api.catalogue import Catalogue
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.fitting import Fits
@@ -31,8 +32,6 @@ from toolkit.api.training import TrainingRun
 from toolkit.apply.explain import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
-from toolkit.catalog import registry
-from toolkit.catalog.registry import PlatformEntry
 from toolkit.cli.main import run
 from toolkit.cli.output import explain
 from toolkit.cli.report_text import comparison_text, report_text
@@ -49,6 +48,7 @@ from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
 from toolkit.proposal.model import Choice
 from toolkit.recipe.resolve import load
+from toolkit.registry import PlatformEntry
 from toolkit.sizing.fit import Fit
 from toolkit.text import inert_stream
 

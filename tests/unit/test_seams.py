@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import toolkit
-from toolkit.catalog import registry
+from toolkit import registry
 
 PACKAGE = Path(toolkit.__file__).parent
 MOST_BRANCHES = 5

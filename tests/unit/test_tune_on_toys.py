@@ -14,11 +14,10 @@ from reports import verdict
 from toys import SESSION, ToyEngine, registered, write_toy_recipe
 from tuned_arms import report_at
 
-from toolkit import api
+from toolkit import api, registry
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.tuning import tune
 from toolkit.apply.progress import Silent
-from toolkit.catalog import registry
 from toolkit.errors import InvocationError, RecipeError, UsageError
 from toolkit.measure.report import BenchReport
 from toolkit.recipe.resolve import Recipe, load

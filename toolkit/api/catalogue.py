@@ -48,15 +48,15 @@ class Listed:
     def hardware(self) -> str:
         """Instance types and their accelerators; empty on this machine."""
         platform = self.recipe.platform
-        if not platform.rules.has_instance_types:
+        if not self.recipe.platform_rules.has_instance_types:
             return ""
-        known = [platform.rules.instance(name) for name in platform.instance_types]
+        known = [self.recipe.platform_rules.instance(name) for name in platform.instance_types]
         return " ".join([*platform.instance_types, *(item.accelerator for item in known if item)])
 
     @property
     def fit_lines(self) -> list[str]:
         """How its models fit each instance type, a line each; why not where it cannot be told."""
-        return list(_fits(self.recipe)) if self.recipe.platform.rules.has_instance_types else []
+        return list(_fits(self.recipe)) if self.recipe.platform_rules.has_instance_types else []
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit recipes show --json`."""
@@ -140,7 +140,9 @@ class Catalogue(Sequence[Recipe]):
                 "method": item.recipe.method,
                 "k": item.tokens,
                 "platform": platform.name,
-                "instance_type": ", ".join(platform.instance_types) if platform.rules.has_instance_types else "",
+                "instance_type": ", ".join(platform.instance_types)
+                if item.recipe.platform_rules.has_instance_types
+                else "",
                 "price": item.dollars,
             }
 
@@ -168,7 +170,7 @@ def _fits(recipe: Recipe) -> Iterator[str]:
             yield f"not known without a lock: toolkit lock {recipe.path}"
             return
         known, problem = sizable(models)
-        types = [recipe.platform.rules.instance(name) for name in recipe.platform.instance_types]
+        types = [recipe.platform_rules.instance(name) for name in recipe.platform.instance_types]
         for found in fits(recipe, known, [item for item in types if item]):
             room = f"fits, with room for {found.kv_tokens:,} tokens" if found.fits else found.reason
             yield f"{found.instance}: {room}"

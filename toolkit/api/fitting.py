@@ -179,10 +179,10 @@ def _instances(names: Sequence[str], recipe: Recipe | None) -> list[Instance]:
     """The named instance types, or by default all that the recipe's platform has."""
     from toolkit.catalog import lookup
 
-    every = recipe.platform.rules.instances() if recipe else [item for item in lookup.instances() if item.hostable]
+    every = recipe.platform_rules.instances() if recipe else [item for item in lookup.instances() if item.hostable]
     if not names:
         return list(every)
-    find = recipe.platform.rules.instance if recipe else lookup.instance
+    find = recipe.platform_rules.instance if recipe else lookup.instance
     return [find(name) or _unknown(name, every) for name in names]
 
 

@@ -100,7 +100,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
         workloads=workloads or (GENERAL,),
         expected=Expected(recipe.expect, _published_acceptance(recipe)),
         price_per_hour=price,
-        reports_drafts=recipe.engine.rules.reports_drafts(recipe),
+        reports_drafts=recipe.engine_rules.reports_drafts(recipe),
         served_with=_served_with(recipe, has_instances=price != 0),
         synthetic_acceptance_length=recipe.speculation.synthetic_acceptance_length if recipe.speculation else None,
         target=_target(recipe),

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import lookup, registry
+from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
 from toolkit.checks.run import check
 from toolkit.engines.imported import Imported

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.files import write_whole
 from toolkit.platforms import jumpstart_entry

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.display import Tone, bullets, card, dollars_per_hour, table, toned
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError

@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 
+from toolkit import registry
 from toolkit.api.jumpstart import read_entry, write_jumpstart_recipe
 from toolkit.api.model_sources import Sources
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.catalog import registry
 from toolkit.catalog.age import current_day
 from toolkit.checks.run import check
 from toolkit.display import card, table

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from toolkit import registry
 from toolkit.api.context import RecipeLike, find_platform, recipe_or_none, record_of
 from toolkit.api.listing import unknown_endpoint
 from toolkit.apply.executor import remove
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.catalog import registry
 from toolkit.errors import ApplyError, UsageError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.engines import CAUSES
 
 _NOTHING = re.compile(r"(?!)")

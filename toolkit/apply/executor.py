@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from toolkit import registry
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.progress import Progress
-from toolkit.catalog import registry
 from toolkit.errors import ApplyError, PlatformError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.record import Record

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit import documents
-from toolkit.catalog import registry
+from toolkit import documents, registry
 
 PRICE_LIST = "https://pricing.us-east-1.amazonaws.com"
 PRICES = documents.Limits(size=1024**3, items=100_000_000, seconds=600.0)

@@ -16,8 +16,8 @@ import httpx
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from toolkit import documents
-from toolkit.catalog import lookup, published, registry
+from toolkit import documents, registry
+from toolkit.catalog import lookup, published
 from toolkit.catalog.entries import Image, Price
 from toolkit.catalog.updates import Update
 

@@ -25,14 +25,14 @@ def check_catalogue(recipe: Recipe, today: date) -> Iterator[Finding]:
 def update_command(recipe: Recipe) -> str:
     """The command that reads the prices anew that this recipe's own come from."""
     region = f"--region {recipe.platform.region}" if recipe.platform.region else ""
-    return " ".join(filter(None, ("toolkit catalog update", region, recipe.platform.rules.price_option)))
+    return " ".join(filter(None, ("toolkit catalog update", region, recipe.platform_rules.price_option)))
 
 
 def old_facts(recipe: Recipe, today: date) -> str:
     """A sentence on facts that are over 90 days old: files of the catalogue, prices of the recipe's types. Or none."""
     old = list(age.old_files(today))
-    for name in recipe.platform.instance_types if recipe.platform.rules.has_instance_types else ():
-        found = recipe.platform.rules.instance(name)
+    for name in recipe.platform.instance_types if recipe.platform_rules.has_instance_types else ():
+        found = recipe.platform_rules.instance(name)
         price = found.price(recipe.platform.region) if found else None
         if price and age.old_price(price, today):
             old.append(f"the price of {name} ({price.date})")
@@ -40,7 +40,7 @@ def old_facts(recipe: Recipe, today: date) -> str:
 
 
 def _unlisted(recipe: Recipe, name: str, path: str) -> Finding:
-    if name in recipe.platform.instance_types and recipe.platform.rules.instance(name) is None:
+    if name in recipe.platform.instance_types and recipe.platform_rules.instance(name) is None:
         message = f"the catalogue does not know {name}: memory, driver, disk, regions and price were not checked"
     elif is_image(name) and not _lists_image(recipe, name):
         message = f"the catalogue does not know the image {name}: {_taken(recipe)}"
@@ -61,8 +61,8 @@ def _taken(recipe: Recipe) -> str:
 
 
 def _lists_version(recipe: Recipe) -> bool:
-    return any(image.version == recipe.engine.version for image in recipe.platform.rules.images(recipe))
+    return any(image.version == recipe.engine.version for image in recipe.platform_rules.images(recipe))
 
 
 def _lists_image(recipe: Recipe, name: str) -> bool:
-    return any(name.endswith(f"{image.repository}:{image.tag}") for image in recipe.platform.rules.images(recipe))
+    return any(name.endswith(f"{image.repository}:{image.tag}") for image in recipe.platform_rules.images(recipe))

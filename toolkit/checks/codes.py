@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import toolkit.engines
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.errors import UsageError
 
 _FOLDER = Path(__file__).parent

@@ -32,10 +32,10 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
     """Check that there is an image to run, or to build on. Unknown versions are reported by the engine's checks."""
     engine = recipe.engine
     named = (recipe.container is not None and recipe.container.base) or recipe.target.kind == "jumpstart"
-    if recipe.image or named or not engine.rules.knows(engine.version):
+    if recipe.image or named or not recipe.engine_rules.knows(engine.version):
         return
     bases = [image.version for image in lookup.images("upstream", engine.name)]
-    platform = recipe.platform.rules
+    platform = recipe.platform_rules
     known = " or ".join(lookup.released(platform.name, engine.name)[:_OFFERED]) or "another platform"
     message = f"the catalogue has no image with {engine.name} {engine.version} for platform `{recipe.platform.name}`"
     other = ""
@@ -99,5 +99,5 @@ def _secrets(recipe: Recipe) -> Iterator[Finding]:
                 message = (
                     f"`{name}` looks like a secret: whoever can read the recipe or describe the Model would see it"
                 )
-                hint = f"Remove it. For a gated model {recipe.platform.rules.gated_models}."
+                hint = f"Remove it. For a gated model {recipe.platform_rules.gated_models}."
                 yield Finding("container.secret", message, f"engine.{section}.{name}", hint=hint)

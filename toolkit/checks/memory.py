@@ -19,9 +19,9 @@ _OFFERED = 3
 
 def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on each instance type; empty on a platform without instance types."""
-    if not recipe.platform.rules.has_instance_types:
+    if not recipe.platform_rules.has_instance_types:
         return
-    if recipe.engine.rules.compiles(recipe) and recipe.engine.max_model_len is None:
+    if recipe.engine_rules.compiles(recipe) and recipe.engine.max_model_len is None:
         return  # the engine's own check asks for max_model_len, for which graphs are compiled
     try:
         models, problem = sizable(models)
@@ -34,8 +34,8 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         return
     try:
         for index, name in enumerate(recipe.platform.instance_types):
-            found = recipe.platform.rules.instance(name)
-            if found and recipe.engine.rules.runs_on(found):  # else the hardware checks report the type
+            found = recipe.platform_rules.instance(name)
+            if found and recipe.engine_rules.runs_on(found):  # else the hardware checks report the type
                 yield from _instance(recipe, models, found, f"{_TYPES}.{index}")
     except ToolkitError as error:  # a flag's value that the memory estimate does not support
         yield Finding("memory.unknown", error.message, "engine", hint=error.hint, severity="warning")
@@ -48,11 +48,11 @@ def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> It
         unit = "logical cores" if instance.neuron_cores else "accelerators"
         message = f"{found.instance}: the models need {size} {unit}, and the engine uses one by default"
         hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
-        if len(recipe.platform.instance_types) > 1 and recipe.platform.rules.has_settings_by_type:
+        if len(recipe.platform.instance_types) > 1 and recipe.platform_rules.has_settings_by_type:
             hint = f"For this type only: `{{type: {found.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         message, severity = _verdict(found, message)
         yield Finding("memory.tensor-parallel", message, path, hint=hint, severity=severity)
-    if found.fits or (recipe.engine.rules.explains_hardware and not found.weights_gib):  # not sized
+    if found.fits or (recipe.engine_rules.explains_hardware and not found.weights_gib):  # not sized
         return
     others = f"Cheapest types that fit: {_cheapest(recipe, models)}."
     message, severity = _verdict(found, f"{found.instance}: {found.reason}")
@@ -72,6 +72,6 @@ def _verdict(found: Fit, message: str) -> tuple[str, Severity]:
 
 
 def _cheapest(recipe: Recipe, models: Lock) -> str:
-    able = [instance for instance in recipe.platform.rules.instances() if instance.accelerator]
+    able = [instance for instance in recipe.platform_rules.instances() if instance.accelerator]
     found = [item.instance for item in fits(recipe, models, able) if item.fits]
     return ", ".join(found[:_OFFERED]) or "none, with these settings"

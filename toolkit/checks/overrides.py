@@ -31,7 +31,7 @@ def check_overrides(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 
 def _findings(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_container(recipe)
-    yield from recipe.engine.rules.check(recipe, models)
+    yield from recipe.engine_rules.check(recipe, models)
     if models:
         yield from check_target(recipe, models.target)
         yield from check_pair(recipe, models)

@@ -82,10 +82,10 @@ def findings_on(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_workloads(recipe)
     yield from check_expect(recipe)
     yield from check_training(recipe, models.target if models else None)
-    yield from recipe.engine.rules.check(recipe, models)
+    yield from recipe.engine_rules.check(recipe, models)
     yield from check_tags(recipe)
-    yield from recipe.platform.rules.check(recipe, models)
-    yield from recipe.engine.rules.check_hardware(recipe, models)
+    yield from recipe.platform_rules.check(recipe, models)
+    yield from recipe.engine_rules.check_hardware(recipe, models)
     yield from check_overrides(recipe, models)
     yield from check_listed(recipe, models)
     if models:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.cli.output import answer, next_step, say
 from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table

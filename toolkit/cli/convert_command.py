@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.cli.output import answer, exit_unless, next_step
 
 if TYPE_CHECKING:
@@ -74,5 +74,5 @@ def check_head(target: ModelFacts, head: ModelFacts, method: str) -> tuple[Findi
         }
     )
     recipe, models = resolve(LoadedRecipe(file, Path("recipe.yaml"), {})), Lock(target, head)
-    found = (*recipe.engine.rules.check(recipe, models), *check_pair(recipe, models))
+    found = (*recipe.engine_rules.check(recipe, models), *check_pair(recipe, models))
     return tuple(finding for finding in found if finding.code.startswith("pair."))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from toolkit.catalog import registry
+from toolkit import registry
 
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Start": {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import AnyPlatform, Json
 from toolkit.cli.table import paragraphs

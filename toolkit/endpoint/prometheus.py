@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
 from toolkit.errors import PlatformError

@@ -1,4 +1,4 @@
-"""Engines: one folder each, with everything that differs between them. Other code uses `recipe.engine.rules`.
+"""Engines: one folder each, with everything that differs between them. Other code uses `recipe.engine_rules`.
 
 A folder has `rules.py` with an EngineRules (toolkit/recipe/rules.py), to which the engine's file in catalog/engines
 points. Beside it: facts by version, flags and environment variables, checks, its memory use, and JSON files with causes

@@ -45,21 +45,21 @@ def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
     if too_long:
         flags["config"] = f"{channel_dir(recipe, CONFIG_CHANNEL)}/{CONFIG_NAME}"
     variables = {variable(recipe, flag): value for flag, value in flags.items()}
-    own = recipe.engine.rules.variables(recipe, flags)
+    own = recipe.engine_rules.variables(recipe, flags)
     folders = {item.variable: channel_dir(recipe, FILES_CHANNEL) for item in staged_downloads(recipe)}
     return dict(sorted({**recipe.engine.env, **own, **folders, **variables}.items()))
 
 
 def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
     """Flags whose values are too long for SageMaker's environment; they are passed as a file in the model data."""
-    if recipe.platform.rules.longest_variable is None:
+    if recipe.platform_rules.longest_variable is None:
         return {}
     return {flag: value for flag, value in recipe.flags.items() if len(_text(value)) > longest}
 
 
 def variable(recipe: Recipe, flag: str) -> str:
     """The environment variable of a flag."""
-    return f"{recipe.engine.rules.variable_prefix}{flag.upper().replace('-', '_')}"
+    return f"{recipe.engine_rules.variable_prefix}{flag.upper().replace('-', '_')}"
 
 
 def supervised(image: lookup.Image, value: str) -> bool:
@@ -76,7 +76,7 @@ def fetched_by_container(recipe: Recipe, source: ModelSource) -> bool:
 
 def builds(recipe: Recipe) -> bool:
     """Whether the recipe's platform builds an image for it."""
-    return recipe.platform.rules.builds(recipe)
+    return recipe.platform_rules.builds(recipe)
 
 
 def is_in_image(recipe: Recipe) -> bool:
@@ -86,7 +86,7 @@ def is_in_image(recipe: Recipe) -> bool:
 
 def staged_downloads(recipe: Recipe) -> Sequence[Download]:
     """Files that its engine would download, which are staged with the weights."""
-    return recipe.engine.rules.downloads(recipe) if recipe.platform.weights == "s3" else ()
+    return recipe.engine_rules.downloads(recipe) if recipe.platform.weights == "s3" else ()
 
 
 def channel_dir(recipe: Recipe, channel: str) -> str:

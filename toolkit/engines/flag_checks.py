@@ -11,7 +11,7 @@ from toolkit.recipe.resolve import Recipe
 
 def check_flags(recipe: Recipe, unknown: Callable[[str], Iterator[Finding]]) -> Iterator[Finding]:
     """Findings on flags that the toolkit sets; `unknown` gives the findings on all other flags."""
-    prefix, own = recipe.engine.rules.variable_prefix, recipe.engine.rules.own_flags
+    prefix, own = recipe.engine_rules.variable_prefix, recipe.engine_rules.own_flags
     for variable in recipe.engine.env:
         if variable.startswith(prefix):
             flag = variable.removeprefix(prefix).lower().replace("_", "-")

@@ -36,7 +36,7 @@ def with_choices(recipe: Recipe, check: Check) -> Recipe:
 
 def versions(recipe: Recipe) -> list[str]:
     """Versions of the recipe's engine that have an image on its platform, the newest first; no pre-releases."""
-    listed = (image.version for image in recipe.platform.rules.images(recipe))
+    listed = (image.version for image in recipe.platform_rules.images(recipe))
     return list(dict.fromkeys(version for version in listed if version.replace(".", "").isdigit()))
 
 
@@ -48,7 +48,7 @@ def newest_with(recipe: Recipe, works: Callable[[str], bool]) -> str:
 def able_types(recipe: Recipe) -> list[Instance]:
     """Instance types of the recipe's platform and region that its engine runs on, the cheapest first."""
     region = recipe.platform.region
-    able = [item for item in recipe.platform.rules.instances() if recipe.engine.rules.runs_on(item)]
+    able = [item for item in recipe.platform_rules.instances() if recipe.engine_rules.runs_on(item)]
     in_region = [item for item in able if not (region and item.regions) or region in item.regions]
     return sorted(in_region, key=lambda item: (_price(item, region), item.name))
 
@@ -79,11 +79,11 @@ def _at(recipe: Recipe, version: str) -> Recipe:
 def with_instance_type(recipe: Recipe, able: Sequence[Instance]) -> Recipe:
     """The recipe with the cheapest of these types that fits, if it leaves the type open; else with the cheapest."""
     open_here = INSTANCE_TYPES in recipe.left_open and recipe.target.kind != "jumpstart"
-    if not (open_here and recipe.platform.rules.has_instance_types):
+    if not (open_here and recipe.platform_rules.has_instance_types):
         return recipe
     if not able:
         why = f"{recipe.engine.name} runs on no type of that platform and region"
-        return _chosen(_on(recipe, recipe.platform.rules.instances()[0].name), INSTANCE_TYPES, why)
+        return _chosen(_on(recipe, recipe.platform_rules.instances()[0].name), INSTANCE_TYPES, why)
     models = _models(recipe)
     found = _fitting(recipe, models, able)
     if not found:

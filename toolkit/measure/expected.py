@@ -14,7 +14,7 @@ def draft_length(recipe: Recipe) -> int | None:
         return None
     if recipe.speculation.schedule or recipe.speculation.adaptive or recipe.engine.args.get("disable-log-stats"):
         return None
-    if not recipe.engine.rules.reports_drafts(recipe):
+    if not recipe.engine_rules.reports_drafts(recipe):
         return None
     on_types = [recipe.on(name).speculation for name in recipe.platform.instance_types]
     lengths = {speculation.num_speculative_tokens for speculation in on_types if speculation}

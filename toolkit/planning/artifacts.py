@@ -27,12 +27,12 @@ _DIGEST_CHARACTERS = 12
 
 def compiles_ahead(recipe: Recipe) -> bool:
     """Whether the recipe's engine needs code that was compiled before it starts."""
-    return recipe.engine.rules.compiles(recipe) and recipe.engine.compile_ahead
+    return recipe.engine_rules.compiles(recipe) and recipe.engine.compile_ahead
 
 
 def require_compiles_ahead(recipe: Recipe) -> None:
     """Raise UsageError for a recipe that does not need code compiled beforehand."""
-    if not recipe.engine.rules.compiles(recipe):
+    if not recipe.engine_rules.compiles(recipe):
         raise UsageError(
             f"{recipe.engine.name} has nothing to compile beforehand", hint="Only engines for Trainium have."
         )
@@ -47,7 +47,7 @@ def parts(recipe: Recipe) -> dict[str, str]:
     `recipe` is a completed one: without revisions, a moved branch of the hub is not noticed. Nor is a base image whose
     tag has moved; one that is named by digest cannot. Raises UsageError for a Dockerfile that cannot be read.
     """
-    found = recipe.engine.rules.compiled_parts(
+    found = recipe.engine_rules.compiled_parts(
         recipe,
         _image(recipe.container or ContainerSection()),
         _identity(recipe.target),
@@ -81,7 +81,7 @@ def variables(recipe: Recipe, folder: str, longest: int = LONGEST_VALUE) -> dict
 
 def expected_seconds(recipe: Recipe) -> int:
     """Expected seconds of compiling, estimated from the size of the weights; 0 if unknown."""
-    return recipe.engine.rules.compile_seconds(recipe)
+    return recipe.engine_rules.compile_seconds(recipe)
 
 
 def _image(section: ContainerSection) -> str:

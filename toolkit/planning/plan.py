@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from toolkit import documents
-from toolkit.catalog import registry
+from toolkit import documents, registry
 from toolkit.display import Fragment, Tone, bullets, card, folded, table, toned, whole
 from toolkit.errors import UsageError
 from toolkit.files import write_whole

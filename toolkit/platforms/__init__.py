@@ -1,11 +1,11 @@
-"""Platforms, on which endpoints run: one folder each, registered in catalog/registry."""
+"""Platforms, on which endpoints run: one folder each, registered in toolkit/registry."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import methods, registry
+from toolkit import registry
+from toolkit.catalog import methods
 from toolkit.catalog.lookup import Instance
 from toolkit.checks.run import findings_on
 from toolkit.engines.open_choices import versions
@@ -141,7 +142,7 @@ def _with_drafter(
     lock = Lock(target, drafter.facts)
     draft, choices = _first(wishes, target, drafter, types, folder)
     draft, version = _version(draft, lock, drafter)
-    if not draft.recipe().engine.rules.compiles(draft.recipe()):
+    if not draft.recipe().engine_rules.compiles(draft.recipe()):
         draft, budget = _token_budget(draft, lock)
         choices.append(budget)
     if not types:
@@ -316,7 +317,7 @@ def _on(draft: _Draft, offer: Offer) -> Iterator[tuple[_Draft, tuple[Choice, ...
         yield here, ()
         return
     recipe = here.recipe()
-    published = recipe.engine.rules.published(recipe.method)
+    published = recipe.engine_rules.published(recipe.method)
     key, least = f"engine.args.{_TENSOR_PARALLEL}", f"the fewest that hold the models: {offer.tensor_parallel}"
     if published and published.tensor_parallel > offer.tensor_parallel:
         size = published.tensor_parallel

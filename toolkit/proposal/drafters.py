@@ -7,7 +7,8 @@ from dataclasses import replace
 from math import log
 from typing import Any
 
-from toolkit.catalog import lookup, methods, registry
+from toolkit import registry
+from toolkit.catalog import lookup, methods
 from toolkit.catalog.lookup import Head
 from toolkit.catalog.methods import Method
 from toolkit.checks.listed import same_model
@@ -208,7 +209,7 @@ def _as_in(drafter: Drafter, name: str, recipe: Recipe) -> Drafter:
     tokens = recipe.speculation.num_speculative_tokens
     why = drafter.tokens_why if tokens == drafter.tokens else f"as in the toolkit's own recipe {name}"
     known = replace(drafter, recipe=name, version=recipe.engine.version, tokens=tokens, tokens_why=why)
-    return replace(known, settings=_settings(recipe)) if recipe.engine.rules.compiles(recipe) else known
+    return replace(known, settings=_settings(recipe)) if recipe.engine_rules.compiles(recipe) else known
 
 
 def _settings(recipe: Recipe) -> Mapping[str, Any]:
@@ -228,7 +229,7 @@ def _recipes(target: ModelFacts, engine: str) -> Iterator[tuple[str, Recipe]]:
     """The toolkit's own recipes for the target, on the hardware of that engine."""
     for name in recipes_for(target):
         recipe = load(name)
-        types = [recipe.platform.rules.instance(item) for item in recipe.platform.instance_types]
+        types = [recipe.platform_rules.instance(item) for item in recipe.platform.instance_types]
         fitting = {registry.engine_for(item) for item in types if item} or {recipe.engine.name}
         if engine in fitting:
             yield name, recipe

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import family
 from toolkit.engines.open_choices import able_types, by_weights

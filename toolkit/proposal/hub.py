@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import httpx
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolkit import documents
-from toolkit.catalog import lookup, methods, registry
+from toolkit import documents, registry
+from toolkit.catalog import lookup, methods
 from toolkit.checks.listed import written_method
 from toolkit.errors import HubError, UnreadableModel
 from toolkit.proposal.model import Drafter

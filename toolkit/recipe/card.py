@@ -8,7 +8,7 @@ from toolkit.recipe.resolve import Recipe
 
 
 def recipe_card(recipe: Recipe) -> str:
-    speculation, engine, platform = recipe.speculation, recipe.engine, recipe.platform
+    speculation, engine = recipe.speculation, recipe.engine
     rows: list[tuple[str, object]] = [
         ("target", recipe.target),
         ("drafter", recipe.drafter),
@@ -16,7 +16,7 @@ def recipe_card(recipe: Recipe) -> str:
         ("engine", f"{engine.name} {engine.version}"),
         ("limits", _limits(recipe)),
         ("platform", _platform(recipe)),
-        ("price", dollars_per_hour(platform.rules.price_per_hour(recipe))),
+        ("price", dollars_per_hour(recipe.platform_rules.price_per_hour(recipe))),
         ("workloads", ", ".join(recipe.workloads)),
         ("measured", _measured(recipe)),
     ]
@@ -31,7 +31,7 @@ def _limits(recipe: Recipe) -> str:
 
 
 def _platform(recipe: Recipe) -> str:
-    if not recipe.platform.rules.has_instance_types:
+    if not recipe.platform_rules.has_instance_types:
         return recipe.platform.name
     return f"{recipe.platform.name}, {' or '.join(recipe.platform.instance_types)}"
 

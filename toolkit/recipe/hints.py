@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from toolkit.catalog import lookup, registry
+from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.findings import Finding
 from toolkit.recipe.schema import RecipeFile
 from toolkit.recipe.section import LONGEST_NAME

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.catalog import methods, registry
+from toolkit.catalog import methods
 from toolkit.catalog.methods import Method
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.platform_schema import ComponentSection, InstanceType, PrefixRoutingSection
-from toolkit.recipe.rules import EngineRules, PlatformTraits
 from toolkit.recipe.source import ModelSource
 
 
@@ -73,11 +72,6 @@ class Engine:
     compile_ahead: bool = True
     allow: tuple[str, ...] = ()
 
-    @property
-    def rules(self) -> EngineRules:
-        rules: EngineRules = registry.engine_rules(self.name)
-        return rules
-
 
 @dataclass(frozen=True)
 class PlatformSettings:
@@ -106,8 +100,3 @@ class PlatformSettings:
     capacity_reservation: str | None = None
     kms_key: str | None = None
     one_data_source: bool = False
-
-    @property
-    def rules(self) -> PlatformTraits:
-        rules: PlatformTraits = registry.platform_rules(self.name)
-        return rules

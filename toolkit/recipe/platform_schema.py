@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.section import EngineFlag, FlagValue, NonEmptyStr, PositiveInt, RecipeName, Section, one_of
 

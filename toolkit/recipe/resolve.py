@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolkit.catalog import methods, registry
+from toolkit import registry
+from toolkit.catalog import methods
 from toolkit.catalog.methods import EngineMethod
 from toolkit.recipe import unlisted
 from toolkit.recipe.load import Lines, LoadedRecipe, load_file
@@ -80,6 +81,18 @@ class Recipe:
     chosen: Mapping[str, str] = field(repr=False, default_factory=dict)
 
     @property
+    def engine_rules(self) -> EngineRules:
+        """What its engine knows."""
+        rules: EngineRules = registry.engine_rules(self.engine.name)
+        return rules
+
+    @property
+    def platform_rules(self) -> PlatformTraits:
+        """What its platform knows."""
+        rules: PlatformTraits = registry.platform_rules(self.platform.name)
+        return rules
+
+    @property
     def method(self) -> str:
         """The drafting method, `none` for a baseline."""
         return self.speculation.method if self.speculation else methods.BASELINE
@@ -117,8 +130,8 @@ class Recipe:
     @cached_property
     def image(self) -> Image | None:
         """The image of its engine on its platform, or of what its container is built on; one under `unlisted` first."""
-        known = [image for image in self.platform.rules.images(self) if image.version == self.engine.version]
-        listed = unlisted.image(self.unlisted, self.engine.version, self.platform.rules.images(self))
+        known = [image for image in self.platform_rules.images(self) if image.version == self.engine.version]
+        listed = unlisted.image(self.unlisted, self.engine.version, self.platform_rules.images(self))
         if listed and (not known or any(map(unlisted.is_image, self.unlisted))):
             return listed
         return next(iter(known), None)
@@ -126,7 +139,7 @@ class Recipe:
     @cached_property
     def flags(self) -> Mapping[str, Any]:
         """All flags of its engine by name, without the leading dashes."""
-        return {**self.engine.args, **self.engine.rules.flags(self)}
+        return {**self.engine.args, **self.engine_rules.flags(self)}
 
     def baseline(self) -> Recipe:
         """This recipe without speculation, named `<name>-baseline`."""
@@ -192,7 +205,7 @@ class Recipe:
                 "args": dict(self.engine.args),
                 "env": dict(self.engine.env),
                 **({"allow": list(self.engine.allow)} if self.engine.allow else {}),
-                **({"compile_ahead": self.engine.compile_ahead} if self.engine.rules.compiles(self) else {}),
+                **({"compile_ahead": self.engine.compile_ahead} if self.engine_rules.compiles(self) else {}),
             },
             "container": self.container.model_dump() if self.container else "aws-dlc",
             "platform": {
@@ -247,13 +260,14 @@ def resolve(loaded: LoadedRecipe) -> Recipe:
     """Fill in what the file leaves out. Pure but for looking where the recipe's folder is."""
     file, folder = loaded.file, loaded.path.resolve().parent
     platform = _platform(file)
-    engine = _engine(file, platform)
+    rules: EngineRules = registry.engine_rules(file.engine.name)
+    engine = _engine(file, platform, rules)
     recipe = Recipe(
         name=file.name,
         description=file.description or "",
         path=loaded.path,
         target=model_source(file.target.model, folder, file.target.revision),
-        speculation=_speculation(file.speculation, engine, folder),
+        speculation=_speculation(file.speculation, engine, rules, folder),
         engine=engine,
         platform=platform,
         workloads={name: _folder(folder, path) for name, path in file.workloads.items()},
@@ -287,7 +301,7 @@ def _with_choices(recipe: Recipe) -> Recipe:
         recipe = replace(recipe, platform=replace(recipe.platform, instance_types=(_OF_JUMPSTART,)))
     elif not recipe.left_open:
         return recipe
-    return recipe.engine.rules.completed(recipe)
+    return recipe.engine_rules.completed(recipe)
 
 
 def _platform(file: RecipeFile) -> PlatformSettings:
@@ -315,9 +329,8 @@ def _platform(file: RecipeFile) -> PlatformSettings:
     )
 
 
-def _engine(file: RecipeFile, platform: PlatformSettings) -> Engine:
+def _engine(file: RecipeFile, platform: PlatformSettings, rules: EngineRules) -> Engine:
     written = file.engine
-    rules: EngineRules = registry.engine_rules(written.name)
     chosen = rules.settle(written, file.speculation.method, next(iter(platform.instance_types), ""))
     return Engine(
         name=chosen.name,
@@ -332,13 +345,13 @@ def _engine(file: RecipeFile, platform: PlatformSettings) -> Engine:
     )
 
 
-def _speculation(written: SpeculationSection, engine: Engine, folder: Path) -> Speculation | None:
+def _speculation(written: SpeculationSection, engine: Engine, rules: EngineRules, folder: Path) -> Speculation | None:
     if written.method == methods.BASELINE:
         return None
     return Speculation(
         method=written.method,
         drafter=model_source(written.model, folder, written.revision) if written.model else None,
-        num_speculative_tokens=written.num_speculative_tokens or engine.rules.default_tokens(engine, written.method),
+        num_speculative_tokens=written.num_speculative_tokens or rules.default_tokens(engine, written.method),
         schedule=tuple(written.num_speculative_tokens_per_batch_size),
         tensor_parallel=written.draft_tensor_parallel_size,
         settings=written.settings,

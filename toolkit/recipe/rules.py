@@ -1,4 +1,4 @@
-"""What the rooms below may ask of an engine and of a platform. `catalog.registry` finds who answers.
+"""What the rooms below may ask of an engine and of a platform. `toolkit.registry` finds who answers.
 
 Engines implement EngineRules (toolkit/engines), the pure parts of platforms PlatformTraits (toolkit/platforms).
 """

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictStr, StringConstraints, field_validator, model_validator
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.recipe.model_schema import SpeculationSection, TargetSection
 from toolkit.recipe.platform_schema import (
     NetworkSection,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.catalog.lookup import Instance
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.recipe.content import CARD

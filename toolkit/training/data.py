@@ -20,8 +20,7 @@ from pathlib import Path
 
 from transformers import AutoConfig
 
-from toolkit import documents
-from toolkit.catalog import registry
+from toolkit import documents, registry
 from toolkit.errors import UsageError
 from toolkit.files import write_whole, writing
 from toolkit.recipe.source import is_commit

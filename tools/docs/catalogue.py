@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from toolkit.catalog import lookup, methods, registry
+from toolkit import registry
+from toolkit.catalog import lookup, methods
 from toolkit.catalog.entries import Head, Instance, Price
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import load

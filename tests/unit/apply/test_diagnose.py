@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from toolkit import registry
 from toolkit.apply.causes import words
 from toolkit.apply.diagnose import diagnose, last_error
-from toolkit.catalog import registry
 from toolkit.errors import Cause
 from toolkit.images.command import TOO_FEW_IDS, TOO_FEW_IDS_HINT
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 from toys import ToyBox, ToySession
 
+from toolkit import registry
 from toolkit.api.listing import status, unknown_endpoint
-from toolkit.catalog import registry
-from toolkit.catalog.registry import PlatformEntry
 from toolkit.cli.main import run
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError
+from toolkit.registry import PlatformEntry
 
 EXPIRED = "listing endpoints: the token has expired (ExpiredToken)"
 

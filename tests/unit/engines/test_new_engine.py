@@ -10,9 +10,10 @@ import pytest
 from pairs import RECIPE, write_pair
 from toys import ENGINE
 
+from toolkit import registry
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.stages import stage_of
-from toolkit.catalog import lookup, registry
+from toolkit.catalog import lookup
 from toolkit.checks.run import check
 from toolkit.engines.arguments import environment
 from toolkit.errors import RecipeError

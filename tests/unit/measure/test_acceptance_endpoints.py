@@ -178,9 +178,9 @@ def test_a_baseline_of_ones_own_is_used() -> None:
 def test_vllm_accepts_by_chance_since_0_20_on_gpus(version: str, accepts: bool) -> None:
     recipe = toolkit.load(ON_GPU)
     there = replace(recipe, engine=replace(recipe.engine, version=version))
-    assert there.engine.rules.accepts_synthetically(there) is accepts
+    assert there.engine_rules.accepts_synthetically(there) is accepts
     here = toolkit.load(HERE)
-    assert not here.engine.rules.accepts_synthetically(here)
+    assert not here.engine_rules.accepts_synthetically(here)
 
 
 def test_a_recipe_cannot_ask_for_garbage(tmp_path: Path) -> None:

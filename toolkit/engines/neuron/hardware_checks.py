@@ -35,11 +35,11 @@ _METHODS = ("eagle3", "dflash", "draft-model")
 
 
 def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    if not recipe.platform.rules.has_instance_types:
+    if not recipe.platform_rules.has_instance_types:
         return
     found: dict[Finding, None] = {}
     for index, name in enumerate(recipe.platform.instance_types):
-        if instance := recipe.platform.rules.instance(name):
+        if instance := recipe.platform_rules.instance(name):
             found |= dict.fromkeys(_instance(recipe.on(name), models, instance, f"{_TYPES}.{index}"))
     yield from found
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import methods, registry
+from toolkit import registry
+from toolkit.catalog import methods
 from toolkit.catalog.lookup import Instance, older
 from toolkit.engines.imported import Imported
 from toolkit.engines.open_choices import with_choices
@@ -142,11 +143,11 @@ class Vllm(EngineRules):
 
     def accepts_synthetically(self, recipe: Recipe) -> bool:
         """On GPUs only: "Synthetic acceptance not supported with CPU sampling" (vLLM 0.32.0)."""
-        if not recipe.platform.rules.has_instance_types or older(
+        if not recipe.platform_rules.has_instance_types or older(
             recipe.engine.version, facts().synthetic_acceptance_since
         ):
             return False
-        instances = [recipe.platform.rules.instance(name) for name in recipe.platform.instance_types]
+        instances = [recipe.platform_rules.instance(name) for name in recipe.platform.instance_types]
         return bool(instances) and all(instance and self.runs_on(instance) for instance in instances)
 
     def draft_line(self, k: int) -> str:
@@ -170,7 +171,7 @@ class Vllm(EngineRules):
         if instance.neuron_cores:
             needed = f"engine: {{name: {registry.engine_for(instance)}}}"
             return replace(empty, reason=f"{instance.accelerator} needs another engine: {needed}")
-        has_types = recipe is None or recipe.platform.rules.has_instance_types
+        has_types = recipe is None or recipe.platform_rules.has_instance_types
         if has_types and not self.runs_on(instance):
             return replace(empty, reason=f"images of {self.name} need NVIDIA GPUs of Turing or newer and x86 CPUs")
         method = pair.target.quant_method

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.home import cache
 from toolkit.platforms.local import folders, machine
 from toolkit.platforms.local.aws import ACCOUNT, REGION

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from toolkit.catalog import lookup, registry
+from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.platforms.examined import Examined
 from toolkit.platforms.local.session import runs_here
 from toolkit.version import DISTRIBUTION, REINSTALL, __version__, install_command

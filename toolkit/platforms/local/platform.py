@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolkit import documents
+from toolkit import documents, registry
 from toolkit.apply.progress import Progress
-from toolkit.catalog import registry
 from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.prometheus import metrics_of_pages
 from toolkit.errors import PlatformError, UsageError

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolkit.catalog import lookup, registry
+from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource

@@ -15,7 +15,6 @@ from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
 from pairs import recipe_with, write_recipe
 
-from toolkit.catalog.registry import platform_rules
 from toolkit.catalog.trainium import TRAINING_FAMILIES
 from toolkit.checks.run import check
 from toolkit.errors import NotCompiled, UsageError
@@ -27,6 +26,7 @@ from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules import RULES, compilation
 from toolkit.platforms.sagemaker.rules.compile_job import LONGEST_VALUE
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.registry import platform_rules
 
 RECIPE = """\
 name: qwen

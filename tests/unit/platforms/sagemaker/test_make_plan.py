@@ -12,13 +12,13 @@ from aws_kinds import desired
 from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair, write_pair
 
-from toolkit.catalog.registry import platform_rules
 from toolkit.errors import PlatformError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.recipe.platform_schema import ComponentSection
 from toolkit.recipe.resolve import load
+from toolkit.registry import platform_rules
 
 OTHER = "another-endpoint"
 

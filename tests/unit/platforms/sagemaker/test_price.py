@@ -9,7 +9,6 @@ import pytest
 from pairs import recipe_with, write_hub_pair
 
 from toolkit.catalog import lookup
-from toolkit.catalog.registry import platform_rules
 from toolkit.planning.resources import Existing, Observed
 from toolkit.platforms.sagemaker.rules.price import (
     most_per_hour,
@@ -20,6 +19,7 @@ from toolkit.platforms.sagemaker.rules.price import (
 )
 from toolkit.recipe.platform_schema import RolloutSection, ScalingSection
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.registry import platform_rules
 
 CHEAP, DEAR = "ml.g6e.2xlarge", "ml.g6e.12xlarge"
 UNPRICED = next(item.name for item in lookup.instances() if not item.prices)

@@ -10,12 +10,12 @@ from aws_kinds import desired
 from fakes import ACCOUNT
 from pairs import write_pair
 
-from toolkit.catalog.registry import platform_rules
 from toolkit.errors import UsageError
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed
 from toolkit.recipe.resolve import load
+from toolkit.registry import platform_rules
 
 OLD = Existing("Model", "tiny-<old>", True, ("tiny",), {})
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from toolkit.catalog import lookup, registry
+from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
@@ -51,7 +52,7 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
-    rules, known = recipe.engine.rules, list(map(hardware.instance, recipe.platform.instance_types))
+    rules, known = recipe.engine_rules, list(map(hardware.instance, recipe.platform.instance_types))
     for index, name in enumerate(recipe.platform.instance_types):
         path, instance = f"{_TYPES}.{index}", hardware.instance(name)
         if name in recipe.platform.overrides:
@@ -76,7 +77,7 @@ def _families(recipe: Recipe) -> Iterator[Finding]:
     """Pods and their Job land on any of the types, with one claim, one lowest driver and one compiled code."""
     first, *others = map(family, recipe.platform.instance_types)
     for index, other in enumerate(others, start=1):
-        if recipe.engine.rules.compiles(recipe) and other != first:
+        if recipe.engine_rules.compiles(recipe) and other != first:
             message = (
                 f"pods may run on any type, but their claim, driver and compiled code are for {first}, not {other}"
             )
@@ -172,7 +173,7 @@ def _gated(source: ModelSource) -> bool:
 
 def _artifacts(recipe: Recipe) -> Iterator[Finding]:
     bucket = recipe.platform.kubernetes and recipe.platform.kubernetes.artifacts_bucket
-    if recipe.engine.rules.compiles(recipe) and recipe.engine.compile_ahead and not bucket:
+    if recipe.engine_rules.compiles(recipe) and recipe.engine.compile_ahead and not bucket:
         message = "compiled code must be in a bucket that the pods mount"
         hint = "Set `kubernetes: {artifacts_bucket: …}`, or write `compile: at-start`."
         yield Finding("kubernetes.artifacts", message, "platform.kubernetes.artifacts_bucket", hint=hint)
@@ -187,7 +188,7 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
         recipe.platform.kubernetes and recipe.platform.kubernetes.prometheus
     ):
         message = "the autoscaler needs a metric of the pods, which a Prometheus adapter must provide"
-        metric = recipe.engine.rules.metrics.of_pods
+        metric = recipe.engine_rules.metrics.of_pods
         hint = f"Install one that provides `{metric}`, or KEDA, and set platform.kubernetes.prometheus."
         yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")
     wanted, most = scaling.requests_per_instance, recipe.engine.max_num_seqs

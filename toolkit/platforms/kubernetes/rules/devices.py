@@ -47,7 +47,7 @@ def accelerators(recipe: Recipe) -> int:
     first = instances(recipe)[0]
     if not first.accelerator_count:
         return 0
-    needed = recipe.engine.rules.accelerators(recipe, first)
+    needed = recipe.engine_rules.accelerators(recipe, first)
     if not first.neuron_cores:
         return needed
     return min(next((size for size in DEVICE_GROUPS if size >= needed), needed), first.accelerator_count)
@@ -97,7 +97,7 @@ def claims(recipe: Recipe) -> dict[str, Any]:
 
 def disk_gib(recipe: Recipe, *, compiles: bool) -> int:
     """What a pod needs of its node's disk, with a margin; 0 where the size of the weights is not known."""
-    return math.ceil(_DISK_MARGIN * recipe.engine.rules.disk_bytes(recipe, compiles=compiles) / 2**30)
+    return math.ceil(_DISK_MARGIN * recipe.engine_rules.disk_bytes(recipe, compiles=compiles) / 2**30)
 
 
 def container_resources(recipe: Recipe, *, compiles: bool) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     prometheus = section(recipe).prometheus
     if prometheus is None:
         metric = {
-            "metric": {"name": recipe.engine.rules.metrics.of_pods},
+            "metric": {"name": recipe.engine_rules.metrics.of_pods},
             "target": {"type": "AverageValue", "averageValue": str(wanted)},
         }
         spec: dict[str, Any] = {
@@ -116,7 +116,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
         }
         return manifest(recipe, "HorizontalPodAutoscaler", recipe.name, spec=spec)
     of = f'model_name="{recipe.name}",namespace="{section(recipe).namespace}"'
-    query = f"sum({recipe.engine.rules.metrics.running_requests}{{{of}}})"
+    query = f"sum({recipe.engine_rules.metrics.running_requests}{{{of}}})"
     trigger = {"serverAddress": prometheus, "query": query, "threshold": str(wanted)}
     spec = {
         "scaleTargetRef": target,

@@ -19,7 +19,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     """One sentence or line each."""
     if account.id == NO_ACCOUNT:
         yield "This plan was made without a cluster, as if it were empty. It cannot be applied."
-    yield from recipe.engine.rules.notes(recipe)
+    yield from recipe.engine_rules.notes(recipe)
     yield f"No image is built: {base_image(recipe, Account('', ''))} is used, with the toolkit's programs mounted"
     yield from _needs(recipe)
     if count := accelerators(recipe):
@@ -46,7 +46,7 @@ def price_text(recipe: Recipe) -> str:
 
 
 def _needs(recipe: Recipe) -> Iterator[str]:
-    settings, metrics = section(recipe), recipe.engine.rules.metrics
+    settings, metrics = section(recipe), recipe.engine_rules.metrics
     if claims_chips(recipe):
         yield (
             "The cluster needs Kubernetes 1.34 and Neuron's DRA driver, on nodes without Neuron's device plugin; EKS "

@@ -89,7 +89,7 @@ def instance_type(recipe: Recipe) -> str:
 
 def disk(recipe: Recipe) -> Disk:
     """The job's volume, or the disks that its instances bring."""
-    instance = recipe.platform.rules.instance(instance_type(recipe))
+    instance = recipe.platform_rules.instance(instance_type(recipe))
     if instance and instance.local_nvme_gb:
         name, more = f"{instance.name} with its own disks", "Set another `instance_type`"
         return Disk(name, round(instance.local_nvme_gb * 1e9), "training.instance_type", more)
@@ -128,7 +128,7 @@ def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: st
 def _machines(recipe: Recipe) -> dict[str, Any]:
     """SageMaker refuses a key for the volume of types that have disks of their own, which encrypt by themselves."""
     training, name = section(recipe), instance_type(recipe)
-    instance, key = recipe.platform.rules.instance(name), recipe.platform.kms_key
+    instance, key = recipe.platform_rules.instance(name), recipe.platform.kms_key
     has_disks = bool(instance and instance.local_nvme_gb)
     return {
         "InstanceType": name,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from toolkit.catalog import registry
+from toolkit import registry
 from toolkit.engines.arguments import environment
 from toolkit.errors import UsageError
 from toolkit.platforms.sagemaker.rules.jumpstart_entry import OTHER_SOURCE, DataSource, JumpStartModel, parse

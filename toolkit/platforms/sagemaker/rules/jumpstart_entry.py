@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolkit import documents
-from toolkit.catalog import lookup, methods, registry
+from toolkit import documents, registry
+from toolkit.catalog import lookup, methods
 from toolkit.errors import HubError, UsageError
 
 # What JumpStart's images run: AWS's own image of it, whose repository has its name, or LMI.

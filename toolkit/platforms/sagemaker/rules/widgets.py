@@ -87,7 +87,7 @@ def _text(recipe: Recipe, region: str, alarms: bool) -> str:
         *_acceptance_text(recipe, alarms),
         "Graphs marked PromQL need SageMaker's detailed observability, which is on. They were not tested on a live "
         "account: if one stays empty, look for "
-        f"`{recipe.engine.rules.metrics.prefix}` in CloudWatch's Query Studio.",
+        f"`{recipe.engine_rules.metrics.prefix}` in CloudWatch's Query Studio.",
     ]
     return "\n".join(lines)
 
@@ -157,7 +157,7 @@ def _engine(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict[s
                 for label, query in queries.items()
             ],
         )
-        for title, queries in _engine_queries(recipe.engine.rules.metrics).items()
+        for title, queries in _engine_queries(recipe.engine_rules.metrics).items()
     ]
 
 
@@ -187,7 +187,7 @@ def _engine_queries(names: MetricNames) -> Mapping[str, Mapping[str, str]]:
 
 def _speculation(recipe: Recipe, region: str) -> list[dict[str, Any]]:
     """Acceptance from the log, if possible, and from the engine's counters of the variant that drafts."""
-    labels, names = metrics.labels(recipe), recipe.engine.rules.metrics
+    labels, names = metrics.labels(recipe), recipe.engine_rules.metrics
 
     def rate(counter: str) -> str:
         return f"sum(rate({counter}{labels}[5m]))"

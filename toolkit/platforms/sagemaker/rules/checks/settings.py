@@ -6,7 +6,8 @@ import difflib
 import shlex
 from collections.abc import Iterator
 
-from toolkit.catalog import lookup, registry
+from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Image, Instance
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
@@ -95,9 +96,9 @@ def _has_accelerator(instance: Instance, name: str) -> bool:
 
 
 def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
-    if recipe.engine.rules.explains_hardware:
+    if recipe.engine_rules.explains_hardware:
         return
-    if not recipe.engine.rules.runs_on(instance):
+    if not recipe.engine_rules.runs_on(instance):
         message = (
             f"{recipe.engine.name} images of this platform need NVIDIA GPUs of Turing or newer and x86 CPUs, but "
             f"{instance.name} has {instance.processors}"
@@ -115,7 +116,7 @@ def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Find
             f"{instance.accelerator} needs NVIDIA driver {_BLACKWELL_DRIVER} or newer, and the image of "
             f"{recipe.engine.name} {recipe.engine.version} (CUDA {image.cuda}) runs on {image.ami}, with {driver}"
         )
-        able = (item.version for item in recipe.platform.rules.images(recipe) if _drives_blackwell(item))
+        able = (item.version for item in recipe.platform_rules.images(recipe) if _drives_blackwell(item))
         newer = next(able, "")
         hint = f"Set `version: {newer}`, or use another type." if newer else "Use another type."
         yield Finding("sagemaker.driver", message, path, hint=hint)

@@ -160,7 +160,7 @@ def _specification(recipe: Recipe, settings: ComponentSection, account: Account)
 
 def _accelerators(recipe: Recipe) -> int:
     """Accelerators of a copy: GPUs, or Trainium chips (unverified: SageMaker may count cores)."""
-    return recipe.engine.rules.accelerators(recipe, lookup.instance(recipe.platform.instance_types[0]))
+    return recipe.engine_rules.accelerators(recipe, lookup.instance(recipe.platform.instance_types[0]))
 
 
 def _status(clients: Clients, name: str) -> tuple[str, Mapping[str, str | None]]:

@@ -149,7 +149,7 @@ def _filter(recipe: Recipe, metric: str, k: int) -> Resource:
     request = {
         "logGroupName": group,
         "filterName": name,
-        "filterPattern": recipe.engine.rules.draft_line(k),
+        "filterPattern": recipe.engine_rules.draft_line(k),
         "metricTransformations": [transformation],
     }
     return Resource("MetricFilter", _name(group, name), request)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from toolkit.catalog.lookup import Instance
 from toolkit.errors import UsageError
 
-_FOLDER = Path(__file__).parent
+_PACKAGE = Path(__file__).parent
 _T = TypeVar("_T")
 
 
@@ -52,7 +52,7 @@ def platform_session(name: str) -> Any:
 
 def platform_causes(name: str) -> tuple[Path, ...]:
     """JSON files with a platform's causes of failure. Raises UsageError for an unknown name."""
-    return tuple(_FOLDER.parent / path for path in _platform(name).causes)
+    return tuple(_PACKAGE / path for path in _platform(name).causes)
 
 
 def engines() -> tuple[str, ...]:
@@ -125,7 +125,7 @@ def register_engine(name: str, rules: str) -> None:
 
 @cache
 def _platforms() -> dict[str, PlatformEntry]:
-    data = json.loads((_FOLDER / "platforms.json").read_text(encoding="utf-8"))
+    data = json.loads((_PACKAGE / "catalog" / "platforms.json").read_text(encoding="utf-8"))
     return {
         name: PlatformEntry(facts["rules"], facts["session"], tuple(facts["causes"])) for name, facts in data.items()
     }
@@ -139,7 +139,10 @@ def _engines() -> dict[str, str]:
 @cache
 def _engine_files() -> tuple[dict[str, Any], ...]:
     """The catalogue's engine files, the default engine's first."""
-    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((_FOLDER / "engines").glob("*.json"))]
+    files = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((_PACKAGE / "catalog" / "engines").glob("*.json"))
+    ]
     return tuple(sorted(files, key=lambda facts: not facts["is_default"]))
 
 
