@@ -13,7 +13,7 @@ from pairs import RECIPE
 from toolkit import registry
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.registry import PlatformEntry
 
 ON_AWS = (
@@ -65,7 +65,7 @@ class AwsSession:
         self.platform = AwsInMemory()
 
     def scope(self, recipe: Recipe) -> str | None:
-        return recipe.platform.region
+        return recipe.region
 
     def can_be_asked(self) -> bool:
         return True

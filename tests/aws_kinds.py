@@ -12,8 +12,8 @@ from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.deployment import Deployment
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
 from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
-from toolkit.recipe.platform_schema import RolloutSection
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import RolloutSection
 from toolkit.registry import platform_rules
 
 KINDS = [kind.kind for kind in RULES.kinds]

@@ -13,7 +13,7 @@ from toolkit.errors import EndpointNotFound, PlatformError
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.registry import platform_rules
 
 ACCOUNT = Account("123456789012", "us-west-2")

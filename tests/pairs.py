@@ -10,10 +10,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from toolkit.loading import load
 from toolkit.recipe.lock import Lock, read_models
 from toolkit.recipe.model_files import ModelFiles
-from toolkit.recipe.parts import PlatformSettings
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import PlatformSection
 from toolkit.recipe.source import ModelSource
 
 HIDDEN, VOCABULARY, MASK_TOKEN = 8, 32, 3
@@ -160,7 +161,7 @@ def edit_tensors(folder: Path, changes: Mapping[str, tuple[int, ...] | None]) ->
 
 def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:
     """The recipe with other values of its fields or its platform's settings; `platform` is another platform's name."""
-    of_platform = {field.name for field in fields(PlatformSettings)} - {field.name for field in fields(Recipe)}
+    of_platform = {field.name for field in fields(PlatformSection)} - {field.name for field in fields(Recipe)}
     settings = {key: changes.pop(key) for key in of_platform & changes.keys()}
     if "platform" in changes:
         settings["name"] = changes.pop("platform")

@@ -24,10 +24,9 @@ from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision, KindRule, Transition, in_order
 from toolkit.platforms.rules import Trial
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import Engine, PlatformSettings
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
-from toolkit.recipe.schema import EngineSection
+from toolkit.recipe.schema import EngineSection, PlatformSection
 from toolkit.registry import PlatformEntry
 from toolkit.sizing.fit import Fit, Pair, fit_by_size
 from toolkit.sizing.settings import Settings
@@ -124,10 +123,10 @@ class ToyRules:
     compile_command = "none"
     exports_templates = False
 
-    def settled(self, written: PlatformSettings) -> PlatformSettings:
+    def settled(self, written: PlatformSection) -> PlatformSection:
         return replace(written, weights=written.weights or "hub")
 
-    def settings_from(self, other: PlatformSettings) -> PlatformSettings:
+    def settings_from(self, other: PlatformSection) -> PlatformSection:
         return replace(other, name=self.name)
 
     def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 from toolkit.catalog.lookup import Instance
 from toolkit.errors import UsageError
+from toolkit.recipe.assemble import assemble
+from toolkit.recipe.schema import RecipeFile
 
 _PACKAGE = Path(__file__).parent
 _T = TypeVar("_T")
@@ -26,12 +28,14 @@ _T = TypeVar("_T")
 class PlatformEntry:
     """Import paths of a platform's objects, as `module:attribute`.
 
-    `rules` is its pure part (a PlatformRules), `session` opens it (a PlatformSession). `causes` are JSON files with
-    its known causes of failure (apply/causes.py): paths in this package, or absolute ones.
+    `rules` is its pure part (a PlatformRules), `session` opens it (a PlatformSession), `keys` are the sections of a
+    recipe that it reads (recipe/assemble.py). `causes` are JSON files with its known causes of failure
+    (apply/causes.py): paths in this package, or absolute ones.
     """
 
     rules: str
     session: str
+    keys: str
     causes: tuple[str, ...] = ()
 
 
@@ -100,7 +104,31 @@ def engine_for(instance: Instance) -> str | None:
 
 def engine_rules(name: str) -> Any:
     """The rules of an engine. Raises UsageError for an unknown name."""
-    return _load(_known(name, _engines(), "engine"))
+    return _load(_known(name, _engines(), "engine").rules)
+
+
+@dataclass(frozen=True)
+class EngineEntry:
+    """Import paths of an engine's objects: `rules` is an EngineRules, `keys` are the sections that it reads."""
+
+    rules: str
+    keys: str
+
+
+def recipe_schema() -> type[RecipeFile]:
+    """What a recipe file may say, with the keys of all platforms and engines."""
+    return _schema(tuple(_platforms().items()), tuple(_engines().items()))
+
+
+@cache
+def _schema(
+    platforms: tuple[tuple[str, PlatformEntry], ...], engines: tuple[tuple[str, EngineEntry], ...]
+) -> type[RecipeFile]:
+    return assemble(
+        {name: _load(entry.keys) for name, entry in platforms},
+        {name: _load(entry.keys) for name, entry in engines},
+        engine_summary(),
+    )
 
 
 def register_platform(name: str, entry: PlatformEntry) -> None:
@@ -118,22 +146,25 @@ def unregister_engine(name: str) -> None:
     del _engines()[name]
 
 
-def register_engine(name: str, rules: str) -> None:
-    """Add an engine, or replace the one of that name. `rules` is `module:attribute`."""
-    _engines()[name] = rules
+def register_engine(name: str, entry: EngineEntry) -> None:
+    """Add an engine, or replace the one of that name."""
+    _engines()[name] = entry
 
 
 @cache
 def _platforms() -> dict[str, PlatformEntry]:
     data = json.loads((_PACKAGE / "catalog" / "platforms.json").read_text(encoding="utf-8"))
     return {
-        name: PlatformEntry(facts["rules"], facts["session"], tuple(facts["causes"])) for name, facts in data.items()
+        name: PlatformEntry(facts["rules"], facts["session"], facts["keys"], tuple(facts["causes"]))
+        for name, facts in data.items()
     }
 
 
 @cache
-def _engines() -> dict[str, str]:
-    return {name: rules for facts in _engine_files() for name, rules in facts["engines"].items()}
+def _engines() -> dict[str, EngineEntry]:
+    return {
+        name: EngineEntry(rules, facts["keys"]) for facts in _engine_files() for name, rules in facts["engines"].items()
+    }
 
 
 @cache

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from toolkit.recipe.load import catalogue, catalogue_dir
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.loading import load
+from toolkit.recipe.known import catalogue, catalogue_dir
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import Evidence
 
 _HEAD = "| recipe | method | K | hardware | $/h | evidence | date | source |\n|---|---|---|---|---|---|---|---|"
@@ -85,7 +86,7 @@ def _hardware(recipe: Recipe) -> tuple[str, str]:
     """First instance type and its price."""
     if recipe.platform.name == "local":
         return "this machine", "0"
-    name = recipe.platform.instance_types[0]
+    name = recipe.platform.types[0]
     found = recipe.platform_rules.instance(name)
     price = found.price() if found else None
     if price is None:

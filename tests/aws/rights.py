@@ -9,7 +9,7 @@ from standin_account import iam_action
 
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.permissions import permissions
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 # Nobody needs a right to it, or can do without.
 WITHOUT_A_RIGHT = {"sts:GetCallerIdentity", "ecr:BatchGetImage", "ecr:DescribeRepositories"}

@@ -15,11 +15,12 @@ from pairs import HUB_RECIPE, write_recipe
 from standin import ACCOUNT, StandIn
 
 from toolkit.errors import PlatformError
+from toolkit.loading import load
 from toolkit.platforms.sagemaker.account import account_facts, examine
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE
 from toolkit.platforms.sagemaker.rules.checks.account import AccountFacts, Quota, check_account
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 CREATE = HUB_RECIPE.replace("name: sagemaker,", "name: sagemaker, role: create,")
 NOWHERE = Path("/nowhere")

@@ -13,6 +13,7 @@ from standin import ACCOUNT, StandIn
 from toolkit.apply.executor import complete, make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
+from toolkit.loading import load
 from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record
 from toolkit.planning.resources import Account
@@ -21,7 +22,7 @@ from toolkit.platforms.sagemaker.codebuild_project import ensure_project
 from toolkit.platforms.sagemaker.permissions import permissions
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 from toolkit.platforms.sagemaker.rules import RULES
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 CREATE = HUB_RECIPE.replace("name: sagemaker,", "name: sagemaker, role: create,").replace("org/", "./")
 SCALED = CREATE + "scaling: {max_instances: 3}\n"

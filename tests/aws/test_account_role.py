@@ -14,12 +14,12 @@ from pairs import recipe_with
 from standin import StandIn
 
 from toolkit.errors import PlatformError, UsageError
+from toolkit.loading import load
 from toolkit.platforms.sagemaker import doctor
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, check_trust, find_role
 from toolkit.platforms.sagemaker.rules import RULES
-from toolkit.recipe.resolve import load
 
 SAGEMAKERS = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
 PERSONS = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::123456789012:root"}, "Action": "sts:AssumeRole"}

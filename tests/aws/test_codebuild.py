@@ -24,6 +24,7 @@ from toolkit.images.auth import anonymous
 from toolkit.images.buildspec import buildspec
 from toolkit.images.manifest import OCI, SCHEMA_2
 from toolkit.images.registry import Registry
+from toolkit.loading import load
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.build import build_image
 from toolkit.platforms.sagemaker.clients import Clients
@@ -32,7 +33,7 @@ from toolkit.platforms.sagemaker.codebuild_project import template
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.permissions import permissions
 from toolkit.platforms.sagemaker.rules.kinds.image import images
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 BUCKET = f"toolkit-{ACCOUNT}-us-west-2"
 PROJECT = f"arn:aws:codebuild:us-west-2:{ACCOUNT}:project/toolkit-image-build"

@@ -23,7 +23,7 @@ from toolkit import api
 from toolkit.apply.progress import PlainProgress, Silent
 from toolkit.errors import NotCompiled, RecipeError, TrainingJobFailed, UsageError
 from toolkit.images.registry import Registry
-from toolkit.recipe.resolve import load
+from toolkit.loading import load
 
 TOOLKIT = Path(sys.executable).with_name("toolkit")
 BUCKET = "toolkit-123456789012-us-west-2"

@@ -27,9 +27,10 @@ from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError
 from toolkit.home import home
+from toolkit.loading import load
 from toolkit.measure.report import BenchReport, Gain, Interval
 from toolkit.platforms.sagemaker.rules.price import price_of
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.training.plan import job_name
 
 LIVE = (

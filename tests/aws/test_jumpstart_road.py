@@ -15,11 +15,11 @@ from toolkit import api
 from toolkit.apply.progress import Silent
 from toolkit.checks.run import check
 from toolkit.errors import RecipeError, UsageError
+from toolkit.loading import load
 from toolkit.platforms import jumpstart_entries
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
 from toolkit.recipe.lock import read_models, write_lock
-from toolkit.recipe.resolve import load
 
 RECIPE = f"""\
 name: gpt-oss

@@ -16,9 +16,9 @@ from standin import ACCOUNT, PING, StandIn
 from toolkit import api
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointFailed, PlatformError, StalePlanError, UsageError
+from toolkit.loading import load
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.rules import RULES
-from toolkit.recipe.resolve import load
 
 TOOLKIT = Path(sys.executable).with_name("toolkit")
 PULLED = HUB_RECIPE.replace("platform: {", "platform: {role: create, weights: hub, ").replace(

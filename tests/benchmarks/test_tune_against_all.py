@@ -20,7 +20,7 @@ from toolkit.apply.progress import Silent
 from toolkit.home import home
 from toolkit.measure.report import BenchReport
 from toolkit.platforms.local import daemon
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 KS = tuple(range(1, 11))
 SECONDS = float(os.environ.get("TUNE_SECONDS", "15"))

@@ -19,13 +19,13 @@ from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
 from toolkit.cli.main import run
 from toolkit.errors import UsageError
+from toolkit.loading import load
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
-from toolkit.recipe.resolve import load
 
 RECIPE = "qwen3-32b/draft-model-trn2-eks"
 DEPLOYMENT = Key("deployments", "ml", NAME)

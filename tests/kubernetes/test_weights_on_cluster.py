@@ -16,13 +16,14 @@ from standin_cluster import StandInCluster
 
 from toolkit.apply.progress import Progress, Silent
 from toolkit.errors import PlatformError
+from toolkit.loading import load, on_platform
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.weights import upload_weights
-from toolkit.recipe.cluster_schema import KubernetesSection
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import KubernetesSection
 from toolkit.recipe.source import ModelSource
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def recipe(tmp_path: Path) -> Recipe:
     folder.mkdir()
     (folder / "config.json").write_text("{}")
     section = KubernetesSection(namespace="ml", weights_bucket=BUCKET)
-    shipped = load("qwen3-8b/p-eagle").with_platform("kubernetes")
+    shipped = on_platform(load("qwen3-8b/p-eagle"), "kubernetes")
     source = ModelSource("folder", str(folder))
     return recipe_with(shipped, target=source, speculation=None, kubernetes=section, weights="s3")
 

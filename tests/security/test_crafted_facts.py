@@ -25,6 +25,7 @@ from toolkit.catalog.updates import NOTHING
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, RecipeError, UsageError
 from toolkit.home import home
+from toolkit.loading import load
 from toolkit.planning.differences import differences
 from toolkit.planning.record import Event
 from toolkit.planning.resources import Existing, Observed, Resource
@@ -36,7 +37,6 @@ from toolkit.platforms.sagemaker.rules.kinds.artifacts import ArtifactsKind
 from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsReferenceKind
 from toolkit.platforms.sagemaker.rules.rollback import rollback_plan
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.resolve import load
 
 ON_AWS = RECIPE.replace("0.32.0", "0.30.0").replace(
     "platform: {name: local}",

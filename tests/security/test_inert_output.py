@@ -41,13 +41,13 @@ from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding, Report
+from toolkit.loading import load
 from toolkit.measure.compare import Comparison, compare
 from toolkit.measure.report import Interval
 from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
 from toolkit.proposal.model import Choice
-from toolkit.recipe.resolve import load
 from toolkit.registry import PlatformEntry
 from toolkit.sizing.fit import Fit
 from toolkit.text import inert_stream

@@ -19,13 +19,14 @@ from toolkit.api.lock import lock
 from toolkit.api.pins import unpinned
 from toolkit.checks.run import check
 from toolkit.errors import BuildError, UnreadableModel, UsageError
+from toolkit.loading import load
 from toolkit.planning.resources import Account
 from toolkit.platforms.image import base_image, render
 from toolkit.platforms.image_digests import find_digest
 from toolkit.platforms.kubernetes.rules import RULES as KUBERNETES
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import OpenFiles, lock_path, read_lock
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 
 DIGEST = "sha256:" + "d" * 64

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from pairs import recipe_with
 
+from toolkit.loading import load, on_platform
 from toolkit.platforms.kubernetes.rules.devices import on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import parts
-from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.load import catalogue
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ContainerSection
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import ContainerSection, KubernetesSection
 
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
 from process_kubelet import READ_ONLY_ROOT
@@ -55,7 +55,7 @@ def violations(spec: Spec) -> Iterator[str]:
 
 def on_cluster(name: str) -> Recipe:
     """A shipped recipe on a cluster, that compiles into a bucket where it compiles at all."""
-    recipe = load(name).with_platform("kubernetes")
+    recipe = on_platform(load(name), "kubernetes")
     recipe = replace(recipe, container=None)
     if recipe.image is None:
         recipe = replace(recipe, container=ContainerSection(base="docker.io/vllm/vllm-openai:v0.29.0"))

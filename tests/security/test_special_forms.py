@@ -14,11 +14,12 @@ from fakes import ACCOUNT
 from pairs import write_hub_pair, write_recipe
 
 from toolkit.errors import RecipeError, UsageError
+from toolkit.loading import load
 from toolkit.platforms.kubernetes.rules.manifests import parts
 from toolkit.platforms.kubernetes.rules.yaml import text
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
 from process_kubelet import _expanded

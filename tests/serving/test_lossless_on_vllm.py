@@ -13,7 +13,7 @@ from forked_vllm import ForkedVllm
 from safetensors.torch import load_file, save_file
 
 import toolkit
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 pytestmark = pytest.mark.serving
 

@@ -13,7 +13,7 @@ from pairs import write_recipe
 
 from toolkit.catalog import methods
 from toolkit.engines.arguments import environment
-from toolkit.recipe.resolve import load
+from toolkit.loading import load
 
 pytestmark = pytest.mark.serving
 

@@ -14,8 +14,9 @@ import pytest
 from forked_vllm import ForkedVllm
 
 from toolkit.engines.arguments import environment
+from toolkit.loading import load
 from toolkit.recipe.load import catalogue
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 pytestmark = pytest.mark.serving
 

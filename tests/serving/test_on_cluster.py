@@ -28,7 +28,7 @@ from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.session import DEFAULT_NAMESPACE, kubernetes_platform
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import read_models, write_lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
 from process_kubelet import ProcessKubelet

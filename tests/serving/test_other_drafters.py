@@ -11,7 +11,7 @@ import pytest
 from forked_vllm import ForkedVllm
 
 import toolkit
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 pytestmark = pytest.mark.serving
 

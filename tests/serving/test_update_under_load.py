@@ -21,7 +21,7 @@ from toolkit.endpoint.generation import Generation
 from toolkit.errors import EndpointFailed
 from toolkit.platforms.local import daemon
 from toolkit.platforms.local.platform import LocalPlatform
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 pytestmark = pytest.mark.serving
 TOKENS = 16

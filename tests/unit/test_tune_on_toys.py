@@ -19,8 +19,9 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.api.tuning import tune
 from toolkit.apply.progress import Silent
 from toolkit.errors import InvocationError, RecipeError, UsageError
+from toolkit.loading import load
 from toolkit.measure.report import BenchReport
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 RECIPE = """\
 name: spinner
@@ -198,7 +199,7 @@ def test_a_k_by_batch_size_is_measured_and_written_where_it_beats_all(recipe: Pa
     assert report.winner == "K by batch size"
     speculation = load(recipe).speculation
     assert speculation
-    assert speculation.schedule == ((1, 2, 3), (3, 128, 1))
+    assert speculation.num_speculative_tokens_per_batch_size == ((1, 2, 3), (3, 128, 1))
     assert "num_speculative_tokens_per_batch_size: [[1, 2, 3], [3, 128, 1]]" in report.notes
     assert "K=6 on chat breaks even at about 5 concurrent requests." in report.notes
     assert any("beats K=3 and the baseline" in note for note in report.notes)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from toolkit.apply.explain import explain as explain
     from toolkit.checks.run import check as check
     from toolkit.findings import Report as Report
-    from toolkit.recipe.resolve import load as load
+    from toolkit.loading import load as load
 
 _MODULES = {
     "CatalogStatus": "toolkit.api.facts",
@@ -82,7 +82,7 @@ _MODULES = {
     "explain": "toolkit.apply.explain",
     "improve": "toolkit.api.improvement",
     "improve_plan": "toolkit.api.improvement",
-    "load": "toolkit.recipe.resolve",
+    "load": "toolkit.recipe.recipe",
     "NewRecipe": "toolkit.api.proposing",
     "new": "toolkit.api.proposing",
     "plan": "toolkit.api.deployment",

@@ -13,8 +13,9 @@ from toolkit.api.measuring import bench
 from toolkit.api.removal import destroy
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import UsageError
+from toolkit.loading import on_platform
 from toolkit.measure.report import BenchReport, BreakEvenAcceptance, Verdict, WhatIf
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 Subject = RecipeLike | Endpoint
 _T = TypeVar("_T", bound=Hashable)
@@ -82,7 +83,7 @@ def what_if(
     """
     progress, deployer = progress or default_progress(), deployer or _Real()
     recipe = None if isinstance(what, Endpoint) or "://" in str(what) else recipe_or_none(what)
-    recipe = recipe.with_platform(platform) if recipe else None
+    recipe = on_platform(recipe, platform) if recipe else None
     _check_lengths(recipe, lengths)
     if recipe is None and dummy_weights:
         raise UsageError("only a recipe can be deployed with dummy weights", hint="Name its recipe.")
@@ -125,12 +126,12 @@ def _as_if(recipe: Recipe, length: float | None, dummy_weights: bool) -> Recipe:
     assert recipe.speculation
     engine, platform = recipe.engine, recipe.platform
     if dummy_weights:
-        engine = replace(engine, args={**engine.args, "load-format": "dummy"})
-        platform = replace(platform, weights="hub" if platform.weights else None)  # nothing to stage
+        engine = engine.edit(args={**engine.args, "load-format": "dummy"})
+        platform = platform.edit(weights="hub" if platform.weights else None)  # nothing to stage
     return replace(
         recipe,
         name=f"{recipe.name}-what-if",
-        speculation=replace(recipe.speculation, synthetic_acceptance_length=length),
+        synthetic_acceptance_length=length,
         engine=engine,
         platform=platform,
         expect={},

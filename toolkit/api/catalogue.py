@@ -10,10 +10,11 @@ from typing import Any
 from toolkit.display import card, table
 from toolkit.errors import ToolkitError
 from toolkit.frames import data_frame
+from toolkit.loading import load
 from toolkit.platforms import rules_of
-from toolkit.recipe.load import catalogue
+from toolkit.recipe.known import catalogue
 from toolkit.recipe.lock import lock_path, read_lock
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.text import inert
 
 
@@ -50,8 +51,8 @@ class Listed:
         platform = self.recipe.platform
         if not self.recipe.platform_rules.has_instance_types:
             return ""
-        known = [self.recipe.platform_rules.instance(name) for name in platform.instance_types]
-        return " ".join([*platform.instance_types, *(item.accelerator for item in known if item)])
+        known = [self.recipe.platform_rules.instance(name) for name in platform.types]
+        return " ".join([*platform.types, *(item.accelerator for item in known if item)])
 
     @property
     def fit_lines(self) -> list[str]:
@@ -140,9 +141,7 @@ class Catalogue(Sequence[Recipe]):
                 "method": item.recipe.method,
                 "k": item.tokens,
                 "platform": platform.name,
-                "instance_type": ", ".join(platform.instance_types)
-                if item.recipe.platform_rules.has_instance_types
-                else "",
+                "instance_type": ", ".join(platform.types) if item.recipe.platform_rules.has_instance_types else "",
                 "price": item.dollars,
             }
 
@@ -170,7 +169,7 @@ def _fits(recipe: Recipe) -> Iterator[str]:
             yield f"not known without a lock: toolkit lock {recipe.path}"
             return
         known, problem = sizable(models)
-        types = [recipe.platform_rules.instance(name) for name in recipe.platform.instance_types]
+        types = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
         for found in fits(recipe, known, [item for item in types if item]):
             room = f"fits, with room for {found.kv_tokens:,} tokens" if found.fits else found.reason
             yield f"{found.instance}: {room}"

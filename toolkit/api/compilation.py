@@ -6,11 +6,12 @@ from toolkit.api import jobs
 from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
+from toolkit.loading import load, on_platform
 from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observer
 from toolkit.platforms import rules_of, session_of
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 
 def compile_plan(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> Plan:
@@ -50,7 +51,7 @@ def compile(
 
 
 def _compilable(recipe: RecipeLike, platform: str | None) -> Recipe:
-    loaded = load(recipe).with_platform(platform)
+    loaded = on_platform(load(recipe), platform)
     require(loaded)
     require_compiles_ahead(loaded)
     rules_of(loaded.platform.name).require_compilable(loaded)

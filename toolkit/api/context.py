@@ -9,9 +9,10 @@ from toolkit import registry
 from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, ToolkitError, UsageError
 from toolkit.home import home
 from toolkit.images.reference import same_repository
+from toolkit.loading import load, on_platform
 from toolkit.platforms import jumpstart_entries, open_readable, rules_of, session_of
 from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
@@ -77,7 +78,7 @@ def find_platform(
     Raises AmbiguousEndpoint, and PlatformError if nobody has it and a platform does not answer.
     """
     if recipe:
-        moved = recipe.with_platform(platform)
+        moved = on_platform(recipe, platform)
         session = session_of(moved.platform.name, login)
         return session.running(session.scope(moved) or scope)
     if platform or login is not None:

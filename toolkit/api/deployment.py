@@ -24,11 +24,12 @@ from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import old_facts, update_command
 from toolkit.checks.run import require
 from toolkit.errors import EndpointNotFound, StalePlanError
+from toolkit.loading import load, on_platform
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
 from toolkit.platforms import open_platform, rules_of, session_of
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.api.endpoint import Endpoint
@@ -59,7 +60,7 @@ class DeploymentPlan(Plan):
             raise StalePlanError(
                 f"what runs now is not what this plan for {self.endpoints[0]} was made from", hint=f"Run: {again}"
             )
-        found = load(self.recipe).with_platform(self.platform) if Path(self.recipe).is_file() else None
+        found = on_platform(load(self.recipe), self.platform) if Path(self.recipe).is_file() else None
         recipe = deployed_recipe(found, self.session) if found else None  # for what `prove` asks
         _apply(self, platform, recipe, wait, progress or default_progress())
         return planned_endpoint(self, platform, recipe)
@@ -87,7 +88,7 @@ def plan(
     `session` is a boto3.Session, or a Session of the SageMaker SDK, to use instead of the environment's. Without AWS
     credentials it is the plan for an account that holds nothing.
     """
-    loaded = load(recipe).with_platform(platform)
+    loaded = on_platform(load(recipe), platform)
     require(loaded)
     opened = open_for_plan(loaded, session)
     if loaded.speculation and opened and not baseline:
@@ -117,7 +118,7 @@ def deploy(
     from toolkit.api.handles import planned_endpoint
 
     progress = progress or default_progress()
-    loaded = load(recipe).with_platform(platform)
+    loaded = on_platform(load(recipe), platform)
     with progress.stage("check"):
         require(loaded)
     with progress.stage(f"open platform {loaded.platform.name}"):
@@ -175,7 +176,12 @@ def _prepare(recipe: Recipe, platform: Platform, baseline: bool, progress: Progr
         exists = exists or twin_exists
     complete_one, account = complete_recipe(recipe, platform)
     # An inference component may exist on an endpoint of another name.
-    return _Deployment(complete_one, account, baseline, not exists and complete_one.platform.component is None)
+    return _Deployment(
+        complete_one,
+        account,
+        baseline,
+        not exists and getattr(complete_one.platform, "inference_component", None) is None,
+    )
 
 
 def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
@@ -197,7 +203,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         observed,
         account=deployment.account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
-        price_before=rules.price_now(observed, recipe.platform.region),
+        price_before=rules.price_now(observed, recipe.region),
         notes=(*recipe.chosen_notes(), *rules.notes(recipe, deployment.account), *_age(recipe)),
     )
     found = {item.name: getattr(plan, item.name) for item in fields(plan)}

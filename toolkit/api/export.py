@@ -9,12 +9,12 @@ from toolkit.api.context import RecipeLike, arms_of, complete_recipe, locked, op
 from toolkit.checks.run import require
 from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding
+from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms import rules_of
 from toolkit.platforms.kubernetes.rules import manifests
 from toolkit.platforms.kubernetes.rules.training import train_job
 from toolkit.platforms.sagemaker.rules import RULES as SAGEMAKER
-from toolkit.recipe.resolve import load
 
 
 def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
     Raises RecipeError when a check finds an error, or for a stack that could not work; UsageError for a recipe that
     does not run on AWS, or compiles ahead.
     """
-    loaded = load(recipe).with_platform(platform)
+    loaded = on_platform(load(recipe), platform)
     rules = rules_of(loaded.platform.name)
     if not rules.exports_templates:
         hint = "Write `platform: {name: sagemaker}`, or add: --platform sagemaker"
@@ -47,7 +47,7 @@ def render(recipe: RecipeLike, *, baseline: bool = False, to_train: bool = False
     gives the part `train` alone, for a head that need not exist yet. Raises RecipeError when a check finds an error,
     UsageError for what Kubernetes cannot do.
     """
-    loaded = load(recipe).with_platform("kubernetes")
+    loaded = on_platform(load(recipe), "kubernetes")
     require(loaded, to_train=to_train)
     if to_train:
         return {"train": [item.request for item in train_job(locked(loaded, Account("", "")))]}

@@ -17,7 +17,7 @@ from toolkit.text import inert
 if TYPE_CHECKING:
     from toolkit.catalog.lookup import Instance
     from toolkit.recipe.lock import Lock
-    from toolkit.recipe.resolve import Recipe
+    from toolkit.recipe.recipe import Recipe
     from toolkit.sizing.fit import Fit, Order
 
 COLUMNS = (
@@ -162,9 +162,9 @@ def _notes(found: Sequence[Fit]) -> Iterator[str]:
 
 def _read(source: str | os.PathLike[str] | Recipe) -> tuple[Recipe | None, Lock]:
     """The recipe and its models' facts. The recipe is None for a lock file."""
+    from toolkit.loading import load
     from toolkit.platforms.model_files import open_files
     from toolkit.recipe.lock import lock_path, read_lock, read_models
-    from toolkit.recipe.resolve import load
 
     if isinstance(source, str | os.PathLike) and str(source).endswith(".lock.json"):
         lock = read_lock(Path(source))

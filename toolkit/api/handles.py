@@ -20,7 +20,7 @@ from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of
 from toolkit.platforms.rules import Platform
 from toolkit.recipe.prompts import read_prompts
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession
@@ -102,7 +102,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
         price_per_hour=price,
         reports_drafts=recipe.engine_rules.reports_drafts(recipe),
         served_with=_served_with(recipe, has_instances=price != 0),
-        synthetic_acceptance_length=recipe.speculation.synthetic_acceptance_length if recipe.speculation else None,
+        synthetic_acceptance_length=recipe.synthetic_acceptance_length,
         target=_target(recipe),
         max_model_len=recipe.engine.max_model_len,
     )
@@ -118,9 +118,9 @@ def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:
     found = {"engine": f"{recipe.engine.name} {recipe.engine.version}"}
     if recipe.speculation:
         found["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}"
-        if recipe.speculation.synthetic_acceptance_length:
+        if recipe.synthetic_acceptance_length:
             found["speculation"] += ", drafts accepted by chance"
-    return found | ({"instance types": ", ".join(recipe.platform.instance_types)} if has_instances else {})
+    return found | ({"instance types": ", ".join(recipe.platform.types)} if has_instances else {})
 
 
 def _published_acceptance(recipe: Recipe) -> dict[str, float]:

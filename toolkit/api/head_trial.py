@@ -15,7 +15,7 @@ from toolkit.api.training import TrainingRun, train
 from toolkit.apply.progress import Progress
 from toolkit.measure.report import BenchReport
 from toolkit.platforms.rules import Trial
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
 from toolkit.errors import UsageError
+from toolkit.loading import load, on_platform
 from toolkit.planning.planner import make_plan
 from toolkit.platforms import open_platform, rules_of, session_of
 from toolkit.platforms.rules import Platform
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 
 
@@ -29,7 +30,7 @@ def build(
     recipe that needs no image of its own, ApplyError.
     """
     progress = progress or default_progress()
-    loaded = load(recipe).with_platform(platform)
+    loaded = on_platform(load(recipe), platform)
     require(loaded)
     rules = rules_of(loaded.platform.name)
     if builder and rules.builds(loaded):
@@ -55,7 +56,7 @@ def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
     Raises UsageError for a recipe without an image of its own, PlatformError for one that was not built or cannot be
     scanned.
     """
-    loaded = load(recipe).with_platform(platform)
+    loaded = on_platform(load(recipe), platform)
     opened = _open(loaded)
     complete, account = complete_recipe(loaded, opened)
     rules = rules_of(loaded.platform.name)

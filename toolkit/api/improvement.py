@@ -23,15 +23,15 @@ from toolkit.apply.progress import Progress, default_progress
 from toolkit.display import card, facts
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
+from toolkit.loading import load, on_platform
 from toolkit.measure.promotion import Decision, decide
 from toolkit.measure.report import ArmReport, BenchReport, Interval
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of
 from toolkit.recipe.content import digest
 from toolkit.recipe.edit import with_speculation
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.section import LONGEST_NAME
-from toolkit.recipe.source import ModelSource
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.text import inert
 from toolkit.training.plan import section, training_key, training_settings
@@ -203,7 +203,7 @@ def _live(what: RecipeLike, platform: str | None, steps: Steps, progress: Progre
     if recipe is None:
         recipe = _recorded(str(what), progress)
         platform = steps.connect(str(what), platform=platform).platform.name
-    recipe = recipe.with_platform(platform)
+    recipe = on_platform(recipe, platform)
     running = steps.connect(recipe, platform=platform)
     head, captured = _head(recipe), running.platform.captured_traffic(running.name)
     if captured:
@@ -307,9 +307,9 @@ def _candidate(recipe: Recipe, training: TrainingSection, head: Path, version: s
     assert recipe.speculation
     continued = replace(recipe, training=training.model_copy(update={"data_version": version}))
     base = head.name.partition("@")[0]
-    new = ModelSource("folder", str(head.with_name(f"{base}@{training_key(continued)}")))
+    new = head.with_name(f"{base}@{training_key(continued)}")
     name = f"{recipe.name[: LONGEST_NAME - len(_SUFFIX)].rstrip('-')}{_SUFFIX}"
-    return replace(continued, name=name, speculation=replace(recipe.speculation, drafter=new))
+    return replace(continued, name=name, speculation=recipe.speculation.edit(model=str(new), revision=None))
 
 
 def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:

@@ -13,7 +13,7 @@ from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed, Observer, Resource
 from toolkit.platforms import rules_of
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import TrainingPlatform

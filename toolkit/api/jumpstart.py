@@ -9,6 +9,7 @@ from typing import Any
 from toolkit import registry
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.files import write_whole
+from toolkit.loading import load
 from toolkit.platforms import jumpstart_entry
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, in_s3
@@ -16,7 +17,6 @@ from toolkit.platforms.sagemaker.rules.jumpstart_entry import OTHER_SOURCE, Jump
 from toolkit.proposal.model import Choice, Wishes
 from toolkit.proposal.text import data_text
 from toolkit.recipe.lock import read_models, write_lock
-from toolkit.recipe.resolve import load
 from toolkit.recipe.section import LONGEST_NAME
 from toolkit.recipe.source import ModelSource
 

@@ -17,7 +17,7 @@ from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
 from toolkit.frames import data_frame
 from toolkit.platforms import session_of
 from toolkit.platforms.rules import PlatformSession
-from toolkit.recipe.load import catalogue
+from toolkit.recipe.known import catalogue
 from toolkit.text import inert
 
 

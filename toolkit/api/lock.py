@@ -20,7 +20,7 @@ from toolkit.platforms.image_digests import find_digest
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
 from toolkit.recipe.lock import OpenFiles, pinned, read_models, write_lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 FindDigest = Callable[[str], str]
 """The digest of the image of an address. Raises BuildError."""

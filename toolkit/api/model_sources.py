@@ -95,9 +95,9 @@ class Sources:
 
 
 def _read(client: httpx.Client, source: ModelSource, say: Callable[[str], None]) -> ModelFacts:
-    files = HubFiles(source.written, source.revision, client)
+    files = HubFiles(source.model, source.revision, client)
     say(f"reading {source} on the hub (headers, never the weights)")
-    return replace(read_model(files, source.written), wanted="main")
+    return replace(read_model(files, source.model), wanted="main")
 
 
 def _not_found(model: str, listed: Sequence[str]) -> RecipeNotFound:

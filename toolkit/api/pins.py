@@ -9,7 +9,7 @@ from toolkit.images.reference import parse
 from toolkit.planning.resources import Account
 from toolkit.platforms import rules_of
 from toolkit.platforms.image import by_digest
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 def unpinned(recipe: Recipe, account: Account) -> Iterator[str]:

@@ -21,6 +21,7 @@ from toolkit.display import card, table
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
+from toolkit.loading import load
 from toolkit.platforms.local.session import runs_here
 from toolkit.proposal.choose import propose
 from toolkit.proposal.drafters import drafters, recipes_for
@@ -29,10 +30,8 @@ from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.hub import hub_client
-from toolkit.recipe.known import known_model
-from toolkit.recipe.load import catalogue
+from toolkit.recipe.known import catalogue, known_model
 from toolkit.recipe.lock import write_lock
-from toolkit.recipe.resolve import load
 from toolkit.recipe.source import ModelSource, model_source
 from toolkit.text import inert
 

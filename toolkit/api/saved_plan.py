@@ -8,9 +8,10 @@ from pathlib import Path
 from toolkit.api.context import RecipeLike
 from toolkit.api.deployment import DeploymentPlan, plan
 from toolkit.errors import StalePlanError, UsageError
+from toolkit.loading import load, on_platform
 from toolkit.planning.differences import differences, same_scope
 from toolkit.planning.plan import Plan
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 _MOST_SHOWN = 5
 
@@ -22,7 +23,7 @@ def read_plan(path: Path, recipe: RecipeLike | None = None, *, platform: str | N
     platform. Raises UsageError where the saved plan differs, StalePlanError where what runs has changed.
     """
     saved = Plan.read(path)
-    loaded = _recipe(saved, path, recipe).with_platform(platform)
+    loaded = on_platform(_recipe(saved, path, recipe), platform)
     if saved.platform != loaded.platform.name:
         message = f"{path} is for platform `{saved.platform}`, and {loaded.path} for `{loaded.platform.name}`"
         option = f"--platform {shlex.quote(saved.platform)}"

@@ -12,13 +12,14 @@ from toolkit.api.training import TrainingRun
 from toolkit.api.trials import circumstances
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.files import write_whole
+from toolkit.loading import load as load_recipe
+from toolkit.loading import on_platform
 from toolkit.measure.headline import comparable, headline, speedup_of
 from toolkit.measure.report import ArmReport, BenchReport
 from toolkit.measure.wording import between_arms_in_words, interval, load
 from toolkit.platforms import session_of
 from toolkit.recipe.content import CARD
-from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.resolve import load as load_recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import TrainingPlatform
@@ -39,7 +40,7 @@ def write_served(
 
     `trainer` is what writes a card outside this machine, by default the recipe's platform. Raises PlatformError.
     """
-    recipe = load_recipe(run.recipe).with_platform(platform)
+    recipe = on_platform(load_recipe(run.recipe), platform)
     assert recipe.drafter
     section = served(recipe, report)
     if (folder := recipe.drafter.folder) is not None:

@@ -18,14 +18,14 @@ from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import check, require
 from toolkit.display import card, facts
 from toolkit.errors import PlatformError, RecipeError, ToolkitError, UsageError
+from toolkit.loading import load, on_platform
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Observer
 from toolkit.platforms import rules_of, session_of
 from toolkit.recipe.content import CARD, manifest, manifest_digest
 from toolkit.recipe.lock import Lock, write_lock
 from toolkit.recipe.model_files import read_folder
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.source import ModelSource
+from toolkit.recipe.recipe import Recipe
 from toolkit.text import inert
 from toolkit.training.plan import section
 
@@ -122,7 +122,7 @@ def train(
 
 def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
     """What `train` costs, in words; None on a platform that bills nothing, or where nothing is left to do."""
-    loaded = load(recipe).with_platform(platform)
+    loaded = on_platform(load(recipe), platform)
     training = section(loaded)
     hourly = rules_of(loaded.platform.name).training_price(loaded)
     if hourly == 0:
@@ -135,7 +135,7 @@ def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
 
 
 def _trainable(recipe: RecipeLike, platform: str | None) -> Recipe:
-    loaded = load(recipe).with_platform(platform)
+    loaded = on_platform(load(recipe), platform)
     section(loaded)
     require(loaded, to_train=True)
     return loaded
@@ -199,7 +199,7 @@ def _lock_head(recipe: Recipe, head: Path) -> None:
 def _require_fit(recipe: Recipe, head: Path) -> None:
     """Raise RecipeError if the head has an error for this recipe: it is then put nowhere."""
     assert recipe.speculation
-    trained = replace(recipe.speculation, drafter=ModelSource("folder", str(head)))
+    trained = recipe.speculation.edit(model=str(head), revision=None)
     report = check(replace(recipe, speculation=trained, training=None))
     if report.errors:
         raise RecipeError(f"{recipe.path} (the trained head)", report.errors)

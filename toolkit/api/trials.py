@@ -31,7 +31,7 @@ from toolkit.measure.saved_report import read_report
 from toolkit.measure.settings import Setting, is_tuned
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.lock import lock_path
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.version import __version__
 
 Measure = Callable[[Endpoint, Endpoint], BenchReport]
@@ -163,5 +163,5 @@ def _sha256(path: Path) -> str:
 
 def _hardware(recipe: Recipe) -> str:
     if recipe.platform_rules.has_instance_types:
-        return " or ".join(recipe.platform.instance_types)
+        return " or ".join(recipe.platform.types)
     return f"{os.cpu_count()} CPU cores ({platform.machine()})"

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from toolkit.api.context import RecipeLike
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.measuring import bench
 from toolkit.api.trials import Trials
 from toolkit.apply.progress import Progress, default_progress
+from toolkit.catalog import methods
 from toolkit.checks.run import check
 from toolkit.errors import RecipeError, UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
+from toolkit.loading import complete, load, on_platform, read
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.find_k import find_k
 from toolkit.measure.report import BenchReport
-from toolkit.measure.settings import Setting, from_recipe, with_k, with_method, with_schedule
+from toolkit.measure.settings import Setting, from_recipe, of_method, with_k, with_schedule
 from toolkit.measure.tune import (
     Aim,
     Candidate,
@@ -34,8 +39,8 @@ from toolkit.measure.tune import (
 from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
 from toolkit.platforms import rules_of
 from toolkit.recipe.edit import with_evidence, with_speculation
-from toolkit.recipe.load import catalogue_dir
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.known import catalogue_dir
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import Slo
 
 ALL_K = tuple(range(1, 11))
@@ -68,7 +73,7 @@ def tune(
     Raises UsageError, RecipeError, PlatformError.
     """
     progress = progress or default_progress()
-    loaded = load(recipe).with_platform(platform)
+    loaded = on_platform(load(recipe), platform)
     if write:
         _require_writable(loaded)
     asked = {"concurrency": list(concurrency), "workloads": list(workloads), "seconds": seconds}
@@ -98,7 +103,7 @@ def tune(
 
 def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
     """What `tune` costs while it runs, in words; None on a platform that bills nothing."""
-    loaded = load(recipe).with_platform(platform)
+    loaded = on_platform(load(recipe), platform)
     rules = rules_of(loaded.platform.name)
     hourly = rules.price_per_hour(loaded)
     if hourly == 0:
@@ -136,7 +141,13 @@ class _Tuning:
 
     def add(self, setting: Setting) -> Candidate:
         report, speculation = self._report(setting), setting.speculation
-        added = Candidate(setting.name, speculation.num_speculative_tokens, report, setting.keys, speculation.schedule)
+        added = Candidate(
+            setting.name,
+            speculation.num_speculative_tokens,
+            report,
+            setting.keys,
+            tuple(speculation.schedule),
+        )
         self.candidates.append(added)
         self.notes += [f"{added.name} does not count: {fault}" for fault in added.faults]
         return added
@@ -190,8 +201,8 @@ def _settings(
             hint=f"Give at most {_FEW_K} K: all of them are measured.",
         )
     others = [
-        *(with_method(recipe, method) for method in methods),
-        *(from_recipe(recipe, arm, number) for number, arm in enumerate(arms)),
+        *(of_method(recipe, _with_method(recipe, method)) for method in methods),
+        *(from_recipe(recipe, on_platform(arm, recipe.platform.name), number) for number, arm in enumerate(arms)),
     ]
     names = [one.name for one in others]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -204,6 +215,18 @@ def _settings(
     if not (own_usable or usable):
         raise RecipeError(str(recipe.path), next(iter(refused.values())))
     return own_usable, usable, [f"{name} cannot be used: {_reasons(errors)}" for name, errors in refused.items()]
+
+
+def _with_method(recipe: Recipe, method: str) -> Recipe:
+    """The recipe with a method that needs no drafter. Raises UsageError for another method."""
+    loaded, section = read(recipe.path), None
+    with suppress(ValidationError):
+        section = type(loaded.file.speculation).model_validate({"method": method})
+    if section is None or method == methods.BASELINE:
+        hint = "Methods without a drafter can be tried by name; give others as a recipe, with --arm."
+        raise UsageError(f"method `{method}` cannot be tried by its name alone", hint=hint)
+    file = loaded.file.edit(speculation=section)
+    return on_platform(complete(replace(loaded, file=file)), recipe.platform.name)
 
 
 def _reasons(errors: Sequence[Finding]) -> str:

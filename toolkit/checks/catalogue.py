@@ -7,7 +7,7 @@ from datetime import date
 
 from toolkit.catalog import age
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.unlisted import is_image
 
 _KEY = "unlisted"
@@ -24,23 +24,23 @@ def check_catalogue(recipe: Recipe, today: date) -> Iterator[Finding]:
 
 def update_command(recipe: Recipe) -> str:
     """The command that reads the prices anew that this recipe's own come from."""
-    region = f"--region {recipe.platform.region}" if recipe.platform.region else ""
+    region = f"--region {recipe.region}" if recipe.region else ""
     return " ".join(filter(None, ("toolkit catalog update", region, recipe.platform_rules.price_option)))
 
 
 def old_facts(recipe: Recipe, today: date) -> str:
     """A sentence on facts that are over 90 days old: files of the catalogue, prices of the recipe's types. Or none."""
     old = list(age.old_files(today))
-    for name in recipe.platform.instance_types if recipe.platform_rules.has_instance_types else ():
+    for name in recipe.platform.types if recipe.platform_rules.has_instance_types else ():
         found = recipe.platform_rules.instance(name)
-        price = found.price(recipe.platform.region) if found else None
+        price = found.price(recipe.region) if found else None
         if price and age.old_price(price, today):
             old.append(f"the price of {name} ({price.date})")
     return f"these facts are over {age.OLD_DAYS} days old: {', '.join(old)}" if old else ""
 
 
 def _unlisted(recipe: Recipe, name: str, path: str) -> Finding:
-    if name in recipe.platform.instance_types and recipe.platform_rules.instance(name) is None:
+    if name in recipe.platform.types and recipe.platform_rules.instance(name) is None:
         message = f"the catalogue does not know {name}: memory, driver, disk, regions and price were not checked"
     elif is_image(name) and not _lists_image(recipe, name):
         message = f"the catalogue does not know the image {name}: {_taken(recipe)}"

@@ -11,7 +11,7 @@ from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.images.reference import parse
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 
 _OFFERED = 3

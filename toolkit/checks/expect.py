@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 def check_expect(recipe: Recipe) -> Iterator[Finding]:

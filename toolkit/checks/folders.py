@@ -6,21 +6,21 @@ import os
 from pathlib import Path
 
 from toolkit.catalog import lookup
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
 
 
 def folder_of_that_name(recipe: Recipe, source: ModelSource) -> str:
     """How the recipe names a folder that is written like a hub id; empty where there is no such folder."""
     for base in (_base(recipe), Path.cwd()):
-        if (base / source.written).is_dir():
-            return _from(_base(recipe), base / source.written)
+        if (base / source.model).is_dir():
+            return _from(_base(recipe), base / source.model)
     return ""
 
 
 def folder_hint(recipe: Recipe, source: ModelSource) -> str:
     """The edit for a folder that does not exist; empty where nothing like it is known."""
-    folder = Path(source.written)
+    folder = Path(source.model)
     if folder.is_dir():
         return ""
     at_shell = Path.cwd() / os.path.relpath(folder, _base(recipe))

@@ -11,7 +11,7 @@ from toolkit.catalog.lookup import Head
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _DRAFTER = "speculation.model"
 _K = "speculation.num_speculative_tokens"
@@ -31,7 +31,7 @@ def check_listed(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     """Findings on target, number of draft tokens and context; empty without a drafter. `models` None: no lock."""
     if recipe.speculation is None or recipe.drafter is None:
         return
-    listed = lookup.head(models.drafter.model if models and models.drafter else recipe.drafter.written)
+    listed = lookup.head(models.drafter.model if models and models.drafter else recipe.drafter.model)
     yield from _method(recipe, models, listed)
     yield from _target(recipe, models, listed)
     yield from _depth(recipe, models, listed)
@@ -94,7 +94,7 @@ def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterato
     """A head reads hidden states, so it fits one target only; a draft model only needs the same tokens."""
     if recipe.target.kind != "hub":
         return
-    target = models.target.model if models else recipe.target.written
+    target = models.target.model if models else recipe.target.model
     drafter = models.drafter if models else None
     speculators = (drafter.config.get("speculators_config") or {}) if drafter else {}
     verifier = (speculators.get("verifier") or {}).get("name_or_path")

@@ -11,7 +11,7 @@ from toolkit.checks.quality import check_quality
 from toolkit.checks.target import check_target
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _K = "num_speculative_tokens"
 
@@ -21,7 +21,7 @@ def check_overrides(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     if not recipe.platform.overrides:
         return
     everywhere = set(_findings(recipe, models))
-    for index, name in enumerate(recipe.platform.instance_types):
+    for index, name in enumerate(recipe.platform.types):
         if name in recipe.platform.overrides:
             for finding in _findings(recipe.on(name), models):
                 if finding not in everywhere:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _DRAFTER = "speculation.model"
 

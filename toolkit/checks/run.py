@@ -19,6 +19,7 @@ from toolkit.checks.expect import check_expect
 from toolkit.checks.folders import folder_hint, folder_of_that_name
 from toolkit.checks.listed import check_listed
 from toolkit.checks.memory import check_memory
+from toolkit.checks.no_effect import check_no_effect
 from toolkit.checks.overrides import check_overrides
 from toolkit.checks.pair import check_pair
 from toolkit.checks.quality import check_quality
@@ -28,12 +29,13 @@ from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
 from toolkit.checks.workloads import check_workloads
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding, Report
+from toolkit.loading import load
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.known import known_model
 from toolkit.recipe.load import nearest_line
 from toolkit.recipe.lock import Lock, lock_path, pins, read_lock
 from toolkit.recipe.model_files import read_folder
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
 
 
@@ -84,6 +86,7 @@ def findings_on(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_training(recipe, models.target if models else None)
     yield from recipe.engine_rules.check(recipe, models)
     yield from check_tags(recipe)
+    yield from check_no_effect(recipe)
     yield from recipe.platform_rules.check(recipe, models)
     yield from recipe.engine_rules.check_hardware(recipe, models)
     yield from check_overrides(recipe, models)
@@ -139,7 +142,7 @@ def _model(
         message = f"`{source}` names a model on the hub, and there is a folder of that name"
         hint = f"For the folder, write `model: {folder}`. For the hub's model, run: toolkit lock {recipe.path}"
         return None, [Finding("model.folder-or-hub", message, key, hint=hint)]
-    if locked is None and source.revision is None and (known := known_model(source.written)):
+    if locked is None and source.revision is None and (known := known_model(source.model)):
         message = f"{without}: {source} was checked by what the toolkit itself knows of it, and may have changed since"
         return known, [Finding("lock.missing", message, key, hint=_relock(recipe), severity="warning")]
     if locked is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 # botocore 1.44.5, service model of SageMaker: TagKey, TagValue, TagList. The toolkit adds four tags.
 _KEY_CHARACTERS, _VALUE_CHARACTERS, _MOST = 128, 256, 50 - 4

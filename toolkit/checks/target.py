@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 def check_target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from toolkit.errors import ToolkitError, UnreadableModel
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.model_files import read_folder
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rows import ENDINGS
 from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import shape_of
@@ -184,4 +184,4 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
 def instance_type(recipe: Recipe) -> str:
     """The type of the job's machines: the section's, or the first that serves."""
     assert recipe.training
-    return recipe.training.instance_type or recipe.platform.instance_types[0]
+    return recipe.training.instance_type or recipe.platform.types[0]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.recipe.prompts import read_prompts
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 def check_workloads(recipe: Recipe) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolkit.api.lock import Locked
     from toolkit.findings import Finding, Report
     from toolkit.planning.plan import Plan
-    from toolkit.recipe.resolve import Recipe as CompleteRecipe
+    from toolkit.recipe.recipe import Recipe as CompleteRecipe
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -57,7 +57,7 @@ def check(
     from toolkit.checks.codes import explain
     from toolkit.checks.run import check as run_checks
     from toolkit.checks.training import NOT_TRAINED
-    from toolkit.recipe.load import catalogue
+    from toolkit.recipe.known import catalogue
 
     if code:
         meaning = explain(code)
@@ -196,11 +196,11 @@ def build(
 
 
 def _print_admin_template(recipe: str) -> None:
+    from toolkit.loading import load
     from toolkit.platforms import open_platform
     from toolkit.platforms.sagemaker.codebuild_project import PROJECT, template
-    from toolkit.recipe.resolve import load
 
-    account = open_platform("sagemaker", load(recipe).platform.region).account()
+    account = open_platform("sagemaker", load(recipe).region).account()
     print(json.dumps(template(account), indent=2))  # noqa: T201
     deploy = f"aws cloudformation deploy --template-file FILE --stack-name {PROJECT} --region {account.region}"
     say(f"an administrator of account {account.id} runs: {deploy} --capabilities CAPABILITY_NAMED_IAM")
@@ -215,7 +215,7 @@ def lock(
     Reads headers of weights, never the whole. Says what it could not pin.
     """
     from toolkit.api.lock import lock as write
-    from toolkit.recipe.resolve import load
+    from toolkit.loading import load
 
     locked = write(load(recipe))
     answer(locked.to_dict(), as_json, lambda: _lock_text(locked))
@@ -229,9 +229,10 @@ def _lock_text(locked: Locked) -> str:
 
 def schema() -> None:
     """Print the JSON Schema of recipes, for editors."""
-    from toolkit.recipe.schema import json_schema
+    from toolkit.recipe.assemble import json_schema
+    from toolkit.registry import recipe_schema
 
-    print(json.dumps(json_schema(), indent=2))  # noqa: T201
+    print(json.dumps(json_schema(recipe_schema()), indent=2))  # noqa: T201
 
 
 def _report_text(report: Report) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Download
 from toolkit.recipe.source import ModelSource
 
@@ -91,12 +91,12 @@ def staged_downloads(recipe: Recipe) -> Sequence[Download]:
 
 def channel_dir(recipe: Recipe, channel: str) -> str:
     """The folder in which a container finds the files of a channel."""
-    return f"{MODEL_DIR if recipe.platform.one_data_source else CHANNELS_DIR}/{channel}"
+    return f"{MODEL_DIR if recipe.one_data_source else CHANNELS_DIR}/{channel}"
 
 
 def target_dir(recipe: Recipe) -> str:
     """The folder in which a container finds the target, if it does not download it itself."""
-    return f"{MODEL_DIR}/{TARGET_FOLDER}" if recipe.platform.one_data_source else MODEL_DIR
+    return f"{MODEL_DIR}/{TARGET_FOLDER}" if recipe.one_data_source else MODEL_DIR
 
 
 def drafter_path(recipe: Recipe) -> str:
@@ -106,10 +106,21 @@ def drafter_path(recipe: Recipe) -> str:
         return ""
     if is_in_image(recipe):
         return IMAGE_DRAFTER_DIR
-    return drafter.written if fetched_by_container(recipe, drafter) else channel_dir(recipe, DRAFTER_CHANNEL)
+    return drafter.model if fetched_by_container(recipe, drafter) else channel_dir(recipe, DRAFTER_CHANNEL)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, separators=(",", ":"))
+
+
+def versions(recipe: Recipe) -> list[str]:
+    """Versions of the recipe's engine that have an image on its platform, the newest first; no pre-releases."""
+    listed = (image.version for image in recipe.platform_rules.images(recipe))
+    return list(dict.fromkeys(version for version in listed if version.replace(".", "").isdigit()))
+
+
+def newest_with(recipe: Recipe, works: Callable[[str], bool]) -> str:
+    """The newest such version that has an image on the recipe's platform; empty if there is none."""
+    return next((version for version in versions(recipe) if works(version)), "")

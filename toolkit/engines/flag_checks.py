@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterator
 
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 def check_flags(recipe: Recipe, unknown: Callable[[str], Iterator[Finding]]) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 MARGIN_PERCENT = 80
 """Acceptance is bad below this percentage of the lowest published length, because traffic differs from benchmarks."""
@@ -16,7 +16,7 @@ def draft_length(recipe: Recipe) -> int | None:
         return None
     if not recipe.engine_rules.reports_drafts(recipe):
         return None
-    on_types = [recipe.on(name).speculation for name in recipe.platform.instance_types]
+    on_types = [recipe.on(name).speculation for name in recipe.platform.types]
     lengths = {speculation.num_speculative_tokens for speculation in on_types if speculation}
     return lengths.pop() if len(lengths) == 1 else None
 

@@ -11,7 +11,7 @@ from toolkit.measure.captured import Objects, captured_workload
 from toolkit.measure.study import study_workloads
 from toolkit.measure.workload import Prompt, Workload
 from toolkit.recipe.hub import HubFiles, hub_client
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.prompts import parse_prompts, read_prompts
 from toolkit.recipe.rows import ENDINGS
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
-
-from toolkit.catalog import methods
 from toolkit.errors import UsageError
+from toolkit.loading import on_platform
 from toolkit.measure.break_even import BatchSizes
-from toolkit.recipe.load import load_file
-from toolkit.recipe.model_schema import SpeculationSection
-from toolkit.recipe.parts import Speculation
-from toolkit.recipe.platform_schema import RolloutSection
-from toolkit.recipe.resolve import Recipe, resolve
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import RolloutSection, SpeculationSection
 
 _MARK = "-tune-"
 # As long as the name of the longest recipe's baseline.
@@ -31,16 +25,14 @@ class Setting:
     recipe: Recipe
 
     @property
-    def speculation(self) -> Speculation:
+    def speculation(self) -> SpeculationSection:
         assert self.recipe.speculation, "a setting speculates"
         return self.recipe.speculation
 
     @property
     def keys(self) -> dict[str, Any]:
         """The keys of a recipe's `speculation`."""
-        by_batch = [list(entry) for entry in self.speculation.schedule]
-        schedule = {"num_speculative_tokens_per_batch_size": by_batch} if by_batch else {}
-        return {**self.speculation.to_dict(), **schedule}
+        return self.speculation.model_dump(mode="json", exclude_defaults=True)
 
 
 def with_k(recipe: Recipe, k: int) -> Setting:
@@ -60,29 +52,21 @@ def with_schedule(recipe: Recipe, schedule: Sequence[BatchSizes]) -> Setting:
     return Setting("K by batch size", _variant(recipe, "schedule", most, tuple(schedule)))
 
 
-def with_method(recipe: Recipe, method: str) -> Setting:
-    """The recipe with a method that needs no drafter, at the method's own K. Raises UsageError for another method."""
-    loaded, section = load_file(recipe.path), None
-    with suppress(ValidationError):
-        section = SpeculationSection(method=method)
-    if section is None or method == methods.BASELINE:
-        hint = "Methods without a drafter can be tried by name; give others as a recipe, with --arm."
-        raise UsageError(f"method `{method}` cannot be tried by its name alone", hint=hint)
-    file = loaded.file.model_copy(update={"speculation": section})
-    other = resolve(replace(loaded, file=file)).with_platform(recipe.platform.name)
-    return _other(recipe, other, method, method)
+def of_method(recipe: Recipe, other: Recipe) -> Setting:
+    """The recipe as `other`, which drafts with a method that needs no drafter, at the method's own K."""
+    return _other(recipe, other, other.method, other.method)
 
 
 def from_recipe(recipe: Recipe, other: Recipe, number: int) -> Setting:
     """Another recipe of the same target, asked the same prompts. Raises UsageError for another target."""
-    if (other.target.written, other.target.revision) != (recipe.target.written, recipe.target.revision):
+    if (other.target.model, other.target.revision) != (recipe.target.model, recipe.target.revision):
         raise UsageError(
             f"{other.path} serves another target: {other.target}, not {recipe.target}",
             hint="Compare recipes of one target.",
         )
     if other.speculation is None:
         raise UsageError(f"{other.path} does not speculate", hint="The baseline is measured anyway: leave it out.")
-    return _other(recipe, other.with_platform(recipe.platform.name), other.name, f"arm{number}")
+    return _other(recipe, on_platform(other, recipe.platform.name), other.name, f"arm{number}")
 
 
 def _other(recipe: Recipe, other: Recipe, name: str, label: str) -> Setting:
@@ -94,14 +78,16 @@ def _other(recipe: Recipe, other: Recipe, name: str, label: str) -> Setting:
 def _variant(recipe: Recipe, label: str, k: int, schedule: tuple[BatchSizes, ...] = ()) -> Recipe:
     if recipe.speculation is None:
         raise UsageError(f"{recipe.path} does not speculate", hint="Give it a `speculation.method` to tune.")
-    types = recipe.platform.overrides.items()
-    overrides = {name: item.model_copy(update={"num_speculative_tokens": None}) for name, item in types}
+    own = {name: item.edit(num_speculative_tokens=None) for name, item in recipe.platform.overrides.items()}
+    types = [own.get(name, name) for name in recipe.platform.types]
     line = recipe.lines.get("speculation", 1)
     return replace(
         recipe,
         name=_name(recipe, label),
-        speculation=replace(recipe.speculation, num_speculative_tokens=k, schedule=schedule),
-        platform=replace(recipe.platform, overrides=overrides),
+        speculation=recipe.speculation.edit(
+            num_speculative_tokens=k, num_speculative_tokens_per_batch_size=list(schedule)
+        ),
+        platform=recipe.platform.edit(instance_types=types),
         rollout=_all_requests(recipe),
         # JumpStart's K is only for recipes that name none.
         lines={"speculation.num_speculative_tokens": line, **recipe.lines},
@@ -110,7 +96,7 @@ def _variant(recipe: Recipe, label: str, k: int, schedule: tuple[BatchSizes, ...
 
 def _all_requests(recipe: Recipe) -> RolloutSection:
     """Without a variant that answers some of the requests without speculation."""
-    return recipe.rollout.model_copy(update={"speculative_percent": 100, "shadow": False})
+    return recipe.rollout.edit(speculative_percent=100, shadow=False)
 
 
 def _name(recipe: Recipe, label: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolkit.endpoint.metrics import Metrics
 from toolkit.measure.expected import MARGIN_PERCENT, acceptance_floor, draft_length
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.text import inert
 
 

@@ -11,7 +11,7 @@ from toolkit.engines.arguments import LONGEST_VALUE
 from toolkit.errors import UsageError
 from toolkit.planning.names import ARTIFACTS_PREFIX
 from toolkit.recipe.content import digest, fragment, manifest, manifest_digest
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 from toolkit.recipe.source import ModelSource
 
@@ -96,5 +96,5 @@ def _identity(source: ModelSource) -> str:
     if source.folder:
         return f"{source.name}-{manifest_digest(manifest(source.folder))[:_DIGEST_CHARACTERS]}"
     if source.kind != "hub":
-        return source.written
-    return f"{source.written}@{source.commit[:_DIGEST_CHARACTERS] if source.commit else source.revision or 'main'}"
+        return source.model
+    return f"{source.model}@{source.commit[:_DIGEST_CHARACTERS] if source.commit else source.revision or 'main'}"

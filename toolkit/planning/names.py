@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.recipe.content import digest
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.version import __version__
 
 ENDPOINT_TAG = "toolkit:endpoint"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from toolkit.recipe.content import digest
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 UNDER_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 """Statuses of an endpoint that will be in service or failed without further action."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolkit import registry
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession, Platform, PlatformRules, PlatformSession
@@ -53,4 +53,4 @@ def jumpstart_entries(recipe: Recipe, login: AwsSession | None = None) -> Entrie
         return {}
     from toolkit.platforms.sagemaker.session import SageMakerSession
 
-    return SageMakerSession(login).open(recipe.platform.region).jumpstart_entries(recipe)
+    return SageMakerSession(login).open(recipe.region).jumpstart_entries(recipe)

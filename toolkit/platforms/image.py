@@ -23,7 +23,7 @@ from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.images.wheels import with_hash
 from toolkit.planning.resources import Account
 from toolkit.recipe.content import digest, fragment, manifest
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 from toolkit.version import __version__
 

@@ -15,7 +15,7 @@ from toolkit.endpoint.platform import EndpointPlatform
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Observer, Resource
 from toolkit.planning.rules import PlanRules
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import PlatformTraits
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from toolkit.home import containers_dir
 from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.planning.resources import Account
 from toolkit.platforms.image import ROOT, render
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 
 PROGRAM = "train"

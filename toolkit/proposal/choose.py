@@ -14,17 +14,17 @@ from toolkit import registry
 from toolkit.catalog import methods
 from toolkit.catalog.lookup import Instance
 from toolkit.checks.run import findings_on
-from toolkit.engines.open_choices import versions
+from toolkit.engines.arguments import versions
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
+from toolkit.loading import complete
 from toolkit.proposal.drafters import drafters
 from toolkit.proposal.hardware import Offer, engine_for, groups, offers
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.load import LoadedRecipe
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe, resolve
-from toolkit.recipe.schema import RecipeFile
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.section import LONGEST_NAME
 
 _USUAL_CONTEXT, _CONTEXT_OF_THIS_MACHINE = 32_768, 4096
@@ -60,7 +60,8 @@ class _Draft:
 
     def recipe(self) -> Recipe:
         """The complete recipe. Raises pydantic's ValidationError for values that no recipe may have."""
-        return resolve(LoadedRecipe(RecipeFile.model_validate(self.data), self.folder / "recipe.yaml", {}))
+        file = registry.recipe_schema().model_validate(self.data)
+        return complete(LoadedRecipe(file, self.folder / "recipe.yaml", {}))
 
 
 class _Unfit(Exception):

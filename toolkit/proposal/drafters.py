@@ -13,12 +13,12 @@ from toolkit.catalog.lookup import Head
 from toolkit.catalog.methods import Method
 from toolkit.checks.listed import same_model
 from toolkit.errors import ToolkitError
+from toolkit.loading import load
 from toolkit.proposal.model import Drafter
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.known import known_model, known_models
-from toolkit.recipe.load import catalogue, catalogue_dir
+from toolkit.recipe.known import catalogue, catalogue_dir, known_model, known_models
 from toolkit.recipe.lock import read_lock
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.sizing import weights
 from toolkit.sizing.fit import OWN_LAYERS
 
@@ -229,7 +229,7 @@ def _recipes(target: ModelFacts, engine: str) -> Iterator[tuple[str, Recipe]]:
     """The toolkit's own recipes for the target, on the hardware of that engine."""
     for name in recipes_for(target):
         recipe = load(name)
-        types = [recipe.platform_rules.instance(item) for item in recipe.platform.instance_types]
+        types = [recipe.platform_rules.instance(item) for item in recipe.platform.types]
         fitting = {registry.engine_for(item) for item in types if item} or {recipe.engine.name}
         if engine in fitting:
             yield name, recipe

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from toolkit import registry
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import family
-from toolkit.engines.open_choices import able_types, by_weights
 from toolkit.errors import ToolkitError, UsageError
+from toolkit.loading import able_types, by_weights
 from toolkit.proposal.model import Goal, Wishes
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.fit import GIB, Fit, fits, sizable
 from toolkit.sizing.weights import file_bytes
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from toolkit import registry
 from toolkit.catalog import lookup
 from toolkit.findings import Finding
+from toolkit.recipe.assemble import names
 from toolkit.recipe.schema import RecipeFile
 from toolkit.recipe.section import LONGEST_NAME
 
@@ -27,8 +27,6 @@ _EXPECTED = {
     "model_type": "a mapping",
     "string_type": "text",
 }
-# The platform of an example: it costs nothing.
-_FREE = registry.platforms()[0]
 # Words of other tools, and the recipe's own for the same thing.
 _SYNONYMS = {
     "aws": "sagemaker",
@@ -69,7 +67,8 @@ class Problem:
     """One of pydantic's errors.
 
     `keys` lead to the value in the `recipe`, `kind` and `message` are pydantic's. `written` is the text of the value in
-    the file, which YAML may have made a number of: 0.30 is 0.3. `stem` is the file's name without its ending.
+    the file, which YAML may have made a number of: 0.30 is 0.3. `stem` is the file's name without its ending. `schema` is what
+    a recipe may say.
     """
 
     kind: str
@@ -79,6 +78,7 @@ class Problem:
     recipe: Mapping[str, Any]
     written: str
     stem: str
+    schema: type[RecipeFile]
 
     @property
     def key(self) -> str:
@@ -97,7 +97,7 @@ def explain(problem: Problem, line: int | None) -> Finding:
     """The finding on a problem, with the edit as its hint."""
     key, kind, path = problem.key, problem.kind, ".".join(problem.keys)
     if kind == "extra_forbidden":
-        known = list(_fields_beside(problem.keys))
+        known = list(_fields_beside(problem.schema, problem.keys))
         hint = _elsewhere(problem, known) or _did_you_mean(key, known)
         return Finding("recipe.unknown-key", f"there is no key `{key}` here", path, line, hint)
     if kind == "missing":
@@ -107,7 +107,7 @@ def explain(problem: Problem, line: int | None) -> Finding:
         known = re.findall(r"'([^']+)'", problem.message)
         hint = _did_you_mean(str(problem.value), known)
         return Finding("recipe.bad-value", f"`{problem.value}` is not allowed", path, line, hint)
-    hint = f"{_edit(problem)} {_description(problem.keys)}".strip()
+    hint = f"{_edit(problem)} {_description(problem.schema, problem.keys)}".strip()
     return Finding("recipe.bad-value", _message(problem), path, line, hint)
 
 
@@ -130,7 +130,7 @@ def _elsewhere(problem: Problem, known: Sequence[str]) -> str:
     key = problem.key
     if _SYNONYMS.get(key) in known:
         return ""
-    sections = [name for name in problem.recipe if key in _fields_beside((name, ""))]
+    sections = [name for name in problem.recipe if key in _fields_beside(problem.schema, (name, ""))]
     if sections:  # what speculation has too is seldom meant for it
         return f"It belongs to `{min(sections, key=lambda name: name == 'speculation')}`: write it below that."
     if problem.keys[:-1] == ("engine",) and not difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.5):
@@ -162,7 +162,7 @@ def _edit(problem: Problem) -> str:
     if problem.keys == ("engine", "args"):
         return _write("args", _flags(problem.value))
     meant = _write(problem.key, _value(problem))
-    field = _fields_beside(problem.keys).get(problem.key)
+    field = _fields_beside(problem.schema, problem.keys).get(problem.key)
     if not meant and problem.kind in _WHOLE_NUMBER and field and not field.is_required():
         return "Remove it, or write a whole number above 0."
     return meant
@@ -209,7 +209,7 @@ def _value(problem: Problem) -> str:
 
 def _as_mapping(problem: Problem) -> str:
     """A section that was written as one value: `target: ./x` for `target: {model: ./x}`."""
-    known = list(_fields_beside((*problem.keys, "")))
+    known = list(_fields_beside(problem.schema, (*problem.keys, "")))
     names = f"Its keys: {', '.join(known)}."
     if not _is_scalar(problem.value):
         example = _example(problem) if problem.value is None else _NO_EXAMPLE
@@ -231,10 +231,15 @@ def _example(problem: Problem) -> str:
         "speculation": "{method: ngram}",
         "speculation.method": _method(problem),
         "engine": f"{{version: {version}}}" if version else "{}",
-        "platform": f"{{name: {_FREE}}}",
-        "platform.name": _FREE,
+        "platform": f"{{name: {_free(problem)}}}",
+        "platform.name": _free(problem),
     }
     return examples.get(".".join(problem.keys), _NO_EXAMPLE)
+
+
+def _free(problem: Problem) -> str:
+    """The platform of an example: it costs nothing."""
+    return names(problem.schema, "platform")[0]
 
 
 def _method(problem: Problem) -> str:
@@ -252,9 +257,9 @@ def _drafter(problem: Problem) -> str:
 
 def _version(problem: Problem, written: str | None = None) -> str:
     """The full version nearest to what is written that has an image there: of its series, or the newest before it."""
-    platform = problem.setting("platform", "name") or problem.setting("platform", default=_FREE)
+    platform = problem.setting("platform", "name") or problem.setting("platform", default=_free(problem))
     engine = problem.setting("engine", "name")
-    versions = lookup.released(platform, engine or registry.default_engine())
+    versions = lookup.released(platform, engine or names(problem.schema, "engine")[0])
     number = _VERSION.search(problem.written if written is None else written)
     if not number or not versions:
         return next(iter(versions), "")
@@ -283,18 +288,18 @@ def _did_you_mean(word: str, known: list[str]) -> str:
     return f"Did you mean `{near[0]}`? {choices}" if near else choices
 
 
-def _description(keys: Sequence[str]) -> str:
+def _description(schema: type[RecipeFile], keys: Sequence[str]) -> str:
     """What the schema says of the nearest key that it describes, as a sentence."""
     for end in range(len(keys), 0, -1):
-        field = _fields_beside(keys[:end]).get(keys[end - 1])
+        field = _fields_beside(schema, keys[:end]).get(keys[end - 1])
         if field and field.description:
             return f"{field.description[0].upper()}{field.description[1:]}."
     return ""
 
 
-def _fields_beside(keys: Sequence[str]) -> Mapping[str, FieldInfo]:
+def _fields_beside(schema: type[RecipeFile], keys: Sequence[str]) -> Mapping[str, FieldInfo]:
     """The schema's fields in the section of the last key; none where any key may stand."""
-    fields: Mapping[str, FieldInfo] = RecipeFile.model_fields
+    fields: Mapping[str, FieldInfo] = schema.model_fields
     for key in keys[:-1]:
         if not key.isdigit():
             fields = getattr(_section(fields[key].annotation), "model_fields", {}) if key in fields else {}

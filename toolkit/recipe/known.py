@@ -10,14 +10,26 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 from toolkit.catalog.lookup import FOLDER
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.load import catalogue_dir
 from toolkit.recipe.lock import read_lock
 
 _NOT_READ = ("generation_config", "tensors and tokenizer")
+
+
+def catalogue_dir() -> Path:
+    """The folder of the recipes that come with the toolkit."""
+    packaged = Path(__file__).parents[1] / "_data" / "recipes"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "recipes"
+
+
+def catalogue() -> list[str]:
+    """Names of the recipes that come with the toolkit, such as `tiny/p-eagle`."""
+    root = catalogue_dir()
+    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.glob("*/*.yaml"))
 
 
 def known_model(name: str) -> ModelFacts | None:

@@ -21,6 +21,7 @@ from toolkit import documents
 from toolkit.errors import RecipeError, RecipeNotFound, UnreadableRecipe
 from toolkit.findings import Finding
 from toolkit.recipe.hints import Problem, explain, without_repeats
+from toolkit.recipe.known import catalogue, catalogue_dir, known_model
 from toolkit.recipe.schema import RecipeFile
 from toolkit.recipe.yaml_hints import yaml_hint
 
@@ -65,18 +66,6 @@ class _Document:
             self.findings.append(Finding("recipe.bad-value", "a null byte is not text", path, line, "Remove it."))
 
 
-def catalogue_dir() -> Path:
-    """The folder of the recipes that come with the toolkit."""
-    packaged = Path(__file__).parents[1] / "_data" / "recipes"
-    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "recipes"
-
-
-def catalogue() -> list[str]:
-    """Names of the recipes that come with the toolkit, such as `tiny/p-eagle`."""
-    root = catalogue_dir()
-    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.glob("*/*.yaml"))
-
-
 def find(recipe: str | os.PathLike[str]) -> Path:
     """The file of a path or of a catalogue name. Raises RecipeNotFound with the nearest names."""
     path = Path(recipe).expanduser()
@@ -99,8 +88,6 @@ def _in_folder(folder: Path) -> str:
 
 def _meant(written: str, path: Path) -> str:
     """The file beside it or the name that was probably meant, or what to do for a model."""
-    from toolkit.recipe.known import known_model  # which imports this module
-
     beside = {file.name: str(file) for file in path.parent.glob("*.y*ml")}
     if files := difflib.get_close_matches(path.name, beside, n=1):
         return f"Did you mean {beside[files[0]]}?"
@@ -110,7 +97,7 @@ def _meant(written: str, path: Path) -> str:
     return f"Did you mean {' or '.join(near)}?" if near else "`toolkit recipes` lists those that come with the toolkit."
 
 
-def load_file(recipe: str | os.PathLike[str]) -> LoadedRecipe:
+def load_file(recipe: str | os.PathLike[str], schema: type[RecipeFile]) -> LoadedRecipe:
     """Read and validate one recipe.
 
     Raises RecipeNotFound for a missing file, UnreadableRecipe for text that is not YAML, and RecipeError with every
@@ -118,15 +105,15 @@ def load_file(recipe: str | os.PathLike[str]) -> LoadedRecipe:
     """
     path = find(recipe)
     document = _Document()
-    data = _read(path, document)
+    data = _read(path, document, schema)
     if not isinstance(data, dict):
         message = f"{path}: not a recipe: a mapping is expected at the top, with `name:`, `target:`, …"
         raise UnreadableRecipe(message, hint="`toolkit recipes` lists recipes to begin from.")
     findings = [*document.findings]
     try:
-        file = RecipeFile.model_validate(data)
+        file = schema.model_validate(data)
     except ValidationError as error:
-        findings += without_repeats(list(_findings(error, data, path.stem, document)))
+        findings += without_repeats(list(_findings(error, data, path.stem, document, schema)))
         file = None
     if file is None or findings:
         raise RecipeError(str(path), sorted(findings, key=lambda finding: finding.line or 0))
@@ -150,14 +137,14 @@ def nearest_line(path: str, lines: Lines) -> int | None:
     return lines.get(path)
 
 
-def _read(path: Path, document: _Document) -> Any:
+def _read(path: Path, document: _Document, schema: type[RecipeFile]) -> Any:
     text = _text(path)
     try:
         _check_brackets(text)
         return _plain(document.yaml.compose(text), "", document)
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        hint = error.note or yaml_hint(text, error)
+        hint = error.note or yaml_hint(text, error, schema)
         raise UnreadableRecipe(f"{path}:{line} not YAML: {error.problem}", hint=hint) from error
     except (YAMLError, ValueError) as error:
         raise UnreadableRecipe(f"{path}: not YAML: {error}") from error
@@ -235,7 +222,9 @@ def _join(path: str, key: str | int) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _findings(error: ValidationError, recipe: Mapping[str, Any], stem: str, document: _Document) -> Iterator[Finding]:
+def _findings(
+    error: ValidationError, recipe: Mapping[str, Any], stem: str, document: _Document, schema: type[RecipeFile]
+) -> Iterator[Finding]:
     """One finding per key: pydantic reports each branch of a union, the user has written one value."""
     seen: set[tuple[str, ...]] = set()
     for found in error.errors(include_url=False):
@@ -244,7 +233,7 @@ def _findings(error: ValidationError, recipe: Mapping[str, Any], stem: str, docu
             seen.add(keys)
             path = ".".join(keys)
             written = document.texts.get(path, "")
-            problem = Problem(found["type"], found["msg"], found["input"], keys, recipe, written, stem)
+            problem = Problem(found["type"], found["msg"], found["input"], keys, recipe, written, stem, schema)
             yield explain(problem, nearest_line(path, document.lines))
 
 

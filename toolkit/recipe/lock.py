@@ -14,7 +14,7 @@ from toolkit.errors import HubError, UnreadableModel, UsageError
 from toolkit.files import write_whole
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model, staged_names
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource, is_commit
 
 # Conservative, of published logs: weights come from S3 or the hub at 200 MB/s, and from disk into accelerators at
@@ -66,7 +66,7 @@ def read_models(recipe: Recipe, open_files: OpenFiles, sources: Sources | None =
     problems: dict[str, UnreadableModel] = {}
     for (key, written), source in zip(recipe.models.items(), sources or recipe.models.values(), strict=False):
         try:
-            found[key] = _read(written.written, source or written, open_files)
+            found[key] = _read(written.model, source or written, open_files)
         except UnreadableModel as error:
             problems[key] = error
     if len(problems) == 1:
@@ -106,30 +106,36 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     """The recipe at the lock's revisions, with time-outs sized by the weights; what the recipe says itself stands."""
     known = [facts for facts in ((lock.target, lock.drafter) if lock else ()) if facts]
     size = sum(facts.weight_bytes or 0 for facts in known) or None
-    speculation = recipe.speculation
-    if speculation and speculation.drafter and lock and lock.drafter:
-        speculation = replace(speculation, drafter=_at(speculation.drafter, lock.drafter))
-    written = recipe.platform
-    platform = replace(
-        written,
-        download_timeout=written.download_timeout or _within_limits(_DOWNLOAD_SECONDS + download_seconds(size or 0)),
-        health_check_timeout=written.health_check_timeout or _within_limits(_start_seconds(recipe, size or 0)),
-    )
-    return replace(
+    timeout = recipe.platform.health_check_timeout or _within_limits(_start_seconds(recipe, size or 0))
+    sized = replace(
         recipe,
-        target=_at(recipe.target, lock.target) if lock else recipe.target,
-        image_digests=lock.images if lock else {},
-        wheel_digests=lock.wheels if lock else {},
-        speculation=speculation,
-        platform=platform,
+        platform=recipe.platform.edit(health_check_timeout=timeout),
+        download_timeout=_within_limits(_DOWNLOAD_SECONDS + download_seconds(size or 0)),
         weight_bytes=size,
-        target_type=str(lock.target.config.get("model_type", "")) if lock else "",
+    )
+    if lock is None:
+        return sized
+    speculation, drafter = recipe.speculation, lock.drafter
+    if speculation and speculation.drafter and drafter:
+        speculation = speculation.edit(revision=_revision(speculation.drafter, drafter))
+    return replace(
+        sized,
+        target=recipe.target.edit(revision=_revision(recipe.target, lock.target)),
+        speculation=speculation,
+        staged_files={
+            source.model: facts.files
+            for source, facts in ((recipe.target, lock.target), (recipe.drafter, drafter))
+            if source and facts and _knows(source, facts)
+        },
+        image_digests=lock.images,
+        wheel_digests=lock.wheels,
+        target_type=str(lock.target.config.get("model_type", "")),
     )
 
 
 def pins(facts: ModelFacts, source: ModelSource) -> bool:
     """Whether a lock's facts are of that model at its revision: a branch or tag means what it did when it was read."""
-    if facts.model != source.written:
+    if facts.model != source.model:
         return False
     if source.revision in (None, facts.revision):
         return True
@@ -165,10 +171,12 @@ def _digests(key: str, found: Mapping[str, str]) -> dict[str, str]:
     return dict(found)
 
 
-def _at(source: ModelSource, facts: ModelFacts) -> ModelSource:
-    if source.kind != "hub" or not (facts.revision and pins(facts, source)):
-        return source
-    return replace(source, revision=facts.revision, files=facts.files)
+def _revision(source: ModelSource, facts: ModelFacts) -> str | None:
+    return facts.revision if _knows(source, facts) else source.revision
+
+
+def _knows(source: ModelSource, facts: ModelFacts) -> bool:
+    return source.kind == "hub" and bool(facts.revision) and pins(facts, source)
 
 
 def _read(written: str, source: ModelSource, open_files: OpenFiles) -> ModelFacts:

@@ -14,22 +14,12 @@ if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image, Instance
     from toolkit.engines.imported import Imported
     from toolkit.findings import Finding
+    from toolkit.recipe.assemble import Sections
     from toolkit.recipe.lock import Lock
-    from toolkit.recipe.parts import Engine, PlatformSettings
-    from toolkit.recipe.resolve import Recipe
-    from toolkit.recipe.schema import EngineSection
+    from toolkit.recipe.recipe import Recipe
+    from toolkit.recipe.schema import EngineSection, PlatformSection
     from toolkit.sizing.fit import Fit, Pair
     from toolkit.sizing.settings import Settings
-
-
-@dataclass(frozen=True)
-class EngineDefaults:
-    """What an engine is where a recipe leaves it open. `max_num_batched_tokens` None is the engine's own."""
-
-    name: str
-    version: str
-    max_num_seqs: int
-    max_num_batched_tokens: int | None
 
 
 @dataclass(frozen=True)
@@ -90,6 +80,7 @@ class EngineRules(Protocol):
         cpu_package: its build for CPUs there, which the local platform can start; empty if there is none.
         explains_hardware: its own check says why it does not run on an instance type, and where it cannot be sized.
         variable_prefix: what the variables begin with that the container's entrypoint turns into flags.
+        sections: what it reads of a recipe.
         own_flags: flags that the toolkit writes itself, and the recipe's key that each comes from.
         causes: JSON files with its causes of failure and the stages of its log (apply/causes.py).
     """
@@ -100,21 +91,22 @@ class EngineRules(Protocol):
     explains_hardware: bool
     variable_prefix: str
     own_flags: Mapping[str, str]
+    sections: Sections
     metrics: MetricNames
     causes: Sequence[Path]
 
-    def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
-        """Name, version and limits, where the recipe does not say them."""
+    def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
+        """With limits, and with a name and version where they are not chosen by trying (`loading`)."""
 
-    def completed(self, recipe: Recipe) -> Recipe:
-        """With what the recipe leaves open (`left_open`) chosen for its models, and the reasons in `chosen`."""
-        return recipe
+    def drafts_on(self, recipe: Recipe, instance: Instance) -> bool:
+        """Whether it supports the recipe's method on hardware that it runs on."""
+        return True
 
     def published(self, method: str) -> Published | None:
         """Settings to begin from, for an engine that compiles for them; None where any will do."""
         return None
 
-    def default_tokens(self, engine: Engine, method: str) -> int:
+    def default_tokens(self, engine: EngineSection, method: str) -> int:
         """K where the recipe does not say it."""
 
     def knows(self, version: str) -> bool:
@@ -217,9 +209,6 @@ class PlatformTraits(Protocol):
     has_settings_by_type: bool
     """Whether an instance type may have settings of its own."""
 
-    isolates_containers: bool
-    """Whether `network.isolation` has an effect: containers without a network."""
-
     builds_images: bool
     """Whether it can run an image that is built for the recipe; else images run as they are."""
 
@@ -238,11 +227,14 @@ class PlatformTraits(Protocol):
     compile_command: str
     """The command that compiles RECIPE for Trainium ahead of its endpoint."""
 
-    def settled(self, written: PlatformSettings) -> PlatformSettings:
-        """The settings as they are written, with this platform's defaults filled in."""
+    sections: Sections
+    """What it reads of a recipe."""
 
-    def settings_from(self, other: PlatformSettings) -> PlatformSettings:
-        """The settings of a recipe that was written for another platform, as far as they mean something here."""
+    def fill_in(self, written: PlatformSection) -> PlatformSection:
+        """With this platform's defaults."""
+
+    def move_here(self, other: PlatformSection) -> PlatformSection:
+        """The section of a recipe that was written for another platform, as far as it means something here."""
 
     def instance(self, name: str) -> Instance | None:
         """The catalogue's hardware of an instance type, by its name here; None where it is not known."""

@@ -1,23 +1,43 @@
-"""What a recipe file may say. Defaults that depend on the pair or the engine are filled in by `resolve`."""
+"""What a recipe file may say, whatever serves it and wherever it runs.
+
+Platforms and engines declare further keys in folders of their own, by subclasses of these sections; `assemble` makes
+one schema of all of them. Keys that depend on the pair or the engine may be left open and are filled in later.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, StrictStr, StringConstraints, field_validator, model_validator
-
-from toolkit import registry
-from toolkit.recipe.model_schema import SpeculationSection, TargetSection
-from toolkit.recipe.platform_schema import (
-    NetworkSection,
-    ObservabilitySection,
-    PlatformSection,
-    RolloutSection,
-    ScalingSection,
+from pydantic import (
+    AfterValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    StringConstraints,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
 )
-from toolkit.recipe.section import EngineFlag, FlagValue, NonEmptyStr, PositiveInt, RecipeName, Section, one_of
+from pydantic_core import PydanticCustomError
+
+from toolkit.catalog import methods
+from toolkit.catalog.methods import Method
+from toolkit.recipe.section import (
+    ChangesNothing,
+    EngineFlag,
+    FlagValue,
+    ModelName,
+    NonEmptyStr,
+    PositiveInt,
+    RecipeName,
+    Section,
+    left_open,
+    one_of,
+)
+from toolkit.recipe.source import MODEL, REVISION, ModelSource, Revision
 from toolkit.recipe.training_schema import TrainingSection
 
 # Three numbers; images for Trainium add two or three of the plugin's.
@@ -25,50 +45,128 @@ Version = Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9
 EnvironmentName = Annotated[StrictStr, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 
 
-def _engine_enum(schema: dict[str, Any]) -> None:
-    schema |= {"default": registry.default_engine(), "enum": list(registry.engines())}
+def _with_dashes(args: dict[str, Any]) -> dict[str, Any]:
+    dashed = [flag.replace("_", "-") for flag in args]
+    if twice := next((flag for flag in dashed if dashed.count(flag) > 1), None):
+        raise ValueError(f"`{twice}` is given twice, with `-` and with `_`")
+    return dict(zip(dashed, args.values(), strict=True))
 
 
-EngineName = Annotated[StrictStr, one_of(registry.engines), Field(json_schema_extra=_engine_enum)]
+Flags = Annotated[dict[EngineFlag, FlagValue], AfterValidator(_with_dashes)]
+
+
+def _without_spellings() -> list[str]:
+    return [*(found.name for found in methods.methods()), methods.BASELINE]
+
+
+MethodName = Annotated[
+    str,
+    one_of(methods.names, shown=_without_spellings),
+    WithJsonSchema({"enum": list(methods.names()), "type": "string"}),
+]
+
+
+class TargetSection(ModelSource):
+    """The model whose output the user wants."""
+
+    accept_eula: StrictBool = Field(
+        False, description="you have read and accept the licence that JumpStart asks for; nothing accepts it for you"
+    )
+
+
+class SpeculationSection(Section):
+    """How draft tokens are made. `method: none` is the baseline.
+
+    Which of the further keys a method takes stands in the engine's file of the catalogue, and a check says so.
+    """
+
+    method: MethodName = Field(
+        description="how tokens are drafted; `mtp` also by the engine's name for one model, such as `qwen3_next_mtp`"
+    )
+    model: ModelName | None = Field(None, description=f"the drafter: {MODEL}")
+    revision: Revision | None = Field(None, description=REVISION)
+    num_speculative_tokens: PositiveInt = left_open(
+        "K, draft tokens per target step; default: the method's in the catalogue"
+    )
+
+    @property
+    def facts(self) -> Method:
+        return methods.method(self.method)
+
+    @property
+    def drafter(self) -> ModelSource | None:
+        """None where the target itself, or no model at all, makes the drafts."""
+        return ModelSource.model_construct(model=self.model, revision=self.revision) if self.model else None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The keys that its engine declares, as they are written."""
+        return self.model_dump(
+            include=self.model_fields_set - SpeculationSection.model_fields.keys(), exclude_none=True
+        )
+
+    @property
+    def schedule(self) -> Sequence[tuple[int, int, int]]:
+        """A K by requests in a step, as (from, to, K), for those where another one is better."""
+        return ()
+
+    @property
+    def own_vocabulary(self) -> bool:
+        """Whether the drafter may have another vocabulary than the target."""
+        return False
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the engine verifies fewer drafts than K where the drafter is less sure."""
+        return False
+
+    @model_validator(mode="after")
+    def _drafter_belongs_to_method(self) -> SpeculationSection:
+        if self.method == methods.BASELINE:
+            if len(self.model_fields_set) > 1:
+                raise ValueError("method `none` drafts nothing: remove the other keys of `speculation`")
+            return self
+        drafter = methods.method(self.method).drafter
+        if drafter == "required" and not self.model:
+            message = "method `{method}` needs a drafter: add `model: <Hugging Face id or folder>`"
+            raise PydanticCustomError("drafter_missing", message, {"method": self.method})
+        if drafter == "none" and self.model:
+            raise ValueError(f"method `{self.method}` drafts without a model: remove `model`")
+        if self.revision and not self.model:
+            raise ValueError("`revision` is that of a drafter: add its `model`, or remove it")
+        return self
 
 
 class EngineSection(Section):
     """The inference engine and its limits."""
 
-    name: EngineName = Field(default_factory=registry.default_engine, description=registry.engine_summary())
-    version: Version | None = Field(
-        None, description="engine version, three numbers; default: the newest that works with method and models"
-    )
-    compile: Literal["ahead", "at-start"] = Field(
-        "ahead",
-        description="Trainium: `ahead` serves what `toolkit compile`, or a cluster's Job, has made; `at-start` "
-        "compiles while it starts, which may take longer than SageMaker waits",
-    )
+    name: NonEmptyStr
+    version: Version = left_open("engine version, three numbers; default: the newest that works with method and models")
     max_model_len: PositiveInt | None = Field(
         None, description="longest prompt + answer in tokens; default: the target's own limit"
     )
-    max_num_seqs: PositiveInt | None = Field(None, description="requests decoded together; default 128, on Trainium 4")
+    max_num_seqs: PositiveInt = left_open("requests decoded together; default 128, on Trainium 4")
     max_num_batched_tokens: PositiveInt | None = Field(
         None, description="tokens per engine step, draft slots included; default 32768, on Trainium the engine's own"
     )
-    args: dict[EngineFlag, FlagValue] = Field(
-        default_factory=dict, description="any other flag of the engine, without the leading dashes"
-    )
+    args: Flags = Field(default_factory=dict, description="any other flag of the engine, without the leading dashes")
     env: dict[EnvironmentName, StrictStr] = Field(
         default_factory=dict, description="environment of the engine; never put a secret here"
     )
-    allow: list[NonEmptyStr] = Field(
+    allow: Annotated[list[NonEmptyStr], ChangesNothing] = Field(
         default_factory=list,
         description="flags of `args` and variables of `env` that may run code, load files or open the server further",
     )
 
-    @field_validator("args")
+    @property
+    def compile_ahead(self) -> bool:
+        """Whether an engine that compiles starts with compiled code only."""
+        return True
+
+    @field_validator("allow")
     @classmethod
-    def _flags_differ(cls, args: dict[str, Any]) -> dict[str, Any]:
-        dashed = [flag.replace("_", "-") for flag in args]
-        if twice := next((flag for flag in dashed if dashed.count(flag) > 1), None):
-            raise ValueError(f"`{twice}` is given twice, with `-` and with `_`")
-        return args
+    def _flags_with_dashes(cls, allow: list[str], info: ValidationInfo) -> list[str]:
+        return [name if name in info.data.get("env", {}) else name.replace("_", "-") for name in allow]
 
 
 class ContainerSection(Section):
@@ -94,6 +192,93 @@ class ContainerSection(Section):
     repository: (
         Annotated[StrictStr, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$", max_length=200)] | None
     ) = Field(None, description="ECR repository of yours; default: toolkit/<name>, which is made")
+
+
+class InstanceType(Section):
+    """An instance type that needs settings of its own, such as another tensor parallelism."""
+
+    type: NonEmptyStr
+    args: Flags = Field(default_factory=dict, description="flags that differ from engine.args")
+    num_speculative_tokens: PositiveInt | None = Field(None, description="K on this type")
+
+
+class PlatformSection(Section):
+    """Where the endpoint runs. Which of the further keys a platform reads, its own folder says."""
+
+    name: NonEmptyStr
+    instance_types: Annotated[list[NonEmptyStr | InstanceType], Field(min_length=1, max_length=5)] = left_open(
+        "instance types, best first: where one has no capacity the next is taken; SageMaker's begin with `ml.`, a "
+        "cluster's do not; default: the cheapest that fits the models"
+    )
+    health_check_timeout: Annotated[StrictInt, Field(ge=60, le=3600)] | None = Field(
+        None,
+        description="seconds until the container answers /ping, 60 to 3600; default: by the size of the weights",
+    )
+    weights: Literal["s3", "hub"] | None = Field(
+        None,
+        description="`s3`: staged in your account first; `hub`: each container fetches them from the hub itself; "
+        "default: `s3`, on Kubernetes `hub`",
+    )
+    hub_token_secret: Annotated[StrictStr, StringConstraints(pattern=r"^[\w/+=.@:-]+$", max_length=2048)] | None = (
+        Field(
+            None,
+            description="secret in Secrets Manager with the token that staging reads gated models with, default: "
+            "yours; on Kubernetes the Secret whose key `token` the containers read",
+        )
+    )
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Names of the instance types."""
+        return tuple(item if isinstance(item, str) else item.type for item in self.instance_types or ())
+
+    @property
+    def overrides(self) -> Mapping[str, InstanceType]:
+        """Those instance types that have settings of their own."""
+        return {item.type: item for item in self.instance_types or () if not isinstance(item, str)}
+
+    def on(self, *types: str) -> Self:
+        """On these instance types; one that has settings of its own keeps them."""
+        return self.edit(instance_types=[self.overrides.get(name, name) for name in types])
+
+    def rename_types(self, rename: Callable[[str], str]) -> Self:
+        """With other names of the instance types."""
+        renamed = {name: rename(name) for name in self.types}
+        own = {name: item.edit(type=renamed[name]) for name, item in self.overrides.items()}
+        return self.edit(instance_types=[own.get(name, renamed[name]) for name in self.types])
+
+
+class ScalingSection(Section):
+    """How many instances serve (of an inference component: how many copies)."""
+
+    min_instances: Annotated[StrictInt, Field(ge=0)] = Field(
+        1, description="0: none when nobody asks, for inference components only"
+    )
+    max_instances: PositiveInt = Field(1, description="above `min_instances`: autoscaling between the two")
+    requests_per_instance: PositiveInt | None = Field(
+        None, description="concurrent requests that autoscaling aims at; default: half of engine.max_num_seqs"
+    )
+    scale_in: StrictBool = Field(True, description="false: autoscaling only ever adds instances")
+    scale_out_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(60, description="pause after adding")
+    scale_in_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(600, description="pause after removing")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> ScalingSection:
+        if self.max_instances < self.min_instances:
+            raise ValueError(f"max_instances {self.max_instances} is below min_instances {self.min_instances}")
+        return self
+
+
+class RolloutSection(Section):
+    """How a changed recipe replaces the one that serves, and how traffic is shared with the baseline."""
+
+
+class NetworkSection(Section):
+    """The network that containers run in, and whether they may call out at all."""
+
+
+class ObservabilitySection(Section):
+    """What is watched."""
 
 
 class Evidence(Section):
@@ -140,10 +325,10 @@ class RecipeFile(Section):
     """One recipe file: a target, how to speculate, an engine, a platform."""
 
     name: RecipeName = Field(description="name of the endpoint; letters, digits and single hyphens")
-    description: NonEmptyStr | None = None
+    description: Annotated[NonEmptyStr | None, ChangesNothing] = None
     target: TargetSection
     speculation: SpeculationSection
-    training: TrainingSection | None = Field(
+    training: Annotated[TrainingSection | None, ChangesNothing] = Field(
         None, description="how `toolkit train` makes the head that speculation.model names"
     )
     engine: EngineSection
@@ -157,18 +342,18 @@ class RecipeFile(Section):
     rollout: RolloutSection = RolloutSection.model_construct()
     network: NetworkSection = NetworkSection.model_construct()
     observability: ObservabilitySection = ObservabilitySection.model_construct()
-    workloads: dict[RecipeName, NonEmptyStr] = Field(
+    workloads: Annotated[dict[RecipeName, NonEmptyStr], ChangesNothing] = Field(
         default_factory=dict,
         description="prompt sets: name to a .jsonl, .json, .csv or .parquet file, relative to the recipe",
     )
     tags: dict[NonEmptyStr, StrictStr] = Field(default_factory=dict, description="tags on everything that is made")
-    evidence: list[Evidence] = Field(default_factory=list)
+    evidence: Annotated[list[Evidence], ChangesNothing] = Field(default_factory=list)
     unlisted: list[NonEmptyStr] = Field(
         default_factory=list,
         description="instance types, an engine version, or an image (`repository:tag`) to use though the catalogue "
         "does not know them: a warning, not an error",
     )
-    expect: dict[NonEmptyStr, Expect] = Field(
+    expect: Annotated[dict[NonEmptyStr, Expect], ChangesNothing] = Field(
         default_factory=dict, description="the least that a measurement must find, by workload"
     )
 
@@ -178,21 +363,3 @@ class RecipeFile(Section):
         if name.endswith("-baseline"):
             raise ValueError("names that end in `-baseline` are those of the endpoints that `--baseline` makes")
         return name
-
-
-@cache
-def recipe_keys() -> frozenset[str]:
-    """Every key that some section of a recipe has."""
-    return frozenset(_keys(json_schema()))
-
-
-def _keys(schema: object) -> Iterator[str]:
-    if isinstance(schema, dict):
-        yield from schema.get("properties", {})
-    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        yield from _keys(part)
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of a recipe file, for editors; committed as recipe.schema.json."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **RecipeFile.model_json_schema()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -49,8 +49,38 @@ def one_of(names: Callable[[], Sequence[str]], shown: Callable[[], Sequence[str]
     return BeforeValidator(check)
 
 
+def left_open(description: str) -> Any:
+    """A key that is filled in where the file leaves it open: whoever reads a complete recipe finds a value there."""
+    return Field(None, description=description, json_schema_extra=_without_default)
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    del schema["default"]
+
+
+class ChangesNothing:
+    """Marks a key, in its annotation, that changes nothing of what runs: a recipe's digest leaves it out."""
+
+
 class Section(BaseModel):
     """A mapping of the recipe: unknown keys are errors, so that a typo never passes as a default."""
 
     # A section's validator is built where one is read on its own; RecipeFile's has them all in it.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    @classmethod
+    def of(cls, section: Section) -> Self:
+        """The section as a platform or an engine declares it: the one that is read has the keys of all of them."""
+        assert isinstance(section, cls), f"{type(section).__name__} has not the keys of {cls.__name__}"
+        return section
+
+    def edit(self, **changes: Any) -> Self:
+        """With other values of these keys, which are not checked."""
+        return self.model_copy(update=changes)
+
+    def dump(self, *, what_runs: bool = False) -> dict[str, Any]:
+        """The keys as JSON data; with `what_runs` only those which change it and are not at their defaults."""
+        if not what_runs:
+            return self.model_dump(mode="json")
+        ignored = {name for name, field in type(self).model_fields.items() if ChangesNothing in field.metadata}
+        return self.model_dump(mode="json", exclude=ignored, exclude_defaults=True)

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictStr, StringConstraints
+
+from toolkit.recipe.section import ModelName, Section
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
+Revision = Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$")]
+MODEL = "Hugging Face id, s3://bucket/prefix/, jumpstart:<id>, or a folder relative to the recipe (`./…`)"
+REVISION = "commit, branch or tag on the hub; default: the commit in the lock"
 
-@dataclass(frozen=True)
-class ModelSource:
-    """A model as a recipe names it. `revision` is a commit, branch or tag of the hub; None takes the one in the lock.
 
-    `written` is a Hugging Face id, `s3://bucket/prefix/`, `jumpstart:<id>`, or an absolute folder. `files` names the
-    files that are staged, as far as a lock knows them.
-    """
+class ModelSource(Section):
+    """A model as a recipe names it. In a complete recipe a folder's path is absolute."""
 
-    kind: Literal["folder", "hub", "s3", "jumpstart"]
-    written: str
-    revision: str | None = None
-    files: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    model: ModelName = Field(description=MODEL)
+    revision: Revision | None = Field(None, description=REVISION)
+
+    @property
+    def kind(self) -> Literal["folder", "hub", "s3", "jumpstart"]:
+        """`owner/name` means the hub; a folder of that shape is written `./owner/name`."""
+        if self.model.startswith("s3://"):
+            return "s3"
+        if self.model.startswith("jumpstart:"):
+            return "jumpstart"
+        return "hub" if _HUB_ID.fullmatch(self.model) else "folder"
 
     @property
     def name(self) -> str:
         """The last part of where it is, for names and titles."""
-        return re.split(r"[/:]", self.written.rstrip("/"))[-1]
+        return re.split(r"[/:]", self.model.rstrip("/"))[-1]
 
     @property
     def commit(self) -> str | None:
@@ -37,10 +46,10 @@ class ModelSource:
     @property
     def folder(self) -> Path | None:
         """The folder on this machine, None when it is elsewhere."""
-        return Path(self.written) if self.kind == "folder" else None
+        return Path(self.model) if self.kind == "folder" else None
 
     def __str__(self) -> str:
-        return self.written
+        return self.model
 
 
 def is_commit(revision: str) -> bool:
@@ -48,15 +57,12 @@ def is_commit(revision: str) -> bool:
     return _COMMIT.fullmatch(revision) is not None
 
 
-def model_source(written: str, base: Path, revision: str | None = None) -> ModelSource:
-    """The source that a recipe in the folder `base` names.
+def model_source(model: str, base: Path, revision: str | None = None) -> ModelSource:
+    """The source that a recipe in the folder `base` names."""
+    written = ModelSource.model_construct(model=model, revision=revision)
+    return written.edit(model=absolute(base, model), revision=None) if written.kind == "folder" else written
 
-    `owner/name` means the hub; a folder of that shape is written `./owner/name`.
-    """
-    if written.startswith("s3://"):
-        return ModelSource("s3", written)
-    if written.startswith("jumpstart:"):
-        return ModelSource("jumpstart", written)
-    if _HUB_ID.fullmatch(written):
-        return ModelSource("hub", written, revision)
-    return ModelSource("folder", str((base / Path(written).expanduser()).resolve()))
+
+def absolute(base: Path, path: str) -> str:
+    """A path that is written in a file of the folder `base`, from the root."""
+    return str((base / Path(path).expanduser()).resolve())

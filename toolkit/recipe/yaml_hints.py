@@ -7,13 +7,14 @@ import re
 
 from ruamel.yaml.error import MarkedYAMLError
 
-from toolkit.recipe.schema import recipe_keys
+from toolkit.recipe.assemble import recipe_keys
+from toolkit.recipe.schema import RecipeFile
 
 _LINE = re.compile(r"(?P<indent>\s*(?:- )?)(?P<key>[\w-]+):(?P<space>\s*)(?P<value>.*)")
 _QUOTES = ("'", '"')
 
 
-def yaml_hint(text: str, error: MarkedYAMLError) -> str:
+def yaml_hint(text: str, error: MarkedYAMLError, schema: type[RecipeFile]) -> str:
     """The edit, as far as the line shows what was meant."""
     lines = text.splitlines()
     number = error.problem_mark.line if error.problem_mark else 0
@@ -25,20 +26,20 @@ def yaml_hint(text: str, error: MarkedYAMLError) -> str:
         return f"Indent with spaces: replace the tab in line {', '.join(tabs)} with two spaces."
     column = error.problem_mark.column if error.problem_mark else 0
     return (
-        _missing_space(lines)
+        _missing_space(lines, schema)
         or _unclosed(error)
         or _too_deep(lines, number)
-        or _one_value(line)
+        or _one_value(line, schema)
         or _sign(line, column)
         or "Mend the indentation or quotes."
     )
 
 
-def _missing_space(lines: list[str]) -> str:
+def _missing_space(lines: list[str], schema: type[RecipeFile]) -> str:
     """`name:mine` is one word to YAML."""
     for number, line in enumerate(lines, 1):
         found = _LINE.fullmatch(line)
-        if found and not found["space"] and found["value"] and found["key"] in recipe_keys():
+        if found and not found["space"] and found["value"] and found["key"] in recipe_keys(schema):
             return f"Line {number} needs a space after the colon: write `{found['key']}: {found['value']}`."
     return ""
 
@@ -56,13 +57,13 @@ def _unclosed(error: MarkedYAMLError) -> str:
     return ""
 
 
-def _one_value(line: str) -> str:
+def _one_value(line: str, schema: type[RecipeFile]) -> str:
     """A value with a colon or a sign of YAML's in it."""
     found = _LINE.fullmatch(line)
     if not found or not found["value"] or found["value"].startswith(_QUOTES):
         return ""
     inner = _LINE.fullmatch(found["value"])
-    if inner and inner["key"] in recipe_keys():
+    if inner and inner["key"] in recipe_keys(schema):
         return f"Put a mapping in one line into braces: write `{found['key']}: {{{found['value']}}}`."
     if found["value"].startswith(("{", "[", "&", "*", "!")):
         return ""

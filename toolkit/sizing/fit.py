@@ -10,7 +10,7 @@ from toolkit import registry
 from toolkit.catalog.lookup import Instance
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import EngineRules
 from toolkit.sizing import kv_cache, weights
 from toolkit.sizing.kv_cache import KVCache
@@ -191,7 +191,7 @@ def _hardware(instance: Instance) -> tuple[Any, ...]:
 
 
 def _price(recipe: Recipe | None, instance: Instance) -> float | None:
-    price = instance.price(recipe.platform.region if recipe else None)
+    price = instance.price(recipe.region if recipe else None)
     return price.usd_per_hour if price else None
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from toolkit.errors import UsageError
 from toolkit.recipe.content import digest, manifest, manifest_digest
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.training.job import TrainingJob
 
@@ -34,8 +34,8 @@ def training_job(recipe: Recipe) -> TrainingJob:
             **written,
             "name": recipe.name,
             "method": recipe.method,
-            "target": recipe.target.written,
-            "target_name": recipe.target.name if recipe.target.folder else recipe.target.written,
+            "target": recipe.target.model,
+            "target_name": recipe.target.name if recipe.target.folder else recipe.target.model,
             "target_revision": target_revision(recipe),
             "data": tuple(training.data),
             "epochs": training.epochs or (None if training.steps else _EPOCHS),
@@ -52,7 +52,7 @@ def training_key(recipe: Recipe) -> str:
     Data elsewhere counts by its address and `data_version`. Raises UnreadableModel, UsageError.
     """
     training, settings = section(recipe), training_settings(recipe)
-    sources = [recipe.target.written, *training.data, *([training.start_from] if training.start_from else [])]
+    sources = [recipe.target.model, *training.data, *([training.start_from] if training.start_from else [])]
     version = [training.data_version] if training.data_version else []
     return digest([settings, [*(_content(source) for source in sources), *version]])[:_KEY_CHARACTERS]
 

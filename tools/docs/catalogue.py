@@ -8,8 +8,8 @@ from itertools import groupby
 from toolkit import registry
 from toolkit.catalog import lookup, methods
 from toolkit.catalog.entries import Head, Instance, Price
-from toolkit.recipe.load import catalogue
-from toolkit.recipe.resolve import load
+from toolkit.loading import load
+from toolkit.recipe.known import catalogue
 from tools.docs.markdown import code, page, prose, table
 
 
@@ -22,7 +22,7 @@ def _recipe(name: str) -> str:
     recipe = load(name)
     return page(
         name,
-        prose(recipe.description),
+        prose(recipe.description or ""),
         code(recipe.path.read_text(encoding="utf-8").rstrip(), "yaml"),
         code(f"$ toolkit plan {name}", "console"),
     )

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolkit.recipe.schema import json_schema
+from toolkit.recipe.assemble import json_schema
+from toolkit.registry import recipe_schema
 from tools.docs.markdown import page, prose, table
 
 Schema = Mapping[str, Any]
@@ -18,7 +19,7 @@ _SHORT = 12
 
 def keys_page() -> str:
     """Every key, section by section, in the order in which sections are first named."""
-    schema = json_schema()
+    schema = json_schema(recipe_schema())
     sections = [part for name in _in_order(schema) for part in _section(f"## {name}", schema["$defs"][name])]
     return page("Recipe keys", _INTRODUCTION, *_section("## The file", schema), *sections)
 

@@ -17,7 +17,7 @@ from toolkit.endpoint.connect_info import ConnectInfo
 from toolkit.endpoint.generation import Generation, Stream
 from toolkit.findings import Finding, Report
 from toolkit.measure.report import BenchReport
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from tools.docs.markdown import code, page, prose, table
 
 CLASSES = (

@@ -12,9 +12,9 @@ from local_account import Account
 from pairs import write_hub_pair
 from processes import until
 
+from toolkit.loading import load
 from toolkit.platforms.local.folders import endpoint_folder
 from toolkit.platforms.sagemaker.rules import RULES
-from toolkit.recipe.resolve import load
 
 
 @pytest.fixture(scope="module", autouse=True)

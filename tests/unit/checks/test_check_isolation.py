@@ -16,9 +16,10 @@ from pairs import HUB_RECIPE, write_hub_pair
 from toolkit.checks.run import check
 from toolkit.engines.arguments import environment
 from toolkit.findings import Finding
+from toolkit.loading import load
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 ISOLATED = "network: {isolation: true}\n"
 FOLDER = "  env: {TIKTOKEN_ENCODINGS_BASE: /opt/ml/model}\n  max_model_len"

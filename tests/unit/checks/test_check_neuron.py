@@ -25,8 +25,8 @@ from neuron_recipes import (
 from pairs import HUB_RECIPE, RECIPE, write_hub_pair, write_pair, write_recipe
 
 from toolkit.checks.run import check
+from toolkit.loading import load, on_platform
 from toolkit.recipe.facts import Tokenizer
-from toolkit.recipe.resolve import load
 
 
 @pytest.mark.parametrize("text", [DRAFT_MODEL, EAGLE3, DFLASH, BASELINE, CLUSTER], ids=["model", "e", "d", "b", "k"])
@@ -307,7 +307,7 @@ def test_wheels_are_for_the_images_own_python(tmp_path: Path) -> None:
     ],
 )
 def test_a_shipped_recipe_on_the_other_platform(name: str, platform: str, errors: list[str]) -> None:
-    assert [finding.code for finding in check(load(name).with_platform(platform)).errors] == errors
+    assert [finding.code for finding in check(on_platform(load(name), platform)).errors] == errors
 
 
 def test_vllm_on_trainium_is_told_of_its_engines(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pairs import HIDDEN, METHODS, VOCABULARY, edit_config, edit_tensors, write_
 
 from toolkit.checks.run import check, require
 from toolkit.errors import RecipeError
-from toolkit.recipe.resolve import load
+from toolkit.loading import load
 
 Edit = Callable[[Path], None]
 

@@ -14,7 +14,7 @@ from toolkit.checks.codes import codes, explain
 from toolkit.checks.run import check, require
 from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding, Report
-from toolkit.recipe.resolve import load
+from toolkit.loading import load
 from toolkit.recipe.training_schema import TrainingSection
 
 ERROR = Finding("pair.mask-token", "no mask token", "speculation.model", 6, "Add one.")

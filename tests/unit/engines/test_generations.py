@@ -9,7 +9,6 @@ import pytest
 
 from toolkit.catalog import lookup, trainium
 from toolkit.engines.neuron import generations as neuron
-from toolkit.recipe.parts import Engine
 
 ENGINES = ("vllm-neuron", "nxd-inference")
 

@@ -13,9 +13,10 @@ from pairs import recipe_with
 
 from toolkit.engines.arguments import environment
 from toolkit.engines.neuron import generations as neuron
+from toolkit.loading import load
 from toolkit.recipe.load import catalogue
-from toolkit.recipe.platform_schema import InstanceType
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import InstanceType
 
 Golden = Callable[[str, object], None]
 SHIPPED = [name for name in catalogue() if load(name).engine_rules.compiles(load(name))]

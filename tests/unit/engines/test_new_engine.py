@@ -17,10 +17,10 @@ from toolkit.catalog import lookup
 from toolkit.checks.run import check
 from toolkit.engines.arguments import environment
 from toolkit.errors import RecipeError
+from toolkit.loading import load
 from toolkit.measure.expected import draft_length
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.model_files import read_folder
-from toolkit.recipe.resolve import load
 from toolkit.sizing.fit import fit
 
 WORDS = {

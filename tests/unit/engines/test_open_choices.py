@@ -8,7 +8,8 @@ import pytest
 
 from toolkit.api import plan
 from toolkit.checks.run import check
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.loading import load, on_platform
+from toolkit.recipe.recipe import Recipe
 
 OPEN = """\
 name: open
@@ -34,7 +35,7 @@ def recipe(folder: Path, text: str) -> Recipe:
 
 def test_the_newest_version_and_the_cheapest_type_that_fits(tmp_path: Path) -> None:
     found = recipe(tmp_path, OPEN)
-    assert (found.engine.version, found.platform.instance_types) == ("0.31.0", ("ml.g7e.2xlarge",))
+    assert (found.engine.version, found.platform.types) == ("0.31.0", ("ml.g7e.2xlarge",))
     assert check(found.path).ok
     notes = plan(found).notes
     assert "Left open, so chosen: engine.version vllm 0.31.0: the newest with an image there" in notes
@@ -68,17 +69,17 @@ def test_of_an_unknown_model_the_plan_says_how_it_becomes_known(tmp_path: Path) 
 
 def test_on_trainium_a_type_of_a_generation_with_the_method(tmp_path: Path) -> None:
     found = recipe(tmp_path, NEURON)
-    assert (found.engine.name, found.platform.instance_types) == ("nxd-inference", ("ml.trn1.32xlarge",))
+    assert (found.engine.name, found.platform.types) == ("nxd-inference", ("ml.trn1.32xlarge",))
 
 
 @pytest.mark.parametrize("platform", ["local", "kubernetes"])
 def test_on_another_platform_it_is_chosen_anew(platform: str, tmp_path: Path) -> None:
     """Also how many accelerators: by EC2's prices the cheapest node is another one, with smaller GPUs."""
     here = recipe(tmp_path, OPEN)
-    moved = here.with_platform(platform)
-    assert moved.platform.instance_types != here.platform.instance_types
-    back = moved.with_platform("sagemaker")
-    assert (back.platform.instance_types, back.engine) == (here.platform.instance_types, here.engine)
+    moved = on_platform(here, platform)
+    assert moved.platform.types != here.platform.types
+    back = on_platform(moved, "sagemaker")
+    assert (back.platform.instance_types, back.engine) == (here.platform.types, here.engine)
 
 
 def test_a_model_that_the_toolkit_knows_is_checked_without_a_lock(tmp_path: Path) -> None:

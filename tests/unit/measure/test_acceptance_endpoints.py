@@ -20,7 +20,7 @@ from toolkit.engines.vllm.speculation import speculative_config
 from toolkit.errors import InvocationError, RecipeError, UsageError
 from toolkit.measure.report import BenchReport, BreakEvenAcceptance, Interval, Speedup, WhatIf, WhatIfSpeedup
 from toolkit.planning.plan import Plan
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 ON_GPU, HERE = "gpt-oss-20b/p-eagle", "tiny/p-eagle"
 

@@ -9,8 +9,9 @@ import pytest
 from pairs import write_pair
 
 from toolkit.errors import UsageError
+from toolkit.loading import load
 from toolkit.measure.settings import from_recipe, with_k, with_method, with_schedule
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ import pytest
 from pairs import recipe_with, write_pair, write_recipe
 
 from toolkit.errors import UsageError
+from toolkit.loading import load, on_platform
 from toolkit.planning import artifacts
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 from toolkit.recipe.source import ModelSource
 
@@ -105,7 +106,7 @@ def test_what_changes_the_code_changes_its_key(recipe: Recipe, part: str, change
         lambda recipe: replace(recipe, name="another", description="other words", evidence=()),
         lambda recipe: recipe_with(recipe, weights="hub"),
         lambda recipe: recipe_with(recipe, tags={"team": "x"}, health_check_timeout=60),
-        lambda recipe: recipe.with_platform("kubernetes"),
+        lambda recipe: on_platform(recipe, "kubernetes"),
         with_container(),
         with_container(builder="docker", repository="mine"),
     ],

@@ -20,12 +20,13 @@ from pairs import edit_config, write_pair
 from toolkit.apply.executor import make, remove
 from toolkit.apply.waiter import wait_in_service
 from toolkit.errors import EndpointNotFound, UsageError
+from toolkit.loading import load
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record, Step
 from toolkit.planning.resources import Resource
 from toolkit.platforms.local.rules import RULES
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 ENDPOINTS = ("tiny", "tiny-baseline")
 

@@ -15,11 +15,11 @@ from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair, write_pair
 
 from toolkit.errors import StalePlanError, UsageError
+from toolkit.loading import load
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_image, render, spec_of
-from toolkit.recipe.platform_schema import RolloutSection
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ContainerSection
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import ContainerSection, RolloutSection
 
 BASE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/ours@sha256:" + "a" * 64
 

@@ -10,6 +10,7 @@ import pytest
 from toolkit.catalog import lookup
 from toolkit.checks.run import findings_on
 from toolkit.errors import ToolkitError, UsageError
+from toolkit.loading import load
 from toolkit.proposal.choose import propose
 from toolkit.proposal.drafters import drafters
 from toolkit.proposal.hardware import engine_for
@@ -17,7 +18,6 @@ from toolkit.proposal.model import Drafter, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.known import known_model, known_models
-from toolkit.recipe.resolve import load
 
 HEADS = {head.repo.lower() for head in lookup.heads()}
 TARGETS = [

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from toolkit.loading import load
 from toolkit.recipe.edit import with_evidence, with_speculation
 from toolkit.recipe.load import catalogue, find
-from toolkit.recipe.resolve import load
 from toolkit.recipe.schema import Evidence
 
 NEW = Evidence(

@@ -9,8 +9,8 @@ from pairs import RECIPE, write_recipe
 
 from toolkit.errors import RecipeError, RecipeNotFound, UnreadableRecipe
 from toolkit.findings import Finding
+from toolkit.loading import load
 from toolkit.recipe.load import catalogue, find, load_file
-from toolkit.recipe.resolve import load
 
 
 def findings(folder: Path, text: str) -> tuple[Finding, ...]:

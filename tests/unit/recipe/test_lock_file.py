@@ -10,10 +10,11 @@ from pairs import HIDDEN, VOCABULARY, edit_config, write_hub_pair, write_pair
 
 from toolkit.checks.run import check
 from toolkit.errors import ToolkitError
+from toolkit.loading import load
 from toolkit.recipe.facts import Tensor
 from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock, read_models, write_lock
 from toolkit.recipe.model_files import FolderFiles, ModelFiles
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
 
 

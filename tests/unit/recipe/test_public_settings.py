@@ -11,7 +11,7 @@ from pairs import write_recipe
 
 from toolkit.engines.arguments import environment
 from toolkit.engines.vllm.speculation_checks import check_speculation
-from toolkit.recipe.resolve import load
+from toolkit.loading import load
 
 SETTINGS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("public_settings.json").read_text())["settings"]
 

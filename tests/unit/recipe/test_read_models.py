@@ -13,11 +13,11 @@ from pairs import edit_tensors, write_hub_pair, write_pair, write_tokenizer
 from toolkit.api.lock import lock
 from toolkit.checks.run import check
 from toolkit.errors import UnreadableModel
+from toolkit.loading import load
 from toolkit.recipe.facts import ModelFacts, Tensor
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import read_lock, read_models, write_lock
 from toolkit.recipe.model_files import read_folder, read_model
-from toolkit.recipe.resolve import load
 from toolkit.recipe.tensor_names import merged
 
 

@@ -9,7 +9,8 @@ import pytest
 from pairs import RECIPE, write_recipe
 
 from toolkit.engines.arguments import builds
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.loading import load, on_platform
+from toolkit.recipe.recipe import Recipe
 
 SHORT = """\
 name: short
@@ -105,23 +106,23 @@ def test_what_a_type_says_of_a_flag_counts_there_and_nowhere_else(tmp_path: Path
     own = "engine: {name: neuron, max_model_len: 1024, args: {tensor-parallel-size: 64}}"
     text = TRAINIUM.replace("engine: {name: neuron, max_model_len: 1024}", own)
     recipe = load(write_recipe(tmp_path, text.replace("tokens: 4}", "tokens: 4, args: {tensor-parallel-size: 32}}")))
-    sizes = [recipe.on(name).engine.args["tensor-parallel-size"] for name in recipe.platform.instance_types]
+    sizes = [recipe.on(name).engine.args["tensor-parallel-size"] for name in recipe.platform.types]
     assert sizes == [64, 32]
 
 
 def test_a_recipe_goes_to_a_cluster_and_back(tmp_path: Path) -> None:
     recipe = load(write_recipe(tmp_path, TRAINIUM))
-    cluster = recipe.with_platform("kubernetes")
+    cluster = on_platform(recipe, "kubernetes")
     assert (cluster.platform.instance_types, cluster.platform.weights) == (("trn2.48xlarge", "trn1.32xlarge"), "hub")
     assert not builds(cluster)
-    assert cluster.with_platform("sagemaker") == recipe
+    assert on_platform(cluster, "sagemaker") == recipe
     assert builds(recipe)
 
 
 def test_a_clusters_secret_stays_there(tmp_path: Path) -> None:
     text = TRAINIUM.replace("name: sagemaker", "name: kubernetes, hub_token_secret: hf").replace("ml.", "")
     recipe = load(write_recipe(tmp_path, text)).with_platform("sagemaker")
-    assert (recipe.platform.hub_token_secret, recipe.platform.instance_types[0]) == (None, "ml.trn2.48xlarge")
+    assert (recipe.platform.hub_token_secret, recipe.platform.types[0]) == (None, "ml.trn2.48xlarge")
 
 
 def test_an_engine_that_lacks_the_method_is_taken_in_its_own_newest_version(tmp_path: Path) -> None:

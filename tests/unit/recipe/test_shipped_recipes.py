@@ -12,10 +12,10 @@ from ruamel.yaml import YAML
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Head
 from toolkit.checks.run import check
+from toolkit.loading import load
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.lock import Lock, lock_path, read_lock
-from toolkit.recipe.resolve import load
 from toolkit.sizing.fit import fit
 
 ON_AWS = [name for name in catalogue() if load(name).platform.name != "local"]
@@ -70,7 +70,7 @@ def test_the_target_leaves_room_for_its_head(name: str) -> None:
     """The sizes of some heads are not known, and then `check` says nothing of memory; the largest stated is 3.6 GB."""
     recipe = load(name)
     alone = Lock(lock_of(name).target)
-    for instance_type in recipe.platform.instance_types:
+    for instance_type in recipe.platform.types:
         instance = lookup.instance(instance_type)
         assert instance
         found = fit(recipe.baseline(), alone, instance)

@@ -14,8 +14,9 @@ from pairs import RECIPE, write_pair
 from toolkit.catalog.lookup import Instance, Price
 from toolkit.engines.vllm.settings import settings_of
 from toolkit.errors import ToolkitError
+from toolkit.loading import load
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.fit import Fit, cache_of, divisibility, fit, fits, sizable
 from toolkit.sizing.shape import shape_of
 

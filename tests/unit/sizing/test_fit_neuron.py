@@ -12,8 +12,9 @@ from pairs import write_pair
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import logical_cores
+from toolkit.loading import load
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.fit import fit
 
 LLAMA = Lock(facts(LLAMA_8B), facts({**LLAMA_8B, "num_hidden_layers": 16}))

@@ -10,8 +10,8 @@ from pairs import RECIPE, write_pair
 
 from toolkit.engines.vllm.settings import settings_of
 from toolkit.errors import ToolkitError
+from toolkit.loading import load
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import load
 from toolkit.sizing.settings import Settings
 
 PAIR = Lock(facts(LLAMA_8B), facts(LLAMA_8B_HEAD))

@@ -20,10 +20,10 @@ from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.errors import PlatformError, UsageError
 from toolkit.home import home
+from toolkit.loading import load, on_platform
 from toolkit.measure.report import BenchReport, Gain, Interval
 from toolkit.planning.plan import Action, Plan
-from toolkit.recipe.parts import Speculation
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.training.conversations import conversation_of, held_out
 
@@ -113,7 +113,7 @@ class Road:
         return self.endpoint(name)
 
     def deploy(self, recipe: Any, platform: str | None = None, **_: Any) -> Endpoint:
-        loaded = load(recipe).with_platform(platform)
+        loaded = on_platform(load(recipe), platform)
         self.platforms.add(loaded.platform.name)
         tried = " beside ".join(filter(None, [which(loaded.candidate), which(loaded.speculation)]))
         self.done.append(f"deploy {loaded.name} with {tried}")

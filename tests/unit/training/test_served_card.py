@@ -12,9 +12,9 @@ from reports import example, verdict
 from toolkit.api.served_card import served, with_served, write_served
 from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Progress, Silent
+from toolkit.loading import load
 from toolkit.measure.report import ArmSpeedup, BenchReport
 from toolkit.recipe.content import manifest
-from toolkit.recipe.resolve import load
 
 MODELS = Path(__file__).parents[3] / "recipes" / "tiny" / "models"
 CARD = "# Draft head\n\nTrained on our chats.\n"

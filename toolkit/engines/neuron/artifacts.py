@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, family
 from toolkit.engines.neuron.generations import generation_of
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 # Flags that are parts themselves, and flags with paths or names of the models.
 _NO_SETTINGS = (
@@ -34,7 +34,7 @@ def compiled_parts(recipe: Recipe, image: str, target: str, drafter: str) -> dic
         "version": engine.version,
         "sdk": generation.sdk if generation else "unknown",
         "image": image,
-        "instance_family": family(recipe.platform.instance_types[0]),
+        "instance_family": family(recipe.platform.types[0]),
         "logical_cores": next((engine.env[name] for name in LOGICAL_CORES_VARIABLES if name in engine.env), "default"),
         "tensor_parallel": str(engine.args.get("tensor-parallel-size", 1)),
         "max_num_seqs": str(engine.max_num_seqs),

@@ -17,7 +17,7 @@ from toolkit.engines.vllm.flags import PARALLEL_FLAGS
 from toolkit.engines.vllm.risk_checks import check_risks
 from toolkit.engines.vllm.value_checks import check_values
 from toolkit.findings import Finding, Severity
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _LENGTH, _REQUESTS = "engine.max_model_len", "engine.max_num_seqs"
 # Tokens in a block of the KV cache: the smaller of NxD Inference's two sizes.
@@ -43,7 +43,6 @@ def check_neuron(recipe: Recipe) -> Iterator[Finding]:
     yield from _form(recipe)
     yield from _version(recipe)
     yield from _shapes(recipe)
-    yield from _without_effect(recipe)
     yield from _draft_tokens(recipe)
     yield from _parallel(recipe)
     yield from _by_hand(recipe)
@@ -113,23 +112,6 @@ def _shapes(recipe: Recipe) -> Iterator[Finding]:
         message = f"{what} are compiled in: changing one of them needs a new compilation"
         hint = f"Run: {recipe.platform_rules.compile_command}"
         yield Finding("neuron.compiled-in", message, "engine", hint=hint, severity="info")
-
-
-def _without_effect(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on recipe keys that have no effect on these engines."""
-    speculation = recipe.speculation
-    if speculation is None:
-        return
-    for key, is_set in (
-        ("num_speculative_tokens_per_batch_size", bool(speculation.schedule)),
-        ("draft_tensor_parallel_size", speculation.tensor_parallel is not None),
-    ):
-        if is_set:
-            message = f"{recipe.engine.name} does not have this setting: K and the drafter's cores are compiled in"
-            yield Finding("neuron.no-effect", message, f"speculation.{key}", hint="Remove it.")
-    for key in speculation.settings:
-        message = f"{recipe.engine.name} does not have this setting"
-        yield Finding("neuron.no-effect", message, f"speculation.{key}", hint="Remove it.")
 
 
 def _draft_tokens(recipe: Recipe) -> Iterator[Finding]:

@@ -17,9 +17,9 @@ from toolkit.engines.neuron.generations import (
     facts,
     too_new_driver,
 )
+from toolkit.engines.neuron.keys import cluster_of
 from toolkit.findings import Finding
-from toolkit.recipe.cluster_schema import KubernetesSection
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _DRIVER = "platform.kubernetes.neuron_driver"
 
@@ -29,14 +29,14 @@ def check_driver(recipe: Recipe, generation: Generation, instance: Instance, pat
     on = family(instance.name)
     if on not in generation.families:  # another finding says so
         return
-    if recipe.platform.kubernetes:
-        yield from _cluster(recipe.platform.kubernetes, generation, on, path)
+    if cluster := cluster_of(recipe):
+        yield from _cluster(cluster.neuron_driver, generation, on, path)
     elif recipe.platform.name == "sagemaker":
         yield from _sagemaker(generation, on, path)
 
 
-def _cluster(settings: KubernetesSection, generation: Generation, on: str, path: str) -> Iterator[Finding]:
-    driver, too_new = settings.neuron_driver, too_new_driver(generation)
+def _cluster(driver: str | None, generation: Generation, on: str, path: str) -> Iterator[Finding]:
+    too_new = too_new_driver(generation)
     if driver and not driver_fits(generation, on, driver):
         message = f"{generation} has Neuron runtime {generation.runtime}, which {_range(generation, on)}, not {driver}"
         yield Finding("neuron.driver", message, _DRIVER, hint=_choose_ami(generation, on))

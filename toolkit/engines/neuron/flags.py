@@ -15,8 +15,8 @@ from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import drafter_path
 from toolkit.engines.neuron.generations import ami_release, generation_of, too_new_driver
 from toolkit.engines.vllm.flags import limits
-from toolkit.recipe.parts import Engine, Speculation
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import EngineSection, SpeculationSection
 
 # Older versions are the fork of vLLM V0. From this version on, a vLLM V1 plugin reads --additional-config.
 _PLUGIN_SINCE = "0.10.0"
@@ -56,7 +56,8 @@ def neuron_flags(recipe: Recipe) -> dict[str, Any]:
         flags = _vllm_neuron(recipe, drafter)
     args = recipe.engine.args
     written = {flag: args[flag] for flag in flags.keys() & args.keys()}
-    together = {flag: _merged(flags[flag], args[flag]) for flag in CONFIG_FLAGS if isinstance(written.get(flag), dict)}
+    own = {flag: value for flag in CONFIG_FLAGS if isinstance(value := written.get(flag), dict)}
+    together = {flag: _merged(flags[flag], value) for flag, value in own.items()}
     return {**limits(recipe), **flags, **written, **together}
 
 
@@ -75,7 +76,7 @@ def neuron_variables(recipe: Recipe) -> dict[str, str]:
 
 def _driver_variables(recipe: Recipe) -> dict[str, str]:
     """What the container compares the host's driver with: the oldest, the first that is too new, and a fitting AMI."""
-    generation, on = generation_of(recipe.engine), family(recipe.platform.instance_types[0])
+    generation, on = generation_of(recipe.engine), family(recipe.platform.types[0])
     if generation is None:
         return {}
     too_new = too_new_driver(generation)
@@ -129,7 +130,7 @@ def dflash_blocks(length: int, requests: int, k: int) -> int:
     return -(-(length + k) // _BLOCK_TOKENS) * requests + _NULL_BLOCKS
 
 
-def _dflash(engine: Engine, k: int) -> dict[str, Any]:
+def _dflash(engine: EngineSection, k: int) -> dict[str, Any]:
     """Flags for DFlash: bfloat16 and no greedy sampling, because nothing else was validated.
 
     Prompts are processed whole. A larger KV cache slows writing to it, and its default is all free memory.
@@ -142,10 +143,10 @@ def _dflash(engine: Engine, k: int) -> dict[str, Any]:
     return flags
 
 
-def _speculative(speculation: Speculation, drafter: str) -> dict[str, Any]:
+def _speculative(speculation: SpeculationSection, drafter: str) -> dict[str, Any]:
     """The speculative configuration. `revision` pins a drafter that the engine itself downloads."""
     source = speculation.drafter
-    pin = {"revision": source.revision} if source and source.revision and drafter == source.written else {}
+    pin = {"revision": source.revision} if source and source.revision and drafter == source.model else {}
     return {
         "method": speculation.method,
         **({"model": drafter} if drafter else {}),

@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from toolkit.catalog.lookup import FOLDER
-from toolkit.recipe.parts import Engine
 from toolkit.recipe.rules import Published
+from toolkit.recipe.schema import EngineSection
 
 ANY_ENGINE = "neuron"
 """The engine name with which a recipe lets the toolkit choose one of them."""
@@ -115,7 +115,7 @@ def generations(engine: str = ANY_ENGINE) -> tuple[Generation, ...]:
     return tuple(item for item in found if engine in (ANY_ENGINE, item.engine))
 
 
-def generation_of(engine: Engine) -> Generation | None:
+def generation_of(engine: EngineSection) -> Generation | None:
     """The generation of a recipe's engine; None for an unknown version."""
     return next(
         (found for found in generations() if (found.engine, found.version) == (engine.name, engine.version)), None

@@ -21,12 +21,13 @@ from toolkit.catalog.trainium import (
 )
 from toolkit.engines.neuron.driver_checks import check_driver
 from toolkit.engines.neuron.generations import ANY_ENGINE, Generation, generation_of, newest
+from toolkit.engines.neuron.keys import cluster_of
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS, ranks
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.shape import shape_of
 
 _TYPES, _ENGINE = "platform.instance_types", "engine"
@@ -38,7 +39,7 @@ def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Findi
     if not recipe.platform_rules.has_instance_types:
         return
     found: dict[Finding, None] = {}
-    for index, name in enumerate(recipe.platform.instance_types):
+    for index, name in enumerate(recipe.platform.types):
         if instance := recipe.platform_rules.instance(name):
             found |= dict.fromkeys(_instance(recipe.on(name), models, instance, f"{_TYPES}.{index}"))
     yield from found
@@ -108,7 +109,7 @@ def _tensor_parallel(recipe: Recipe, models: Lock | None, instance: Instance) ->
         message = f"{sizes}, but {instance.name} has {cores} logical cores"
         yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=f"The product must be 1 to {cores}.")
         return
-    size = int(written.get("tensor-parallel-size", 1))
+    size = int(str(written.get("tensor-parallel-size", 1)))
     yield from _grouping(recipe, instance, size, cores)
     if models:
         yield from _heads(recipe, models, size, cores)
@@ -129,8 +130,8 @@ def _grouping(recipe: Recipe, instance: Instance, size: int, cores: int) -> Iter
         yield Finding("neuron.tensor-parallel", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
     needed = ranks(recipe.engine.args)
     taken = chips(instance, recipe.engine.env, needed)
-    settings = recipe.platform.kubernetes
-    if settings and uses_dra([instance.name], settings.neuron_devices):
+    cluster = cluster_of(recipe)
+    if cluster and uses_dra([instance.name], cluster.neuron_devices):
         yield from _claimed(instance, needed, taken, cores)
 
 
@@ -185,7 +186,7 @@ def _sagemaker(recipe: Recipe, instance: Instance, path: str) -> Iterator[Findin
         message = f"SageMaker has no training jobs on {instance.name}, so it cannot be compiled for beforehand"
         hint = "Write `compile: at-start`. SageMaker allows at most 60 min for that."
         yield Finding("neuron.compile-ahead", message, f"{_ENGINE}.compile", hint=hint)
-    if recipe.platform.component:
+    if getattr(recipe.platform, "inference_component", None):
         message = "unverified: whether a component's `accelerators` are chips or cores on Trainium"
         hint = "Remove `inference_component`, or set `accelerators` and test what SageMaker allocates."
         component = "platform.inference_component"
@@ -194,7 +195,7 @@ def _sagemaker(recipe: Recipe, instance: Instance, path: str) -> Iterator[Findin
         message = f"it is not known in which regions SageMaker hosts {instance.name}"
         reserved = (
             ""
-            if recipe.platform.capacity_reservation
+            if getattr(recipe.platform, "capacity_reservation", None)
             else " A training plan reserves it: platform.capacity_reservation."
         )
         hint = f"Check your quota `{instance.name} for endpoint usage`: toolkit check --account RECIPE.{reserved}"

@@ -9,11 +9,12 @@ from toolkit.engines.arguments import fetched_by_container
 from toolkit.engines.neuron.checks import neuron_config
 from toolkit.engines.neuron.flags import is_fork, neuron_flags
 from toolkit.engines.neuron.generations import facts, generation_of
+from toolkit.engines.neuron.keys import cluster_of
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _SAMPLING, _ENGINE = "override-generation-config", "engine"
 # botocore 1.44.5, ProductionVariantContainerStartupHealthCheckTimeoutInSeconds.
@@ -67,7 +68,7 @@ def _tied(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         ties = model is not None and model.text_config.get("tie_word_embeddings") is True
         if source and ties and fetched_by_container(recipe, source):
             message = f"{source} ties its embeddings: by its hub id it may end with `Cannot copy out of meta tensor`"
-            key = "kubernetes.weights_bucket" if recipe.platform.kubernetes else "`weights: s3`"
+            key = "kubernetes.weights_bucket" if cluster_of(recipe) else "`weights: s3`"
             hint = f"Set {key}, so that the engine reads a folder."
             severity: Severity = "info" if is_fork(recipe) else "warning"
             yield Finding("neuron.tied-embeddings", message, path, hint=hint, severity=severity)
@@ -105,6 +106,6 @@ def _compiling(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         f"waits {_LONGEST_START_MINUTES} min at the most"
     )
     hint = "Remove `compile`, and compile beforehand: toolkit compile RECIPE"
-    if family(recipe.platform.instance_types[0]) not in TRAINING_FAMILIES:
+    if family(recipe.platform.types[0]) not in TRAINING_FAMILIES:
         hint = "Choose a type that SageMaker can compile for beforehand, such as ml.trn1.32xlarge, or a smaller model."
     yield Finding("neuron.compile-at-start", message, f"{_ENGINE}.compile", hint=hint, severity="warning")

@@ -14,16 +14,15 @@ from toolkit.engines.neuron.checks import check_neuron
 from toolkit.engines.neuron.flags import is_fork, neuron_flags, neuron_variables
 from toolkit.engines.neuron.generations import ANY_ENGINE, facts, generation_of, generations, newest
 from toolkit.engines.neuron.hardware_checks import check_neuron_hardware
+from toolkit.engines.neuron.keys import SECTIONS
 from toolkit.engines.neuron.model_checks import check_neuron_models, samples_greedily
 from toolkit.engines.neuron.sizing import fit_on_cores
-from toolkit.engines.open_choices import able_types, with_instance_type
 from toolkit.engines.vllm import rules as vllm
 from toolkit.engines.vllm.flags import ranks
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import Engine
-from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.rules import EngineDefaults, Published
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.rules import Published
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing.fit import Fit, Pair
 
@@ -40,12 +39,13 @@ class Neuron(vllm.Vllm):
 
     cpu_package = ""
     explains_hardware = True
+    sections = SECTIONS
     causes: Sequence[Path] = (Path(__file__).with_name("causes.json"), *vllm.Vllm.causes)
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
+    def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
         """If the recipe leaves it open, the newest generation that supports the method on that hardware.
 
         If none does, the newest of that engine, and a check reports why it does not work.
@@ -54,19 +54,20 @@ class Neuron(vllm.Vllm):
         anywhere = (found for found in able if method in found.methods and not instance_type)
         chosen = newest(self.name, method, family(instance_type)) or next(anywhere, able[0])
         name = chosen.engine if self.name == ANY_ENGINE else self.name
-        return EngineDefaults(name, written.version or chosen.version, facts().default_max_num_seqs, None)
+        return written.edit(
+            name=name,
+            version=written.version or chosen.version,
+            max_num_seqs=written.max_num_seqs or facts().default_max_num_seqs,
+        )
 
-    def completed(self, recipe: Recipe) -> Recipe:
-        """With the cheapest type that fits, of those on which its generation supports the method."""
+    def drafts_on(self, recipe: Recipe, instance: Instance) -> bool:
         generation = generation_of(recipe.engine)
-        able = able_types(recipe)
-        serving = [item for item in able if generation and generation.serves(recipe.method, family(item.name))]
-        return with_instance_type(recipe, serving or able)
+        return generation is not None and generation.serves(recipe.method, family(instance.name))
 
     def published(self, method: str) -> Published | None:
         return facts().published.get(method)
 
-    def default_tokens(self, engine: Engine, method: str) -> int:
+    def default_tokens(self, engine: EngineSection, method: str) -> int:
         """The generation's K, or vLLM's if the generation does not support the method (a check reports that)."""
         generation = generation_of(engine)
         if generation and method in generation.methods:
@@ -126,7 +127,7 @@ class Neuron(vllm.Vllm):
 
     def notes(self, recipe: Recipe) -> Iterator[str]:
         """The generation of the Neuron SDK that serves, and why no newer one does."""
-        chosen, on = generation_of(recipe.engine), family(recipe.platform.instance_types[0])
+        chosen, on = generation_of(recipe.engine), family(recipe.platform.types[0])
         best = newest(ANY_ENGINE, recipe.method, on)
         if chosen is None or best is None:
             return

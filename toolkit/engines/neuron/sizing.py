@@ -13,7 +13,7 @@ from toolkit.catalog.trainium import family, logical_cores
 from toolkit.engines.neuron.generations import generation_of
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.sizing import kv_cache, weights
 from toolkit.sizing.fit import GIB, Fit, Pair
 from toolkit.sizing.settings import Settings

@@ -14,7 +14,7 @@ from toolkit.engines.vllm.speculation import draft_slots
 from toolkit.engines.vllm.speculation_checks import check_speculation
 from toolkit.engines.vllm.value_checks import check_values
 from toolkit.findings import Finding, Severity
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 # vLLM warns below this (config/vllm.py): prompts are then processed in small chunks.
 _SLOW_PREFILL_TOKENS = 8192
@@ -41,7 +41,7 @@ def _version(recipe: Recipe) -> Iterator[Finding]:
     if recipe.speculation is None:
         return
     drafting = recipe.drafting
-    listed = lookup.head(recipe.drafter.written) if recipe.drafter else None
+    listed = lookup.head(recipe.drafter.model) if recipe.drafter else None
     if drafting is None:
         message = f"{recipe.engine.name} does not support method `{recipe.method}`"
         yield Finding("engine.method", message, "speculation.method", hint="Choose another method, or another engine.")

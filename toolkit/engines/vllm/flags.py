@@ -10,7 +10,7 @@ from toolkit.catalog import lookup
 from toolkit.engines.arguments import fetched_by_container, supervised, target_dir
 from toolkit.engines.vllm.facts import facts
 from toolkit.engines.vllm.speculation import speculative_config
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 PREFIX = "SM_VLLM_"
 """Prefix of the variables that AWS's images turn into flags."""
@@ -45,10 +45,10 @@ def limits(recipe: Recipe) -> dict[str, Any]:
     if engine.max_num_batched_tokens:
         flags["max-num-batched-tokens"] = engine.max_num_batched_tokens
     if fetched_by_container(recipe, recipe.target):
-        flags["model"] = recipe.target.written
+        flags["model"] = recipe.target.model
         if recipe.target.revision:
             flags["revision"] = flags["tokenizer-revision"] = recipe.target.revision
-    elif recipe.platform.one_data_source:
+    elif recipe.one_data_source:
         flags["model"] = target_dir(recipe)
     if engine.max_model_len:
         flags["max-model-len"] = engine.max_model_len

@@ -12,8 +12,8 @@ from toolkit.catalog import lookup
 from toolkit.engines.vllm.facts import drafter_known, facts
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.parts import Engine
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import EngineSection
 
 HEAD_FORMAT = "eagle3"
 """The name of this head format in methods.json."""
@@ -41,7 +41,7 @@ def check_head(recipe: Recipe, target: ModelFacts, head: ModelFacts) -> Iterator
         yield from _mask_hidden(target, head)
 
 
-def check_head_version(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+def check_head_version(engine: EngineSection, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     """Findings on a head that depend on vLLM's version; empty if its tensors have wrong names."""
     if any(name.startswith("model.") for name in head.tensors or {}):
         return
@@ -51,7 +51,7 @@ def check_head_version(engine: Engine, target: ModelFacts, head: ModelFacts) -> 
     yield from _positions(engine, _known_positions(head), length)
 
 
-def _architecture(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
+def _architecture(engine: EngineSection, head: ModelFacts) -> Iterator[Finding]:
     if "speculators_config" in head.config:
         yield from _speculators(engine, head)
         return
@@ -67,7 +67,7 @@ def _architecture(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
         yield Finding("pair.architecture", message, _DRAFTER, hint=hint)
 
 
-def _speculators(engine: Engine, head: ModelFacts) -> Iterator[Finding]:
+def _speculators(engine: EngineSection, head: ModelFacts) -> Iterator[Finding]:
     if head.config.get("speculators_model_type") != "peagle":
         return
     known = facts()
@@ -134,7 +134,7 @@ def _vocabulary(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
         yield Finding("pair.d2t", message, _DRAFTER, hint="Export the head again, together with `d2t`.")
 
 
-def _full_map(engine: Engine, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
+def _full_map(engine: EngineSection, target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     drafted, refused_from = _drafted(head), facts().full_vocabulary_map_until
     if lookup.older(engine.version, refused_from) or not drafted == head.vocab_size == target.vocab_size:
         return
@@ -158,12 +158,12 @@ def _drafted(head: ModelFacts) -> Any:
 
 def check_listed_positions(recipe: Recipe) -> Iterator[Finding]:
     """A finding on a public head whose positions the catalogue knows, for a recipe without a lock."""
-    listed = lookup.head(recipe.drafter.written) if recipe.drafter else None
+    listed = lookup.head(recipe.drafter.model) if recipe.drafter else None
     if listed and listed.positions and recipe.engine.max_model_len:
         yield from _positions(recipe.engine, listed.positions, recipe.engine.max_model_len)
 
 
-def _positions(engine: Engine, positions: Any, length: Any) -> Iterator[Finding]:
+def _positions(engine: EngineSection, positions: Any, length: Any) -> Iterator[Finding]:
     fixed = facts().max_position_crash_until
     if not isinstance(positions, int) or not isinstance(length, int) or positions >= length:
         return

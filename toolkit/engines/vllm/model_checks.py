@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.engines.open_choices import newest_with
+from toolkit.engines.arguments import newest_with
 from toolkit.engines.vllm.facts import facts, kv_group_factor, mask_token_keys, supports_eagle3
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version
 from toolkit.engines.vllm.setting_checks import runs_on_v1
@@ -19,8 +19,8 @@ from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import Engine
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import EngineSection
 from toolkit.sizing.shape import shape_of
 
 _DRAFTER = "speculation.model"
@@ -64,7 +64,7 @@ def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding
         yield Finding("engine.multimodal", message, "engine.version", hint=f"Set `version: {since}` or newer.")
 
 
-def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:
+def _mask_token(engine: EngineSection, drafter: ModelFacts) -> Iterator[Finding]:
     keys = mask_token_keys(engine.version)
     if "speculators_config" in drafter.config:
         keys = ("mask_token_id", *keys)  # vLLM passes it on as `pard_token` (configs/speculators/algos.py)

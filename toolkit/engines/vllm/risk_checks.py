@@ -12,7 +12,7 @@ from typing import Any
 
 from toolkit.engines.vllm.facts import Risk, risky_flags, takes, variable_risk
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.unsafe import CODE_VARIABLES
 
 _CODE = "engine.risk"

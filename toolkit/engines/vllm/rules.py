@@ -11,22 +11,22 @@ from toolkit import registry
 from toolkit.catalog import methods
 from toolkit.catalog.lookup import Instance, older
 from toolkit.engines.imported import Imported
-from toolkit.engines.open_choices import with_choices
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.cpu import binds_threads, cpu_variables
 from toolkit.engines.vllm.facts import facts, known_versions
 from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
 from toolkit.engines.vllm.head import check_listed_positions
+from toolkit.engines.vllm.keys import SECTIONS
 from toolkit.engines.vllm.model_checks import check_models
 from toolkit.engines.vllm.settings import settings_of
 from toolkit.engines.vllm.thread_checks import check_threads
 from toolkit.engines.vllm.vocabulary import downloads
 from toolkit.engines.vllm.workspace import workspace
 from toolkit.findings import Finding
+from toolkit.recipe.assemble import Sections
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import Engine
-from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.rules import Download, EngineDefaults, EngineRules, MetricNames, Published
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.rules import Download, EngineRules, MetricNames, Published
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing import weights
 from toolkit.sizing.fit import Fit, Pair, fit_by_size
@@ -65,23 +65,21 @@ class Vllm(EngineRules):
     explains_hardware = False
     variable_prefix = PREFIX
     own_flags = OWN_FLAGS
+    sections: Sections = SECTIONS
     metrics = METRICS
     causes: Sequence[Path] = (Path(__file__).with_name("causes.json"),)
 
-    def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
-        """A version that the recipe leaves open is chosen by `completed`."""
+    def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
         known = facts()
-        return EngineDefaults(
-            self.name, written.version or "", known.default_max_num_seqs, known.default_max_num_batched_tokens
+        return written.edit(
+            max_num_seqs=written.max_num_seqs or known.default_max_num_seqs,
+            max_num_batched_tokens=written.max_num_batched_tokens or known.default_max_num_batched_tokens,
         )
-
-    def completed(self, recipe: Recipe) -> Recipe:
-        return with_choices(recipe, self.check)
 
     def published(self, method: str) -> Published | None:
         return None
 
-    def default_tokens(self, engine: Engine, method: str) -> int:
+    def default_tokens(self, engine: EngineSection, method: str) -> int:
         return methods.method(method).default_num_speculative_tokens
 
     def knows(self, version: str) -> bool:
@@ -147,7 +145,7 @@ class Vllm(EngineRules):
             recipe.engine.version, facts().synthetic_acceptance_since
         ):
             return False
-        instances = [recipe.platform_rules.instance(name) for name in recipe.platform.instance_types]
+        instances = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
         return bool(instances) and all(instance and self.runs_on(instance) for instance in instances)
 
     def draft_line(self, k: int) -> str:

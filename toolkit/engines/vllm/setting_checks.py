@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from toolkit.catalog import lookup
 from toolkit.engines.vllm.flags import only_runner
 from toolkit.findings import Finding
-from toolkit.recipe.parts import Speculation
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import SpeculationSection
 
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 _CAPTURE, _STAGES, _TOOLS = "max-cudagraph-capture-size", "pipeline-parallel-size", "enable-auto-tool-choice"
@@ -86,7 +86,7 @@ def fewer_accepted(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("quality.runner", message, "engine.version", hint=hint, severity="warning" if written else "info")
 
 
-def _capture(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
+def _capture(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
     written = recipe.engine.args.get(_CAPTURE)
     per_request = speculation.num_speculative_tokens + 1
     needed = recipe.engine.max_num_seqs * per_request
@@ -99,7 +99,7 @@ def _capture(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
         yield Finding("engine.capture-size", message, f"engine.args.{_CAPTURE}", hint=hint, severity="warning")
 
 
-def _eager(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
+def _eager(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
     """Without CUDA graphs each pass of a drafter costs almost what a pass of the target costs (issue 39790)."""
     on_gpu = recipe.platform_rules.has_instance_types
     if recipe.engine.args.get("enforce-eager") is True and speculation.facts.kind != "text" and on_gpu:
@@ -108,7 +108,7 @@ def _eager(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
         yield Finding("quality.eager", message, "engine.args.enforce-eager", hint=hint, severity="warning")
 
 
-def _long_draft(speculation: Speculation) -> Iterator[Finding]:
+def _long_draft(speculation: SpeculationSection) -> Iterator[Finding]:
     tokens = speculation.num_speculative_tokens
     if speculation.facts.kind != "text" and not speculation.facts.parallel and tokens > _LONG_DRAFT:
         message = (
@@ -120,7 +120,7 @@ def _long_draft(speculation: Speculation) -> Iterator[Finding]:
         )
 
 
-def _short_matches(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
+def _short_matches(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
     shortest = speculation.settings.get("prompt_lookup_min", speculation.settings.get("prompt_lookup_max"))
     shortest = _DEFAULT_MATCH if shortest is None else shortest
     looks_up = recipe.drafting is not None and "prompt_lookup_min" in recipe.drafting.keys

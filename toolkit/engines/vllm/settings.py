@@ -10,7 +10,7 @@ from toolkit.engines.vllm.facts import facts, kv_group_factor
 from toolkit.engines.vllm.workspace import sampler_bytes_per_logit
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.kv_cache import GROUP_FACTOR
 from toolkit.sizing.settings import Settings
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from toolkit.engines.vllm.facts import Takes, alias_of, choices, takes
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # argparse takes only these for values, of all that begin with a dash
 _CODE = "engine.flag-value"

@@ -12,7 +12,7 @@ from toolkit.catalog import lookup
 from toolkit.engines.vllm.facts import facts
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Download
 
 _VOCABULARY = Download(
@@ -53,5 +53,5 @@ def check_vocabulary(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
 def _is_missing(recipe: Recipe, model_type: str) -> bool:
     is_older = lookup.older(recipe.engine.version, facts().harmony_download_until)
     own = _VOCABULARY.variable in recipe.engine.env or recipe.target.kind == "jumpstart"
-    isolated = recipe.network.isolation and recipe.platform_rules.isolates_containers
+    isolated = recipe.is_isolated
     return model_type == _MODEL_TYPE and isolated and is_older and not own

@@ -32,7 +32,7 @@ from toolkit.platforms.kubernetes.observe import observe
 from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, WEIGHTS
 from toolkit.platforms.kubernetes.weights import upload_head, upload_weights
 from toolkit.platforms.lease import lease
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 # Sent where a client certificate lets us in: the OpenAI client wants some key.
 _NO_TOKEN = "none"  # noqa: S105

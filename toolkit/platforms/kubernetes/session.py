@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from toolkit.errors import AmbiguousEndpoint, MissingPackage, PlatformError, UsageError
 from toolkit.home import user_home
 from toolkit.planning.resources import NO_ACCOUNT, Account
-from toolkit.recipe.cluster_schema import KubernetesSection
-from toolkit.recipe.resolve import Recipe
+from toolkit.platforms.kubernetes.keys import KubernetesSection, cluster
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform
@@ -38,7 +38,7 @@ class KubernetesSession:
         raise UsageError("session: a cluster needs no AWS session", hint=hint)
 
     def scope(self, recipe: Recipe) -> str:
-        settings = recipe.platform.kubernetes or KubernetesSection()
+        settings = cluster(recipe) or KubernetesSection()
         return f"{settings.context or ''}/{settings.namespace}"
 
     def scope_name(self, scope: str) -> str:

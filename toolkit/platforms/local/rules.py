@@ -11,9 +11,10 @@ from toolkit.errors import UsageError
 from toolkit.home import home
 from toolkit.platforms.image import ImageStore
 from toolkit.platforms.local.checks import check_local
+from toolkit.platforms.local.keys import SECTIONS
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.capabilities import Capabilities
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Disk
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class LocalRules(AwsRules):
         from toolkit.training.plan import job_name, section, training_job
 
         training = section(recipe)
-        sources = [*training.data, recipe.target.written, training.start_from or "", str(recipe.drafter)]
+        sources = [*training.data, recipe.target.model, training.start_from or "", str(recipe.drafter)]
         if in_s3 := next((source for source in sources if source.startswith("s3://")), None):
             hint = f"Copy it to a folder beside the recipe: aws s3 sync {in_s3} FOLDER. Or add: --platform sagemaker"
             raise UsageError(f"training on this machine takes no files in S3, such as {in_s3}", hint=hint)
@@ -66,4 +67,4 @@ class LocalRules(AwsRules):
         return 0.0
 
 
-RULES = LocalRules("local", LOCAL, check_local)
+RULES = LocalRules("local", LOCAL, SECTIONS, check_local)

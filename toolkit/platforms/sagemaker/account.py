@@ -31,6 +31,7 @@ from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, hint_for
 from toolkit.platforms.sagemaker.images import is_missing_image
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
+from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.network import read_subnets
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, hosts, permissions
 from toolkit.platforms.sagemaker.quotas import read_quotas
@@ -48,7 +49,7 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
 from toolkit.platforms.sagemaker.rules.jumpstart import ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.scaling_names import resource_ids
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import ContextEntryTypeDef, EvaluationResultTypeDef
@@ -78,9 +79,9 @@ def account_findings(recipe: Recipe) -> Iterator[Finding]:
 def account_facts(recipe: Recipe) -> AccountFacts:
     """What the account of this environment's AWS session holds. Raises PlatformError when AWS cannot be reached."""
     try:
-        session = boto3.Session(region_name=recipe.platform.region)
+        session = boto3.Session(region_name=recipe.region)
     except ProfileNotFound as error:
-        return AccountFacts(recipe.platform.region or "", problem=PlatformError(str(error), hint=hint_for(error)))
+        return AccountFacts(recipe.region or "", problem=PlatformError(str(error), hint=hint_for(error)))
     return examine(Clients(session, attempts=_ATTEMPTS), recipe, environ=os.environ)
 
 
@@ -105,7 +106,7 @@ def examine(
     scales = recipe.scaling.max_instances > recipe.scaling.min_instances
     scaling_role = _role(reading, SCALING_ROLE).exists if scales else None
     try:
-        found = find_role(clients, written=recipe.platform.role, environ=environ, studio_metadata=studio_metadata)
+        found = find_role(clients, written=aws(recipe).role, environ=environ, studio_metadata=studio_metadata)
         _require_here(found.arn if found else None, account)
     except (PlatformError, UsageError) as error:
         role_problem = error
@@ -115,7 +116,7 @@ def examine(
     scales_now = not scales and _scales_now(reading, recipe)
     needed = permissions(recipe, with_role, scaling_role_exists=scaling_role is not False, scales_now=scales_now)
     missing_image, image_problem = _image(reading, recipe, account)
-    subnets, missing_subnets = read_subnets(reading, recipe.network.subnets, region)
+    subnets, missing_subnets = read_subnets(reading, aws_network(recipe).subnets, region)
     return AccountFacts(
         region,
         caller["Arn"],
@@ -126,9 +127,7 @@ def examine(
         missing_image=missing_image,
         image_problem=image_problem,
         jumpstart_problem=jumpstart_problem,
-        jumpstart_types=recipe.platform.instance_types
-        if account.jumpstart and recipe.leaves_instance_type_open
-        else (),
+        jumpstart_types=recipe.platform.types if account.jumpstart and recipe.leaves_instance_type_open else (),
         buckets=dict(_buckets(reading, recipe)),
         subnets=subnets,
         missing_subnets=missing_subnets,
@@ -228,9 +227,9 @@ def _is_refused(result: EvaluationResultTypeDef) -> bool:
 def _quotas(reading: Reading, recipe: Recipe, account: Account) -> Iterator[Quota]:
     """None for reserved capacity: it is bought, and this quota does not count it (unverified)."""
     is_known = bool(account.jumpstart) or not recipe.leaves_instance_type_open
-    if recipe.platform.capacity_reservation is None and is_known:
+    if aws(recipe).capacity_reservation is None and is_known:
         own = (endpoint_name(recipe), f"{endpoint_name(recipe)}-baseline")
-        yield from read_quotas(reading, recipe.platform.instance_types, own)
+        yield from read_quotas(reading, recipe.platform.types, own)
 
 
 def _with_jumpstart(reading: Reading, recipe: Recipe, account: Account) -> tuple[Recipe, Account, ToolkitError | None]:
@@ -263,7 +262,7 @@ def _image(reading: Reading, recipe: Recipe, account: Account) -> tuple[str, Too
 
 def _images(recipe: Recipe, account: Account) -> Sequence[str]:
     if recipe.target.kind == "jumpstart":
-        types = recipe.platform.instance_types if account.jumpstart else ()  # else it is said elsewhere why
+        types = recipe.platform.types if account.jumpstart else ()  # else it is said elsewhere why
         return sorted({image_uri(recipe.on(name), account) for name in types})
     has_base = recipe.container is not None and recipe.container.base is not None
     if recipe.image is None and not has_base:  # checks.container says so
@@ -274,12 +273,12 @@ def _images(recipe: Recipe, account: Account) -> Sequence[str]:
 def _buckets(reading: Reading, recipe: Recipe) -> Iterator[tuple[str, str]]:
     for model in recipe.models.values():
         if model.kind == "s3":
-            bucket = urlsplit(model.written).netloc
+            bucket = urlsplit(model.model).netloc
             region = reading.ask(
                 f"the bucket {bucket}", "s3:ListBucket", partial(_bucket_region, reading.clients, bucket)
             )
             if region is not None:
-                yield model.written, region
+                yield model.model, region
 
 
 def _bucket_region(clients: Clients, bucket: str) -> str:

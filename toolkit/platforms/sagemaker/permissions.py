@@ -15,6 +15,7 @@ from toolkit.engines.arguments import builds
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, PROJECT_PRINCIPAL, project_arn, project_role
+from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.role import PRINCIPAL
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.checks.account import Permission
@@ -24,7 +25,7 @@ from toolkit.platforms.sagemaker.rules.kinds.dashboard import dashboard_name
 from toolkit.platforms.sagemaker.rules.kinds.repository import repository_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, key_arn, role_name, trainer
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
 """The service-linked role that Application Auto Scaling changes endpoints with."""
@@ -62,7 +63,7 @@ def permissions(
         found += _images(recipe, account)
     if compiles_ahead(recipe) or recipe.training:
         found += _training(account)
-    if key := recipe.platform.kms_key:
+    if key := aws(recipe).kms_key:
         found.append(_key(key_arn(key, account)))
     if names := ids(recipe):
         hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
@@ -90,7 +91,7 @@ def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
     yield _allowed("sagemaker", "CreateEndpointConfig DescribeEndpointConfig DeleteEndpointConfig", *configs)
     yield _allowed("sagemaker", "CreateModel DescribeModel DeleteModel", *models)
     yield _allowed("sagemaker", "DescribeInferenceComponent", *components)
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         yield _allowed("sagemaker", "UpdateInferenceComponent DeleteInferenceComponent", *components)
         # That AWS asks for the endpoint too is unverified: the request names it.
         yield _allowed("sagemaker", "CreateInferenceComponent", *components, *endpoints)
@@ -147,7 +148,7 @@ def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
         "ListRoleTags ListRolePolicies GetRolePolicy",
         "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole",
     )
-    creates = recipe.platform.role == "create"
+    creates = aws(recipe).role == "create"
     yield _allowed("iam", f"{reading} {making}" if creates else reading, *ours)
     passed = ours if compiles_ahead(recipe) or recipe.training else _role_arns(account, hosts(recipe))
     if roles := (account.role,) if account.role else passed if creates else ():
@@ -179,7 +180,7 @@ def _scaling(recipe: Recipe, account: Account, role_exists: bool) -> Iterator[Pe
     """Application Auto Scaling asks of its caller what it does itself (its guide, permissions validation)."""
     making = "RegisterScalableTarget DeregisterScalableTarget PutScalingPolicy DeleteScalingPolicy TagResource"
     yield _allowed("application-autoscaling", making, "*")
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         components = _arns(account, "sagemaker", "inference-component/", *_arms(recipe))
         yield _allowed("sagemaker", "UpdateInferenceComponentRuntimeConfig", *components)
     else:
@@ -221,7 +222,7 @@ def _watched(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _is_watched(recipe: Recipe) -> bool:
-    return recipe.observability.alarms is not False or recipe.observability.dashboard is not False
+    return aws_observability(recipe).alarms is not False or aws_observability(recipe).dashboard is not False
 
 
 def _alarms(recipe: Recipe, account: Account) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from toolkit.platforms.sagemaker import execute, heads, images, observe, runtime
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.listing import deployed
 from toolkit.platforms.sagemaker.metrics import read_metrics
@@ -49,7 +50,7 @@ from toolkit.platforms.sagemaker.sdk import sdk_endpoint
 from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
 from toolkit.recipe.lock import OpenFiles
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.text import without_colours
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class SageMakerPlatform:
 
             digests = pinned_base(self.clients, base_image(recipe, account))
         else:
-            uris = {image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.instance_types}
+            uris = {image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.types}
             digests = images.digests(self.clients, sorted(uris))
         role = self._role(recipe)
         arn, source = (role.arn, role.source) if role else (None, "")
@@ -146,9 +147,9 @@ class SageMakerPlatform:
 
     def _role(self, recipe: Recipe) -> FoundRole | None:
         """The execution role, None when the recipe asks for one to be made."""
-        if recipe.platform.role == "create":
+        if aws(recipe).role == "create":
             return None
-        written, metadata = recipe.platform.role, self.studio_metadata
+        written, metadata = aws(recipe).role, self.studio_metadata
         found = find_role(self.clients, written=written, environ=os.environ, studio_metadata=metadata)
         if found is None:
             hint = f"Set `platform.role` or ${ROLE_VARIABLE}, or write `role: create` to create one."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
 from toolkit.planning.resources import NO_ACCOUNT, Account
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     import boto3
@@ -37,7 +37,7 @@ class SageMakerSession:
         return SageMakerSession(login)
 
     def scope(self, recipe: Recipe) -> str | None:
-        return recipe.platform.region
+        return recipe.region
 
     def scope_name(self, scope: str) -> str:
         return scope

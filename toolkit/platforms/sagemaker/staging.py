@@ -101,7 +101,7 @@ def _with_token(clients: Clients, request: Mapping[str, Any], open_files: OpenFi
     from toolkit.recipe.hub import HubFiles, hub_client  # imports httpx
 
     token = clients.secretsmanager.get_secret_value(SecretId=request["HubTokenSecret"])["SecretString"].strip()
-    return lambda source: HubFiles(source.written, source.revision, hub_client(token=token))
+    return lambda source: HubFiles(source.model, source.revision, hub_client(token=token))
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class _File:
 
 def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
     if "Hub" in request:
-        return _on_the_hub(open_files(ModelSource("hub", request["Hub"], request["Revision"])))
+        return _on_the_hub(open_files(ModelSource(model=request["Hub"], revision=request["Revision"])))
     if "Url" in request:
         return [_known(file, partial(_downloaded, request["Url"], file)) for file in request["Files"]]
     texts, folder = request.get("Content", {}), Path(request.get("Source", ""))

@@ -13,15 +13,14 @@ import pytest
 from pairs import recipe_with
 
 from toolkit.errors import UsageError
+from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account, Observed
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.devices import accelerators
 from toolkit.platforms.kubernetes.rules.manifests import parts, resources
-from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.platform_schema import ScalingSection
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ContainerSection
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import ContainerSection, KubernetesSection, ScalingSection
 
 ROLE = "arn:aws:iam::123456789012:role/reads-artifacts"
 SCALED = ScalingSection(min_instances=1, max_instances=4, requests_per_instance=16)
@@ -33,7 +32,7 @@ VERSIONS = ("1.34", "1.37")  # the first with resource.k8s.io/v1, and the last t
 def gpu() -> Recipe:
     """P-EAGLE on one GPU of a cluster."""
     base = ContainerSection(base="docker.io/vllm/vllm-openai:v0.29.0")
-    recipe = complete(load("gpt-oss-20b/p-eagle").with_platform("kubernetes"))
+    recipe = complete(on_platform(load("gpt-oss-20b/p-eagle"), "kubernetes"))
     return recipe_with(recipe, container=base, instance_types=("g7e.2xlarge",))
 
 

@@ -10,13 +10,13 @@ import kubernetes_validate
 import pytest
 from pairs import recipe_with
 
+from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.manifests import parts, resources
-from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import ContainerSection
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import ContainerSection, KubernetesSection
 from toolkit.recipe.source import ModelSource
 
 TARGET = ModelSource("hub", "openai/gpt-oss-20b", "a" * 40)
@@ -24,7 +24,7 @@ ROLE = "arn:aws:iam::123456789012:role/reads-models"
 
 
 def on_cluster(weights: str = "hub", **settings: Any) -> Recipe:
-    recipe = load("gpt-oss-20b/p-eagle").with_platform("kubernetes")
+    recipe = on_platform(load("gpt-oss-20b/p-eagle"), "kubernetes")
     recipe = pinned(recipe, read_lock(lock_path(recipe)))
     base = ContainerSection(base="docker.io/vllm/vllm-openai:v0.30.0")
     section = KubernetesSection.model_validate(settings)

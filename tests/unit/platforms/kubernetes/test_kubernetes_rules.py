@@ -10,13 +10,13 @@ import pytest
 from toolkit import registry
 from toolkit.catalog import lookup
 from toolkit.errors import PlatformError, UsageError
+from toolkit.loading import load, on_platform
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, RULES_BY_KIND
-from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.resolve import load
+from toolkit.recipe.schema import KubernetesSection
 
 SERVICE = Resource("Service", "chat", {"kind": "Service"})
 
@@ -66,7 +66,7 @@ def test_only_a_deployment_is_an_endpoint_and_it_runs_its_recipe() -> None:
 
 
 def test_resources_are_made_in_the_order_of_the_table_and_shared_ones_once() -> None:
-    recipe = load("gpt-oss-20b/p-eagle").with_platform("kubernetes")
+    recipe = on_platform(load("gpt-oss-20b/p-eagle"), "kubernetes")
     recipe = pinned(recipe, read_lock(lock_path(recipe)))
     made = RULES.desired([recipe, recipe.baseline()], Account("", ""))
     order = [rule.kind for rule in KINDS]
@@ -119,7 +119,7 @@ def test_a_version_that_the_toolkit_did_not_make_is_the_cluster_s_to_restore() -
 
 
 def test_a_plan_without_a_cluster_says_so_in_a_clusters_words() -> None:
-    recipe = load("gpt-oss-20b/p-eagle").with_platform("kubernetes")
+    recipe = on_platform(load("gpt-oss-20b/p-eagle"), "kubernetes")
     first = next(iter(RULES.notes(recipe, Account("000000000000", "", scope="/toolkit"))))
     assert first == "This plan was made without a cluster, as if it were empty. It cannot be applied."
 

@@ -14,10 +14,11 @@ from botocore.model import StringShape
 from botocore.validate import validate_parameters
 from pairs import recipe_with, write_hub_pair
 
+from toolkit.loading import load
 from toolkit.planning.names import tag_map
 from toolkit.planning.resources import Resource
-from toolkit.recipe.platform_schema import ComponentSection, ScalingSection
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import ComponentSection, ScalingSection
 
 AWS = botocore.session.get_session().get_service_model("application-autoscaling")
 OPERATIONS: Mapping[str, str] = {"ScalableTarget": "RegisterScalableTarget", "ScalingPolicy": "PutScalingPolicy"}

@@ -12,6 +12,7 @@ from pairs import HUB_RECIPE, recipe_with, write_hub_pair, write_pair, write_rec
 from toolkit.checks.run import check
 from toolkit.errors import PlatformError, UsageError
 from toolkit.findings import Finding
+from toolkit.loading import load
 from toolkit.platforms.sagemaker.account import account_findings
 from toolkit.platforms.sagemaker.rules.checks.account import (
     AccountFacts,
@@ -22,8 +23,8 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     Unread,
     check_account,
 )
-from toolkit.recipe.platform_schema import ComponentSection, ScalingSection
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import ComponentSection, ScalingSection
 
 ME = "arn:aws:iam::123456789012:user/me"
 ROLE = "arn:aws:iam::123456789012:role/execution"

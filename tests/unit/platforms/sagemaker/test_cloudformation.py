@@ -23,20 +23,21 @@ from fakes import ACCOUNT
 from jumpstart_entries import gated, gpt_oss
 from pairs import recipe_with, write_hub_pair, write_pair, write_recipe
 
+from toolkit.loading import load
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.cloudformation import NOT_IN_CLOUDFORMATION, STAGE_FIRST
 from toolkit.platforms.sagemaker.rules.jumpstart import ids
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.platform_schema import (
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import (
     ComponentSection,
     NetworkSection,
     ObservabilitySection,
     RolloutSection,
     ScalingSection,
 )
-from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/12345678-1234-1234-1234-123456789012"

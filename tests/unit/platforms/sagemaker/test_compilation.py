@@ -18,6 +18,7 @@ from pairs import recipe_with, write_recipe
 from toolkit.catalog.trainium import TRAINING_FAMILIES
 from toolkit.checks.run import check
 from toolkit.errors import NotCompiled, UsageError
+from toolkit.loading import load, on_platform
 from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Action
 from toolkit.planning.planner import make_plan
@@ -25,7 +26,7 @@ from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules import RULES, compilation
 from toolkit.platforms.sagemaker.rules.compile_job import LONGEST_VALUE
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.registry import platform_rules
 
 RECIPE = """\
@@ -242,7 +243,7 @@ def test_the_plan_of_a_recipe_without_speculation_tells_of_no_baseline(recipe: R
 
 
 def test_on_a_cluster_the_job_compiles(recipe: Recipe) -> None:
-    cluster = recipe.with_platform("kubernetes")
+    cluster = on_platform(recipe, "kubernetes")
     run = f"toolkit render {cluster.path} --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
     with pytest.raises(UsageError, match="does not work on Kubernetes") as raised:
         platform_rules("kubernetes").require_compilable(cluster)
@@ -250,7 +251,7 @@ def test_on_a_cluster_the_job_compiles(recipe: Recipe) -> None:
 
 
 def test_on_a_cluster_the_check_names_the_job(recipe: Recipe) -> None:
-    findings = check(recipe.with_platform("kubernetes")).findings
+    findings = check(on_platform(recipe, "kubernetes")).findings
     (hint,) = [found.hint for found in findings if found.code == "neuron.compiled-in"]
     apply = "kubectl apply --server-side --field-manager=toolkit -f -"
     assert hint == f"Run: toolkit render {recipe.path} --part compile | {apply}"

@@ -14,13 +14,14 @@ from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair, write_pair
 
+from toolkit.loading import load
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import ran_before, role_name
-from toolkit.recipe.platform_schema import ComponentSection, InstanceType, RolloutSection
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import ComponentSection, InstanceType, RolloutSection
 from toolkit.recipe.source import ModelSource
 
 

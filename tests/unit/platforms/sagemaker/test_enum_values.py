@@ -24,11 +24,12 @@ from pairs import HUB_RECIPE, write_pair, write_recipe
 
 from toolkit.catalog import methods
 from toolkit.checks.run import check
+from toolkit.loading import load
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.platforms.local import configs, guardrails
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules import RULES
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import json_schema
 
 BASE: Mapping[str, Any] = {

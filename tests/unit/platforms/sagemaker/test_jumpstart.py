@@ -14,11 +14,12 @@ from jumpstart_entries import GPT_OSS, HEAD, LLAMA, LMI, REGISTRY, VLLM, WEIGHTS
 from pairs import write_recipe
 
 from toolkit.errors import UnreadableModel, UsageError
+from toolkit.loading import load
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.rules.jumpstart import with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.jumpstart_entry import DataSource, Preset, doubts, parse
 from toolkit.platforms.sagemaker.rules.kinds.model import models
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 RECIPE = f"""\
 name: gpt-oss
@@ -230,8 +231,8 @@ def test_jumpstart_fills_in_what_the_recipe_leaves_open(tmp_path: Path) -> None:
     found = filled(recipe(tmp_path), gpt_oss())
     assert found.speculation
     assert found.speculation.num_speculative_tokens == 3
-    assert found.platform.instance_types == ("ml.g7e.2xlarge",)
-    assert (found.platform.health_check_timeout, found.platform.download_timeout) == (3600, 3600)
+    assert found.platform.types == ("ml.g7e.2xlarge",)
+    assert (found.platform.health_check_timeout, found.download_timeout) == (3600, 3600)
     assert found.network.isolation
 
 
@@ -243,7 +244,7 @@ def test_what_the_recipe_says_stays(tmp_path: Path) -> None:
     found = filled(recipe(tmp_path, text), gpt_oss())
     assert found.speculation
     assert found.speculation.num_speculative_tokens == 5
-    assert (found.platform.instance_types, found.platform.health_check_timeout) == (("ml.p5.48xlarge",), 900)
+    assert (found.platform.types, found.platform.health_check_timeout) == (("ml.p5.48xlarge",), 900)
 
 
 def test_the_wrong_method_for_jumpstarts_head(tmp_path: Path) -> None:
@@ -297,7 +298,7 @@ def test_jumpstarts_head_drafts_for_a_target_from_elsewhere(tmp_path: Path) -> N
     found = filled(recipe(tmp_path, text), gpt_oss())
     assert found.speculation
     assert found.speculation.num_speculative_tokens == 3
-    assert found.platform.instance_types == ("ml.g6e.xlarge",)  # by fit: JumpStart's are those of its own targets
+    assert found.platform.types == ("ml.g6e.xlarge",)  # by fit: JumpStart's are those of its own targets
     (drafter,) = container(found, gpt_oss())["AdditionalModelDataSources"]
     assert drafter["S3DataSource"]["S3Uri"] == HEAD
 

@@ -13,11 +13,11 @@ from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair, write_pair
 
 from toolkit.errors import PlatformError
+from toolkit.loading import load
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.recipe.platform_schema import ComponentSection
-from toolkit.recipe.resolve import load
+from toolkit.recipe.schema import ComponentSection
 from toolkit.registry import platform_rules
 
 OTHER = "another-endpoint"

@@ -18,15 +18,15 @@ from filter_patterns import extract
 from pairs import recipe_with, write_hub_pair
 
 from toolkit.engines.vllm.rules import RULES
+from toolkit.loading import load, on_platform
 from toolkit.measure.expected import acceptance_floor
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules import widgets
 from toolkit.platforms.sagemaker.rules.kinds.alarm import rollback_alarms
 from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
-from toolkit.recipe.platform_schema import ComponentSection, InstanceType, ObservabilitySection, ScalingSection
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import Evidence
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import ComponentSection, Evidence, InstanceType, ObservabilitySection, ScalingSection
 
 ONE = ("AllTraffic",)
 BOTH = ("speculative", "baseline")
@@ -101,7 +101,7 @@ def test_on_aws_an_endpoint_is_watched(recipe: Recipe) -> None:
 
 
 def test_on_this_machine_it_is_not(recipe: Recipe) -> None:
-    here = recipe.with_platform("local")
+    here = on_platform(recipe, "local")
     assert [*wanted(here, *ALARMS, "Dashboard"), *rollback_alarms(here, ONE)] == []
 
 

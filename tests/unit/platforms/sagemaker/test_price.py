@@ -9,6 +9,7 @@ import pytest
 from pairs import recipe_with, write_hub_pair
 
 from toolkit.catalog import lookup
+from toolkit.loading import load
 from toolkit.planning.resources import Existing, Observed
 from toolkit.platforms.sagemaker.rules.price import (
     most_per_hour,
@@ -17,8 +18,8 @@ from toolkit.platforms.sagemaker.rules.price import (
     price_per_hour,
     price_text,
 )
-from toolkit.recipe.platform_schema import RolloutSection, ScalingSection
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import RolloutSection, ScalingSection
 from toolkit.registry import platform_rules
 
 CHEAP, DEAR = "ml.g6e.2xlarge", "ml.g6e.12xlarge"

@@ -11,10 +11,10 @@ from fakes import ACCOUNT
 from pairs import write_pair
 
 from toolkit.errors import UsageError
+from toolkit.loading import load
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed
-from toolkit.recipe.resolve import load
 from toolkit.registry import platform_rules
 
 OLD = Existing("Model", "tiny-<old>", True, ("tiny",), {})

@@ -11,6 +11,7 @@ import pytest
 from fakes import ACCOUNT, Told
 from pairs import write_hub_pair
 
+from toolkit.loading import load
 from toolkit.planning.plan import Action
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
@@ -22,7 +23,7 @@ from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.deployment import Deployment
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 
 @dataclass

@@ -17,14 +17,14 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.planning.rules import KindRule, Transition
 from toolkit.platforms.image import base_address, base_image
+from toolkit.platforms.kubernetes.keys import SECTIONS, ClusterPlatform, KubernetesSection
 from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback, storage, training
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
-from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
-from toolkit.recipe.parts import PlatformSettings
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Disk
+from toolkit.recipe.schema import PlatformSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import PlatformRules, Trial
@@ -42,7 +42,7 @@ class KubernetesRules:
     has_instance_types = True
     has_settings_by_type = False
     builds_images = False
-    isolates_containers = False
+    sections = SECTIONS
     starts_image_entrypoint = False
     longest_variable: int | None = None
     gated_models = "set platform.hub_token_secret to a Secret of the cluster"
@@ -50,22 +50,16 @@ class KubernetesRules:
     compile_command = f"toolkit render RECIPE --part compile | {manifests.APPLY} -f -"
     exports_templates = False
 
-    def settled(self, written: PlatformSettings) -> PlatformSettings:
-        """The settings with a cluster's defaults: where nothing is said of weights, containers download them."""
-        settings = written.kubernetes or KubernetesSection()
+    def fill_in(self, written: PlatformSection) -> PlatformSection:
+        """Where nothing is said of weights, containers download them."""
+        settings = ClusterPlatform.of(written).kubernetes or KubernetesSection()
         weights = "claim" if settings.weights_claim else "s3" if settings.weights_bucket else "hub"
-        return replace(written, kubernetes=settings, weights=written.weights or weights)
+        return written.edit(kubernetes=settings, weights=written.weights or weights)
 
-    def settings_from(self, other: PlatformSettings) -> PlatformSettings:
-        """The settings of a recipe that was written for AWS: nodes have EC2's names of instance types."""
-        return replace(
-            other,
-            name=self.name,
-            kubernetes=KubernetesSection(),
-            weights="hub",
-            instance_types=tuple(map(hardware.ec2_name, other.instance_types)),
-            overrides={hardware.ec2_name(name): item for name, item in other.overrides.items()},
-        )
+    def move_here(self, other: PlatformSection) -> PlatformSection:
+        """Nodes have EC2's names of instance types."""
+        here = other.edit(name=self.name, kubernetes=KubernetesSection(), weights="hub")
+        return here.rename_types(hardware.ec2_name)
 
     def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
         """The recipe as it is: JumpStart's models run on SageMaker only."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.keys import PodUser, Toleration
 from toolkit.platforms.kubernetes.rules.devices import placement
 from toolkit.platforms.kubernetes.rules.metadata import manifest, section, selector
 from toolkit.platforms.kubernetes.rules.security import pod_security, runs_as_root
-from toolkit.recipe.cluster_schema import PodUser, Toleration
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 def adapted(recipe: Recipe) -> dict[str, Any]:

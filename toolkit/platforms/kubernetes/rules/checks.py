@@ -11,12 +11,13 @@ from toolkit.catalog import lookup
 from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
+from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules import hardware
 from toolkit.platforms.kubernetes.rules.devices import INSTANCE_TYPE
 from toolkit.platforms.kubernetes.rules.hardware import SAGEMAKER_PREFIX
 from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.platforms.kubernetes.rules.storage import OUR_FOLDERS, OUR_VOLUMES
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
 
 _TYPES = "platform.instance_types"
@@ -32,7 +33,6 @@ def findings(recipe: Recipe) -> Iterator[Finding]:
     yield from _names(recipe)
     yield from _instance_types(recipe)
     yield from _families(recipe)
-    yield from _without_effect(recipe)
     yield from _container(recipe)
     yield from _models(recipe)
     yield from _artifacts(recipe)
@@ -52,8 +52,8 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
-    rules, known = recipe.engine_rules, list(map(hardware.instance, recipe.platform.instance_types))
-    for index, name in enumerate(recipe.platform.instance_types):
+    rules, known = recipe.engine_rules, list(map(hardware.instance, recipe.platform.types))
+    for index, name in enumerate(recipe.platform.types):
         path, instance = f"{_TYPES}.{index}", hardware.instance(name)
         if name in recipe.platform.overrides:
             message = "a Deployment has the same settings on every instance type"
@@ -75,7 +75,7 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
 
 def _families(recipe: Recipe) -> Iterator[Finding]:
     """Pods and their Job land on any of the types, with one claim, one lowest driver and one compiled code."""
-    first, *others = map(family, recipe.platform.instance_types)
+    first, *others = map(family, recipe.platform.types)
     for index, other in enumerate(others, start=1):
         if recipe.engine_rules.compiles(recipe) and other != first:
             message = (
@@ -96,25 +96,6 @@ def _no_gpu(recipe: Recipe, instance: lookup.Instance, path: str) -> Finding:
     other = registry.engine_for(instance)
     hint = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
     return Finding("kubernetes.accelerator", message, path, hint=f"{hint} a type with GPUs.")
-
-
-def _without_effect(recipe: Recipe) -> Iterator[Finding]:
-    """Keys of SageMaker's that differ from their defaults."""
-    sections = {"rollout": recipe.rollout, "network": recipe.network, "observability": recipe.observability}
-    written = {name: section.model_dump(exclude_defaults=True) for name, section in sections.items()}
-    nested = [f"{name}.{key}" for name, keys in written.items() for key in keys]
-    own = {
-        "region": recipe.platform.region,
-        "role": recipe.platform.role,
-        "kms_key": recipe.platform.kms_key,
-        "inference_component": recipe.platform.component,
-        "capacity_reservation": recipe.platform.capacity_reservation,
-        "capacity_timeout": recipe.platform.capacity_timeout,
-        "routing": recipe.platform.routing != "least-outstanding-requests",
-    }
-    for path in [*(f"platform.{key}" for key, value in own.items() if value), *nested]:
-        message = f"`{path.rpartition('.')[2]}` is a SageMaker setting and has no effect on a cluster"
-        yield Finding("kubernetes.no-effect", message, path, hint="Remove it.")
 
 
 def _container(recipe: Recipe) -> Iterator[Finding]:
@@ -167,12 +148,12 @@ def _weights(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _gated(source: ModelSource) -> bool:
-    listed = lookup.head(source.written)
-    return source.written.startswith(_GATED_OWNER) or bool(listed and listed.gated)
+    listed = lookup.head(source.model)
+    return source.model.startswith(_GATED_OWNER) or bool(listed and listed.gated)
 
 
 def _artifacts(recipe: Recipe) -> Iterator[Finding]:
-    bucket = recipe.platform.kubernetes and recipe.platform.kubernetes.artifacts_bucket
+    bucket = cluster(recipe).artifacts_bucket
     if recipe.engine_rules.compiles(recipe) and recipe.engine.compile_ahead and not bucket:
         message = "compiled code must be in a bucket that the pods mount"
         hint = "Set `kubernetes: {artifacts_bucket: …}`, or write `compile: at-start`."
@@ -184,9 +165,7 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
     if scaling.min_instances == 0:
         message = "the toolkit's autoscalers keep at least one pod"
         yield Finding("kubernetes.scale-to-zero", message, "scaling.min_instances", hint="Set it to 1 or more.")
-    if scaling.max_instances > scaling.min_instances and not (
-        recipe.platform.kubernetes and recipe.platform.kubernetes.prometheus
-    ):
+    if scaling.max_instances > scaling.min_instances and not (cluster(recipe) and cluster(recipe).prometheus):
         message = "the autoscaler needs a metric of the pods, which a Prometheus adapter must provide"
         metric = recipe.engine_rules.metrics.of_pods
         hint = f"Install one that provides `{metric}`, or KEDA, and set platform.kubernetes.prometheus."

@@ -15,7 +15,7 @@ from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.hardware import instance
 from toolkit.platforms.kubernetes.rules.metadata import manifest, section
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 CLAIM = "neurons"
 """Name of the pod's claim on Trainium chips, and of the request in it."""
@@ -34,7 +34,7 @@ _DISK_MARGIN = 1.2
 
 def instances(recipe: Recipe) -> list[lookup.Instance]:
     """The hardware of the recipe's instance types, which the checks have found known."""
-    return [found for name in recipe.platform.instance_types if (found := instance(name))]
+    return [found for name in recipe.platform.types if (found := instance(name))]
 
 
 def on_trainium(recipe: Recipe) -> bool:
@@ -82,7 +82,7 @@ def claim_template(recipe: Recipe) -> Resource | None:
 def _selected(recipe: Recipe) -> str:
     """The devices that will do, as an expression on their attributes (awsdocs-neuron, deploy/eks/dra)."""
     attributes = f"device.attributes['{_DRA_DRIVER}']"
-    types = " || ".join(f"{attributes}.instanceType == '{name}'" for name in recipe.platform.instance_types)
+    types = " || ".join(f"{attributes}.instanceType == '{name}'" for name in recipe.platform.types)
     driver = section(recipe).neuron_driver
     if driver is None:
         return types
@@ -121,7 +121,7 @@ def shared_memory(recipe: Recipe) -> str:
 
 def placement(recipe: Recipe) -> dict[str, Any]:
     """On nodes of the recipe's types, also where those are kept free for pods that use their accelerators."""
-    types = list(recipe.platform.instance_types)
+    types = list(recipe.platform.types)
     found: dict[str, Any] = {"nodeSelector": {INSTANCE_TYPE: types[0]}}
     if len(types) > 1:
         expression = {"key": INSTANCE_TYPE, "operator": "In", "values": types}
@@ -135,7 +135,7 @@ def placement(recipe: Recipe) -> dict[str, Any]:
 
 def claims_chips(recipe: Recipe) -> bool:
     """Whether the pods get their chips from Neuron's DRA driver."""
-    return on_trainium(recipe) and uses_dra(recipe.platform.instance_types, section(recipe).neuron_devices)
+    return on_trainium(recipe) and uses_dra(recipe.platform.types, section(recipe).neuron_devices)
 
 
 def _grouped(recipe: Recipe) -> int | None:

@@ -15,7 +15,7 @@ from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, manifest, pod_labels, section
 from toolkit.platforms.kubernetes.rules.pod import pod_template, rollout_seconds
 from toolkit.platforms.kubernetes.rules.security import benchmark_policy, container_security, pod_security
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 SPECULATIVE, BASELINE = "SD", "Base"
 """What the study's metrics call the arms."""

@@ -17,7 +17,7 @@ from toolkit.platforms.kubernetes.rules.metadata import manifest, section, selec
 from toolkit.platforms.kubernetes.rules.pod import pod_template, rollout_seconds
 from toolkit.platforms.kubernetes.rules.security import engine_policy
 from toolkit.platforms.kubernetes.rules.storage import config_map, volumes
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 APPLY = "kubectl apply --server-side --field-manager=toolkit"
 """As `deploy` does it: by another way kubectl's fields would be another owner's, which `deploy` refuses to change."""

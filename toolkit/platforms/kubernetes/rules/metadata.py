@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
 from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.keys import KubernetesSection, cluster
 from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
-from toolkit.recipe.cluster_schema import KubernetesSection
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 Component = Literal["server", "compile", "benchmark", "train"]
 
@@ -24,7 +24,7 @@ BENCHMARK, TRAINING = {COMPONENT: "benchmark"}, {COMPONENT: "train"}
 
 
 def section(recipe: Recipe) -> KubernetesSection:
-    return recipe.platform.kubernetes or KubernetesSection()
+    return cluster(recipe)
 
 
 def manifest(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:

@@ -12,7 +12,7 @@ from toolkit.platforms.kubernetes.rules.devices import accelerators, claims_chip
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.platforms.kubernetes.rules.storage import NODE_FOLDER, BucketFolder, bucket_folders, claim_folders
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 def notes(recipe: Recipe, account: Account) -> Iterator[str]:
@@ -38,7 +38,7 @@ def price_text(recipe: Recipe) -> str:
     first = instances(recipe)[0] if instances(recipe) else None
     price = first.price() if first else None
     if first is None or price is None:
-        return f"? $/h: the catalogue has no EC2 price of {recipe.platform.instance_types[0]}"
+        return f"? $/h: the catalogue has no EC2 price of {recipe.platform.types[0]}"
     source = f"EC2, on demand in {price.region}, {price.date}"
     return (
         f"? $/h: the cluster's nodes are paid for, not its pods; a {first.name} is {price.usd_per_hour:.2f} ({source})"
@@ -102,4 +102,4 @@ def upload_command(folder: BucketFolder) -> str:
     if source.folder:
         return upload
     revision = f" --revision {shlex.quote(source.revision)}" if source.revision else ""
-    return f"hf download {shlex.quote(source.written)}{revision} --local-dir {local} --exclude '*/*' && {upload}"
+    return f"hf download {shlex.quote(source.model)}{revision} --local-dir {local} --exclude '*/*' && {upload}"

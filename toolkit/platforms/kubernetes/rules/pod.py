@@ -18,7 +18,7 @@ from toolkit.platforms.kubernetes.rules.devices import claims, container_resourc
 from toolkit.platforms.kubernetes.rules.metadata import Component, pod_labels, section
 from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security
 from toolkit.platforms.kubernetes.rules.storage import ARTIFACTS, CACHE, HUB_CACHE, PROGRAMS, mounts
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 CONTAINER = "engine"
 AT_START_SECONDS = 570 * 30

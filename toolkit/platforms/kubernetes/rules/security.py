@@ -13,7 +13,7 @@ from typing import Any
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.devices import on_trainium
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, COMPONENT, INSTANCE, TRAINING, manifest
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 PORT = 8080
 """Where SageMaker and our entrypoint have it."""

@@ -21,7 +21,7 @@ from toolkit.platforms.kubernetes.rules.metadata import manifest, section, share
 from toolkit.platforms.kubernetes.rules.security import TEMPORARY
 from toolkit.recipe.content import manifest as files_of
 from toolkit.recipe.content import manifest_digest
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
 
 PROGRAMS, CACHE, ARTIFACTS = "/opt/toolkit", "/cache", "/artifacts"
@@ -86,7 +86,7 @@ def uploads(recipe: Recipe) -> Iterator[Resource]:
 def _origin(source: ModelSource, prefix: str) -> dict[str, Any]:
     if source.folder:
         return {"Source": str(source.folder), "Files": [asdict(file) for file in files_of(source.folder)]}
-    return {"Hub": source.written, "Revision": source.revision or "main", "Mark": f"{_STAGED_PREFIX}{prefix}"}
+    return {"Hub": source.model, "Revision": source.revision or "main", "Mark": f"{_STAGED_PREFIX}{prefix}"}
 
 
 def volume_name(claim: str) -> str:
@@ -119,7 +119,7 @@ def bucket_folders(recipe: Recipe) -> dict[str, BucketFolder]:
     for key, source in recipe.models.items():
         bucket, role = section(recipe).weights_bucket, _ROLES[key][0]
         if source.kind == "s3":
-            name, _, prefix = source.written.removeprefix("s3://").partition("/")
+            name, _, prefix = source.model.removeprefix("s3://").partition("/")
             found[role] = BucketFolder(name, f"{prefix.rstrip('/')}/", None)
         elif bucket and not fetched_by_container(recipe, source):
             found[role] = BucketFolder(bucket, f"{_WEIGHTS_PREFIX}{_staged_name(source)}/", source)
@@ -131,7 +131,7 @@ def claim_folders(recipe: Recipe) -> dict[str, str]:
     if section(recipe).weights_claim is None:
         return {}
     return {
-        _ROLES[key][0]: source.written if source.kind == "hub" else source.name
+        _ROLES[key][0]: source.model if source.kind == "hub" else source.name
         for key, source in recipe.models.items()
         if source.kind != "s3"
     }
@@ -140,7 +140,7 @@ def claim_folders(recipe: Recipe) -> dict[str, str]:
 def _staged_name(source: ModelSource) -> str:
     if source.folder:
         return f"{source.name}-{manifest_digest(files_of(source.folder))[:_DIGEST_CHARACTERS]}"
-    return f"{source.written}/{source.commit[:_DIGEST_CHARACTERS] if source.commit else source.revision or 'main'}"
+    return f"{source.model}/{source.commit[:_DIGEST_CHARACTERS] if source.commit else source.revision or 'main'}"
 
 
 def _models(recipe: Recipe) -> Iterator[Mount]:

@@ -21,7 +21,7 @@ from toolkit.platforms.kubernetes.rules.jobs import PYTHON
 from toolkit.platforms.kubernetes.rules.metadata import COMPONENT, TRAINING, manifest, pod_labels
 from toolkit.platforms.kubernetes.rules.metadata import section as cluster
 from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, training_policy
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.training.job import FILE, TrainingJob
 from toolkit.training.plan import job_name, section, training_job
 
@@ -126,12 +126,12 @@ def _folder(recipe: Recipe) -> str:
 
 def _on_its_machine(recipe: Recipe) -> Recipe:
     """The recipe on the job's instance type, with all of its GPUs."""
-    name = ec2_name(section(recipe).instance_type or recipe.platform.instance_types[0])
+    name = ec2_name(section(recipe).instance_type or recipe.platform.types[0])
     found = instance(name)
     if found is None or not found.compute_capability:
         raise UsageError(f"{name} has no NVIDIA GPU", hint="Set `training.instance_type` to one that has.")
     args = {**recipe.engine.args, "tensor-parallel-size": found.accelerator_count}
-    return replace(recipe, engine=replace(recipe.engine, args=args)).on(name)
+    return replace(recipe, engine=recipe.engine.edit(args=args)).on(name)
 
 
 def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _environment(recipe: Recipe) -> list[dict[str, Any]]:
 def _job(recipe: Recipe) -> TrainingJob:
     """job.json with the pod's paths. Raises UsageError for data in S3, which pods do not read."""
     job, training = training_job(recipe), section(recipe)
-    if in_s3 := next((item for item in (*training.data, recipe.target.written) if item.startswith("s3://")), None):
+    if in_s3 := next((item for item in (*training.data, recipe.target.model) if item.startswith("s3://")), None):
         hint = f"Copy it into the volume of weights_claim, and write its name: ./{PurePosixPath(in_s3).name}"
         raise UsageError(f"a Job that trains does not read {in_s3}", hint=hint)
     own = f"{_WORKSPACE}/{_folder(recipe)}"

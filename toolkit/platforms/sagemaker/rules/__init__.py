@@ -8,10 +8,11 @@
 The local platform has the same API, so it shares all of this, with other capabilities.
 """
 
+from toolkit.platforms.sagemaker.keys import SECTIONS
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.capabilities import SAGEMAKER
 from toolkit.platforms.sagemaker.rules.checks import check_sagemaker
 
-RULES = AwsRules("sagemaker", SAGEMAKER, check_sagemaker)
+RULES = AwsRules("sagemaker", SAGEMAKER, SECTIONS, check_sagemaker)
 
 __all__ = ["RULES"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from toolkit.recipe.resolve import Recipe
+from toolkit.platforms.sagemaker.keys import aws, aws_rollout
+from toolkit.recipe.recipe import Recipe
 
 VARIANT = "AllTraffic"
 SPECULATIVE, BASELINE = "speculative", "baseline"
@@ -24,7 +25,8 @@ class Arm:
 
 def endpoint_name(recipe: Recipe) -> str:
     """The name of the endpoint that serves the recipe: its own, or the one of its inference component."""
-    return (recipe.platform.component.endpoint if recipe.platform.component else None) or recipe.name
+    component = aws(recipe).inference_component
+    return (component.endpoint if component else None) or recipe.name
 
 
 def variants(recipe: Recipe) -> tuple[str, ...]:
@@ -42,9 +44,9 @@ def answering(recipe: Recipe) -> list[Arm]:
     baseline = replace(recipe.baseline(), name=recipe.name)
     if recipe.speculation is None:
         return [Arm(VARIANT, recipe)]
-    if recipe.rollout.shadow:
+    if aws_rollout(recipe).shadow:
         return [Arm(BASELINE, baseline)]
-    if (percent := recipe.rollout.speculative_percent) < 100:
+    if (percent := aws_rollout(recipe).speculative_percent) < 100:
         return [Arm(SPECULATIVE, recipe, percent / 100), Arm(BASELINE, baseline, 1 - percent / 100)]
     return [Arm(VARIANT, recipe)]
 
@@ -68,4 +70,4 @@ def instances(recipe: Recipe) -> int:
 
 def shadows(recipe: Recipe) -> list[Arm]:
     """The shadow variant, which gets copies of the requests and whose answers are dropped."""
-    return [Arm(SPECULATIVE, recipe)] if recipe.speculation and recipe.rollout.shadow else []
+    return [Arm(SPECULATIVE, recipe)] if recipe.speculation and aws_rollout(recipe).shadow else []

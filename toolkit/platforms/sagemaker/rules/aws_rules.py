@@ -6,7 +6,7 @@ Modules that only plans need are imported where they are used, so that `toolkit 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,10 @@ from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules import arms, price
 from toolkit.platforms.sagemaker.rules.capabilities import Capabilities
 from toolkit.platforms.sagemaker.rules.names import ML
+from toolkit.recipe.assemble import Sections
 from toolkit.recipe.lock import Lock, download_seconds, load_seconds
-from toolkit.recipe.parts import PlatformSettings
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import PlatformSection
 
 if TYPE_CHECKING:
     from toolkit.planning.plan import Plan
@@ -44,10 +45,10 @@ class AwsRules:
     capabilities: Capabilities
     has_settings_by_type = True
     builds_images = True
-    isolates_containers = True
     gated_models = "set `weights: s3`: the toolkit stages it with your own hub token"
     price_option = ""
     compile_command = "toolkit compile RECIPE"
+    sections: Sections
     check: Callable[[Recipe, Lock | None], Iterator[Finding]]
 
     @cached_property
@@ -73,25 +74,18 @@ class AwsRules:
     def exports_templates(self) -> bool:
         return self.capabilities.instance_types
 
-    def settled(self, written: PlatformSettings) -> PlatformSettings:
-        """The settings with SageMaker's default: weights are staged in S3. Where types mean nothing, any will do."""
-        types = written.instance_types if self.capabilities.instance_types else written.instance_types or (_ANY_TYPE,)
-        return replace(written, kubernetes=None, weights=written.weights or "s3", instance_types=types)
+    def fill_in(self, written: PlatformSection) -> PlatformSection:
+        """Weights are staged in S3. Where instance types mean nothing, any will do."""
+        open_here = not self.capabilities.instance_types and not written.instance_types
+        return written.edit(weights=written.weights or "s3", **({"instance_types": [_ANY_TYPE]} if open_here else {}))
 
-    def settings_from(self, other: PlatformSettings) -> PlatformSettings:
-        """The settings of a recipe for another platform. A cluster's instance types have EC2's names."""
-        if other.kubernetes is None:
-            return replace(other, name=self.name)
-        names = {name: ML + name.removeprefix(ML) for name in (*other.instance_types, *other.overrides)}
-        return replace(
-            other,
-            name=self.name,
-            kubernetes=None,
-            weights="s3",
-            hub_token_secret=None,
-            instance_types=tuple(names[name] for name in other.instance_types),
-            overrides={names[name]: item for name, item in other.overrides.items()},
-        )
+    def move_here(self, other: PlatformSection) -> PlatformSection:
+        """A cluster's instance types have EC2's names."""
+        here = other.edit(name=self.name)
+        if getattr(other, "kubernetes", None) is None:
+            return here
+        renamed = here.rename_types(lambda name: ML + name.removeprefix(ML))
+        return renamed.edit(kubernetes=None, weights="s3", hub_token_secret=None)
 
     def instance(self, name: str) -> lookup.Instance | None:
         return lookup.instance(name)
@@ -107,7 +101,7 @@ class AwsRules:
         because its public image does not start there without the toolkit's entrypoint.
         """
         if self.capabilities.runs_programs:
-            return recipe.platform.run == "container"
+            return getattr(recipe.platform, "run", "") == "container"
         return recipe.engine_rules.compiles(recipe) or recipe.container is not None
 
     def images(self, recipe: Recipe) -> list[lookup.Image]:

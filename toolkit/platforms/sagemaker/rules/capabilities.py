@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from toolkit import registry
 from toolkit.catalog import lookup
 from toolkit.platforms.image import ECR, ImageStore
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 @dataclass(frozen=True)

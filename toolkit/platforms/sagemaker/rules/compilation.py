@@ -8,6 +8,7 @@ from toolkit.errors import NotCompiled, UsageError
 from toolkit.planning import artifacts
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.compile_job import LONGEST_SECONDS, job, job_data
 from toolkit.platforms.sagemaker.rules.kinds.artifacts import needed
@@ -16,7 +17,7 @@ from toolkit.platforms.sagemaker.rules.kinds.image import images
 from toolkit.platforms.sagemaker.rules.kinds.repository import repositories
 from toolkit.platforms.sagemaker.rules.kinds.role import compile_role
 from toolkit.platforms.sagemaker.rules.kinds.weights import reference
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 AT_START = "then the container compiles when it starts, for which SageMaker allows 60 min at most."
 
@@ -49,8 +50,8 @@ def notes(recipe: Recipe) -> Iterator[str]:
 
 def job_notes(recipe: Recipe) -> Iterator[str]:
     """Notes for a plan of `toolkit compile`."""
-    yield f"Price of the training instance unknown ({recipe.platform.instance_types[0]}); it is billed by the second"
-    if recipe.platform.capacity_reservation:
+    yield f"Price of the training instance unknown ({recipe.platform.types[0]}); it is billed by the second"
+    if aws(recipe).capacity_reservation:
         yield "The job does not use platform.capacity_reservation, which is for endpoints"
     longest = f"{LONGEST_SECONDS // 3600} h"
     yield f"A job takes {_takes(recipe)}, and is stopped after {longest}. Unverified: no such job has run on AWS yet"

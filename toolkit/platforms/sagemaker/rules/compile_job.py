@@ -23,12 +23,13 @@ from toolkit.errors import UsageError
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import by_digest
+from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.kinds.model import network
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data, settings_data
 from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, tags
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 # botocore 1.44.5, service model of SageMaker: TrainingEnvironmentValue.
 LONGEST_VALUE = 512
@@ -68,7 +69,7 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
         "OutputDataConfig": output(recipe, f"{s3_prefix}jobs"),
         # Synchronized with S3 during the job, so that a second job resumes where the first was stopped.
         "CheckpointConfig": {"S3Uri": s3_prefix, "LocalPath": CHECKPOINTS_DIR},
-        "ResourceConfig": {"InstanceType": recipe.platform.instance_types[0], "InstanceCount": 1},
+        "ResourceConfig": {"InstanceType": recipe.platform.types[0], "InstanceCount": 1},
         "StoppingCondition": {"MaxRuntimeInSeconds": LONGEST_SECONDS},
         "Environment": _environment(recipe),
         **network(recipe),
@@ -85,13 +86,13 @@ def algorithm(recipe: Recipe, image: str, program: str, **more: Any) -> dict[str
         "TrainingInputMode": "File",
         "ContainerEntrypoint": [program],
         **more,
-        **(private if recipe.network.private_registry else {}),
+        **(private if aws_network(recipe).private_registry else {}),
     }
 
 
 def output(recipe: Recipe, address: str, **more: Any) -> dict[str, Any]:
     """OutputDataConfig, with the recipe's key."""
-    key = recipe.platform.kms_key
+    key = aws(recipe).kms_key
     return {"S3OutputPath": address, **more, **({"KmsKeyId": key} if key else {})}
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.model_data import ModelData, model_data
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Deployment:
         found = [
             item
             for arm in self.arms
-            for instance_type in arm.platform.instance_types
+            for instance_type in arm.platform.types
             for item in model_data(arm.on(instance_type), self.account)
         ]
         return list({item.uri: item for item in found}.values())

@@ -14,6 +14,7 @@ from typing import Any
 
 from toolkit.errors import UsageError
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules import price
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.compile_job import (
@@ -34,7 +35,7 @@ from toolkit.platforms.sagemaker.rules.model_data import ModelData, files_data, 
 from toolkit.platforms.sagemaker.rules.names import TRAINING_PREFIX, bucket_name, tags, trainer
 from toolkit.platforms.training_image import PROGRAM, training_image
 from toolkit.recipe.content import ContentHash, WeightsFile, manifest
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Disk
 from toolkit.recipe.source import ModelSource, model_source
 from toolkit.recipe.training_schema import LONGEST_HOURS
@@ -78,13 +79,13 @@ def notes(recipe: Recipe) -> Iterator[str]:
 def price_per_hour(recipe: Recipe) -> float | None:
     """US dollars per hour of the job's instances on demand: the price of hosting, which AWS also asks for training."""
     training = section(recipe)
-    each = price.price_of(instance_type(recipe), recipe.platform.region)
+    each = price.price_of(instance_type(recipe), recipe.region)
     return None if each is None else each * training.instance_count
 
 
 def instance_type(recipe: Recipe) -> str:
     """The type of the job's instances."""
-    return section(recipe).instance_type or recipe.platform.instance_types[0]
+    return section(recipe).instance_type or recipe.platform.types[0]
 
 
 def disk(recipe: Recipe) -> Disk:
@@ -128,7 +129,7 @@ def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: st
 def _machines(recipe: Recipe) -> dict[str, Any]:
     """SageMaker refuses a key for the volume of types that have disks of their own, which encrypt by themselves."""
     training, name = section(recipe), instance_type(recipe)
-    instance, key = recipe.platform_rules.instance(name), recipe.platform.kms_key
+    instance, key = recipe.platform_rules.instance(name), aws(recipe).kms_key
     has_disks = bool(instance and instance.local_nvme_gb)
     return {
         "InstanceType": name,
@@ -160,7 +161,7 @@ def _data(recipe: Recipe, account: Account) -> list[ModelData]:
         found.append(source_data(_START_CHANNEL, start, recipe, account))
     for number, item in enumerate(training.data):
         if item.startswith("s3://"):
-            found.append(source_data(f"data-{number}", ModelSource("s3", item), recipe, account))
+            found.append(source_data(f"data-{number}", ModelSource(model=item), recipe, account))
         elif "://" not in item:
             found.append(_staged_files(f"data-{number}", Path(item), recipe, account))
     return [item for item in found if item]

@@ -10,8 +10,8 @@ from toolkit import registry
 from toolkit.engines.arguments import environment
 from toolkit.errors import UsageError
 from toolkit.platforms.sagemaker.rules.jumpstart_entry import OTHER_SOURCE, DataSource, JumpStartModel, parse
-from toolkit.recipe.parts import Speculation
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import SpeculationSection
 from toolkit.recipe.source import ModelSource
 
 Entries = Mapping[str, Mapping[str, Any]]
@@ -31,15 +31,15 @@ def with_jumpstart_defaults(recipe: Recipe, entries: Entries) -> Recipe:
     """
     if recipe.target.kind == "jumpstart":
         written = not recipe.leaves_instance_type_open
-        model = parse(_entry(recipe.target, entries), recipe.platform.instance_types[0] if written else None)
-        platform = replace(
-            recipe.platform,
-            instance_types=recipe.platform.instance_types if written else (model.instance_type,),
-            health_check_timeout=recipe.platform.health_check_timeout or model.health_check_timeout,
-            download_timeout=recipe.platform.download_timeout or model.download_timeout,
+        model = parse(_entry(recipe.target, entries), recipe.platform.types[0] if written else None)
+        platform = recipe.platform if written else recipe.platform.on(model.instance_type)
+        timeout = platform.health_check_timeout or model.health_check_timeout
+        recipe = replace(
+            recipe,
+            platform=platform.edit(health_check_timeout=timeout),
+            download_timeout=recipe.download_timeout or model.download_timeout,
+            network=recipe.network.edit(isolation=True) if model.network_isolation else recipe.network,
         )
-        isolated = recipe.network.model_copy(update={"isolation": True})
-        recipe = replace(recipe, platform=platform, network=isolated if model.network_isolation else recipe.network)
     speculation, drafter = recipe.speculation, recipe.drafter
     if speculation is None or drafter is None or drafter.kind != "jumpstart":
         return recipe
@@ -53,7 +53,7 @@ def target_model(recipe: Recipe, entries: Entries) -> JumpStartModel | None:
     """
     if recipe.target.kind != "jumpstart":
         return None
-    return parse(_entry(recipe.target, entries), recipe.platform.instance_types[0])
+    return parse(_entry(recipe.target, entries), recipe.platform.types[0])
 
 
 def variables(model: JumpStartModel, recipe: Recipe) -> dict[str, str]:
@@ -67,7 +67,7 @@ def variables(model: JumpStartModel, recipe: Recipe) -> dict[str, str]:
 
 def target_source(recipe: Recipe, entries: Entries) -> dict[str, Any]:
     """`S3DataSource` of a target of JumpStart's. Raises UsageError for a licence that the recipe does not accept."""
-    model = parse(_entry(recipe.target, entries), recipe.platform.instance_types[0])
+    model = parse(_entry(recipe.target, entries), recipe.platform.types[0])
     return _data_source(model.target, model, recipe)
 
 
@@ -86,20 +86,21 @@ def drafter_source(recipe: Recipe, drafter: ModelSource, entries: Entries) -> di
 def in_s3(recipe: Recipe, entries: Entries) -> tuple[ModelSource, ModelSource | None]:
     """Where the recipe's target and drafter are, JumpStart's own by their address in S3. Raises as their sources do."""
     recipe = with_jumpstart_defaults(recipe, entries)
-    target, drafter = recipe.target, recipe.drafter
+    target: ModelSource = recipe.target
+    drafter = recipe.drafter
     if drafter and drafter.kind == "jumpstart":
-        drafter = ModelSource("s3", drafter_source(recipe, drafter, entries)["S3Uri"])
+        drafter = ModelSource(model=drafter_source(recipe, drafter, entries)["S3Uri"])
     if target.kind == "jumpstart":
-        target = ModelSource("s3", target_source(recipe, entries)["S3Uri"])
+        target = ModelSource(model=target_source(recipe, entries)["S3Uri"])
     return target, drafter
 
 
 def _drafting(recipe: Recipe, drafter: ModelSource, entries: Entries) -> JumpStartModel:
     """The model that brings the drafter: the recipe's target on its own instance type, or that of another target."""
-    return parse(_entry(drafter, entries), recipe.platform.instance_types[0] if drafter == recipe.target else None)
+    return parse(_entry(drafter, entries), recipe.platform.types[0] if drafter.model == recipe.target.model else None)
 
 
-def _as_preset(recipe: Recipe, speculation: Speculation, model: JumpStartModel) -> Speculation:
+def _as_preset(recipe: Recipe, speculation: SpeculationSection, model: JumpStartModel) -> SpeculationSection:
     preset = model.preset
     if preset is None:
         return speculation
@@ -107,7 +108,7 @@ def _as_preset(recipe: Recipe, speculation: Speculation, model: JumpStartModel) 
         message = f"JumpStart's drafter of {model.id} is for `{preset.method}`, not for `{speculation.method}`"
         raise UsageError(message, hint=_edit(recipe, "speculation.method", preset.method))
     if preset.num_speculative_tokens and "speculation.num_speculative_tokens" not in recipe.lines:
-        return replace(speculation, num_speculative_tokens=preset.num_speculative_tokens)
+        return speculation.edit(num_speculative_tokens=preset.num_speculative_tokens)
     return speculation
 
 
@@ -130,7 +131,7 @@ def _data_source(source: DataSource, model: JumpStartModel, recipe: Recipe) -> d
         "CompressionType": source.compression,
     }
     if source.gated:
-        if not recipe.accept_eula:
+        if not recipe.target.accept_eula:
             what = "the drafter of " if source.channel else ""
             message = f"{what}JumpStart's {model.id} comes under a licence that you have to accept: {source.licence}"
             raise UsageError(message, hint=f"If you do: {_edit(recipe, 'target.accept_eula', 'true')}")

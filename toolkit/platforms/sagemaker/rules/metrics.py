@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from toolkit.recipe.resolve import Recipe
+from toolkit.platforms.sagemaker.keys import aws
+from toolkit.recipe.recipe import Recipe
 
 INVOCATIONS = "AWS/SageMaker"
 
@@ -25,21 +26,21 @@ ACCEPTED, DRAFTED = "AcceptedTokens", "DraftedTokens"
 
 def dimensions(recipe: Recipe, variant: str) -> dict[str, str]:
     """The CloudWatch dimensions of an endpoint's metrics."""
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         return {"InferenceComponentName": recipe.name}
     return {"EndpointName": recipe.name, "VariantName": variant}
 
 
 def utilization(recipe: Recipe) -> tuple[str, str, str]:
     """Namespace and names of the GPU and GPU memory metrics, in percent; on a plain endpoint summed over GPUs."""
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         return "/aws/sagemaker/InferenceComponents", "GPUUtilizationNormalized", "GPUMemoryUtilizationNormalized"
     return "/aws/sagemaker/Endpoints", "GPUUtilization", "GPUMemoryUtilization"
 
 
 def concurrency(recipe: Recipe) -> str:
     """The metric of requests in flight, including those that wait in the container."""
-    return "ConcurrentRequestsPerCopy" if recipe.platform.component else "ConcurrentRequestsPerModel"
+    return "ConcurrentRequestsPerCopy" if aws(recipe).inference_component else "ConcurrentRequestsPerModel"
 
 
 def namespace(recipe: Recipe) -> str:
@@ -54,7 +55,7 @@ def namespace_of(name: str) -> str:
 
 def log_group(recipe: Recipe) -> str:
     """Log group of the containers."""
-    return log_groups(recipe.name)[recipe.platform.component is not None]
+    return log_groups(recipe.name)[aws(recipe).inference_component is not None]
 
 
 def log_groups(name: str) -> tuple[str, str]:
@@ -65,7 +66,7 @@ def log_groups(name: str) -> tuple[str, str]:
 def labels(recipe: Recipe, variant: str | None = None) -> str:
     """The PromQL selector of the engine's metrics, of one variant or of all."""
     found: Mapping[str, str] = {"endpoint": recipe.name}
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         found = {"inference_component": recipe.name}
     elif variant:
         found = {"endpoint": recipe.name, "variant": variant}

@@ -22,10 +22,11 @@ from toolkit.engines.arguments import (
 )
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
 from toolkit.recipe.content import WeightsFile, digest, manifest, manifest_digest
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Download
 from toolkit.recipe.source import ModelSource
 
@@ -55,7 +56,7 @@ class ModelData:
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
     """All files for a container: models, settings too long for its environment, the engine's files, compiled code."""
     found = _separate(recipe, account)
-    return [_together(recipe, found, account)] if recipe.platform.one_data_source else found
+    return [_together(recipe, found, account)] if recipe.one_data_source else found
 
 
 def with_one_data_source(recipe: Recipe, account: Account) -> Recipe:
@@ -67,13 +68,13 @@ def with_one_data_source(recipe: Recipe, account: Account) -> Recipe:
     movable = recipe.target.kind != "jumpstart" and all(_is_plain(item) for item in found)
     if not movable or not any(item.channel for item in found):
         return recipe
-    return replace(recipe, platform=replace(recipe.platform, one_data_source=True))
+    return replace(recipe, one_data_source=True)
 
 
 def _separate(recipe: Recipe, account: Account) -> list[ModelData]:
     found = [_model_data("", recipe.target, recipe, account)]
     drafter = recipe.drafter
-    if recipe.platform.one_data_source and recipe.baseline_of:
+    if recipe.one_data_source and recipe.baseline_of:
         drafter = recipe.baseline_of.drafter  # so that a pair and its baseline share what is staged
     if drafter and not is_in_image(recipe):
         found.append(_model_data(DRAFTER_CHANNEL, drafter, recipe, account))
@@ -133,7 +134,7 @@ def _model_data(channel: str, source: ModelSource, recipe: Recipe, account: Acco
             return ModelData(channel, jumpstart.drafter_source(recipe, source, account.jumpstart))
         return ModelData(channel, jumpstart.target_source(recipe, account.jumpstart))
     if source.kind == "s3":
-        return ModelData(channel, _prefix(source.written.rstrip("/") + "/"))
+        return ModelData(channel, _prefix(source.model.rstrip("/") + "/"))
     return _staged(channel, _weights(source, recipe, account))
 
 
@@ -150,11 +151,12 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
     if folder is None:
         revision = source.revision or "main"
         # Models of two organisations may have the same name, and branch names the same beginning.
-        origin_digest = hashlib.sha256(f"{source.written}@{revision}".encode()).hexdigest()[:_ORIGIN_CHARACTERS]
+        origin_digest = hashlib.sha256(f"{source.model}@{revision}".encode()).hexdigest()[:_ORIGIN_CHARACTERS]
         name = f"{source.name}-{revision[:_COMMIT_CHARACTERS].replace('/', '-')}-{origin_digest}"
         secret = {"HubTokenSecret": recipe.platform.hub_token_secret} if recipe.platform.hub_token_secret else {}
-        origin = {"Hub": source.written, "Revision": revision, "Mark": f"{STAGED_PREFIX}{name}"}
-        names = {"Names": list(source.files)} if source.files else {}
+        origin = {"Hub": source.model, "Revision": revision, "Mark": f"{STAGED_PREFIX}{name}"}
+        staged = recipe.staged_files.get(source.model)
+        names = {"Names": list(staged)} if staged else {}
         return _resource(name, recipe, account, {**origin, **names, **secret})
     files = manifest(folder)
     name = f"{folder.name}-{manifest_digest(files)[:_COMMIT_CHARACTERS]}"
@@ -176,7 +178,7 @@ def _settings(settings: Mapping[str, Any], account: Account, recipe: Recipe) -> 
 
 def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, Any]) -> Resource:
     location = {"Bucket": bucket_name(account), "Prefix": f"{WEIGHTS_PREFIX}{name}/"}
-    key = {"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}
+    key = {"KmsKeyId": aws(recipe).kms_key} if aws(recipe).kms_key else {}
     return Resource("Weights", name, {**location, **origin, **key})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toolkit.planning.names import tag_map
 from toolkit.planning.resources import Account
 from toolkit.recipe.content import digest
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 ML = "ml."
 """Prefix of SageMaker's instance type names."""

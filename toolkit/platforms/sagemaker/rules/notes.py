@@ -8,13 +8,14 @@ from dataclasses import replace
 from toolkit.engines.arguments import builds
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image, by_digest
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules import compilation, jumpstart, jumpstart_entry
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.model_data import model_data
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.platforms.sagemaker.rules.price import price_text
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 def notes(recipe: Recipe, account: Account) -> Iterator[str]:
@@ -42,7 +43,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     else:
         whose = "JumpStart" if recipe.target.kind == "jumpstart" else "AWS"
         yield f"No image is built: {whose}'s own image is used, {by_digest(uri, recipe, account)}"
-    if recipe.platform.component and any(data.channel for data in model_data(recipe, account)):
+    if aws(recipe).inference_component and any(data.channel for data in model_data(recipe, account)):
         yield (
             "Unverified: AWS documents no second model data source (here the drafter, or files of settings) for "
             "inference components. If the container does not find it, serve without `inference_component`"
@@ -53,7 +54,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
 
 def _jumpstart(recipe: Recipe, account: Account) -> Iterator[str]:
     """JumpStart's container on each instance type, with the recipe's own speculation, which takes precedence."""
-    for here in map(recipe.on, recipe.platform.instance_types):
+    for here in map(recipe.on, recipe.platform.types):
         if theirs := jumpstart.target_model(here, account.jumpstart):
             speculation = here.speculation
             tokens = speculation.num_speculative_tokens if speculation else None

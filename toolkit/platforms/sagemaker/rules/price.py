@@ -10,18 +10,19 @@ from collections.abc import Sequence
 
 from toolkit.catalog import lookup
 from toolkit.planning.resources import Observed
+from toolkit.platforms.sagemaker.keys import aws, aws_rollout
 from toolkit.platforms.sagemaker.rules.arms import candidates, instances, variants
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 def price_per_hour(recipe: Recipe) -> float | None:
     """US dollars per hour of the recipe's endpoint at first: first instance type, minimum number of instances."""
-    return _price(recipe, recipe.platform.instance_types[:1], instances(recipe))
+    return _price(recipe, recipe.platform.types[:1], instances(recipe))
 
 
 def most_per_hour(recipe: Recipe) -> float | None:
     """Maximum US dollars per hour: the most expensive instance type, the maximum of autoscaling."""
-    return _price(recipe, recipe.platform.instance_types, max(1, recipe.scaling.max_instances))
+    return _price(recipe, recipe.platform.types, max(1, recipe.scaling.max_instances))
 
 
 def price_of(instance_type: str, region: str | None = None) -> float | None:
@@ -47,12 +48,12 @@ def price_of_instances(instances: Sequence[tuple[str, int]], region: str | None 
 
 def price_text(recipe: Recipe) -> str:
     """The price as a phrase, with its source and reliability, or why it is unknown and what to do."""
-    if recipe.platform.capacity_reservation:
+    if aws(recipe).capacity_reservation:
         return "? $/h: reserved capacity is paid in advance, at a price that is not public"
-    unknown = [name for name in recipe.platform.instance_types if price_of(name, recipe.platform.region) is None]
+    unknown = [name for name in recipe.platform.types if price_of(name, recipe.region) is None]
     ask = f": no known price for {', '.join(unknown)}; update prices with `toolkit catalog update`" if unknown else ""
     now, most = price_per_hour(recipe), most_per_hour(recipe)
-    first = _catalogued(recipe.platform.instance_types[0], recipe.platform.region)
+    first = _catalogued(recipe.platform.types[0], recipe.region)
     if now is None or first is None:
         return f"? $/h{ask}"
     trust = "" if first.quality.startswith("good") else f"; {first.quality}"
@@ -68,9 +69,9 @@ def _catalogued(instance_type: str, region: str | None) -> lookup.Price | None:
 
 def _price(recipe: Recipe, instance_types: tuple[str, ...], count: int) -> float | None:
     """The price with the most expensive of `instance_types`. Each variant has its own instances, including a shadow."""
-    prices = [price_of(name, recipe.platform.region) for name in instance_types]
+    prices = [price_of(name, recipe.region) for name in instance_types]
     known = [price for price in prices if price is not None]
-    if recipe.platform.capacity_reservation or len(known) < len(prices):
+    if aws(recipe).capacity_reservation or len(known) < len(prices):
         return None
-    shadows = 1 if recipe.speculation and recipe.rollout.shadow else 0
+    shadows = 1 if recipe.speculation and aws_rollout(recipe).shadow else 0
     return max(known) * (count * (len(variants(recipe)) + shadows) + len(candidates(recipe)))

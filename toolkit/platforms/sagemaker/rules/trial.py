@@ -9,9 +9,10 @@ InvokeEndpoint, TargetVariant).
 from __future__ import annotations
 
 from toolkit.platforms.rules import Trial
+from toolkit.platforms.sagemaker.keys import aws, aws_rollout
 from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, VARIANT, endpoint_name, instances
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 def trial(recipe: Recipe) -> Trial:
@@ -32,8 +33,8 @@ def trial(recipe: Recipe) -> Trial:
 
 
 def _why_own_endpoint(recipe: Recipe) -> str:
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         return "an inference component has no production variants of its own"
-    if recipe.rollout.shadow or recipe.rollout.speculative_percent < 100:
+    if aws_rollout(recipe).shadow or aws_rollout(recipe).speculative_percent < 100:
         return "`rollout` has the endpoint share its requests with a variant without speculation"
     return ""

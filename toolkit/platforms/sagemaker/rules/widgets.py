@@ -15,9 +15,10 @@ from toolkit import documents
 from toolkit.measure import expected
 from toolkit.measure.time_series import DIMENSIONS
 from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules import metrics
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import MetricNames
 
 _OWNER = re.compile(r"^Endpoint `([^`]+)`, made by toolkit\b", re.MULTILINE)
@@ -129,8 +130,8 @@ def _requests(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict
             for name, stat in wanted
         ]
 
-    streaming = [] if recipe.platform.component else [("FirstChunkLatency", "p50"), ("FirstChunkLatency", "p99")]
-    broken_off = [] if recipe.platform.component else [("MidStreamErrors", "Sum")]
+    streaming = [] if aws(recipe).inference_component else [("FirstChunkLatency", "p50"), ("FirstChunkLatency", "p99")]
+    broken_off = [] if aws(recipe).inference_component else [("MidStreamErrors", "Sum")]
     errors = [("InvocationModelErrors", "Sum"), ("Invocation5XXErrors", "Sum"), ("Invocation4XXErrors", "Sum")]
     latencies = [("ModelLatency", "p50"), ("ModelLatency", "p99"), ("OverheadLatency", "Average")]
     namespace, gpu, memory = metrics.utilization(recipe)

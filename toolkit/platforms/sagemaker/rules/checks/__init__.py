@@ -9,7 +9,7 @@ from toolkit.platforms.sagemaker.rules.checks.environment import check_environme
 from toolkit.platforms.sagemaker.rules.checks.region import check_region
 from toolkit.platforms.sagemaker.rules.checks.settings import check_settings
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:

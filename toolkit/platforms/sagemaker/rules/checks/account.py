@@ -9,9 +9,10 @@ from typing import Any
 
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
+from toolkit.platforms.sagemaker.keys import aws, aws_rollout
 from toolkit.platforms.sagemaker.rules.checks.component import scale_to_zero
 from toolkit.platforms.sagemaker.rules.checks.region import check_types
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _TYPES = "platform.instance_types"
 _SERVICE = "sagemaker.amazonaws.com"
@@ -131,7 +132,7 @@ def check_account(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     yield from _image(recipe, facts)
     yield from _buckets(recipe, facts, facts.region)
     yield from _network(recipe, facts, facts.region)
-    if recipe.platform.region is None:  # else the recipe's own check has said it
+    if recipe.region is None:  # else the recipe's own check has said it
         yield from scale_to_zero(recipe, facts.region)
     yield from _scaling(facts)
     for item in facts.unread:
@@ -141,7 +142,7 @@ def check_account(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
 
 def needed_instances(recipe: Recipe) -> int:
     """The number of instances that the recipe's endpoint starts with, in all variants."""
-    variants = 2 if recipe.rollout.shadow or recipe.rollout.speculative_percent < 100 else 1
+    variants = 2 if aws_rollout(recipe).shadow or aws_rollout(recipe).speculative_percent < 100 else 1
     return max(recipe.scaling.min_instances, 1) * variants
 
 
@@ -149,7 +150,7 @@ def _role(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     path = "platform.role"
     if facts.role_problem:
         yield Finding("account.role", facts.role_problem.message, path, hint=facts.role_problem.hint)
-    elif facts.role is None and recipe.platform.role != "create":
+    elif facts.role is None and aws(recipe).role != "create":
         message = "no execution role was found: none is set, and this is not a SageMaker Studio space"
         hint = "Set `platform.role` or $TOOLKIT_EXECUTION_ROLE, or write `role: create` to create one."
         yield Finding("account.role", message, path, hint=hint)
@@ -176,8 +177,8 @@ def _permissions(facts: AccountFacts) -> Iterator[Finding]:
 
 
 def _types(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding]:
-    types = facts.jumpstart_types if recipe.leaves_instance_type_open else recipe.platform.instance_types
-    if recipe.platform.region is None:  # else the check without an account says it
+    types = facts.jumpstart_types if recipe.leaves_instance_type_open else recipe.platform.types
+    if recipe.region is None:  # else the check without an account says it
         yield from check_types(tuple(types), region)
     needed, most = needed_instances(recipe), recipe.scaling.max_instances
     room = {quota.instance_type: quota.value - (quota.in_use or 0) for quota in facts.quotas}
@@ -215,7 +216,7 @@ def _image(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
 
 def _buckets(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Finding]:
     for key, model in recipe.models.items():
-        bucket_region = facts.buckets.get(model.written, region)
+        bucket_region = facts.buckets.get(model.model, region)
         if not bucket_region:
             yield Finding("account.bucket", f"the bucket of {model} does not exist", key, hint="Correct the address.")
         elif bucket_region != region:

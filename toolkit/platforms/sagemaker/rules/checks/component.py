@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.findings import Finding
-from toolkit.recipe.platform_schema import ComponentSection
-from toolkit.recipe.resolve import Recipe
+from toolkit.platforms.sagemaker.keys import ComponentSection, aws, aws_rollout
+from toolkit.recipe.recipe import Recipe
 
 _TYPES = "platform.instance_types"
 _COMPONENT = "platform.inference_component"
@@ -16,17 +16,17 @@ _MIB_PER_GIB = 1024
 
 def check_component(recipe: Recipe) -> Iterator[Finding]:
     """Findings on `platform.inference_component`, and on keys that cannot be combined with it."""
-    component = recipe.platform.component
+    component = aws(recipe).inference_component
     if component is None:
         if recipe.scaling.min_instances == 0:
             message = "an endpoint without inference components cannot scale to zero"
             hint = "Set it to 1 or more, or add `inference_component: {}` to `platform`."
             yield Finding("sagemaker.scale-to-zero", message, "scaling.min_instances", hint=hint)
         return
-    yield from scale_to_zero(recipe, recipe.platform.region)
+    yield from scale_to_zero(recipe, recipe.region)
     yield from _experiment(recipe)
     yield from _update(recipe)
-    for index, name in enumerate(() if recipe.leaves_instance_type_open else recipe.platform.instance_types):
+    for index, name in enumerate(() if recipe.leaves_instance_type_open else recipe.platform.types):
         if instance := lookup.instance(name):
             yield from _room(recipe.on(name), component, instance, f"{_TYPES}.{index}")
 
@@ -34,7 +34,7 @@ def check_component(recipe: Recipe) -> Iterator[Finding]:
 def scale_to_zero(recipe: Recipe, region: str | None) -> Iterator[Finding]:
     """Some regions refuse it; AWS has no list of them."""
     source = lookup.platform("sagemaker").scale_to_zero_refused.get(region or "")
-    if source and recipe.platform.component and recipe.scaling.min_instances == 0:
+    if source and aws(recipe).inference_component and recipe.scaling.min_instances == 0:
         message = f"AWS has refused endpoints that scale to zero in {region}: {source}"
         hint = "Set it to 1 or more, or platform.region to another region."
         yield Finding("sagemaker.scale-to-zero", message, "scaling.min_instances", hint=hint, severity="warning")
@@ -42,7 +42,7 @@ def scale_to_zero(recipe: Recipe, region: str | None) -> Iterator[Finding]:
 
 def _experiment(recipe: Recipe) -> Iterator[Finding]:
     """A component belongs to one variant, and a variant with components has no model of its own."""
-    rollout = recipe.rollout
+    rollout = aws_rollout(recipe)
     if recipe.speculation and (rollout.shadow or rollout.speculative_percent < 100):
         key = "shadow" if rollout.shadow else "speculative_percent"
         message = (
@@ -54,12 +54,12 @@ def _experiment(recipe: Recipe) -> Iterator[Finding]:
 
 def _update(recipe: Recipe) -> Iterator[Finding]:
     """UpdateInferenceComponent can replace copies in steps, and only then roll back on alarms."""
-    update = recipe.rollout.update
+    update = aws_rollout(recipe).update
     if update in ("canary", "linear"):
         message = f"SageMaker has no `{update}` updates of inference components: it would replace all copies at once"
         hint = "Use `rolling`, or remove it."
         yield Finding("sagemaker.component-update", message, "rollout.update", hint=hint, severity="warning")
-    if recipe.rollout.alarms and update != "rolling":
+    if aws_rollout(recipe).alarms and update != "rolling":
         message = "alarms roll back only `rolling` updates of inference components"
         hint = "Write `update: rolling`, or remove them."
         yield Finding("sagemaker.component-update", message, "rollout.alarms", hint=hint, severity="warning")

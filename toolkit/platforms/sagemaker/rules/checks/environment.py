@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import builds, environment, supervised, variable
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 # botocore 1.44.5, service model of SageMaker: EnvironmentMap and EnvironmentValue; 32 KiB in all: API reference.
 _MAX_ENTRIES = 100

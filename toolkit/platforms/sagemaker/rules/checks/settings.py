@@ -11,11 +11,12 @@ from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Image, Instance
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
+from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.rules.checks.component import check_component
 from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
 from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.lock import Lock, load_seconds
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _TYPES = "platform.instance_types"
 _TIMEOUT = "platform.health_check_timeout"
@@ -53,10 +54,10 @@ def check_settings(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     if recipe.leaves_instance_type_open:
         return
-    for index, name in enumerate(recipe.platform.instance_types):
+    for index, name in enumerate(recipe.platform.types):
         path = f"{_TYPES}.{index}"
         found = lookup.instance(name)
-        if name in recipe.platform.instance_types[:index]:
+        if name in recipe.platform.types[:index]:
             yield Finding("sagemaker.same-type", f"{name} is listed twice", path, hint="Remove one of the two.")
         elif found is None and name not in recipe.unlisted:
             yield _unknown(name, path)
@@ -135,7 +136,7 @@ def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
 
 
 def _network(recipe: Recipe) -> Iterator[Finding]:
-    network = recipe.network
+    network = aws_network(recipe)
     from_hub = [source for source in recipe.models.values() if fetched_by_container(recipe, source)]
     if network.isolation and from_hub:
         message = f"an isolated container has no network to download {from_hub[0]} from the hub"
@@ -166,30 +167,29 @@ def _network(recipe: Recipe) -> Iterator[Finding]:
 
 def _capacity(recipe: Recipe) -> Iterator[Finding]:
     """Findings on reserved capacity, and on routing among instances."""
-    if recipe.platform.capacity_reservation and len(recipe.platform.instance_types) > 1:
+    if aws(recipe).capacity_reservation and len(recipe.platform.types) > 1:
         message = "a capacity reservation has one instance type, and an endpoint uses one reservation"
         hint = "Keep only the reserved type in platform.instance_types."
         yield Finding("sagemaker.capacity-reservation", message, "platform.capacity_reservation", hint=hint)
-    if recipe.platform.routing in ("prefix-aware", "kv-aware") and recipe.scaling.max_instances == 1:
-        message = f"`{recipe.platform.routing}` chooses between instances, but the endpoint never has more than one"
+    if aws(recipe).routing in ("prefix-aware", "kv-aware") and recipe.scaling.max_instances == 1:
+        message = f"`{aws(recipe).routing}` chooses between instances, but the endpoint never has more than one"
         hint = "Remove it, or raise scaling.max_instances."
         yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="info")
-    if recipe.platform.routing == "kv-aware" and (builds(recipe) or recipe.target.kind == "jumpstart"):
+    if aws(recipe).routing == "kv-aware" and (builds(recipe) or recipe.target.kind == "jumpstart"):
         message = "`kv-aware` works only in containers that support it; whether this image does is not known"
         hint = "Use `prefix-aware`, or make sure that the image supports it."
         yield Finding("sagemaker.routing", message, "platform.routing", hint=hint, severity="warning")
 
 
 def _key(recipe: Recipe) -> Iterator[Finding]:
-    own_disk = [
-        name for name in recipe.platform.instance_types if (type_ := lookup.instance(name)) and type_.local_nvme_gb
-    ]
-    if recipe.platform.kms_key and _ALIAS in recipe.platform.kms_key:
+    own_disk = [name for name in recipe.platform.types if (type_ := lookup.instance(name)) and type_.local_nvme_gb]
+    kms_key = aws(recipe).kms_key
+    if kms_key and _ALIAS in kms_key:
         message = "this is a key's alias: a role's policy that names an alias allows nothing"
-        key = shlex.quote(recipe.platform.kms_key)
+        key = shlex.quote(kms_key)
         hint = f"Write the key's ARN: aws kms describe-key --key-id {key} --query KeyMetadata.Arn"
         yield Finding("sagemaker.kms-alias", message, "platform.kms_key", hint=hint)
-    if recipe.platform.kms_key and own_disk:
+    if kms_key and own_disk:
         message = f"the disk of {own_disk[0]} is encrypted by its hardware, not with this key"
         hint = "Keep it only if you need it for data in S3."
         yield Finding("sagemaker.kms-key", message, "platform.kms_key", hint=hint, severity="info")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.rules import metrics
 from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work, by_key
 from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
@@ -15,7 +16,7 @@ from toolkit.platforms.sagemaker.rules.kinds.log_group import has_alarms
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
 from toolkit.platforms.sagemaker.rules.names import tags
 from toolkit.platforms.sagemaker.rules.scaling_names import resource_ids, scale_from_zero_alarm
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -132,7 +133,7 @@ def _errors(recipe: Recipe, variant: str, what: str) -> Resource:
 
 def _first_token(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
     """Alarms on the first token of streamed answers, per variant. SageMaker has no such metric for components."""
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         return []
     return [
         _alarm(
@@ -156,7 +157,7 @@ def _first_token(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
 
 def _no_copy(recipe: Recipe) -> list[Resource]:
     """An alarm if no copy is in service, unless the recipe allows zero copies."""
-    if recipe.platform.component is None or recipe.scaling.min_instances == 0:
+    if aws(recipe).inference_component is None or recipe.scaling.min_instances == 0:
         return []
     alarm = _alarm(
         recipe,
@@ -200,7 +201,7 @@ def _acceptance(recipe: Recipe) -> list[Resource]:
 
 
 def _alarm(recipe: Recipe, what: str, description: str, **condition: Any) -> Resource:
-    notify = [recipe.observability.notify] if recipe.observability.notify else []
+    notify = [aws_observability(recipe).notify] if aws_observability(recipe).notify else []
     name = _alarm_name(recipe, what)
     request = {
         "AlarmName": name,

@@ -21,7 +21,7 @@ from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, sagemaker_tags
 from toolkit.platforms.sagemaker.rules.kinds.model import read_models
 from toolkit.platforms.sagemaker.rules.names import bucket_name
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -105,7 +105,7 @@ def needed(recipes: Sequence[Recipe]) -> dict[str, Recipe]:
         for recipe in recipes
         if artifacts.compiles_ahead(recipe)
         for arm in arms(recipe)
-        for here in map(arm.on, arm.platform.instance_types)
+        for here in map(arm.on, arm.platform.types)
     }
 
 

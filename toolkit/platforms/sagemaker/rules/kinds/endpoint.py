@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import UNDER_WAY, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.keys import aws_rollout
 from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
@@ -16,7 +17,7 @@ from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, sa
 from toolkit.platforms.sagemaker.rules.kinds.endpoint_config import endpoint_config
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import PREVIOUS_TAG, ran_before, remembered, tags
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import TagTypeDef
@@ -129,7 +130,7 @@ def endpoint(recipe: Recipe, config: str) -> Resource:
 
 
 def _deployment(recipe: Recipe) -> dict[str, Any]:
-    rollout = recipe.rollout
+    rollout = aws_rollout(recipe)
     if rollout.update == "rolling":
         return rolling_update(recipe, variants(recipe))
     step = _step(recipe)
@@ -143,19 +144,19 @@ def rolling_update(recipe: Recipe, variants: Sequence[str]) -> dict[str, Any]:
     """The DeploymentConfig of a rolling update, of an endpoint or of an inference component."""
     policy = {
         "MaximumBatchSize": _step(recipe),
-        "WaitIntervalInSeconds": recipe.rollout.wait_seconds,
+        "WaitIntervalInSeconds": aws_rollout(recipe).wait_seconds,
         "MaximumExecutionTimeoutInSeconds": _LONGEST_UPDATE_SECONDS,
     }
     return {"RollingUpdatePolicy": policy, **_rollback(recipe, variants)}
 
 
 def _step(recipe: Recipe) -> dict[str, Any]:
-    return {"Type": "CAPACITY_PERCENT", "Value": recipe.rollout.step_percent}
+    return {"Type": "CAPACITY_PERCENT", "Value": aws_rollout(recipe).step_percent}
 
 
 def _rollback(recipe: Recipe, variants: Sequence[str]) -> dict[str, Any]:
     """The alarms that roll an update back."""
-    names = [*rollback_alarms(recipe, variants), *recipe.rollout.alarms]
+    names = [*rollback_alarms(recipe, variants), *aws_rollout(recipe).alarms]
     return {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in names]}} if names else {}
 
 

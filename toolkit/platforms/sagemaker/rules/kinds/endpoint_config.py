@@ -9,6 +9,7 @@ from toolkit.catalog import lookup
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.keys import PrefixRoutingSection, aws, aws_observability
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import (
     Arm,
@@ -24,8 +25,7 @@ from toolkit.platforms.sagemaker.rules.kinds.model import PAGES, model_of, netwo
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, tags
 from toolkit.platforms.sagemaker.rules.transition import instance_types
-from toolkit.recipe.platform_schema import PrefixRoutingSection
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -95,29 +95,28 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
     body: dict[str, Any] = {"ProductionVariants": [_variant(arm, account) for arm in serving]}
     if unseen := shadows(recipe):
         body["ShadowProductionVariants"] = [_variant(arm, account) for arm in unseen]
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         body = {**body, "ExecutionRoleArn": role_arn(recipe, account, endpoint), **network(recipe)}
     if capabilities(recipe).enhanced_metrics:
-        every = recipe.observability.metrics_seconds
+        every = aws_observability(recipe).metrics_seconds
         body["MetricsConfig"] = {
             "EnableEnhancedMetrics": True,
             "EnableDetailedObservability": True,
             "MetricPublishFrequencyInSeconds": every,
         }
-    if percent := recipe.observability.data_capture_percent:
+    if percent := aws_observability(recipe).data_capture_percent:
         body["DataCaptureConfig"] = _data_capture(recipe, account, endpoint, percent)
-    if recipe.platform.kms_key and not any(_has_local_disk(name) for name in recipe.platform.instance_types):
-        body["KmsKeyId"] = recipe.platform.kms_key  # SageMaker refuses a KMS key for instances with an instance store
+    if aws(recipe).kms_key and not any(_has_local_disk(name) for name in recipe.platform.types):
+        body["KmsKeyId"] = aws(recipe).kms_key  # SageMaker refuses a KMS key for instances with an instance store
     name = content_name(endpoint, body)
     return Resource("EndpointConfig", name, {"EndpointConfigName": name, **body, "Tags": tags(recipe, endpoint)})
 
 
 def startup(recipe: Recipe) -> dict[str, int]:
     """The time-outs of a container's start: the download of its model data, and its health check."""
-    platform = recipe.platform
     timeouts = {
-        "ModelDataDownloadTimeoutInSeconds": platform.download_timeout if capabilities(recipe).instance_types else None,
-        "ContainerStartupHealthCheckTimeoutInSeconds": platform.health_check_timeout,
+        "ModelDataDownloadTimeoutInSeconds": recipe.download_timeout if capabilities(recipe).instance_types else None,
+        "ContainerStartupHealthCheckTimeoutInSeconds": recipe.platform.health_check_timeout,
     }
     return {name: seconds for name, seconds in timeouts.items() if seconds}
 
@@ -131,27 +130,27 @@ def _variant(arm: Arm, account: Account) -> dict[str, Any]:
     }
     if arm.weight != 1:
         variant["InitialVariantWeight"] = round(arm.weight, 4)
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         limits = {"MinInstanceCount": recipe.scaling.min_instances, "MaxInstanceCount": recipe.scaling.max_instances}
         variant["ManagedInstanceScaling"] = {"Status": "ENABLED", **limits}
     else:
-        variant["ModelName"] = model_of(recipe.on(recipe.platform.instance_types[0]), account).name
+        variant["ModelName"] = model_of(recipe.on(recipe.platform.types[0]), account).name
         variant |= startup(recipe)
     return {**variant, **_instance_settings(recipe, account)} if capabilities(recipe).instance_types else variant
 
 
 def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
-    first, *others = recipe.platform.instance_types
+    first, *others = recipe.platform.types
     if not others or not capabilities(recipe).instance_types:
         return {"InstanceType": first}
     own = model_of(recipe.on(first), account).name
     pools: list[dict[str, Any]] = []
-    for priority, instance_type in enumerate(recipe.platform.instance_types, start=1):
+    for priority, instance_type in enumerate(recipe.platform.types, start=1):
         model = model_of(recipe.on(instance_type), account).name
-        other = {"ModelNameOverride": model} if model != own and not recipe.platform.component else {}
+        other = {"ModelNameOverride": model} if model != own and not aws(recipe).inference_component else {}
         pools.append({"InstanceType": instance_type, "Priority": priority, **other})
     default = min(_PROVISION_SECONDS_PER_POOL * len(pools), _LONGEST_PROVISION_SECONDS)
-    seconds = recipe.platform.capacity_timeout or default
+    seconds = aws(recipe).capacity_timeout or default
     return {"InstancePools": pools, "VariantInstanceProvisionTimeoutInSeconds": seconds}
 
 
@@ -161,24 +160,24 @@ def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
     image = recipe.image
     if ami := theirs.ami if theirs else image.ami if image else "":
         found["InferenceAmiVersion"] = ami
-    if not any(_has_local_disk(name) for name in recipe.platform.instance_types) and (
+    if not any(_has_local_disk(name) for name in recipe.platform.types) and (
         needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)
     ):
         found["VolumeSizeInGB"] = min(needed, _LARGEST_VOLUME_GB)
-    if recipe.platform.capacity_reservation:
+    if aws(recipe).capacity_reservation:
         found["CapacityReservationConfig"] = {
             "CapacityReservationPreference": "capacity-reservations-only",
-            "MlReservationArn": recipe.platform.capacity_reservation,
+            "MlReservationArn": aws(recipe).capacity_reservation,
         }
     return found
 
 
 def _routing(recipe: Recipe) -> dict[str, Any]:
     """How requests are spread. An instance that decodes as many requests as it can is full."""
-    strategy = {"RoutingStrategy": recipe.platform.routing.upper().replace("-", "_")}
-    if recipe.platform.routing != "prefix-aware":
+    strategy = {"RoutingStrategy": aws(recipe).routing.upper().replace("-", "_")}
+    if aws(recipe).routing != "prefix-aware":
         return strategy
-    settings = recipe.platform.prefix_routing or PrefixRoutingSection()
+    settings = aws(recipe).prefix_routing or PrefixRoutingSection()
     threshold = settings.concurrency_threshold or min(recipe.engine.max_num_seqs, _HIGHEST_THRESHOLD)
     limits = {"PrefixLength": settings.prefix_length, "ConcurrencyThreshold": threshold}
     return {**strategy, "PrefixAwareRoutingConfig": limits}
@@ -194,7 +193,7 @@ def _has_local_disk(instance_type: str) -> bool:
 
 
 def _data_capture(recipe: Recipe, account: Account, endpoint: str, percent: int) -> dict[str, Any]:
-    key = {"KmsKeyId": recipe.platform.kms_key} if recipe.platform.kms_key else {}
+    key = {"KmsKeyId": aws(recipe).kms_key} if aws(recipe).kms_key else {}
     return {
         "EnableCapture": True,
         "InitialSamplingPercentage": percent,

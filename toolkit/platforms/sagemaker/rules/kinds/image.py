@@ -16,7 +16,7 @@ from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.kinds.repository import repository_of
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def base_images(recipe: Recipe, account: Account) -> tuple[str, ...]:
         return (base_address(recipe, account, able.images),)
     if able.runs_programs:
         return ()
-    found = (image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.instance_types)
+    found = (image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.types)
     return tuple(dict.fromkeys(found))
 
 

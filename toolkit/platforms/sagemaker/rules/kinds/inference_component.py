@@ -10,6 +10,7 @@ from toolkit.catalog import lookup
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.keys import ComponentSection, aws, aws_rollout
 from toolkit.platforms.sagemaker.rules.arms import VARIANT, endpoint_name
 from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.rules.kinds.base import (
@@ -25,8 +26,7 @@ from toolkit.platforms.sagemaker.rules.kinds.endpoint_config import startup
 from toolkit.platforms.sagemaker.rules.kinds.model import model_of
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import tags
-from toolkit.recipe.platform_schema import ComponentSection
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -119,10 +119,11 @@ class InferenceComponentKind(AwsKind):
 
 def component(recipe: Recipe, account: Account) -> Resource | None:
     """The inference component; None for a plain endpoint."""
-    if recipe.platform.component is None:
+    wanted = aws(recipe).inference_component
+    if wanted is None:
         return None
-    types = recipe.platform.instance_types
-    found = [_specification(recipe.on(name), recipe.platform.component, account) for name in types]
+    types = recipe.platform.types
+    found = [_specification(recipe.on(name), wanted, account) for name in types]
     # AWS's schema of AWS::SageMaker::InferenceComponent: the singular one is for one instance type, and does not accept
     # it; the list has two entries or more, and each needs it.
     by_type = [{"InstanceType": name, **item} for name, item in zip(types, found, strict=True)]
@@ -135,7 +136,7 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
         "RuntimeConfig": {"CopyCount": max(1, recipe.scaling.min_instances)},
         "Tags": tags(recipe),
     }
-    rolling = {"DeploymentConfig": rolling_update(recipe, [VARIANT])} if recipe.rollout.update == "rolling" else {}
+    rolling = {"DeploymentConfig": rolling_update(recipe, [VARIANT])} if aws_rollout(recipe).update == "rolling" else {}
     update = {"InferenceComponentName": recipe.name, **specified, **rolling}
     return Resource("InferenceComponent", recipe.name, create, update)
 
@@ -160,7 +161,7 @@ def _specification(recipe: Recipe, settings: ComponentSection, account: Account)
 
 def _accelerators(recipe: Recipe) -> int:
     """Accelerators of a copy: GPUs, or Trainium chips (unverified: SageMaker may count cores)."""
-    return recipe.engine_rules.accelerators(recipe, lookup.instance(recipe.platform.instance_types[0]))
+    return recipe.engine_rules.accelerators(recipe, lookup.instance(recipe.platform.types[0]))
 
 
 def _status(clients: Clients, name: str) -> tuple[str, Mapping[str, str | None]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.keys import aws_observability
 from toolkit.platforms.sagemaker.rules import metrics
 from toolkit.platforms.sagemaker.rules.aws_errors import code_of
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
@@ -15,7 +16,7 @@ from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work
 from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
 from toolkit.platforms.sagemaker.rules.kinds.template import capitalized, key_values
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -125,12 +126,12 @@ class MetricFilterKind(ContentKind):
 
 def has_alarms(recipe: Recipe) -> bool:
     """Whether to create alarms: by default on AWS only (`observability.alarms`)."""
-    return _wanted(recipe.observability.alarms, recipe)
+    return _wanted(aws_observability(recipe).alarms, recipe)
 
 
 def has_dashboard(recipe: Recipe) -> bool:
     """Whether to create a dashboard: by default on AWS only (`observability.dashboard`)."""
-    return _wanted(recipe.observability.dashboard, recipe)
+    return _wanted(aws_observability(recipe).dashboard, recipe)
 
 
 def has_monitoring(recipe: Recipe) -> bool:

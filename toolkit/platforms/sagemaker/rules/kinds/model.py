@@ -11,6 +11,7 @@ from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
 from toolkit.platforms.image import by_digest
+from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
@@ -19,7 +20,7 @@ from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data
 from toolkit.platforms.sagemaker.rules.names import tags
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import PaginatorConfigTypeDef
@@ -106,11 +107,7 @@ def read_models(look: Look, endpoint: str) -> list[Existing]:
 
 def models(recipe: Recipe, account: Account) -> list[Resource]:
     """One Model for each different container: for arms, and for instance types with their own settings."""
-    found = [
-        model_of(arm.on(instance_type), account)
-        for arm in arms(recipe)
-        for instance_type in arm.platform.instance_types
-    ]
+    found = [model_of(arm.on(instance_type), account) for arm in arms(recipe) for instance_type in arm.platform.types]
     return list({model.name: model for model in found}.values())
 
 
@@ -123,14 +120,14 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
         "Environment": jumpstart.variables(theirs, recipe) if theirs else _environment(recipe),
         **_data_sources(model_data(recipe, account)),
     }
-    if recipe.network.private_registry:
+    if aws_network(recipe).private_registry:
         container["ImageConfig"] = {"RepositoryAccessMode": "Vpc"}
     if capabilities(recipe).enhanced_metrics:
-        frequency = {"MetricPublishFrequencyInSeconds": recipe.observability.metrics_seconds}
+        frequency = {"MetricPublishFrequencyInSeconds": aws_observability(recipe).metrics_seconds}
         container["ContainerMetricsConfig"] = {"MetricsEndpoints": [{"MetricsEndpointPath": "/metrics", **frequency}]}
     role = role_arn(recipe, account, endpoint_name(recipe))
     body = {"ExecutionRoleArn": role, "PrimaryContainer": container}
-    if not recipe.platform.component:
+    if not aws(recipe).inference_component:
         body |= network(recipe)
     name = content_name(recipe.name, body)
     return Resource("Model", name, {"ModelName": name, **body, "Tags": tags(recipe)})
@@ -138,11 +135,11 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
 
 def network(recipe: Recipe) -> dict[str, Any]:
     """Network isolation and VPC, for models, endpoint configurations of components, and training jobs."""
-    found: dict[str, Any] = {"EnableNetworkIsolation": True} if recipe.network.isolation else {}
-    if recipe.network.subnets:
+    found: dict[str, Any] = {"EnableNetworkIsolation": True} if aws_network(recipe).isolation else {}
+    if aws_network(recipe).subnets:
         found["VpcConfig"] = {
-            "SecurityGroupIds": recipe.network.security_groups,
-            "Subnets": recipe.network.subnets,
+            "SecurityGroupIds": aws_network(recipe).security_groups,
+            "Subnets": aws_network(recipe).subnets,
         }
     return found
 

@@ -13,7 +13,7 @@ from toolkit.platforms.sagemaker.rules.aws_errors import code_of, is_denied, is_
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.rules.names import tags
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 
 if TYPE_CHECKING:

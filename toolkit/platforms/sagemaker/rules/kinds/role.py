@@ -11,6 +11,7 @@ from toolkit import documents
 from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
 from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, by_key, tagged
@@ -25,7 +26,7 @@ from toolkit.platforms.sagemaker.rules.names import (
     tags,
     trainer,
 )
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -138,7 +139,7 @@ def role_arn(recipe: Recipe, account: Account, endpoint: str) -> str:
 def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelData]) -> list[Resource]:
     """Role and policy to create; empty if a role was found."""
     captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
-    captures = [_allow("s3:PutObject", captured)] if recipe.observability.data_capture_percent else []
+    captures = [_allow("s3:PutObject", captured)] if aws_observability(recipe).data_capture_percent else []
     statements = _statements(recipe, account, log_group(recipe), data, captures)
     return _role_and_policy(role_name(endpoint, account), tags(recipe, endpoint), recipe, account, statements)
 
@@ -239,9 +240,9 @@ def _statements(
         found.append(_allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
         found.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
     found += also
-    if key := recipe.platform.kms_key:
+    if key := aws(recipe).kms_key:
         found.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key_arn(key, account)))
-    if recipe.network.subnets:
+    if aws_network(recipe).subnets:
         found.append(_allow(_VPC_ACTIONS, "*"))
     return found
 

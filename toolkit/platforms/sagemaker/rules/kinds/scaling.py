@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.rules.kinds.alarm import AlarmKind, owner_of_alarm, read_alarms
@@ -24,7 +25,7 @@ from toolkit.platforms.sagemaker.rules.scaling_names import (
     scalable,
     scale_from_zero_alarm,
 )
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -145,7 +146,7 @@ def _scaled(recipe: Recipe, variants: Sequence[str]) -> list[str]:
     """Resource ids that scale; empty unless `scaling.max_instances` is above `scaling.min_instances`."""
     if recipe.scaling.max_instances <= recipe.scaling.min_instances:
         return []
-    if recipe.platform.component is None:
+    if aws(recipe).inference_component is None:
         return [f"endpoint/{endpoint_name(recipe)}/variant/{variant}" for variant in variants]
     return [f"{COMPONENT}{recipe.name}"]
 
@@ -173,7 +174,7 @@ def _tracking(recipe: Recipe, resource_id: str) -> Resource:
     """
     metric = (
         "InferenceComponentConcurrentRequestsPerCopy"
-        if recipe.platform.component
+        if aws(recipe).inference_component
         else "VariantConcurrentRequestsPerModel"
     )
     configuration = {

@@ -1,4 +1,4 @@
-"""What a recipe may say about a Kubernetes cluster, and about the pods that run there."""
+"""The keys of a recipe that Kubernetes reads: the cluster, and the pods that run there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
 
+from toolkit.recipe.assemble import Sections
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import PlatformSection, ScalingSection
 from toolkit.recipe.section import NonEmptyStr, PositiveInt, Section
 
 # RFC 1123: labels are names of namespaces and volumes, subdomains those of most other objects.
@@ -121,3 +124,16 @@ class KubernetesSection(Section):
         if self.weights_bucket and self.weights_claim:
             raise ValueError("weights come from one place: remove `weights_bucket` or `weights_claim`")
         return self
+
+
+class ClusterPlatform(PlatformSection):
+    """Where in a cluster the endpoint runs."""
+
+    kubernetes: KubernetesSection | None = Field(None, description="settings of `name: kubernetes`")
+
+
+SECTIONS: Sections = {"platform": ClusterPlatform, "scaling": ScalingSection}
+
+
+def cluster(recipe: Recipe) -> KubernetesSection:
+    return ClusterPlatform.of(recipe.platform).kubernetes or KubernetesSection()

@@ -1,21 +1,15 @@
-"""What a recipe says of where its endpoint runs: platform, instances, updates, network, and what is watched."""
+"""The keys of a recipe that SageMaker reads besides those of every platform."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
 
-from toolkit import registry
-from toolkit.recipe.cluster_schema import KubernetesSection
-from toolkit.recipe.section import EngineFlag, FlagValue, NonEmptyStr, PositiveInt, RecipeName, Section, one_of
-
-
-def _platform_enum(schema: dict[str, Any]) -> None:
-    schema["enum"] = list(registry.platforms())
-
-
-PlatformName = Annotated[StrictStr, one_of(registry.platforms), Field(json_schema_extra=_platform_enum)]
+from toolkit.recipe.assemble import Sections
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import NetworkSection, ObservabilitySection, PlatformSection, RolloutSection, ScalingSection
+from toolkit.recipe.section import NonEmptyStr, PositiveInt, RecipeName, Section
 
 
 class ComponentSection(Section):
@@ -28,14 +22,6 @@ class ComponentSection(Section):
         None, description="accelerators of one copy; default: the tensor parallelism"
     )
     memory_mib: Annotated[StrictInt, Field(ge=128)] = Field(4096, description="host memory that one copy needs, MiB")
-
-
-class InstanceType(Section):
-    """An instance type that needs settings of its own, such as another tensor parallelism."""
-
-    type: NonEmptyStr
-    args: dict[EngineFlag, FlagValue] = Field(default_factory=dict, description="flags that differ from engine.args")
-    num_speculative_tokens: PositiveInt | None = Field(None, description="K on this type")
 
 
 class PrefixRoutingSection(Section):
@@ -51,27 +37,9 @@ class PrefixRoutingSection(Section):
     )
 
 
-class PlatformSection(Section):
-    """Where the endpoint runs. `run` is the local platform's; others but the name, types and time-out SageMaker's."""
+class AwsPlatform(PlatformSection):
+    """Where and how an endpoint of SageMaker runs."""
 
-    name: PlatformName = Field(
-        description="`local`: AWS rehearsed on this machine; `sagemaker`; or `kubernetes`, such as an EKS cluster"
-    )
-    kubernetes: KubernetesSection | None = Field(None, description="settings of `name: kubernetes`")
-    run: Literal["process", "container"] = Field(
-        "process",
-        description="on this machine: `process` starts the engine that is installed here; `container` builds the image "
-        "of `container`, on a `base` that runs here, and runs it with podman or docker",
-    )
-    instance_types: Annotated[list[NonEmptyStr | InstanceType], Field(min_length=1, max_length=5)] | None = Field(
-        None,
-        description="instance types, best first: where one has no capacity the next is taken; SageMaker's begin with "
-        "`ml.`, a cluster's do not; default: the cheapest that fits the models",
-    )
-    health_check_timeout: Annotated[StrictInt, Field(ge=60, le=3600)] | None = Field(
-        None,
-        description="seconds until the container answers /ping, 60 to 3600; default: by the size of the weights",
-    )
     capacity_timeout: Annotated[StrictInt, Field(ge=300, le=3600)] | None = Field(
         None,
         description="seconds until one of several `instance_types` must have capacity, for all of them together; "
@@ -84,18 +52,6 @@ class PlatformSection(Section):
         Field(
             None,
             description="execution role: an ARN, a name, or `create`; default: the one of Studio or the environment",
-        )
-    )
-    weights: Literal["s3", "hub"] | None = Field(
-        None,
-        description="`s3`: staged in your account first; `hub`: each container fetches them from the hub itself; "
-        "default: `s3`, on Kubernetes `hub`",
-    )
-    hub_token_secret: Annotated[StrictStr, StringConstraints(pattern=r"^[\w/+=.@:-]+$", max_length=2048)] | None = (
-        Field(
-            None,
-            description="secret in Secrets Manager with the token that staging reads gated models with, default: "
-            "yours; on Kubernetes the Secret whose key `token` the containers read",
         )
     )
     inference_component: ComponentSection | None = Field(
@@ -115,34 +71,13 @@ class PlatformSection(Section):
     )
 
     @model_validator(mode="after")
-    def _prefix_routing_is_used(self) -> PlatformSection:
+    def _prefix_routing_is_used(self) -> AwsPlatform:
         if self.prefix_routing and self.routing != "prefix-aware":
             raise ValueError("`prefix_routing` has settings of prefix-aware routing: add `routing: prefix-aware`")
         return self
 
 
-class ScalingSection(Section):
-    """How many instances serve (of an inference component: how many copies)."""
-
-    min_instances: Annotated[StrictInt, Field(ge=0)] = Field(
-        1, description="0: none when nobody asks, for inference components only"
-    )
-    max_instances: PositiveInt = Field(1, description="above `min_instances`: autoscaling between the two")
-    requests_per_instance: PositiveInt | None = Field(
-        None, description="concurrent requests that autoscaling aims at; default: half of engine.max_num_seqs"
-    )
-    scale_in: StrictBool = Field(True, description="false: autoscaling only ever adds instances")
-    scale_out_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(60, description="pause after adding")
-    scale_in_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(600, description="pause after removing")
-
-    @model_validator(mode="after")
-    def _in_order(self) -> ScalingSection:
-        if self.max_instances < self.min_instances:
-            raise ValueError(f"max_instances {self.max_instances} is below min_instances {self.min_instances}")
-        return self
-
-
-class RolloutSection(Section):
+class AwsRollout(RolloutSection):
     """How a changed recipe replaces the one that serves, and how traffic is shared with the baseline."""
 
     update: Literal["all-at-once", "canary", "linear", "rolling"] = Field(
@@ -161,13 +96,13 @@ class RolloutSection(Section):
     )
 
     @model_validator(mode="after")
-    def _one_experiment(self) -> RolloutSection:
+    def _one_experiment(self) -> AwsRollout:
         if self.shadow and self.speculative_percent != 100:
             raise ValueError("a shadow variant answers nobody: remove `speculative_percent`, or `shadow`")
         return self
 
 
-class NetworkSection(Section):
+class AwsNetwork(NetworkSection):
     """The VPC that containers run in, and whether they may call out at all."""
 
     subnets: list[NonEmptyStr] = Field(default_factory=list, description="subnet ids, in at least two zones")
@@ -176,7 +111,7 @@ class NetworkSection(Section):
     private_registry: StrictBool = Field(False, description="images come from a registry that only the VPC reaches")
 
     @model_validator(mode="after")
-    def _both_or_none(self) -> NetworkSection:
+    def _both_or_none(self) -> AwsNetwork:
         if bool(self.subnets) != bool(self.security_groups):
             raise ValueError("`subnets` and `security_groups` belong together: give both, or none")
         if self.private_registry and not self.subnets:
@@ -184,7 +119,7 @@ class NetworkSection(Section):
         return self
 
 
-class ObservabilitySection(Section):
+class AwsObservability(ObservabilitySection):
     """What is watched."""
 
     alarms: StrictBool | None = Field(None, description="alarms on errors, latency and acceptance; default: on AWS")
@@ -198,3 +133,28 @@ class ObservabilitySection(Section):
     data_capture_percent: Annotated[StrictInt, Field(ge=0, le=100)] = Field(
         0, description="requests and answers that are kept in the toolkit's bucket"
     )
+
+
+SECTIONS: Sections = {
+    "platform": AwsPlatform,
+    "scaling": ScalingSection,
+    "rollout": AwsRollout,
+    "network": AwsNetwork,
+    "observability": AwsObservability,
+}
+
+
+def aws(recipe: Recipe) -> AwsPlatform:
+    return AwsPlatform.of(recipe.platform)
+
+
+def aws_rollout(recipe: Recipe) -> AwsRollout:
+    return AwsRollout.of(recipe.rollout)
+
+
+def aws_network(recipe: Recipe) -> AwsNetwork:
+    return AwsNetwork.of(recipe.network)
+
+
+def aws_observability(recipe: Recipe) -> AwsObservability:
+    return AwsObservability.of(recipe.observability)

@@ -1,0 +1,271 @@
+"""Read a recipe, then complete it: what its file leaves open is chosen for its models, engine and platform."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from toolkit import registry
+from toolkit.catalog import methods
+from toolkit.catalog.lookup import Instance
+from toolkit.engines.arguments import versions
+from toolkit.errors import ToolkitError
+from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.known import known_model
+from toolkit.recipe.load import LoadedRecipe, load_file
+from toolkit.recipe.lock import Lock, lock_path, pins, read_lock
+from toolkit.recipe.model_files import read_folder
+from toolkit.recipe.recipe import INSTANCE_TYPES, VERSION, Recipe
+from toolkit.recipe.rules import EngineRules, PlatformTraits
+from toolkit.recipe.schema import ContainerSection, EngineSection, RecipeFile, SpeculationSection
+from toolkit.recipe.source import ModelSource, absolute, model_source
+from toolkit.recipe.training_schema import TrainingSection
+from toolkit.sizing.fit import GIB, Fit, fits, sizable
+from toolkit.sizing.weights import file_bytes
+
+RecipeLike = str | os.PathLike[str] | Recipe
+_TENSOR_PARALLEL, _SIZES = "tensor-parallel-size", (1, 2, 4, 8)
+# Without an estimate of the rest, weights may take this share of the memory.
+_WEIGHTS_SHARE = 0.65
+# What stands for an instance type until JumpStart's own is read.
+_OF_JUMPSTART = "ml.m7i.large"
+_CLUSTER = "platform.kubernetes"
+
+
+def load(recipe: RecipeLike) -> Recipe:
+    """The complete recipe of a path, of a catalogue name such as `tiny/p-eagle`, or of a Recipe.
+
+    Raises RecipeNotFound, UnreadableRecipe, or RecipeError with all findings.
+    """
+    return recipe if isinstance(recipe, Recipe) else complete(read(recipe))
+
+
+def read(recipe: str | os.PathLike[str]) -> LoadedRecipe:
+    """What the file of a path or of a catalogue name says. Raises as `load` does."""
+    return load_file(recipe, registry.recipe_schema())
+
+
+def complete(loaded: LoadedRecipe) -> Recipe:
+    """Fill in what the file leaves out. Pure but for looking where the recipe's folder is, and what is known of models."""
+    file, folder = loaded.file, loaded.path.resolve().parent
+    rules: PlatformTraits = registry.platform_rules(file.platform.name)
+    platform = rules.fill_in(file.platform)
+    engine = registry.engine_rules(file.engine.name).fill_in(
+        file.engine, file.speculation.method, next(iter(platform.types), "")
+    )
+    engine_rules: EngineRules = registry.engine_rules(engine.name)
+    sections: dict[str, Any] = {key: getattr(file, key) for key in RecipeFile.model_fields}
+    sections |= {
+        "target": file.target.edit(model=model_source(file.target.model, folder).model),
+        "speculation": _speculation(file.speculation, engine, engine_rules, folder),
+        "training": _training(file.training, folder),
+        "engine": engine,
+        "container": _container(file.container, folder),
+        "platform": platform,
+        "workloads": {name: Path(absolute(folder, path)) for name, path in file.workloads.items()},
+    }
+    recipe = Recipe(
+        **sections,
+        path=loaded.path,
+        engine_rules=engine_rules,
+        platform_rules=rules,
+        lines={_with_dashes(path): line for path, line in loaded.lines.items()},
+        left_open=frozenset(_left_open(file)),
+    )
+    return _with_choices(recipe)
+
+
+def on_platform(recipe: Recipe, name: str | None) -> Recipe:
+    """The recipe on another platform; None keeps its own. Raises UsageError for an unknown one."""
+    if name in (None, recipe.platform.name):
+        return recipe
+    rules: PlatformTraits = registry.platform_rules(name)
+    platform = rules.move_here(recipe.platform)
+    lines = {path: line for path, line in recipe.lines.items() if path != _CLUSTER}
+    if INSTANCE_TYPES in recipe.left_open:
+        platform = rules.fill_in(platform.edit(instance_types=None))
+    args = {flag: value for flag, value in recipe.engine.args.items() if f"engine.args.{flag}" not in recipe.chosen}
+    engine = recipe.engine.edit(args=args)
+    return _with_choices(
+        replace(recipe, platform=platform, platform_rules=rules, engine=engine, lines=lines, chosen={})
+    )
+
+
+def _left_open(file: RecipeFile) -> Iterator[str]:
+    if not file.engine.version:
+        yield VERSION
+    if not file.platform.instance_types:
+        yield INSTANCE_TYPES
+
+
+def _speculation(
+    written: SpeculationSection, engine: EngineSection, rules: EngineRules, folder: Path
+) -> SpeculationSection | None:
+    if written.method == methods.BASELINE:
+        return None
+    k = written.num_speculative_tokens or rules.default_tokens(engine, written.method)
+    model = model_source(written.model, folder).model if written.model else None
+    return written.edit(num_speculative_tokens=k, model=model)
+
+
+def _container(written: str | ContainerSection, folder: Path) -> ContainerSection | None:
+    if isinstance(written, str):
+        return ContainerSection() if written == "custom" else None
+    return written.edit(dockerfile=absolute(folder, written.dockerfile)) if written.dockerfile else written
+
+
+def _training(written: TrainingSection | None, folder: Path) -> TrainingSection | None:
+    if written is None:
+        return None
+    data = [item if "://" in item else absolute(folder, item) for item in written.data]
+    start = model_source(written.start_from, folder).model if written.start_from else None
+    return written.edit(data=data, start_from=start)
+
+
+def _with_dashes(path: str) -> str:
+    """The path of a key with engine flags as `engine.args` holds them, however they are written."""
+    above, args, flag = path.partition("engine.args.")
+    return f"{above}{args}{flag.replace('_', '-')}"
+
+
+def _with_choices(recipe: Recipe) -> Recipe:
+    """The recipe with a version and an instance type where it leaves them open, and the reasons in `chosen`.
+
+    A JumpStart model's instance type is JumpStart's to choose.
+    """
+    if recipe.leaves_instance_type_open:
+        recipe = replace(recipe, platform=recipe.platform.on(_OF_JUMPSTART))
+    elif not recipe.left_open:
+        return recipe
+    if VERSION in recipe.left_open:
+        recipe = _with_version(recipe, _models(recipe))
+    return _with_instance_type(recipe)
+
+
+def able_types(recipe: Recipe) -> list[Instance]:
+    """Instance types of the recipe's platform and region that its engine runs on, the cheapest first."""
+    region = recipe.region
+    able = [item for item in recipe.platform_rules.instances() if recipe.engine_rules.runs_on(item)]
+    in_region = [item for item in able if not (region and item.regions) or region in item.regions]
+    return sorted(in_region, key=lambda item: (_price(item, region), item.name))
+
+
+def _price(instance: Instance, region: str | None) -> float:
+    price = instance.price(region)
+    return price.usd_per_hour if price else float("inf")
+
+
+def _with_version(recipe: Recipe, models: Lock | None) -> Recipe:
+    """The newest version without an error; if all have some, the newest, of which the checks then tell."""
+    released, refused = versions(recipe), ""
+    for version in released:
+        here = _at(recipe, version)
+        errors = (each for each in here.engine_rules.check(here, models) if each.severity == "error")
+        wrong = next(errors, None)
+        if wrong is None:
+            why = "the newest that works" if refused else "the newest with an image there"
+            return _choose(here, VERSION, f"{recipe.engine.name} {version}: {why}{refused}")
+        refused = refused or f"; {version} does not: {wrong.message}"
+    newest = next(iter(released), "0.0.0")
+    return _choose(_at(recipe, newest), VERSION, f"{recipe.engine.name} {newest}: the newest; none works")
+
+
+def _at(recipe: Recipe, version: str) -> Recipe:
+    return replace(recipe, engine=recipe.engine.edit(version=version))
+
+
+def _with_instance_type(recipe: Recipe) -> Recipe:
+    """The recipe with the cheapest type that fits its models, if it leaves the type open; else with the cheapest."""
+    open_here = INSTANCE_TYPES in recipe.left_open and recipe.target.kind != "jumpstart"
+    if not (open_here and recipe.platform_rules.has_instance_types):
+        return recipe
+    runs = able_types(recipe)
+    if not runs:
+        why = f"{recipe.engine.name} runs on no type of that platform and region"
+        return _choose(_on(recipe, recipe.platform_rules.instances()[0].name), INSTANCE_TYPES, why)
+    able = [item for item in runs if recipe.engine_rules.drafts_on(recipe, item)] or runs
+    models = _models(recipe)
+    fitting = _fitting(recipe, models, able)
+    if not fitting:
+        why = "nothing fits" if models else f"the size of {recipe.target} is not known; run: toolkit lock {recipe.path}"
+        return _choose(_on(recipe, able[0].name), INSTANCE_TYPES, f"{able[0].name}: {why}")
+    first, *others = fitting
+    also = f"; others that fit: {', '.join(map(_offer, others[:3]))}" if others else ""
+    return _choose(
+        _on(recipe, first.instance, first.tensor_parallel),
+        INSTANCE_TYPES,
+        f"{_offer(first)}: the cheapest that fits{also}",
+    )
+
+
+def _fitting(recipe: Recipe, models: Lock | None, able: Sequence[Instance]) -> list[Fit]:
+    if models is None:
+        return []
+    try:
+        known, _ = sizable(models)
+        return [one for one in fits(recipe, known, able) if one.fits and not one.doubtful]
+    except ToolkitError:
+        return by_weights(recipe, models, able)
+
+
+def by_weights(recipe: Recipe, models: Lock, able: Sequence[Instance]) -> list[Fit]:
+    """The fit on each type by the size of the weights alone, for models whose KV cache cannot be estimated."""
+    sizes = [file_bytes(facts) for facts in (models.target, models.drafter) if facts]
+    weights, heads = sum(size or 0 for size in sizes), models.target.text_config.get("num_attention_heads") or 1
+    if not sizes[0]:
+        return []
+    found = []
+    for item in able:
+        memory = item.memory_per_accelerator_mib * 2**20 * _WEIGHTS_SHARE
+        sizes_there = [size for size in _SIZES if size <= item.accelerator_count and heads % size == 0]
+        if size := next((size for size in sizes_there if weights / size <= memory), None):
+            price = item.price(recipe.region)
+            dollars = price.usd_per_hour if price else None
+            each = weights / size / GIB
+            found.append(Fit(item.name, item.accelerator_count, size, True, each, price_per_hour=dollars))
+    return found
+
+
+def _on(recipe: Recipe, instance_type: str, tensor_parallel: int = 1) -> Recipe:
+    here = replace(recipe, platform=recipe.platform.on(instance_type))
+    if tensor_parallel == 1 or _TENSOR_PARALLEL in recipe.engine.args:
+        return here
+    args = {**recipe.engine.args, _TENSOR_PARALLEL: tensor_parallel}
+    return _choose(
+        replace(here, engine=recipe.engine.edit(args=args)),
+        f"engine.args.{_TENSOR_PARALLEL}",
+        f"{tensor_parallel}: as many as the models need there",
+    )
+
+
+def _offer(found: Fit) -> str:
+    price = "price unknown" if found.price_per_hour is None else f"{found.price_per_hour:.2f} $/h"
+    return f"{found.instance} ({price})"
+
+
+def _choose(recipe: Recipe, key: str, why: str) -> Recipe:
+    return replace(recipe, chosen={**recipe.chosen, key: why})
+
+
+def _models(recipe: Recipe) -> Lock | None:
+    """Facts of both models, from folders, the lock, or what the toolkit knows; None if the target is unknown."""
+    lock = None
+    with suppress(ToolkitError):
+        lock = read_lock(lock_path(recipe))
+    target = _facts(recipe.target, lock.target if lock else None)
+    drafter = _facts(recipe.drafter, lock.drafter if lock else None) if recipe.drafter else None
+    return Lock(target, drafter) if target else None
+
+
+def _facts(source: ModelSource, locked: ModelFacts | None) -> ModelFacts | None:
+    if source.folder:
+        with suppress(ToolkitError):
+            return read_folder(source.folder)
+        return None
+    if locked and pins(locked, source):
+        return locked
+    return known_model(source.model)

@@ -1,0 +1,81 @@
+"""One schema of all that a recipe file may say, from the sections that platforms and engines declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import Field, StrictStr, create_model
+
+from toolkit.recipe.schema import RecipeFile
+from toolkit.recipe.section import Section, one_of
+
+Sections = Mapping[str, type[Section]]
+"""What a platform or an engine reads of a recipe, by the section's key: keys that its class lacks have no effect."""
+
+
+def assemble(platforms: Mapping[str, Sections], engines: Mapping[str, Sections], about: str) -> type[RecipeFile]:
+    """The schema of a recipe file for these platforms and engines, the default one first; `about` says what those are."""
+    declared = [*platforms.values(), *engines.values()]
+    named = {"platform": {"name": _platform_name(platforms)}, "engine": {"name": _engine_name(engines, about)}}
+    keys = dict.fromkeys(key for sections in declared for key in sections)
+    merged = {key: _merge(key, [each[key] for each in declared if key in each], named.get(key, {})) for key in keys}
+    return create_model("RecipeFile", __base__=RecipeFile, __module__=__name__, **_fields(merged))
+
+
+def _fields(merged: Mapping[str, type[Section]]) -> dict[str, Any]:
+    """A section that may be left out keeps its defaults."""
+    required = {key for key, field in RecipeFile.model_fields.items() if field.is_required()}
+    return {key: (kind, ... if key in required else kind.model_construct()) for key, kind in merged.items()}
+
+
+def _merge(key: str, kinds: list[type[Section]], named: Mapping[str, Any]) -> type[Section]:
+    """One class with the keys of all of them."""
+    base = _annotation(RecipeFile, key)
+    once = list(dict.fromkeys(kinds))
+    lowest = [kind for kind in once if not any(other is not kind and issubclass(other, kind) for other in once)]
+    return create_model(base.__name__, __base__=tuple(lowest), __module__=__name__, __doc__=base.__doc__, **named)
+
+
+def _platform_name(platforms: Mapping[str, Sections]) -> Any:
+    names = tuple(platforms)
+    what = "`local`: AWS rehearsed on this machine; `sagemaker`; or `kubernetes`, such as an EKS cluster"
+    return (
+        Annotated[StrictStr, one_of(lambda: names), Field(json_schema_extra={"enum": list(names)})],
+        Field(description=what),
+    )
+
+
+def _engine_name(engines: Mapping[str, Sections], about: str) -> Any:
+    names = tuple(engines)
+    extra: dict[str, Any] = {"default": names[0], "enum": list(names)}
+    name = Annotated[StrictStr, one_of(lambda: names), Field(json_schema_extra=extra)]
+    return name, Field(names[0], description=about)
+
+
+def _annotation(schema: type[RecipeFile], section: str) -> Any:
+    return schema.model_fields[section].annotation
+
+
+def names(schema: type[RecipeFile], section: str) -> Sequence[str]:
+    """The names that the section `platform` or `engine` may have, the default one first."""
+    return tuple(_annotation(schema, section).model_fields["name"].json_schema_extra["enum"])
+
+
+@cache
+def recipe_keys(schema: type[RecipeFile]) -> frozenset[str]:
+    """Every key that some section of a recipe has."""
+    return frozenset(_keys(json_schema(schema)))
+
+
+def _keys(part: object) -> Iterator[str]:
+    if isinstance(part, dict):
+        yield from part.get("properties", {})
+    for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from _keys(each)
+
+
+def json_schema(schema: type[RecipeFile]) -> dict[str, Any]:
+    """The JSON schema of a recipe file, for editors; committed as recipe.schema.json."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema.model_json_schema()}

@@ -1,0 +1,263 @@
+"""A complete recipe: what its file says, with what it leaves open filled in, and what its lock pins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_jsonable_python
+
+from toolkit.catalog import methods
+from toolkit.catalog.methods import EngineMethod
+from toolkit.display import Fragment, card, dollars_per_hour, facts, folded
+from toolkit.documents import read_file
+from toolkit.recipe import unlisted
+from toolkit.recipe.schema import (
+    ContainerSection,
+    EngineSection,
+    Evidence,
+    Expect,
+    NetworkSection,
+    ObservabilitySection,
+    PlatformSection,
+    RecipeFile,
+    RolloutSection,
+    ScalingSection,
+    SpeculationSection,
+    TargetSection,
+)
+from toolkit.recipe.section import ChangesNothing, Section
+from toolkit.recipe.source import ModelSource
+from toolkit.recipe.training_schema import TrainingSection
+from toolkit.text import inert
+
+if TYPE_CHECKING:
+    from toolkit.catalog.lookup import Image
+    from toolkit.recipe.rules import EngineRules, PlatformTraits
+
+VERSION, INSTANCE_TYPES = "engine.version", "platform.instance_types"
+"""Keys that a recipe may leave open: what suits its models is then chosen when it is read."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A complete recipe. The fields down to `unlisted` are the file's keys, as the schema validated them.
+
+    In them K, the engine's version and limits and the instance types are filled in, folders are absolute, `speculation`
+    is None for a baseline and `container` None for AWS's image. `lines` gives the file's line of each key.
+    `lock.pinned` fills in revisions, time-outs, the size of the weights, the target's model type, the files of each
+    model that are staged, `image_digests` by address with tag, and `wheel_digests` by pin.
+    `baseline_of` is what a baseline leaves out: some engines need their flags to be alike. No recipe file can say
+    `candidate`, what `toolkit improve` tries beside `speculation`; `synthetic_acceptance_length`, with which the engine
+    accepts drafts by chance, that many tokens a step on average, so that answers are garbage at the speed of such a
+    drafter; or `one_data_source`, with which target, drafter and settings are folders of one S3 prefix, for
+    CloudFormation. `left_open` are the keys that the file leaves open, `chosen` says what was taken for them and why.
+    What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and kept.
+    """
+
+    name: str
+    description: str | None
+    target: TargetSection
+    speculation: SpeculationSection | None
+    training: TrainingSection | None
+    engine: EngineSection
+    container: ContainerSection | None
+    platform: PlatformSection
+    scaling: ScalingSection
+    rollout: RolloutSection
+    network: NetworkSection
+    observability: ObservabilitySection
+    workloads: Mapping[str, Path]
+    tags: Mapping[str, str]
+    evidence: Sequence[Evidence]
+    expect: Mapping[str, Expect]
+    unlisted: Sequence[str]
+    path: Path
+    engine_rules: EngineRules = field(repr=False, compare=False)
+    platform_rules: PlatformTraits = field(repr=False, compare=False)
+    lines: Mapping[str, int] = field(repr=False, default_factory=dict)
+    weight_bytes: int | None = None
+    target_type: str = ""
+    download_timeout: int | None = None
+    staged_files: Mapping[str, Sequence[str]] = field(repr=False, default_factory=dict)
+    image_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
+    wheel_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
+    baseline_of: SpeculationSection | None = field(default=None, repr=False)
+    candidate: SpeculationSection | None = field(default=None, repr=False)
+    synthetic_acceptance_length: float | None = None
+    one_data_source: bool = False
+    left_open: frozenset[str] = field(repr=False, default=frozenset())
+    chosen: Mapping[str, str] = field(repr=False, default_factory=dict)
+
+    @property
+    def region(self) -> str | None:
+        """AWS's region; None for the session's, and on platforms that have none."""
+        return getattr(self.platform, "region", None)
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether its containers have no network."""
+        return getattr(self.network, "isolation", False)
+
+    @property
+    def method(self) -> str:
+        """The drafting method, `none` for a baseline."""
+        return self.speculation.method if self.speculation else methods.BASELINE
+
+    @property
+    def drafter(self) -> ModelSource | None:
+        """The drafter; None for a baseline, and for methods that draft without a model of their own."""
+        return self.speculation.drafter if self.speculation else None
+
+    @property
+    def drafting(self) -> EngineMethod | None:
+        """How its engine drafts with its method; None for a baseline, and where the engine cannot."""
+        return self.speculation.facts.engines.get(self.engine.name) if self.speculation else None
+
+    @property
+    def models(self) -> dict[str, ModelSource]:
+        """Where the recipe's models are, by the recipe's keys."""
+        drafter = {"speculation.model": self.drafter} if self.drafter else {}
+        return {"target.model": self.target, **drafter}
+
+    @property
+    def target_requests(self) -> int:
+        """Requests in flight per container that autoscaling aims at: the recipe's, or half of `engine.max_num_seqs`.
+
+        Above max_num_seqs requests wait. Another container takes minutes to start, and traffic may double meanwhile;
+        and what speculation gains shrinks as the batch grows.
+        """
+        return self.scaling.requests_per_instance or max(1, self.engine.max_num_seqs // 2)
+
+    @property
+    def leaves_instance_type_open(self) -> bool:
+        """Whether it names no instance type, and its target comes from where one is known to suit it."""
+        return self.target.kind == "jumpstart" and INSTANCE_TYPES in self.left_open
+
+    @cached_property
+    def image(self) -> Image | None:
+        """The image of its engine on its platform, or of what its container is built on; one under `unlisted` first."""
+        known = [image for image in self.platform_rules.images(self) if image.version == self.engine.version]
+        listed = unlisted.image(self.unlisted, self.engine.version, self.platform_rules.images(self))
+        if listed and (not known or any(map(unlisted.is_image, self.unlisted))):
+            return listed
+        return next(iter(known), None)
+
+    @cached_property
+    def flags(self) -> Mapping[str, Any]:
+        """All flags of its engine by name, without the leading dashes."""
+        return {**self.engine.args, **self.engine_rules.flags(self)}
+
+    def baseline(self) -> Recipe:
+        """This recipe without speculation, named `<name>-baseline`."""
+        if self.speculation is None:
+            return self
+        without = replace(self, speculation=None, baseline_of=self.speculation, candidate=None)
+        return replace(without, name=f"{self.name}-baseline", synthetic_acceptance_length=None)
+
+    def on(self, instance_type: str) -> Recipe:
+        """The recipe as it runs on that instance type."""
+        if instance_type not in self._by_type:
+            self._by_type[instance_type] = self._on(instance_type)
+        return self._by_type[instance_type]
+
+    @cached_property
+    def _by_type(self) -> dict[str, Recipe]:
+        return {}
+
+    def _on(self, instance_type: str) -> Recipe:
+        here = replace(self, platform=self.platform.on(instance_type))
+        own = self.platform.overrides.get(instance_type)
+        if own is None:
+            return here
+        engine = self.engine.edit(args={**self.engine.args, **own.args})
+        k = own.num_speculative_tokens
+        speculation, baseline_of, candidate = (
+            arm.edit(num_speculative_tokens=k) if arm and k else arm
+            for arm in (self.speculation, self.baseline_of, self.candidate)
+        )
+        return replace(here, engine=engine, speculation=speculation, baseline_of=baseline_of, candidate=candidate)
+
+    def chosen_notes(self) -> list[str]:
+        """A sentence for each key that the file leaves open: what was taken, and why."""
+        return [f"Left open, so chosen: {key} {why}" for key, why in self.chosen.items()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of its file with everything filled in, for people and `--json`."""
+        return self._dump(what_runs=False)
+
+    def what_runs(self) -> dict[str, Any]:
+        """The keys that decide what runs, where they are not at their defaults: two recipes alike in them run alike.
+
+        It does not depend on the machine: of a folder only the name counts.
+        """
+        found = self._dump(what_runs=True)
+        for key in ("target", "speculation"):
+            if model := found[key].get("model"):
+                found[key]["model"] = ModelSource.model_construct(model=model).name
+        return found
+
+    def _dump(self, *, what_runs: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, schema in RecipeFile.model_fields.items():
+            value = getattr(self, key)
+            if isinstance(value, Section):
+                value = value.dump(what_runs=what_runs)
+            if not (what_runs and ChangesNothing in schema.metadata):
+                found[key] = to_jsonable_python(value)
+        absent = {"speculation": {"method": methods.BASELINE}, "container": "aws-dlc"}
+        return {key: absent.get(key) if value is None else value for key, value in found.items()}
+
+    def __repr__(self) -> str:
+        k = f" K={self.speculation.num_speculative_tokens}" if self.speculation else ""
+        engine = f"{self.engine.name} {self.engine.version}"
+        return inert(f"<Recipe {self.name}: {self.target.name}, {self.method}{k}, {engine}, {self.platform.name}>")
+
+    def _repr_html_(self) -> str:
+        return _card(self)
+
+
+def _card(recipe: Recipe) -> str:
+    speculation, engine = recipe.speculation, recipe.engine
+    rows: list[tuple[str, object]] = [
+        ("target", recipe.target),
+        ("drafter", recipe.drafter),
+        ("method", f"{recipe.method}, K = {speculation.num_speculative_tokens}" if speculation else "no speculation"),
+        ("engine", f"{engine.name} {engine.version}"),
+        ("limits", _limits(recipe)),
+        ("platform", _platform(recipe)),
+        ("price", dollars_per_hour(recipe.platform_rules.price_per_hour(recipe))),
+        ("workloads", ", ".join(recipe.workloads)),
+        ("measured", _measured(recipe)),
+    ]
+    settings = "\n".join(f"{key}: {value}" for key, value in recipe.to_dict().items())
+    parts = (facts(rows), folded(recipe.path, _source(recipe)), folded("all settings, with defaults", settings))
+    return card(recipe.name, *parts, says=recipe.description)
+
+
+def _limits(recipe: Recipe) -> str:
+    context = f"{recipe.engine.max_model_len:,} tokens of context" if recipe.engine.max_model_len else ""
+    return ", ".join(filter(None, (context, f"{recipe.engine.max_num_seqs} requests at once")))
+
+
+def _platform(recipe: Recipe) -> str:
+    if not recipe.platform_rules.has_instance_types:
+        return recipe.platform.name
+    return f"{recipe.platform.name}, {' or '.join(recipe.platform.types)}"
+
+
+def _measured(recipe: Recipe) -> str:
+    """The speedups that the recipe's evidence gives."""
+    found = [item for item in recipe.evidence if item.speedup]
+    return "; ".join(f"{item.speedup:.2f}x on {item.workload} ({item.hardware}, {item.date})" for item in found)
+
+
+def _source(recipe: Recipe) -> str | Fragment:
+    """The text of the recipe's file; empty where it is gone."""
+    try:
+        return read_file(recipe.path).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
