@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from fakes import ACCOUNT, MemoryPlatform
@@ -14,7 +15,6 @@ from toolkit import registry
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account
 from toolkit.recipe.recipe import Recipe
-from toolkit.registry import PlatformEntry
 
 ON_AWS = (
     RECIPE.replace("0.32.0", "0.30.0")
@@ -86,7 +86,7 @@ SESSION = AwsSession()
 def aws_in_memory() -> Iterator[AwsInMemory]:
     """An empty account, which every command takes for AWS."""
     before = registry._platforms()["sagemaker"]
-    registry.register_platform("sagemaker", PlatformEntry(before.rules, f"{__name__}:SESSION", before.causes))
+    registry.register_platform("sagemaker", replace(before, session=f"{__name__}:SESSION"))
     SESSION.platform = AwsInMemory()
     try:
         yield SESSION.platform

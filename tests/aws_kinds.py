@@ -8,12 +8,12 @@ from dataclasses import replace
 from fakes import ACCOUNT
 
 from toolkit.planning.resources import Account, Existing, Resource
+from toolkit.platforms.sagemaker.keys import AwsRollout
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.deployment import Deployment
 from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
 from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import RolloutSection
 from toolkit.registry import platform_rules
 
 KINDS = [kind.kind for kind in RULES.kinds]
@@ -54,7 +54,7 @@ def wanted(recipe: Recipe, *kinds: str, account: Account = ACCOUNT) -> list[Reso
 
 def halved(recipe: Recipe) -> Recipe:
     """The recipe as an experiment of two variants, `speculative` and `baseline`."""
-    return replace(recipe, rollout=RolloutSection(speculative_percent=50))
+    return replace(recipe, rollout=AwsRollout(speculative_percent=50))
 
 
 def differs(resource: Resource, existing: Existing) -> bool:

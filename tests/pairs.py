@@ -10,11 +10,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from toolkit import registry
 from toolkit.loading import load
 from toolkit.recipe.lock import Lock, read_models
 from toolkit.recipe.model_files import ModelFiles
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import PlatformSection
 from toolkit.recipe.source import ModelSource
 
 HIDDEN, VOCABULARY, MASK_TOKEN = 8, 32, 3
@@ -161,8 +161,16 @@ def edit_tensors(folder: Path, changes: Mapping[str, tuple[int, ...] | None]) ->
 
 def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:
     """The recipe with other values of its fields or its platform's settings; `platform` is another platform's name."""
-    of_platform = {field.name for field in fields(PlatformSection)} - {field.name for field in fields(Recipe)}
+    of_platform = type(recipe.platform).model_fields.keys() - {field.name for field in fields(Recipe)}
     settings = {key: changes.pop(key) for key in of_platform & changes.keys()}
-    if "platform" in changes:
-        settings["name"] = changes.pop("platform")
-    return replace(recipe, **changes, platform=replace(recipe.platform, **settings))
+    if own := changes.pop("overrides", None):
+        types = settings.get("instance_types", recipe.platform.types)
+        settings["instance_types"] = [own.get(name, name) for name in dict.fromkeys((*types, *own))]
+    if name := changes.pop("platform", None):
+        settings["name"], changes["platform_rules"] = name, registry.platform_rules(name)
+    return replace(recipe, **changes, platform=recipe.platform.edit(**settings))
+
+
+def of_engine(recipe: Recipe, name: str, **changes: Any) -> Recipe:
+    """The recipe on another engine."""
+    return replace(recipe, engine=recipe.engine.edit(name=name, **changes), engine_rules=registry.engine_rules(name))

@@ -23,11 +23,12 @@ from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision, KindRule, Transition, in_order
 from toolkit.platforms.rules import Trial
+from toolkit.recipe.assemble import Sections
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
-from toolkit.recipe.schema import EngineSection, PlatformSection
-from toolkit.registry import PlatformEntry
+from toolkit.recipe.rules import EngineRules, MetricNames
+from toolkit.recipe.schema import EngineSection, PlatformSection, SpeculationSection
+from toolkit.registry import EngineEntry, PlatformEntry
 from toolkit.sizing.fit import Fit, Pair, fit_by_size
 from toolkit.sizing.settings import Settings
 
@@ -40,7 +41,12 @@ METHOD = Method(
 )
 
 
+SECTIONS: Sections = {"platform": PlatformSection}
+ENGINE_SECTIONS: Sections = {"engine": EngineSection, "speculation": SpeculationSection}
+
+
 class ToyEngine(EngineRules):
+    sections = ENGINE_SECTIONS
     name = "toy"
     package = "toy"
     cpu_package = ""
@@ -49,10 +55,10 @@ class ToyEngine(EngineRules):
     own_flags: Mapping[str, str] = {"context-length": "`engine.max_model_len`"}
     metrics = MetricNames(*(f"toy:{number}" for number in range(13)))
 
-    def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
-        return EngineDefaults("toy", written.version or "1.2.3", 16, None)
+    def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
+        return written.edit(version=written.version or "1.2.3", max_num_seqs=written.max_num_seqs or 16)
 
-    def default_tokens(self, engine: Engine, method: str) -> int:
+    def default_tokens(self, engine: EngineSection, method: str) -> int:
         return 2
 
     def knows(self, version: str) -> bool:
@@ -115,7 +121,7 @@ class ToyRules:
     has_instance_types = False
     has_settings_by_type = False
     builds_images = False
-    isolates_containers = False
+    sections = SECTIONS
     starts_image_entrypoint = False
     longest_variable = None
     gated_models = "ask at home"
@@ -123,11 +129,11 @@ class ToyRules:
     compile_command = "none"
     exports_templates = False
 
-    def settled(self, written: PlatformSection) -> PlatformSection:
-        return replace(written, weights=written.weights or "hub")
+    def fill_in(self, written: PlatformSection) -> PlatformSection:
+        return written.edit(weights=written.weights or "hub")
 
-    def settings_from(self, other: PlatformSection) -> PlatformSection:
-        return replace(other, name=self.name)
+    def move_here(self, other: PlatformSection) -> PlatformSection:
+        return other.edit(name=self.name)
 
     def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
         return recipe
@@ -272,8 +278,8 @@ RULES, SESSION = ToyRules(), ToySession()
 @contextmanager
 def registered(engine: str = "toys:ENGINE") -> Iterator[None]:
     """The toy platform, engine and method can be used while the block runs."""
-    registry.register_platform("toy-box", PlatformEntry("toys:RULES", "toys:SESSION"))
-    registry.register_engine("toy", engine)
+    registry.register_platform("toy-box", PlatformEntry("toys:RULES", "toys:SESSION", "toys:SECTIONS"))
+    registry.register_engine("toy", EngineEntry(engine, "toys:ENGINE_SECTIONS"))
     methods.register(METHOD)
     yield
     registry.unregister_platform("toy-box")

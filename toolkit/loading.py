@@ -50,7 +50,7 @@ def read(recipe: str | os.PathLike[str]) -> LoadedRecipe:
 
 
 def complete(loaded: LoadedRecipe) -> Recipe:
-    """Fill in what the file leaves out. Pure but for looking where the recipe's folder is, and what is known of models."""
+    """Fill in what the file leaves out. Reads only the recipe's folder, its lock and its models' folders."""
     file, folder = loaded.file, loaded.path.resolve().parent
     rules: PlatformTraits = registry.platform_rules(file.platform.name)
     platform = rules.fill_in(file.platform)
@@ -89,7 +89,8 @@ def on_platform(recipe: Recipe, name: str | None) -> Recipe:
     if INSTANCE_TYPES in recipe.left_open:
         platform = rules.fill_in(platform.edit(instance_types=None))
     args = {flag: value for flag, value in recipe.engine.args.items() if f"engine.args.{flag}" not in recipe.chosen}
-    engine = recipe.engine.edit(args=args)
+    version = None if VERSION in recipe.chosen else recipe.engine.version
+    engine = recipe.engine.edit(args=args, version=version)
     return _with_choices(
         replace(recipe, platform=platform, platform_rules=rules, engine=engine, lines=lines, chosen={})
     )
@@ -141,7 +142,7 @@ def _with_choices(recipe: Recipe) -> Recipe:
         recipe = replace(recipe, platform=recipe.platform.on(_OF_JUMPSTART))
     elif not recipe.left_open:
         return recipe
-    if VERSION in recipe.left_open:
+    if not recipe.engine.version:
         recipe = _with_version(recipe, _models(recipe))
     return _with_instance_type(recipe)
 

@@ -16,7 +16,7 @@ import pytest
 
 from toolkit.platforms.local.clients import session
 from toolkit.platforms.local.daemon import LocalDaemon, running, start, stop
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 
 ECHO = Path(__file__).parent / "local" / "containers" / "echo"
 TOOLKIT = Path(sys.executable).with_name("toolkit")

@@ -12,7 +12,7 @@ from standin import StandIn
 from standin_answers import three_tokens
 from standin_user import User
 
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 TINY = catalogue_dir() / "tiny" / "p-eagle.yaml"

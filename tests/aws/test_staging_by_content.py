@@ -152,7 +152,7 @@ def stage_from(clients: Clients, server: Hub) -> None:
         clients,
         FROM_HUB.request,
         Silent(),
-        lambda source: HubFiles(source.written, source.revision, hub_client(server.url)),
+        lambda source: HubFiles(source.model, source.revision, hub_client(server.url)),
     )
 
 

@@ -53,7 +53,7 @@ def clients(standin: StandIn) -> Clients:
 
 def stage(clients: Clients, server: Hub, **changes: str) -> None:
     def open_files(source: ModelSource) -> HubFiles:
-        return HubFiles(source.written, source.revision, hub_client(server.url))
+        return HubFiles(source.model, source.revision, hub_client(server.url))
 
     stage_weights(clients, {**REQUEST, **changes}, Silent(), open_files)
 

@@ -18,9 +18,10 @@ from toolkit.loading import load
 from toolkit.planning.resources import Account, Existing, Resource
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.keys import ComponentSection
 from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import ComponentSection, Evidence, ScalingSection
+from toolkit.recipe.schema import Evidence, ScalingSection
 
 HERE = Account(ACCOUNT, "us-west-2")
 WATCHING = ("LogGroup", "MetricFilter", "Alarm", "Dashboard")
@@ -72,7 +73,7 @@ def test_what_was_made_is_found_again_as_it_shall_be(clients: Clients, recipe: R
 
 
 def test_an_inference_component_has_its_own_log_group(clients: Clients, recipe: Recipe) -> None:
-    wanted = watchers(recipe_with(recipe, component=ComponentSection()))
+    wanted = watchers(recipe_with(recipe, inference_component=ComponentSection()))
     make(clients, wanted)
     assert seen(clients).keys() == {item.name for item in wanted}
 
@@ -160,7 +161,7 @@ def scaling(clients: Clients) -> Iterator[Stubber]:
 def scaled(recipe: Recipe) -> dict[str, Resource]:
     """Target and policies of a component that may have no copies."""
     component = recipe_with(
-        recipe, component=ComponentSection(), scaling=ScalingSection(min_instances=0, max_instances=2)
+        recipe, inference_component=ComponentSection(), scaling=ScalingSection(min_instances=0, max_instances=2)
     )
     return {item.name.removeprefix("inference-component/hub"): item for item in wanted(component, *SCALING)}
 

@@ -40,9 +40,7 @@ def _measure(baseline: Endpoint, method: str, k: int) -> BenchReport:
     """The arm and the baseline on both prompt sets."""
     recipe = toolkit.load(f"tiny/{method}")
     assert recipe.speculation
-    recipe = replace(
-        recipe, name=f"{recipe.name}-k{k}", speculation=replace(recipe.speculation, num_speculative_tokens=k)
-    )
+    recipe = replace(recipe, name=f"{recipe.name}-k{k}", speculation=recipe.speculation.edit(num_speculative_tokens=k))
     deployed = toolkit.deploy(recipe, progress=Silent())
     try:
         return replace(deployed, baseline=baseline.name).prove()

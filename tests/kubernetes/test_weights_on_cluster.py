@@ -19,11 +19,11 @@ from toolkit.errors import PlatformError
 from toolkit.loading import load, on_platform
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.weights import upload_weights
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import KubernetesSection
 from toolkit.recipe.source import ModelSource
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def recipe(tmp_path: Path) -> Recipe:
     (folder / "config.json").write_text("{}")
     section = KubernetesSection(namespace="ml", weights_bucket=BUCKET)
     shipped = on_platform(load("qwen3-8b/p-eagle"), "kubernetes")
-    source = ModelSource("folder", str(folder))
+    source = ModelSource(model=str(folder))
     return recipe_with(shipped, target=source, speculation=None, kubernetes=section, weights="s3")
 
 

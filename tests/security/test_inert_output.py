@@ -87,7 +87,7 @@ RULES, SESSION = toys.RULES, HostileSession()
 
 @pytest.fixture
 def _hostile_platform() -> Iterator[None]:
-    registry.register_platform("toy-box", PlatformEntry(f"{__name__}:RULES", f"{__name__}:SESSION"))
+    registry.register_platform("toy-box", PlatformEntry(f"{__name__}:RULES", f"{__name__}:SESSION", "toys:SECTIONS"))
     yield
     registry.unregister_platform("toy-box")
 

@@ -19,7 +19,7 @@ from toolkit.api.lock import lock
 from toolkit.api.pins import unpinned
 from toolkit.checks.run import check
 from toolkit.errors import BuildError, UnreadableModel, UsageError
-from toolkit.loading import load
+from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms.image import base_image, render
 from toolkit.platforms.image_digests import find_digest
@@ -46,7 +46,7 @@ def files(tmp_path: Path) -> Iterator[OpenFiles]:
     """The hub, which holds the pair of the recipe."""
     folders = {"org/target": tmp_path / "target", "org/drafter": tmp_path / "drafter"}
     with hub(folders) as server, hub_client(server.url) as client:
-        yield lambda source: HubFiles(source.written, source.revision, client)
+        yield lambda source: HubFiles(source.model, source.revision, client)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_what_is_deployed_is_what_the_lock_pins(recipe: Recipe, files: OpenFiles
 
 
 def test_a_cluster_runs_the_digest_and_the_commits_too(tmp_path: Path, files: OpenFiles) -> None:
-    recipe = load(write_hub_pair(tmp_path)).with_platform("kubernetes")
+    recipe = on_platform(load(write_hub_pair(tmp_path)), "kubernetes")
     lock(recipe, files=files, digests=digests)
     complete = locked(recipe, AWS)
     text = json.dumps([item.request for item in KUBERNETES.desired([complete], AWS)])
@@ -94,7 +94,7 @@ def test_a_plan_says_what_is_not_pinned_and_the_command_that_pins_it(tmp_path: P
 @pytest.mark.parametrize("source", ["s3://bucket/target/", "jumpstart:some-model"])
 def test_what_nothing_pins_is_said_with_what_can_be_pinned(recipe: Recipe, source: str) -> None:
     kind = source.partition(":")[0]
-    moved = replace(recipe, target=replace(recipe.target, kind=kind, written=source))
+    moved = replace(recipe, target=recipe.target.edit(kind=kind, written=source))
     assert any("to have it pinned" in line for line in unpinned(moved, AWS) if source in line)
 
 
@@ -118,7 +118,7 @@ def test_without_the_registry_a_digest_that_was_known_stays(recipe: Recipe, file
 def test_a_lock_without_the_hub_names_both_models_and_changes_nothing(recipe: Recipe) -> None:
     before = lock_path(recipe).read_bytes()
     with hub({}) as server, hub_client(server.url) as client, pytest.raises(UnreadableModel) as caught:
-        lock(recipe, files=lambda source: HubFiles(source.written, source.revision, client), digests=digests)
+        lock(recipe, files=lambda source: HubFiles(source.model, source.revision, client), digests=digests)
     assert "target.model" in caught.value.message
     assert "speculation.model" in caught.value.message
     assert lock_path(recipe).read_bytes() == before

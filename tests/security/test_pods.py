@@ -14,11 +14,12 @@ import pytest
 from pairs import recipe_with
 
 from toolkit.loading import load, on_platform
+from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.rules.devices import on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import parts
-from toolkit.recipe.load import catalogue
+from toolkit.recipe.known import catalogue
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import ContainerSection, KubernetesSection
+from toolkit.recipe.schema import ContainerSection
 
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
 from process_kubelet import READ_ONLY_ROOT

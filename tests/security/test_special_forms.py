@@ -40,7 +40,7 @@ def on_cluster() -> Recipe:
 
 
 def with_env(recipe: Recipe, value: str) -> Recipe:
-    return replace(recipe, engine=replace(recipe.engine, env={"NOTE": value}))
+    return replace(recipe, engine=recipe.engine.edit(env={"NOTE": value}))
 
 
 @pytest.mark.parametrize("form", [SECRET, "a {{Resolve:ssm:/x}} b", "{{ resolve:ssm-secure:/x:1}}"])

@@ -21,7 +21,7 @@ from pairs import edit_config
 from safetensors.torch import load_file, save_file
 
 from toolkit.checks.run import check
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.model_files import read_folder
 
 pytestmark = pytest.mark.serving

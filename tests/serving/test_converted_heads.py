@@ -12,7 +12,7 @@ from forked_vllm import ForkedVllm
 from safetensors.torch import load_file, save_file
 
 from toolkit.engines.vllm.convert import convert
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 from toolkit.training.head import aux_layers, build_head
 from toolkit.training.job import TrainingJob
 from toolkit.training.learn import Lesson, PEagleLearner

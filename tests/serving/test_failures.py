@@ -24,7 +24,7 @@ PROMPT = "Write JSON records of the books 205 to 215."
 
 def test_a_vllm_that_dies_at_start_gives_its_last_words_at_once() -> None:
     recipe = toolkit.load("tiny/p-eagle")
-    engine = replace(recipe.engine, args={**recipe.engine.args, "max-logprobs": "many"})
+    engine = recipe.engine.edit(args={**recipe.engine.args, "max-logprobs": "many"})
     broken = replace(recipe, name="tiny-broken", engine=engine)
 
     with pytest.raises(EndpointFailed, match="argument --max-logprobs: invalid") as failed:

@@ -15,7 +15,7 @@ from forked_vllm import ForkedVllm
 
 from toolkit.engines.arguments import environment
 from toolkit.loading import load
-from toolkit.recipe.load import catalogue
+from toolkit.recipe.known import catalogue
 from toolkit.recipe.recipe import Recipe
 
 pytestmark = pytest.mark.serving

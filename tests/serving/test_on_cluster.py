@@ -63,7 +63,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     file.write_text(text)
     with hub({f"tiny/{name}": TINY / "models" / name for name in MODELS}) as server, hub_client(server.url) as client:
         loaded = toolkit.load(file)
-        write_lock(loaded, read_models(loaded, lambda source: HubFiles(source.written, source.revision, client)))
+        write_lock(loaded, read_models(loaded, lambda source: HubFiles(source.model, source.revision, client)))
     return toolkit.load(file)
 
 
@@ -190,7 +190,7 @@ def test_the_benchmarks_job_measures_both_arms(endpoint: Endpoint, kubelet: Proc
 
 
 def test_an_engine_that_dies_at_its_start_gives_its_last_words(kubelet: ProcessKubelet, recipe: Recipe) -> None:
-    engine = replace(recipe.engine, args={**recipe.engine.args, "max-logprobs": "many"})
+    engine = recipe.engine.edit(args={**recipe.engine.args, "max-logprobs": "many"})
     broken = replace(recipe, name="tiny-broken", engine=engine)
 
     with pytest.raises(EndpointFailed, match="argument --max-logprobs: invalid") as failed:

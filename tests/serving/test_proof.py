@@ -12,7 +12,6 @@ import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.measure.report import BenchReport
-from toolkit.recipe.source import ModelSource
 
 pytestmark = pytest.mark.serving
 
@@ -48,7 +47,7 @@ def test_a_head_whose_tokens_are_never_accepted_fails_the_proof(endpoint: Endpoi
     assert recipe.speculation is not None
     assert recipe.speculation.drafter.folder
     head = _head_that_names_wrong_tokens(recipe.speculation.drafter.folder, tmp_path)
-    wrong = replace(recipe.speculation, drafter=ModelSource("folder", str(head)))
+    wrong = recipe.speculation.edit(model=str(head))
     deployed = toolkit.deploy(replace(recipe, name="tiny-wrong", speculation=wrong), progress=Silent())
     try:
         proof = deployed.prove(requests=1, seconds=300)

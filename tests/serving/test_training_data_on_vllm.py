@@ -10,7 +10,7 @@ import torch
 from forked_vllm import ForkedVllm
 from safetensors.torch import load_file
 
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 from toolkit.training.chat import Chat, load_chat
 from toolkit.training.generators import InTransformers
 from toolkit.training.responses import Question

@@ -139,7 +139,7 @@ def broken_update(home: Path, recipe: Recipe) -> BrokenUpdate:
     """An update to a KV cache that holds no request: no check compares the two, vLLM does when it has loaded."""
     endpoint = toolkit.deploy(recipe, progress=Silent())
     too_small = {**recipe.engine.args, "kv-cache-memory-bytes": 65536}
-    broken = replace(recipe, engine=replace(recipe.engine, args=too_small))
+    broken = replace(recipe, engine=recipe.engine.edit(args=too_small))
     running, callers = endpoint.status().config, Callers(endpoint)
     with callers.at_work():
         with pytest.raises(EndpointFailed) as failed:
@@ -187,7 +187,7 @@ def _asked_once(endpoint: Endpoint) -> Endpoint:
         raise AssertionError("a request was refused, and would be sent again")
 
     assert isinstance(endpoint.platform, LocalPlatform)
-    return replace(endpoint, platform=replace(endpoint.platform, sleep=never))
+    return replace(endpoint, platform=endpoint.platform.edit(sleep=never))
 
 
 def _arm(answer: Generation) -> str:

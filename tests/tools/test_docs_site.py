@@ -17,8 +17,9 @@ from toolkit.apply.causes import words
 from toolkit.catalog import lookup
 from toolkit.checks.codes import codes
 from toolkit.cli.help import GROUPS
-from toolkit.recipe.load import catalogue
-from toolkit.recipe.schema import json_schema
+from toolkit.recipe.assemble import json_schema
+from toolkit.recipe.known import catalogue
+from toolkit.registry import recipe_schema
 
 ROOT = Path(__file__).parents[2]
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "srcset", "video": "src"}
@@ -88,7 +89,7 @@ def test_every_command_is_described(site: Path) -> None:
 
 def test_every_key_of_a_recipe_is_described(site: Path) -> None:
     page = text(site, "reference/recipe")
-    schema = json_schema()
+    schema = json_schema(recipe_schema())
     sections = [schema, *schema["$defs"].values()]
     for fields in (fields for section in sections for fields in section.get("properties", {}).values()):
         assert " ".join(fields.get("description", "").replace("`", "").split()) in page

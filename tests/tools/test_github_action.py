@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 
 ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load((ROOT / ".github/actions/toolkit/action.yml").read_text(encoding="utf-8"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 from tools import causes_readme, codes_readme, recipes_readme, threads_page
 
 

@@ -22,6 +22,7 @@ from toolkit.errors import InvocationError, RecipeError, UsageError
 from toolkit.loading import load
 from toolkit.measure.report import BenchReport
 from toolkit.recipe.recipe import Recipe
+from toolkit.registry import EngineEntry
 
 RECIPE = """\
 name: spinner
@@ -259,7 +260,7 @@ def test_another_recipe_is_compared_but_never_written(recipe: Path, tmp_path: Pa
 
 
 def test_an_engine_without_counts_has_at_most_three_k(recipe: Path) -> None:
-    registry.register_engine("toy", "toys:ENGINE")
+    registry.register_engine("toy", EngineEntry("toys:ENGINE", "toys:ENGINE_SECTIONS"))
 
     with pytest.raises(UsageError, match="does not count accepted drafts"):
         tune(recipe, measure=Bench(), progress=Silent())

@@ -22,9 +22,9 @@ def check_no_effect(recipe: Recipe) -> Iterator[Finding]:
         for name in names:
             section: Section | None = getattr(recipe, name)
             read = sections.get(name, Section)
-            for key in section.model_dump(exclude_defaults=True) if section else ():
+            for key in section.dump(what_runs=True) if section else ():
                 if key not in read.model_fields:
-                    rehearsal = issubclass(_declared_by(type(section), key), read)
+                    rehearsal = name == "platform" and issubclass(_declared_by(type(section), key), read)
                     severity: Severity = "info" if rehearsal else "error"
                     message, path = f"`{key}` has no effect {where}", f"{name}.{key}"
                     yield Finding("recipe.no-effect", message, path, hint="Remove it.", severity=severity)

@@ -32,7 +32,7 @@ class Setting:
     @property
     def keys(self) -> dict[str, Any]:
         """The keys of a recipe's `speculation`."""
-        return self.speculation.model_dump(mode="json", exclude_defaults=True)
+        return self.speculation.dump(what_runs=True)
 
 
 def with_k(recipe: Recipe, k: int) -> Setting:

@@ -16,7 +16,7 @@ Sections = Mapping[str, type[Section]]
 
 
 def assemble(platforms: Mapping[str, Sections], engines: Mapping[str, Sections], about: str) -> type[RecipeFile]:
-    """The schema of a recipe file for these platforms and engines, the default one first; `about` says what those are."""
+    """The schema of a recipe for these platforms and engines, the default one first; `about` says what those are."""
     declared = [*platforms.values(), *engines.values()]
     named = {"platform": {"name": _platform_name(platforms)}, "engine": {"name": _engine_name(engines, about)}}
     keys = dict.fromkeys(key for sections in declared for key in sections)

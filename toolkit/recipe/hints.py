@@ -67,8 +67,8 @@ class Problem:
     """One of pydantic's errors.
 
     `keys` lead to the value in the `recipe`, `kind` and `message` are pydantic's. `written` is the text of the value in
-    the file, which YAML may have made a number of: 0.30 is 0.3. `stem` is the file's name without its ending. `schema` is what
-    a recipe may say.
+    the file, which YAML may have made a number of: 0.30 is 0.3. `stem` is the file's name without its ending. `schema`
+    is what a recipe may say.
     """
 
     kind: str

@@ -99,8 +99,9 @@ class Recipe:
 
     @property
     def is_isolated(self) -> bool:
-        """Whether its containers have no network."""
-        return getattr(self.network, "isolation", False)
+        """Whether its containers have no network, on a platform that can see to it."""
+        read = self.platform_rules.sections.get("network", NetworkSection)
+        return "isolation" in read.model_fields and getattr(self.network, "isolation", False)
 
     @property
     def method(self) -> str:

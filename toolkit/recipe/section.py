@@ -76,11 +76,12 @@ class Section(BaseModel):
 
     def edit(self, **changes: Any) -> Self:
         """With other values of these keys, which are not checked."""
+        assert changes.keys() <= type(self).model_fields.keys(), f"no keys of {type(self).__name__}: {[*changes]}"
         return self.model_copy(update=changes)
 
     def dump(self, *, what_runs: bool = False) -> dict[str, Any]:
         """The keys as JSON data; with `what_runs` only those which change it and are not at their defaults."""
         if not what_runs:
-            return self.model_dump(mode="json")
+            return self.model_dump(mode="json", warnings=False)
         ignored = {name for name, field in type(self).model_fields.items() if ChangesNothing in field.metadata}
-        return self.model_dump(mode="json", exclude=ignored, exclude_defaults=True)
+        return self.model_dump(mode="json", exclude=ignored, exclude_defaults=True, warnings=False)

@@ -207,7 +207,7 @@ class Shape:
         chance = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": length}
         speculation = {"method": "eagle3", "model": str(drafter), "num_speculative_tokens": k, **parallel}
         env = {"VLLM_USE_V2_MODEL_RUNNER": "0"} if parallel else {}
-        engine = replace(self.engine, speculation={**speculation, **(chance if self.settings.on_gpu else {})}, env=env)
+        engine = self.engine.edit(speculation={**speculation, **(chance if self.settings.on_gpu else {})}, env=env)
         async with AsyncExitStack() as stack:
             (arm,) = await _arms(stack, self.settings, [engine], f"{self.name}-{head}-k{k}", chat=False)
             design = Design(

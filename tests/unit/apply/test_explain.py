@@ -25,7 +25,8 @@ import pytest
 import toolkit
 from toolkit.apply.causes import words
 from toolkit.apply.diagnose import diagnose
-from toolkit.recipe.schema import json_schema
+from toolkit.recipe.assemble import json_schema
+from toolkit.registry import recipe_schema
 
 FAILURES = Path(__file__).with_name("failures")
 LOGS = Path(__file__).parents[2] / "golden" / "logs"
@@ -249,7 +250,7 @@ def keys(schema: dict[str, object], definitions: dict[str, dict[str, object]], a
 
 
 def test_every_key_in_an_edit_is_a_key_of_recipes() -> None:
-    schema = json_schema()
+    schema = json_schema(recipe_schema())
     known = keys(schema, schema["$defs"])
     hints = [cause.hint for cause in (*words().log, *words().reasons)]
     hints += [hint for check in words().health_checks for hint in check.hints.values()]

@@ -14,7 +14,7 @@ from toolkit.catalog.lookup import FOLDER, version_key
 from toolkit.catalog.methods import EngineMethod, Method
 from toolkit.checks.run import check
 from toolkit.errors import UsageError
-from toolkit.recipe.load import load_file
+from toolkit.loading import read
 
 DATA = json.loads((FOLDER / "methods.json").read_text())
 INSTALLED = "0.32.0"
@@ -141,7 +141,7 @@ def test_a_method_that_is_added_can_be_written_and_checked(tmp_path: Path) -> No
     path = write_recipe(tmp_path, text)
     methods.register(Method("toy", drafter="none", kind="text", default_num_speculative_tokens=2))
     try:
-        assert load_file(path).file.speculation.method == "toy"
+        assert read(path).file.speculation.method == "toy"
         (finding,) = check(path).findings
     finally:
         methods.unregister("toy")

@@ -13,7 +13,7 @@ from toolkit.catalog.updates import Update, write
 from toolkit.checks.run import check
 from toolkit.findings import Finding
 from toolkit.loading import load
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 
 RECIPE = (catalogue_dir() / "gpt-oss-20b" / "p-eagle.yaml").read_text(encoding="utf-8")
 LOCK = (catalogue_dir() / "gpt-oss-20b" / "p-eagle.lock.json").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from pairs import HUB_RECIPE, write_hub_pair
 from toolkit.checks.run import check
 from toolkit.engines.arguments import environment
 from toolkit.findings import Finding
-from toolkit.loading import load
+from toolkit.loading import load, on_platform
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
@@ -64,8 +64,8 @@ def test_a_template_stages_the_vocabulary_beside_the_models(tmp_path: Path) -> N
 
 def test_a_cluster_isolates_nothing_and_stages_nothing(tmp_path: Path) -> None:
     found(tmp_path, OLDER + ISOLATED)
-    moved = complete(tmp_path).with_platform("kubernetes")
-    on_s3 = replace(moved, platform=replace(moved.platform, weights="s3"))
+    moved = on_platform(complete(tmp_path), "kubernetes")
+    on_s3 = replace(moved, platform=moved.platform.edit(weights="s3"))
     assert "TIKTOKEN_ENCODINGS_BASE" not in environment(on_s3)
 
 

@@ -15,7 +15,7 @@ import pytest
 from toolkit.checks.run import check
 from toolkit.engines.arguments import environment
 from toolkit.loading import load
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.lock import read_lock
 
 SETTINGS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("settings_of_others.json").read_text())["settings"]

@@ -16,7 +16,8 @@ import pytest
 from pairs import edit_config, write_pair
 
 from toolkit.cli.main import run
-from toolkit.recipe.schema import json_schema
+from toolkit.recipe.assemble import json_schema
+from toolkit.registry import recipe_schema
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def test_recipes(toolkit: Toolkit) -> None:
 
 
 def test_schema(toolkit: Toolkit) -> None:
-    assert toolkit("schema").document == json_schema()
+    assert toolkit("schema").document == json_schema(recipe_schema())
 
 
 def test_lock(toolkit: Toolkit, good: Path, tmp_path: Path) -> None:

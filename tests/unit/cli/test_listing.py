@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from toys import ToyBox, ToySession
@@ -14,7 +15,6 @@ from toolkit.api.listing import status, unknown_endpoint
 from toolkit.cli.main import run
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError
-from toolkit.registry import PlatformEntry
 
 EXPIRED = "listing endpoints: the token has expired (ExpiredToken)"
 
@@ -55,7 +55,7 @@ def _one_runs_and_one_has_expired() -> Iterator[None]:
     before = {name: registry._platforms()[name] for name in ("local", "sagemaker")}
     for name, session in (("local", "HERE"), ("sagemaker", "EXPIRED_SESSION")):
         entry = before[name]
-        registry.register_platform(name, PlatformEntry(entry.rules, f"{__name__}:{session}", entry.causes))
+        registry.register_platform(name, replace(entry, session=f"{__name__}:{session}"))
     yield
     for name, entry in before.items():
         registry.register_platform(name, entry)

@@ -12,7 +12,7 @@ from neuron_machine import NXD_INFERENCE, VLLM_NEURON, Machine
 from toolkit.engines.arguments import environment
 from toolkit.loading import load
 from toolkit.planning import artifacts
-from toolkit.recipe.load import catalogue
+from toolkit.recipe.known import catalogue
 from toolkit.recipe.recipe import Recipe
 
 RECIPES = [(name, load(name)) for name in catalogue() if load(name).engine_rules.compiles(load(name))]

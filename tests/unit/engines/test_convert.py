@@ -35,7 +35,7 @@ from toolkit.cli import convert_command
 from toolkit.cli.convert_command import check_head
 from toolkit.engines.vllm.convert import convert
 from toolkit.errors import UnreadableModel, UsageError
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.model_files import read_folder
 from toolkit.training.engine import Conversion
 

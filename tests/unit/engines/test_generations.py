@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from toolkit.catalog import lookup, trainium
 from toolkit.engines.neuron import generations as neuron
+from toolkit.recipe.schema import EngineSection
 
 ENGINES = ("vllm-neuron", "nxd-inference")
 
@@ -71,9 +71,9 @@ def test_every_generation_has_an_image() -> None:
 
 
 def test_an_unknown_version_is_of_no_generation() -> None:
-    engine = Engine("vllm-neuron", "0.9.1", None, 4, None, {}, {})
+    engine = EngineSection(name="vllm-neuron", version="0.9.1")
     assert neuron.generation_of(engine) is None
-    assert neuron.generation_of(replace(engine, name="nxd-inference")) is not None
+    assert neuron.generation_of(engine.edit(name="nxd-inference")) is not None
 
 
 @pytest.mark.parametrize("instance_type", ["ml.trn2.48xlarge", "trn2.3xlarge"])

@@ -14,7 +14,7 @@ from pairs import recipe_with
 from toolkit.engines.arguments import environment
 from toolkit.engines.neuron import generations as neuron
 from toolkit.loading import load
-from toolkit.recipe.load import catalogue
+from toolkit.recipe.known import catalogue
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import InstanceType
 
@@ -124,16 +124,14 @@ def test_the_forks_drafter_takes_no_longer_requests_than_its_target(tmp_path: Pa
 def test_a_drafter_that_the_engine_fetches_is_pinned(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path)
     assert recipe.speculation
-    at = replace(recipe.speculation.drafter, revision="0123abc")
-    pinned = replace(recipe, speculation=replace(recipe.speculation, drafter=at))
+    pinned = replace(recipe, speculation=recipe.speculation.edit(revision="0123abc"))
     assert pinned.flags["speculative-config"]["revision"] == "0123abc"
 
 
 def test_a_staged_drafter_has_no_revision(tmp_path: Path) -> None:
     recipe = recipe_with(recipe_of(tmp_path), platform="sagemaker", weights="s3")
     assert recipe.speculation
-    at = replace(recipe.speculation.drafter, revision="0123abc")
-    staged = replace(recipe, speculation=replace(recipe.speculation, drafter=at))
+    staged = replace(recipe, speculation=recipe.speculation.edit(revision="0123abc"))
     assert staged.flags["speculative-config"] == {
         "method": "eagle3",
         "model": "/opt/ml/additional-model-data-sources/drafter",

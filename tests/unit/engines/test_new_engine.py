@@ -21,6 +21,7 @@ from toolkit.loading import load
 from toolkit.measure.expected import draft_length
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.model_files import read_folder
+from toolkit.registry import EngineEntry
 from toolkit.sizing.fit import fit
 
 WORDS = {
@@ -36,7 +37,7 @@ def _registered(tmp_path: Path) -> Iterator[None]:
     words = tmp_path / "toy.json"
     words.write_text(json.dumps(WORDS))
     ENGINE.causes = (words,)
-    registry.register_engine("toy", "toys:ENGINE")
+    registry.register_engine("toy", EngineEntry("toys:ENGINE", "toys:ENGINE_SECTIONS"))
     yield
     registry.unregister_engine("toy")
 

@@ -79,7 +79,7 @@ def test_on_another_platform_it_is_chosen_anew(platform: str, tmp_path: Path) ->
     moved = on_platform(here, platform)
     assert moved.platform.types != here.platform.types
     back = on_platform(moved, "sagemaker")
-    assert (back.platform.instance_types, back.engine) == (here.platform.types, here.engine)
+    assert (back.platform.types, back.engine) == (here.platform.types, here.engine)
 
 
 def test_a_model_that_the_toolkit_knows_is_checked_without_a_lock(tmp_path: Path) -> None:

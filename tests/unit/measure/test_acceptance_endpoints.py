@@ -177,7 +177,7 @@ def test_a_baseline_of_ones_own_is_used() -> None:
 @pytest.mark.parametrize(("version", "accepts"), [("0.19.1", False), ("0.20.0", True), ("0.33.0", True)])
 def test_vllm_accepts_by_chance_since_0_20_on_gpus(version: str, accepts: bool) -> None:
     recipe = toolkit.load(ON_GPU)
-    there = replace(recipe, engine=replace(recipe.engine, version=version))
+    there = replace(recipe, engine=recipe.engine.edit(version=version))
     assert there.engine_rules.accepts_synthetically(there) is accepts
     here = toolkit.load(HERE)
     assert not here.engine_rules.accepts_synthetically(here)

@@ -71,7 +71,7 @@ def test_another_recipe_is_asked_the_same_prompts(recipe: Recipe, tmp_path: Path
 
 def test_recipes_of_another_target_or_none_are_refused(recipe: Recipe) -> None:
     with pytest.raises(UsageError, match="serves another target"):
-        from_recipe(recipe, replace(recipe, target=replace(recipe.target, written="/elsewhere")), 0)
+        from_recipe(recipe, replace(recipe, target=recipe.target.edit(model="/elsewhere")), 0)
     with pytest.raises(UsageError, match="does not speculate"):
         from_recipe(recipe, recipe.baseline(), 0)
     with pytest.raises(UsageError, match="does not speculate"):

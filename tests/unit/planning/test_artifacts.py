@@ -16,7 +16,6 @@ from toolkit.loading import load, on_platform
 from toolkit.planning import artifacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
-from toolkit.recipe.source import ModelSource
 
 REVISION = ", revision: 0123456789abcdef0123456789abcdef01234567"
 RECIPE = f"""\
@@ -55,20 +54,20 @@ def test_the_parts_of_a_pair(recipe: Recipe) -> None:
 
 
 def with_engine(**changes: Any) -> Callable[[Recipe], Recipe]:
-    return lambda recipe: replace(recipe, engine=replace(recipe.engine, **changes))
+    return lambda recipe: replace(recipe, engine=recipe.engine.edit(**changes))
 
 
 def with_speculation(**changes: Any) -> Callable[[Recipe], Recipe]:
     def change(recipe: Recipe) -> Recipe:
         assert recipe.speculation
-        return replace(recipe, speculation=replace(recipe.speculation, **changes))
+        return replace(recipe, speculation=recipe.speculation.edit(**changes))
 
     return change
 
 
 def with_args(**args: Any) -> Callable[[Recipe], Recipe]:
     named = {name.replace("_", "-"): value for name, value in args.items()}
-    return lambda recipe: replace(recipe, engine=replace(recipe.engine, args={**recipe.engine.args, **named}))
+    return lambda recipe: replace(recipe, engine=recipe.engine.edit(args={**recipe.engine.args, **named}))
 
 
 def with_container(**section: Any) -> Callable[[Recipe], Recipe]:
@@ -85,8 +84,8 @@ def with_container(**section: Any) -> Callable[[Recipe], Recipe]:
         ("max_num_seqs", with_engine(max_num_seqs=8)),
         ("max_model_len", with_engine(max_model_len=2048)),
         ("num_speculative_tokens", with_speculation(num_speculative_tokens=5)),
-        ("target", lambda recipe: replace(recipe, target=ModelSource("hub", "org/target", COMMIT))),
-        ("drafter", with_speculation(drafter=ModelSource("hub", "org/drafter", COMMIT))),
+        ("target", lambda recipe: replace(recipe, target=recipe.target.edit(model="org/target", revision=COMMIT))),
+        ("drafter", with_speculation(model="org/drafter", revision=COMMIT)),
         ("settings", with_args(override_neuron_config={"sequence_parallel_enabled": True})),
         ("settings", with_engine(env={"NEURON_CC_FLAGS": "-O1"})),
         ("image", with_container(base="registry.example/neuron:1")),
@@ -170,12 +169,12 @@ def test_the_container_is_told_where_and_what(recipe: Recipe) -> None:
 
 
 def test_parts_that_are_too_long_are_left_out(recipe: Recipe) -> None:
-    named = replace(recipe, target=ModelSource("s3", f"s3://bucket/{'long/' * 200}"))
+    named = replace(recipe, target=recipe.target.edit(model=f"s3://bucket/{'long/' * 200}"))
     assert artifacts.variables(named, "/compiled").keys() == {"TOOLKIT_ARTIFACTS", "TOOLKIT_ARTIFACTS_KEY"}
 
 
 def test_an_engine_that_compiles_at_start_is_told_nothing(recipe: Recipe) -> None:
-    assert artifacts.variables(with_engine(compile_ahead=False)(recipe), "/compiled") == {}
+    assert artifacts.variables(with_engine(compile="at-start")(recipe), "/compiled") == {}
 
 
 def test_an_estimate_grows_with_the_weights(recipe: Recipe) -> None:

@@ -102,7 +102,7 @@ def variants() -> Iterator[list[Arms]]:
         target = load(write_pair(Path(folder) / "c"))
         edit_config(Path(folder) / "c" / "target", max_position_embeddings=2048)
         assert recipe.speculation
-        fewer = replace(recipe, speculation=replace(recipe.speculation, num_speculative_tokens=3))
+        fewer = replace(recipe, speculation=recipe.speculation.edit(num_speculative_tokens=3))
         yield [arms(each) for each in (recipe, fewer, drafter, target)]
 
 

@@ -15,11 +15,12 @@ from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair, write_pair
 
 from toolkit.errors import StalePlanError, UsageError
-from toolkit.loading import load
+from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_image, render, spec_of
+from toolkit.platforms.sagemaker.keys import AwsRollout
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import ContainerSection, RolloutSection
+from toolkit.recipe.schema import ContainerSection
 
 BASE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/ours@sha256:" + "a" * 64
 
@@ -107,7 +108,7 @@ def test_wheels_are_for_the_python_of_the_base() -> None:
 
 
 def test_what_does_not_change_the_image_keeps_its_tag(recipe: Recipe) -> None:
-    other = replace(recipe, engine=replace(recipe.engine, max_num_seqs=1))
+    other = replace(recipe, engine=recipe.engine.edit(max_num_seqs=1))
     assert render(custom(other), ACCOUNT).tag == render(custom(recipe), ACCOUNT).tag
     assert render(custom(recipe).baseline(), ACCOUNT).tag == render(custom(recipe), ACCOUNT).tag
 
@@ -137,7 +138,7 @@ def test_a_base_is_awss_image_of_that_version_by_its_digest(recipe: Recipe) -> N
 
 
 def test_a_version_that_aws_has_no_image_of_takes_vllms_own(recipe: Recipe) -> None:
-    newer = replace(recipe, engine=replace(recipe.engine, version="0.33.0"))
+    newer = replace(recipe, engine=recipe.engine.edit(version="0.33.0"))
     assert base_image(custom(newer), ACCOUNT) == "docker.io/vllm/vllm-openai:v0.33.0"
 
 
@@ -156,8 +157,8 @@ def test_the_model_runs_the_image_by_its_tag(recipe: Recipe) -> None:
 
 
 def test_a_baked_drafter_is_in_the_image_and_nowhere_else(tmp_path: Path) -> None:
-    recipe = recipe_with(load(write_pair(tmp_path)).with_platform("sagemaker"), role="create")
-    versioned = replace(recipe, engine=replace(recipe.engine, version="0.30.0"))
+    recipe = recipe_with(on_platform(load(write_pair(tmp_path)), "sagemaker"), role="create")
+    versioned = replace(recipe, engine=recipe.engine.edit(version="0.30.0"))
     with_drafter_in_image = custom(versioned, bake_drafter=True)
     resources = desired([with_drafter_in_image], ACCOUNT)
     (model,) = [item for item in resources if item.kind == "Model"]
@@ -195,16 +196,16 @@ def test_in_china_the_base_is_that_of_chinas_registry(recipe: Recipe) -> None:
 
 
 def test_every_variant_of_an_experiment_has_an_image(tmp_path: Path) -> None:
-    recipe = recipe_with(load(write_pair(tmp_path)).with_platform("sagemaker"), role="create")
-    versioned = replace(recipe, engine=replace(recipe.engine, version="0.30.0"))
-    resources = desired([replace(custom(versioned, bake_drafter=True), rollout=RolloutSection(shadow=True))], ACCOUNT)
+    recipe = recipe_with(on_platform(load(write_pair(tmp_path)), "sagemaker"), role="create")
+    versioned = replace(recipe, engine=recipe.engine.edit(version="0.30.0"))
+    resources = desired([replace(custom(versioned, bake_drafter=True), rollout=AwsRollout(shadow=True))], ACCOUNT)
     built = {item.request["Image"] for item in resources if item.kind == "Image"}
     assert {item.request["PrimaryContainer"]["Image"] for item in resources if item.kind == "Model"} == built
 
 
 def test_a_file_that_has_changed_since_is_not_built_under_the_old_tag(tmp_path: Path) -> None:
-    recipe = load(write_pair(tmp_path)).with_platform("sagemaker")
-    versioned = replace(recipe, engine=replace(recipe.engine, version="0.30.0"))
+    recipe = on_platform(load(write_pair(tmp_path)), "sagemaker")
+    versioned = replace(recipe, engine=recipe.engine.edit(version="0.30.0"))
     (_, built) = images_of(custom(versioned, bake_drafter=True), ACCOUNT)
     (tmp_path / "drafter" / "config.json").write_text("{}")
     with pytest.raises(StalePlanError, match="has changed since this was planned"):

@@ -11,7 +11,7 @@ from pairs import write_pair
 
 from toolkit.loading import load
 from toolkit.platforms.training_image import training_image
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 
 # An engine's image has pydantic, but no YAML that keeps comments.
 PROGRAM = """

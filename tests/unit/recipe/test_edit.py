@@ -9,7 +9,8 @@ from ruamel.yaml import YAML
 
 from toolkit.loading import load
 from toolkit.recipe.edit import with_evidence, with_speculation
-from toolkit.recipe.load import catalogue, find
+from toolkit.recipe.known import catalogue
+from toolkit.recipe.load import find
 from toolkit.recipe.schema import Evidence
 
 NEW = Evidence(
@@ -56,7 +57,7 @@ def test_every_shipped_recipe_can_be_edited(name: str, tmp_path: Path) -> None:
     recipe, before = load(path), load(name)
     assert recipe.speculation
     assert recipe.speculation.num_speculative_tokens == 2
-    assert recipe.evidence == (NEW, *before.evidence)
+    assert recipe.evidence == [NEW, *before.evidence]
     assert [line for line in text.splitlines() if "#" in line and "num_spec" not in line] == [
         line for line in edited.splitlines() if "#" in line and "num_spec" not in line
     ]

@@ -9,18 +9,19 @@ from pairs import RECIPE, write_recipe
 
 from toolkit.errors import RecipeError, RecipeNotFound, UnreadableRecipe
 from toolkit.findings import Finding
-from toolkit.loading import load
-from toolkit.recipe.load import catalogue, find, load_file
+from toolkit.loading import load, read
+from toolkit.recipe.known import catalogue
+from toolkit.recipe.load import find
 
 
 def findings(folder: Path, text: str) -> tuple[Finding, ...]:
     with pytest.raises(RecipeError) as caught:
-        load_file(write_recipe(folder, text))
+        read(write_recipe(folder, text))
     return caught.value.findings
 
 
 def test_a_good_file_is_read_with_the_line_of_every_key(tmp_path: Path) -> None:
-    loaded = load_file(write_recipe(tmp_path, RECIPE))
+    loaded = read(write_recipe(tmp_path, RECIPE))
     assert loaded.file.name == "tiny"
     assert loaded.file.engine.args == {"dtype": "float32", "enforce-eager": True}
     assert loaded.lines["speculation.num_speculative_tokens"] == 7
@@ -103,7 +104,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_their_lines(tmp_path: Pat
 def test_a_recipe_error_reads_like_a_compiler(tmp_path: Path) -> None:
     path = write_recipe(tmp_path, RECIPE.replace("p-eagle", "peagle"))
     with pytest.raises(RecipeError) as caught:
-        load_file(path)
+        read(path)
     assert str(caught.value) == (
         f"{path}:5 speculation.method: `peagle` is not allowed [recipe.bad-value]\n"
         "    Did you mean `p-eagle`? Allowed: p-eagle, eagle3, draft-model, pard, dflash, eagle, dspark, mtp, "
@@ -133,14 +134,14 @@ def test_what_is_not_a_recipe_at_all_is_unreadable(tmp_path: Path, content: byte
     path = tmp_path / "recipe.yaml"
     path.write_bytes(content)
     with pytest.raises(UnreadableRecipe) as caught:
-        load_file(path)
+        read(path)
     assert message in caught.value.message
     assert str(path) in caught.value.message
 
 
 def test_a_folder_is_not_a_recipe(tmp_path: Path) -> None:
     with pytest.raises(RecipeNotFound, match=r"is a folder, not a recipe's file\n  Write one: toolkit new MODEL"):
-        load_file(tmp_path)
+        read(tmp_path)
 
 
 def test_the_catalogue_is_found_by_name() -> None:

@@ -51,10 +51,10 @@ def test_a_lock_names_the_files_of_the_hub_that_are_staged(recipe: Recipe, tmp_p
     """A repository may hold the weights again in other formats: 196 GB for 65 in openai/gpt-oss-120b."""
     for name in ("pytorch_model.bin", ".gitattributes"):
         (tmp_path / "target" / name).write_bytes(b"")
-    hub = replace(recipe, target=ModelSource("hub", "org/target"), speculation=None)
+    hub = replace(recipe, target=recipe.target.edit(model="org/target"), speculation=None)
     lock = read_models(hub, lambda source: FolderFiles(tmp_path / "target"))
     written = read_lock(write_lock(hub, replace(lock, target=replace(lock.target, revision="abc"))))
-    assert pinned(hub, written).target.files == (
+    assert pinned(hub, written).staged_files["org/target"] == (
         "config.json",
         "model.safetensors",
         "tokenizer.json",
@@ -107,7 +107,7 @@ def test_what_is_deployed_is_the_locks_commit_unless_the_recipe_names_one(
     tmp_path: Path, revision: str | None, planned: str
 ) -> None:
     recipe = load(write_hub_pair(tmp_path, target={"revision": "0" * 40}))
-    wanted = replace(recipe, target=replace(recipe.target, revision=revision))
+    wanted = replace(recipe, target=recipe.target.edit(revision=revision))
     assert pinned(wanted, read_lock(lock_path(recipe))).target.revision == planned
 
 
@@ -115,7 +115,7 @@ def test_what_is_deployed_is_the_locks_commit_unless_the_recipe_names_one(
 def test_a_lock_of_another_branch_pins_nothing(tmp_path: Path, branch: str, planned: str) -> None:
     """The recipe was changed to a branch that the lock has not read: its commit has other weights."""
     recipe = load(write_hub_pair(tmp_path, target={"revision": "0" * 40, "wanted": "main"}))
-    changed = replace(recipe, target=replace(recipe.target, revision=branch))
+    changed = replace(recipe, target=recipe.target.edit(revision=branch))
     assert pinned(changed, read_lock(lock_path(recipe))).target.revision == planned
 
 
@@ -128,5 +128,5 @@ def test_time_outs_grow_with_the_weights_up_to_sagemakers_hour(
     recipe: Recipe, weight_bytes: int, download: int, start: int
 ) -> None:
     facts = read_models(recipe.baseline(), nowhere).target
-    platform = pinned(recipe.baseline(), Lock(replace(facts, weight_bytes=weight_bytes))).platform
-    assert (platform.download_timeout, platform.health_check_timeout) == (download, start)
+    sized = pinned(recipe.baseline(), Lock(replace(facts, weight_bytes=weight_bytes)))
+    assert (sized.download_timeout, sized.platform.health_check_timeout) == (download, start)

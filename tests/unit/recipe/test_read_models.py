@@ -98,7 +98,7 @@ def test_locking_a_recipe_of_the_hub_makes_it_checkable(tmp_path: Path) -> None:
     folders = {"org/target": tmp_path / "target", "org/drafter": tmp_path / "drafter"}
     with hub(folders) as server, hub_client(server.url) as client:
         loaded = load(recipe)
-        path = write_lock(loaded, read_models(loaded, lambda source: HubFiles(source.written, source.revision, client)))
+        path = write_lock(loaded, read_models(loaded, lambda source: HubFiles(source.model, source.revision, client)))
 
     lock = read_lock(path)
     assert lock
@@ -116,7 +116,7 @@ def test_a_lock_that_cannot_be_made_leaves_the_old_one(tmp_path: Path) -> None:
         hub_client(server.url) as client,
         pytest.raises(UnreadableModel, match="org/drafter@main"),
     ):
-        lock(load(recipe), files=lambda source: HubFiles(source.written, source.revision, client))
+        lock(load(recipe), files=lambda source: HubFiles(source.model, source.revision, client))
     assert recipe.with_suffix(".lock.json").read_text() == before
     assert not list(tmp_path.glob(".*"))
 

@@ -28,24 +28,35 @@ def recipe(tmp_path: Path) -> Recipe:
 
 def test_five_lines_suffice(tmp_path: Path) -> None:
     said = load(write_recipe(tmp_path, SHORT)).to_dict()
-    where = said.pop("platform")
+    where, drafting = said.pop("platform"), said.pop("speculation")
     assert (where["name"], where["instance_types"], where["weights"]) == ("local", ["ml.m7i.large"], "s3")
     assert {key: said[key] for key in said if key not in ("scaling", "rollout", "network", "observability")} == {
         "name": "short",
-        "description": "",
-        "target": str(tmp_path / "target"),
-        "speculation": {"method": "p-eagle", "model": str(tmp_path / "drafter"), "num_speculative_tokens": 7},
+        "description": None,
+        "target": {"model": str(tmp_path / "target"), "revision": None, "accept_eula": False},
         "engine": {
             "name": "vllm",
             "version": "0.32.0",
             "max_model_len": None,
             "max_num_seqs": 128,
             "max_num_batched_tokens": 32768,
+            "compile": "ahead",
             "args": {},
             "env": {},
+            "allow": [],
         },
+        "training": None,
         "container": "aws-dlc",
         "workloads": {},
+        "tags": {},
+        "evidence": [],
+        "unlisted": [],
+        "expect": {},
+    }
+    assert {key: value for key, value in drafting.items() if value} == {
+        "method": "p-eagle",
+        "model": str(tmp_path / "drafter"),
+        "num_speculative_tokens": 7,
     }
 
 
@@ -113,7 +124,7 @@ def test_what_a_type_says_of_a_flag_counts_there_and_nowhere_else(tmp_path: Path
 def test_a_recipe_goes_to_a_cluster_and_back(tmp_path: Path) -> None:
     recipe = load(write_recipe(tmp_path, TRAINIUM))
     cluster = on_platform(recipe, "kubernetes")
-    assert (cluster.platform.instance_types, cluster.platform.weights) == (("trn2.48xlarge", "trn1.32xlarge"), "hub")
+    assert (cluster.platform.types, cluster.platform.weights) == (("trn2.48xlarge", "trn1.32xlarge"), "hub")
     assert not builds(cluster)
     assert on_platform(cluster, "sagemaker") == recipe
     assert builds(recipe)
@@ -121,7 +132,7 @@ def test_a_recipe_goes_to_a_cluster_and_back(tmp_path: Path) -> None:
 
 def test_a_clusters_secret_stays_there(tmp_path: Path) -> None:
     text = TRAINIUM.replace("name: sagemaker", "name: kubernetes, hub_token_secret: hf").replace("ml.", "")
-    recipe = load(write_recipe(tmp_path, text)).with_platform("sagemaker")
+    recipe = on_platform(load(write_recipe(tmp_path, text)), "sagemaker")
     assert (recipe.platform.hub_token_secret, recipe.platform.types[0]) == (None, "ml.trn2.48xlarge")
 
 

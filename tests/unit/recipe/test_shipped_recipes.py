@@ -14,7 +14,7 @@ from toolkit.catalog.lookup import Head
 from toolkit.checks.run import check
 from toolkit.loading import load
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.load import catalogue
+from toolkit.recipe.known import catalogue
 from toolkit.recipe.lock import Lock, lock_path, read_lock
 from toolkit.sizing.fit import fit
 

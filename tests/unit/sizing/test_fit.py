@@ -241,6 +241,6 @@ def test_whole_experts_need_no_split() -> None:
 def test_each_layer_that_a_target_drafts_with_has_a_cache_of_its_own(tmp_path: Path) -> None:
     without = recipe(tmp_path)
     assert without.speculation
-    mtp = replace(without, speculation=replace(without.speculation, method="mtp", drafter=None))
+    mtp = replace(without, speculation=without.speculation.edit(method="mtp", model=None))
     one, eight = (fit(mtp, Lock(facts({**LLAMA_8B, "num_nextn_predict_layers": layers})), RTX_PRO) for layers in (1, 8))
     assert one.kv_tokens * 33 == pytest.approx(eight.kv_tokens * 40, rel=1e-3)

@@ -79,7 +79,7 @@ def test_dflash_has_a_kv_cache_for_all_requests_too(tmp_path: Path) -> None:
     eagle3 = recipe(tmp_path, "eagle3", "tensor-parallel-size: 2", max_num_seqs=8, max_model_len=65536)
     assert eagle3.speculation
     assert fit(eagle3, LLAMA, TRN2).fits
-    dflash = replace(eagle3, speculation=replace(eagle3.speculation, method="dflash"))
+    dflash = replace(eagle3, speculation=eagle3.speculation.edit(method="dflash"))
     assert fit(dflash, LLAMA, TRN2).reason.startswith("8 x 65,536 tokens need ")
 
 

@@ -24,6 +24,7 @@ from toolkit.loading import load, on_platform
 from toolkit.measure.report import BenchReport, Gain, Interval
 from toolkit.planning.plan import Action, Plan
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import SpeculationSection
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.training.conversations import conversation_of, held_out
 
@@ -133,7 +134,7 @@ class Road:
         self.done.append(f"destroy {recipe.name}")
 
 
-def which(speculation: Speculation | None) -> str:
+def which(speculation: SpeculationSection | None) -> str:
     """The name of a head's folder: that of a new one has a digest."""
     name = speculation.drafter.name if speculation and speculation.drafter else ""
     return "new" if "@" in name else name

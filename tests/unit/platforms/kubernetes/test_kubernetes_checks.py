@@ -50,17 +50,17 @@ def test_a_good_recipe_has_no_findings(tmp_path: Path, platform: str) -> None:
          "kubernetes.accelerator", "error", "platform.instance_types.0"),
         (("instance_types: [{type: g6.xlarge, num_speculative_tokens: 3}]",), ("instance_types: [g6.xlarge]",),
          "kubernetes.overrides", "error", "platform.instance_types.0"),
-        (("region: us-east-1",), ("",), "kubernetes.no-effect", "error", "platform.region"),
-        (("role: mine",), (IRSA,), "kubernetes.no-effect", "error", "platform.role"),
-        (("kms_key: mine",), ("",), "kubernetes.no-effect", "error", "platform.kms_key"),
-        (("inference_component: {}",), ("",), "kubernetes.no-effect", "error", "platform.inference_component"),
-        (("routing: random",), ("",), "kubernetes.no-effect", "error", "platform.routing"),
+        (("region: us-east-1",), ("",), "recipe.no-effect", "error", "platform.region"),
+        (("role: mine",), (IRSA,), "recipe.no-effect", "error", "platform.role"),
+        (("kms_key: mine",), ("",), "recipe.no-effect", "error", "platform.kms_key"),
+        (("inference_component: {}",), ("",), "recipe.no-effect", "error", "platform.inference_component"),
+        (("routing: random",), ("",), "recipe.no-effect", "error", "platform.routing"),
         (("capacity_reservation: 'arn:aws:sagemaker:us-east-1:1:training-plan/p'",), ("",),
-         "kubernetes.no-effect", "error", "platform.capacity_reservation"),
-        (("", "rollout: {update: canary}"), ("",), "kubernetes.no-effect", "error", "rollout.update"),
-        (("", "rollout: {shadow: true}"), ("",), "kubernetes.no-effect", "error", "rollout.shadow"),
-        (("", "network: {isolation: true}"), ("",), "kubernetes.no-effect", "error", "network.isolation"),
-        (("", "observability: {dashboard: true}"), ("",), "kubernetes.no-effect", "error", "observability.dashboard"),
+         "recipe.no-effect", "error", "platform.capacity_reservation"),
+        (("", "rollout: {update: canary}"), ("",), "recipe.no-effect", "error", "rollout.update"),
+        (("", "rollout: {shadow: true}"), ("",), "recipe.no-effect", "error", "rollout.shadow"),
+        (("", "network: {isolation: true}"), ("",), "recipe.no-effect", "error", "network.isolation"),
+        (("", "observability: {dashboard: true}"), ("",), "recipe.no-effect", "error", "observability.dashboard"),
         (("", "container: custom"), ("", "container: {base: mine:1}"), "kubernetes.container", "error", "container"),
         (("", "container: {base: mine:1, bake_drafter: true}"), ("", "container: {base: mine:1}"),
          "kubernetes.container", "error", "container.bake_drafter"),
@@ -248,7 +248,7 @@ def test_what_is_compiled_ahead_lies_in_a_bucket(tmp_path: Path) -> None:
 def test_a_clusters_settings_are_not_for_sagemaker(tmp_path: Path) -> None:
     text = HUB_RECIPE.replace("health_check_timeout: 600", "health_check_timeout: 600, kubernetes: {namespace: mine}")
     (finding,) = check(write_hub_pair(tmp_path, text)).findings
-    assert (finding.code, finding.path) == ("kubernetes.elsewhere", "platform.kubernetes")
+    assert (finding.code, finding.path) == ("recipe.no-effect", "platform.kubernetes")
 
 
 def test_sagemakers_limits_of_the_environment_are_not_a_clusters(tmp_path: Path) -> None:

@@ -15,12 +15,13 @@ from pairs import recipe_with
 from toolkit.errors import UsageError
 from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account, Observed
+from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.devices import accelerators
 from toolkit.platforms.kubernetes.rules.manifests import parts, resources
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import ContainerSection, KubernetesSection, ScalingSection
+from toolkit.recipe.schema import ContainerSection, ScalingSection
 
 ROLE = "arn:aws:iam::123456789012:role/reads-artifacts"
 SCALED = ScalingSection(min_instances=1, max_instances=4, requests_per_instance=16)
@@ -40,7 +41,7 @@ def gpu() -> Recipe:
 def trn2() -> Recipe:
     """The study's pair on half an instance, which compiles while it starts."""
     recipe = load("qwen3-32b/draft-model-trn2-eks")
-    return recipe_with(recipe, engine=replace(recipe.engine, compile_ahead=False), kubernetes=KubernetesSection())
+    return recipe_with(recipe, engine=recipe.engine.edit(compile="at-start"), kubernetes=KubernetesSection())
 
 
 def complete(recipe: Recipe) -> Recipe:
@@ -48,7 +49,7 @@ def complete(recipe: Recipe) -> Recipe:
 
 
 def ahead(recipe: Recipe) -> Recipe:
-    engine = replace(recipe.engine, compile_ahead=True)
+    engine = recipe.engine.edit(compile="ahead")
     return complete(recipe_with(recipe, engine=engine, kubernetes=KubernetesSection(**AHEAD)))
 
 
@@ -184,15 +185,15 @@ def test_the_schemas_would_tell(gpu: Recipe) -> None:
 def test_chips_by_tensor_parallelism(
     trn2: Recipe, instance_type: str, tensor_parallel: int, env: dict[str, str], chips: int
 ) -> None:
-    engine = replace(trn2.engine, args={"tensor-parallel-size": tensor_parallel}, env=env)
+    engine = trn2.engine.edit(args={"tensor-parallel-size": tensor_parallel}, env=env)
     assert accelerators(recipe_with(trn2, engine=engine, instance_types=(instance_type,))) == chips
 
 
 @pytest.mark.parametrize("flag", ["data-parallel-size", "pipeline-parallel-size"])
 def test_every_kind_of_parallelism_takes_accelerators(gpu: Recipe, trn2: Recipe, flag: str) -> None:
     args = {"tensor-parallel-size": 8, flag: 2}
-    assert accelerators(replace(trn2, engine=replace(trn2.engine, args=args))) == 4
-    assert accelerators(replace(gpu, engine=replace(gpu.engine, args=args))) == 16
+    assert accelerators(replace(trn2, engine=trn2.engine.edit(args=args))) == 4
+    assert accelerators(replace(gpu, engine=gpu.engine.edit(args=args))) == 16
 
 
 def test_half_an_instance_leaves_the_other_half(trn2: Recipe) -> None:
@@ -244,7 +245,7 @@ def test_the_hubs_token_stays_in_its_secret(gpu: Recipe) -> None:
 
 
 def test_kubernetes_puts_no_variable_into_a_value(gpu: Recipe) -> None:
-    engine = replace(gpu.engine, env={"TEMPLATE": "$(HF_TOKEN) and $$"})
+    engine = gpu.engine.edit(env={"TEMPLATE": "$(HF_TOKEN) and $$"})
     env = {item["name"]: item["value"] for item in container(replace(gpu, engine=engine))["env"]}
     assert env["TEMPLATE"] == "$$(HF_TOKEN) and $$$$"
 
@@ -287,7 +288,7 @@ def test_both_arms_share_the_namespace_and_the_volume(trn2: Recipe) -> None:
 
 def test_an_engine_version_that_no_image_has(gpu: Recipe) -> None:
     with pytest.raises(UsageError, match=r"no base image with vllm 0\.28\.1 is known") as raised:
-        resources(replace(gpu, container=None, engine=replace(gpu.engine, version="0.28.1")))
+        resources(replace(gpu, container=None, engine=gpu.engine.edit(version="0.28.1")))
     assert "container.base" in raised.value.hint
 
 

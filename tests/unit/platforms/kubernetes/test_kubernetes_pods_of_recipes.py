@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,15 @@ from pairs import recipe_with
 
 from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account
+from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.manifests import parts, resources
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import ContainerSection, KubernetesSection
+from toolkit.recipe.schema import ContainerSection
 from toolkit.recipe.source import ModelSource
 
-TARGET = ModelSource("hub", "openai/gpt-oss-20b", "a" * 40)
+TARGET = ModelSource(model="openai/gpt-oss-20b", revision="a" * 40)
 ROLE = "arn:aws:iam::123456789012:role/reads-models"
 
 
@@ -109,7 +109,7 @@ def test_a_plan_says_what_is_uploaded() -> None:
 
 
 def test_a_model_that_is_in_s3_is_mounted_from_where_it_is() -> None:
-    recipe = recipe_with(on_cluster(), target=ModelSource("s3", "s3://theirs/models/target"))
+    recipe = recipe_with(on_cluster(), target=ModelSource(model="s3://theirs/models/target"))
     claim = mounted(recipe)[MODEL]["persistentVolumeClaim"]["claimName"]
     assert volumes(recipe)[claim]["mountOptions"] == ["read-only", "prefix models/target/"]
     assert volumes(recipe)[claim]["csi"]["volumeAttributes"]["bucketName"] == "theirs"
@@ -122,7 +122,7 @@ def test_a_local_folder_goes_to_the_bucket_by_its_content(tmp_path: Path) -> Non
     prefixes = []
     for content in ("{}", "{}  "):
         (folder / "config.json").write_text(content)
-        source = ModelSource("folder", str(folder))
+        source = ModelSource(model=str(folder))
         recipe = recipe_with(on_cluster("s3", weights_bucket="our-models"), target=source)
         claim = mounted(recipe)[MODEL]["persistentVolumeClaim"]["claimName"]
         prefixes.append(volumes(recipe)[claim]["mountOptions"][1])
@@ -173,7 +173,7 @@ def test_draining_nodes_leaves_pods_running() -> None:
 def test_karpenter_leaves_what_compiles_alone_and_may_move_what_serves() -> None:
     recipe = load("qwen3-32b/draft-model-trn2-eks")
     section = KubernetesSection(artifacts_bucket="ours")
-    recipe = recipe_with(recipe, kubernetes=section, engine=replace(recipe.engine, compile_ahead=True))
+    recipe = recipe_with(recipe, kubernetes=section, engine=recipe.engine.edit(compile="ahead"))
     made = parts([pinned(recipe, read_lock(lock_path(recipe)))])
     (job,) = made["compile"]
     (deployment,) = [item for item in made["serve"] if item["kind"] == "Deployment"]

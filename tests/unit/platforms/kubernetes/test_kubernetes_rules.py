@@ -13,10 +13,10 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.loading import load, on_platform
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, RULES_BY_KIND
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.schema import KubernetesSection
 
 SERVICE = Resource("Service", "chat", {"kind": "Service"})
 
@@ -78,9 +78,9 @@ def test_resources_are_made_in_the_order_of_the_table_and_shared_ones_once() -> 
 
 def test_a_recipe_for_aws_gets_a_clusters_settings() -> None:
     aws = load("gpt-oss-20b/p-eagle").platform
-    moved = RULES.settings_from(aws)
+    moved = RULES.move_here(aws)
     assert (moved.name, moved.weights, moved.kubernetes) == ("kubernetes", "hub", KubernetesSection())
-    assert moved.instance_types == tuple(name.removeprefix("ml.") for name in aws.instance_types)
+    assert moved.types == tuple(name.removeprefix("ml.") for name in aws.instance_types)
 
 
 def test_a_nodes_type_is_ec2s_name_of_the_catalogues() -> None:

@@ -17,8 +17,9 @@ from pairs import recipe_with, write_hub_pair
 from toolkit.loading import load
 from toolkit.planning.names import tag_map
 from toolkit.planning.resources import Resource
+from toolkit.platforms.sagemaker.keys import ComponentSection
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import ComponentSection, ScalingSection
+from toolkit.recipe.schema import ScalingSection
 
 AWS = botocore.session.get_session().get_service_model("application-autoscaling")
 OPERATIONS: Mapping[str, str] = {"ScalableTarget": "RegisterScalableTarget", "ScalingPolicy": "PutScalingPolicy"}
@@ -33,7 +34,7 @@ def scaled(recipe: Recipe, component: bool = False, **scaling: Any) -> Recipe:
     return recipe_with(
         recipe,
         scaling=ScalingSection(**{"min_instances": 1, "max_instances": 4, **scaling}),
-        component=ComponentSection() if component else None,
+        inference_component=ComponentSection() if component else None,
     )
 
 
@@ -110,7 +111,7 @@ def test_what_the_recipe_says_of_scaling(recipe: Recipe, scaling: dict[str, Any]
 
 
 def test_an_engine_that_decodes_one_request_at_a_time(recipe: Recipe) -> None:
-    one = replace(recipe, engine=replace(recipe.engine, max_num_seqs=1))
+    one = replace(recipe, engine=recipe.engine.edit(max_num_seqs=1))
     assert policy(scaled(one))["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] == 1.0
 
 

@@ -14,6 +14,7 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.findings import Finding
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.account import account_findings
+from toolkit.platforms.sagemaker.keys import ComponentSection
 from toolkit.platforms.sagemaker.rules.checks.account import (
     AccountFacts,
     ExecutionRole,
@@ -24,7 +25,7 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     check_account,
 )
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import ComponentSection, ScalingSection
+from toolkit.recipe.schema import ScalingSection
 
 ME = "arn:aws:iam::123456789012:user/me"
 ROLE = "arn:aws:iam::123456789012:role/execution"
@@ -144,7 +145,7 @@ def test_permissions_that_the_simulator_cannot_judge_are_a_warning(recipe: Recip
 
 @pytest.mark.parametrize(("region", "is_refused"), [("eu-west-3", True), ("eu-west-1", False)])
 def test_the_region_of_the_session_may_refuse_to_scale_to_zero(recipe: Recipe, region: str, is_refused: bool) -> None:
-    zero = recipe_with(recipe, component=ComponentSection(), scaling=ScalingSection(min_instances=0))
+    zero = recipe_with(recipe, inference_component=ComponentSection(), scaling=ScalingSection(min_instances=0))
     codes = [finding.code for finding in findings(zero, replace(GOOD, region=region))]
     assert ("sagemaker.scale-to-zero" in codes) is is_refused
 

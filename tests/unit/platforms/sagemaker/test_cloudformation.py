@@ -25,27 +25,21 @@ from pairs import recipe_with, write_hub_pair, write_pair, write_recipe
 
 from toolkit.loading import load
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.keys import AwsNetwork, AwsObservability, AwsRollout, ComponentSection
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.cloudformation import NOT_IN_CLOUDFORMATION, STAGE_FIRST
 from toolkit.platforms.sagemaker.rules.jumpstart import ids
-from toolkit.recipe.load import catalogue
+from toolkit.recipe.known import catalogue
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import (
-    ComponentSection,
-    NetworkSection,
-    ObservabilitySection,
-    RolloutSection,
-    ScalingSection,
-)
-from toolkit.recipe.source import ModelSource
+from toolkit.recipe.schema import ScalingSection
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/12345678-1234-1234-1234-123456789012"
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/ours"
 SCALED = ScalingSection(min_instances=1, max_instances=4)
 FROM_ZERO = ScalingSection(min_instances=0, max_instances=2)
 VPC: Mapping[str, Any] = {"subnets": ["subnet-0a1b2c3d"], "security_groups": ["sg-0a1b2c3d"]}
-UNWATCHED = ObservabilitySection(alarms=False, dashboard=False)
+UNWATCHED = AwsObservability(alarms=False, dashboard=False)
 
 
 @pytest.fixture
@@ -93,9 +87,10 @@ def test_the_whole_template_of_a_pair(recipe: Recipe, golden: Callable[[str, obj
 def test_the_whole_template_of_a_component_that_scales_from_zero(
     recipe: Recipe, golden: Callable[[str, object], None]
 ) -> None:
-    watched = ObservabilitySection(dashboard=False)
+    watched = AwsObservability(dashboard=False)
     golden(
-        "cloudformation-component", of(recipe, component=ComponentSection(), scaling=FROM_ZERO, observability=watched)
+        "cloudformation-component",
+        of(recipe, inference_component=ComponentSection(), scaling=FROM_ZERO, observability=watched),
     )
 
 
@@ -123,23 +118,23 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "reservation": {"capacity_reservation": PLAN},
     "key": {"kms_key": KEY},
     "scaling": {"scaling": SCALED},
-    "component": {"component": ComponentSection()},
+    "component": {"inference_component": ComponentSection()},
     "component of several types": {
-        "component": ComponentSection(),
+        "inference_component": ComponentSection(),
         "instance_types": ("ml.g6e.2xlarge", "ml.g6e.4xlarge"),
-        "rollout": RolloutSection(update="rolling", alarms=["mine"]),
+        "rollout": AwsRollout(update="rolling", alarms=["mine"]),
     },
-    "component to zero": {"component": ComponentSection(), "scaling": FROM_ZERO},
-    "network": {"network": NetworkSection(**VPC)},
-    "isolation": {"network": NetworkSection(isolation=True)},
-    "private registry": {"network": NetworkSection(**VPC, private_registry=True)},
-    "shadow": {"rollout": RolloutSection(shadow=True)},
-    "weighted": {"rollout": RolloutSection(speculative_percent=25)},
-    "canary": {"rollout": RolloutSection(update="canary", alarms=["mine"])},
-    "linear": {"rollout": RolloutSection(update="linear")},
-    "rolling": {"rollout": RolloutSection(update="rolling")},
-    "capture": {"observability": ObservabilitySection(data_capture_percent=10)},
-    "watched": {"observability": ObservabilitySection(notify="arn:aws:sns:us-west-2:123456789012:ours")},
+    "component to zero": {"inference_component": ComponentSection(), "scaling": FROM_ZERO},
+    "network": {"network": AwsNetwork(**VPC)},
+    "isolation": {"network": AwsNetwork(isolation=True)},
+    "private registry": {"network": AwsNetwork(**VPC, private_registry=True)},
+    "shadow": {"rollout": AwsRollout(shadow=True)},
+    "weighted": {"rollout": AwsRollout(speculative_percent=25)},
+    "canary": {"rollout": AwsRollout(update="canary", alarms=["mine"])},
+    "linear": {"rollout": AwsRollout(update="linear")},
+    "rolling": {"rollout": AwsRollout(update="rolling")},
+    "capture": {"observability": AwsObservability(data_capture_percent=10)},
+    "watched": {"observability": AwsObservability(notify="arn:aws:sns:us-west-2:123456789012:ours")},
 }
 changed = pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
 
@@ -306,7 +301,7 @@ def test_models_that_the_container_fetches_itself_are_not_staged(recipe: Recipe)
 
 def test_a_drafter_in_a_bucket_is_copied(recipe: Recipe) -> None:
     assert recipe.speculation
-    of_a_bucket = replace(recipe.speculation, drafter=ModelSource("s3", "s3://mine/drafter/"))
+    of_a_bucket = recipe.speculation.edit(model="s3://mine/drafter/")
     made = of(recipe_with(recipe, weights="hub", speculation=of_a_bucket))
     (command,) = folders(made).values()
     assert command.startswith("aws s3 sync s3://mine/drafter/ s3://toolkit-123456789012-us-west-2/weights/target-set-")
@@ -314,7 +309,7 @@ def test_a_drafter_in_a_bucket_is_copied(recipe: Recipe) -> None:
 
 
 def test_flags_that_are_too_long_for_the_environment_are_a_file_beside_the_models(recipe: Recipe) -> None:
-    made = of(recipe_with(recipe, engine=replace(recipe.engine, args={"chat-template": "x" * 2000})))
+    made = of(recipe_with(recipe, engine=recipe.engine.edit(args={"chat-template": "x" * 2000})))
     assert container(made)["Environment"]["SM_VLLM_CONFIG"] == "/opt/ml/model/config/engine.json"
     assert [address.split("/")[3] for address in folders(made)] == ["target", "drafter", "config"]
 
@@ -341,8 +336,8 @@ def test_what_cannot_be_copied_needs_a_deployment(recipe: Recipe) -> None:
     """JumpStart's models behind a licence lie in a bucket that only SageMaker reads."""
     assert recipe.speculation
     account = replace(ACCOUNT, jumpstart={"gated": gated()})
-    theirs = replace(recipe.speculation, method="draft-model", drafter=ModelSource("jumpstart", "jumpstart:gated"))
-    changed = replace(recipe_with(recipe, speculation=theirs), accept_eula=True)
+    theirs = recipe.speculation.edit(method="draft-model", model="jumpstart:gated")
+    changed = recipe_with(recipe, speculation=theirs, target=recipe.target.edit(accept_eula=True))
     (failure,) = RULES.template_failures(template([changed], account))
     assert "the container does not find its drafter and stops. Use `toolkit deploy`" in failure
 
@@ -370,14 +365,14 @@ def test_endpoint_configuration_and_model_wait_for_one_another(recipe: Recipe) -
 
 
 def test_a_component_waits_for_its_endpoint_and_model(recipe: Recipe) -> None:
-    made = of(recipe, component=ComponentSection())
+    made = of(recipe, inference_component=ComponentSection())
     properties = resource(made, "InferenceComponent")["Properties"]
     assert properties["EndpointName"] == {"Fn::GetAtt": [id_of(made, "Endpoint"), "EndpointName"]}
     assert properties["Specification"]["ModelName"] == {"Fn::GetAtt": [id_of(made, "Model"), "ModelName"]}
 
 
 def test_the_endpoint_finds_its_log_group_made(recipe: Recipe) -> None:
-    made = of(recipe, observability=ObservabilitySection())
+    made = of(recipe, observability=AwsObservability())
     group = id_of(made, "LogGroup")
     assert resource(made, "Endpoint")["DependsOn"] == [group]
     filters = [item for item in made["Resources"].values() if item["Type"] == kind_of("MetricFilter").resource_type]
@@ -386,20 +381,20 @@ def test_the_endpoint_finds_its_log_group_made(recipe: Recipe) -> None:
 
 @pytest.mark.parametrize(("component", "what"), [(None, "Endpoint"), (ComponentSection(), "InferenceComponent")])
 def test_scaling_waits_for_what_it_scales(recipe: Recipe, component: ComponentSection | None, what: str) -> None:
-    made = of(recipe, component=component, scaling=SCALED)
+    made = of(recipe, inference_component=component, scaling=SCALED)
     assert resource(made, "ScalableTarget")["DependsOn"] == [id_of(made, what)]
     assert resource(made, "ScalingPolicy")["DependsOn"] == [id_of(made, "ScalableTarget")]
 
 
 def test_the_alarm_that_wakes_a_component_starts_its_policy(recipe: Recipe) -> None:
-    made = of(recipe, component=ComponentSection(), scaling=FROM_ZERO)
+    made = of(recipe, inference_component=ComponentSection(), scaling=FROM_ZERO)
     (from_zero,) = [key for key, item in made["Resources"].items() if "StepScaling" in str(item)]
     assert "Alarm" not in made["Resources"][from_zero]["Properties"]
     assert made["Resources"][f"{from_zero}Alarm"]["Properties"]["AlarmActions"] == [{"Ref": from_zero}]
 
 
 def test_alarms_that_roll_an_update_back_are_made_before(recipe: Recipe) -> None:
-    made = of(recipe, rollout=RolloutSection(alarms=["mine"]), observability=ObservabilitySection(dashboard=False))
+    made = of(recipe, rollout=AwsRollout(alarms=["mine"]), observability=AwsObservability(dashboard=False))
     alarms = resource(made, "Endpoint")["Properties"]["DeploymentConfig"]["AutoRollbackConfiguration"]["Alarms"]
     assert alarms == [{"AlarmName": {"Ref": "AlarmToolkitHubErrors"}}, {"AlarmName": "mine"}]
 
@@ -432,8 +427,9 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def test_only_the_files_that_a_deployment_stages_are_fetched(recipe: Recipe) -> None:
-    target = replace(recipe.target, revision=COMMIT, files=("config.json", "model.safetensors", "tokenizer.json"))
-    fetch, _ = staged(desired([replace(recipe, target=target)], ACCOUNT)).split(" && ")
+    files = {"org/target": ("config.json", "model.safetensors", "tokenizer.json")}
+    pinned = replace(recipe, target=recipe.target.edit(revision=COMMIT), staged_files=files)
+    fetch, _ = staged(desired([pinned], ACCOUNT)).split(" && ")
     words = shlex.split(fetch)
     assert words[:4] == ["hf", "download", "--revision", COMMIT]
     assert words[6:] == ["--", "org/target", "config.json", "model.safetensors", "tokenizer.json"]

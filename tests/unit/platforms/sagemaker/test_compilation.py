@@ -13,7 +13,7 @@ import botocore.session
 import pytest
 from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
-from pairs import recipe_with, write_recipe
+from pairs import of_engine, recipe_with, write_recipe
 
 from toolkit.catalog.trainium import TRAINING_FAMILIES
 from toolkit.checks.run import check
@@ -131,7 +131,7 @@ def test_a_container_that_fetches_its_models_has_no_channels(recipe: Recipe) -> 
 
 def test_a_flag_that_is_too_long_for_a_job_travels_as_a_file(recipe: Recipe) -> None:
     buckets = {"override_neuron_config": {"token_generation_buckets": list(range(200))}}
-    long = replace(recipe, engine=replace(recipe.engine, args={"additional-config": buckets}))
+    long = replace(recipe, engine=recipe.engine.edit(args={"additional-config": buckets}))
     (request,) = jobs(long)
     assert request["Environment"]["SM_VLLM_CONFIG"] == "/opt/ml/input/data/config/engine.json"
     assert "config" in [channel["ChannelName"] for channel in request["InputDataConfig"]]
@@ -139,7 +139,7 @@ def test_a_flag_that_is_too_long_for_a_job_travels_as_a_file(recipe: Recipe) -> 
 
 
 def test_a_variable_that_is_too_long_for_a_job_is_refused(recipe: Recipe) -> None:
-    long = replace(recipe, engine=replace(recipe.engine, env={"NEURON_CC_FLAGS": "-O1 " * 200}))
+    long = replace(recipe, engine=recipe.engine.edit(env={"NEURON_CC_FLAGS": "-O1 " * 200}))
     with pytest.raises(UsageError, match="NEURON_CC_FLAGS has 800 characters"):
         jobs(long)
 
@@ -259,12 +259,12 @@ def test_on_a_cluster_the_check_names_the_job(recipe: Recipe) -> None:
 
 @pytest.mark.parametrize("platform", ["sagemaker", "kubernetes"])
 def test_what_compiles_at_start_is_told_so_on_every_platform(recipe: Recipe, platform: str) -> None:
-    at_start = replace(recipe, engine=replace(recipe.engine, compile_ahead=False)).with_platform(platform)
+    at_start = on_platform(replace(recipe, engine=recipe.engine.edit(compile="at-start")), platform)
     with pytest.raises(UsageError, match="is compiled when its containers start"):
         require_compiles_ahead(at_start)
 
 
 def test_an_engine_for_gpus_compiles_nothing(recipe: Recipe) -> None:
-    gpu = replace(recipe, engine=replace(recipe.engine, name="vllm", version="0.30.0"))
+    gpu = of_engine(recipe, "vllm", version="0.30.0")
     with pytest.raises(UsageError, match="vllm has nothing to compile beforehand"):
         require_compiles_ahead(gpu)

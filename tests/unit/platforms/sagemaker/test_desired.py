@@ -17,11 +17,12 @@ from pairs import recipe_with, write_hub_pair, write_pair
 from toolkit.loading import load
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.sagemaker.keys import AwsRollout, ComponentSection
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import ran_before, role_name
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import ComponentSection, InstanceType, RolloutSection
+from toolkit.recipe.schema import InstanceType
 from toolkit.recipe.source import ModelSource
 
 
@@ -61,10 +62,10 @@ def changed(what: str) -> Callable[[Recipe], Recipe]:
         return {
             "description": lambda: replace(recipe, description="other words"),
             "evidence": lambda: replace(recipe, evidence=()),
-            "tokens": lambda: replace(recipe, speculation=replace(recipe.speculation, num_speculative_tokens=3)),
-            "flag": lambda: replace(recipe, engine=replace(recipe.engine, args={"dtype": "bfloat16"})),
+            "tokens": lambda: replace(recipe, speculation=recipe.speculation.edit(num_speculative_tokens=3)),
+            "flag": lambda: replace(recipe, engine=recipe.engine.edit(args={"dtype": "bfloat16"})),
             "instance": lambda: recipe_with(recipe, instance_types=("ml.c7i.large",)),
-            "drafter": lambda: replace(recipe, speculation=replace(recipe.speculation, drafter=recipe.target)),
+            "drafter": lambda: replace(recipe, speculation=recipe.speculation.edit(model=recipe.target.model)),
         }[what]()
 
     return change
@@ -168,7 +169,7 @@ def test_the_time_to_find_capacity_is_the_total_over_all_instance_types(
 def test_a_component_has_the_time_outs_that_a_variant_has_without_components(tmp_path: Path) -> None:
     timeouts = {"ModelDataDownloadTimeoutInSeconds": 1200, "ContainerStartupHealthCheckTimeoutInSeconds": 600}
     plain = recipe_with(load(write_hub_pair(tmp_path)), download_timeout=1200, health_check_timeout=600)
-    shared = recipe_with(plain, component=ComponentSection())
+    shared = recipe_with(plain, inference_component=ComponentSection())
     (component,) = [item.request for item in desired([shared], ACCOUNT) if item.kind == "InferenceComponent"]
     assert component["Specification"]["StartupParameters"] == timeouts
     assert timeouts.items() <= config_of(plain).items()
@@ -184,7 +185,10 @@ def test_a_component_runs_a_model_of_its_own_on_each_instance_type(tmp_path: Pat
     small, large = TYPES[:2]
     fewer = {large: InstanceType(type=large, num_speculative_tokens=3, args={"tensor-parallel-size": 2})}
     shared = recipe_with(
-        load(write_hub_pair(tmp_path)), instance_types=(small, large), overrides=fewer, component=ComponentSection()
+        load(write_hub_pair(tmp_path)),
+        instance_types=(small, large),
+        overrides=fewer,
+        inference_component=ComponentSection(),
     )
     found = component_of(shared)
     assert "Specification" not in found.request
@@ -199,8 +203,8 @@ def test_a_component_runs_a_model_of_its_own_on_each_instance_type(tmp_path: Pat
 
 
 def test_a_component_is_updated_in_steps_that_alarms_roll_back(tmp_path: Path) -> None:
-    rolling = RolloutSection(update="rolling", step_percent=25, wait_seconds=60, alarms=["mine"])
-    shared = recipe_with(load(write_hub_pair(tmp_path)), component=ComponentSection(), rollout=rolling)
+    rolling = AwsRollout(update="rolling", step_percent=25, wait_seconds=60, alarms=["mine"])
+    shared = recipe_with(load(write_hub_pair(tmp_path)), inference_component=ComponentSection(), rollout=rolling)
     found = component_of(shared)
     assert "DeploymentConfig" not in found.request
     config = found.update["DeploymentConfig"]
@@ -209,7 +213,7 @@ def test_a_component_is_updated_in_steps_that_alarms_roll_back(tmp_path: Path) -
     assert config["AutoRollbackConfiguration"] == {
         "Alarms": [{"AlarmName": "toolkit-hub-errors"}, {"AlarmName": "mine"}]
     }
-    at_once = recipe_with(shared, rollout=RolloutSection())
+    at_once = recipe_with(shared, rollout=AwsRollout())
     assert "DeploymentConfig" not in component_of(at_once).update
 
 
@@ -224,7 +228,7 @@ def test_a_plan_says_where_it_deploys_and_as_whom(role: str | None, named: str) 
 
 
 def test_a_second_data_source_of_a_component_is_unverified(tmp_path: Path) -> None:
-    staged = recipe_with(load(write_hub_pair(tmp_path)), component=ComponentSection())
+    staged = recipe_with(load(write_hub_pair(tmp_path)), inference_component=ComponentSection())
     told = [note for note in RULES.notes(staged, ACCOUNT) if note.startswith("Unverified: AWS documents no second")]
     assert len(told) == 1
     fetched = recipe_with(staged, weights="hub")
@@ -232,15 +236,15 @@ def test_a_second_data_source_of_a_component_is_unverified(tmp_path: Path) -> No
 
 
 def test_the_baseline_of_an_experiment_is_told_the_same_but_for_the_drafter() -> None:
-    half = replace(load("llama-3.1-8b-instruct/dflash-trn2"), rollout=RolloutSection(speculative_percent=50))
+    half = replace(load("llama-3.1-8b-instruct/dflash-trn2"), rollout=AwsRollout(speculative_percent=50))
     speculative, baseline = (arm.flags for arm in arms(half))
     assert {**baseline, "speculative-config": speculative["speculative-config"]} == speculative
 
 
 def test_a_copy_of_a_component_has_chips_for_every_kind_of_parallelism() -> None:
     recipe = load("llama-3.1-8b-instruct/eagle3-trn2")
-    engine = replace(recipe.engine, args={"tensor-parallel-size": 8, "data-parallel-size": 2})
-    made = desired([recipe_with(recipe, engine=engine, component=ComponentSection())], ACCOUNT)
+    engine = recipe.engine.edit(args={"tensor-parallel-size": 8, "data-parallel-size": 2})
+    made = desired([recipe_with(recipe, engine=engine, inference_component=ComponentSection())], ACCOUNT)
     (component,) = (item for item in made if item.kind == "InferenceComponent")
     needs = component.request["Specification"]["ComputeResourceRequirements"]
     assert needs["NumberOfAcceleratorDevicesRequired"] == 4  # of 4 logical cores each
@@ -276,9 +280,12 @@ def test_the_tags_of_the_user_never_replace_ours(recipe: Recipe) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (ModelSource("hub", "org/target"), ModelSource("hub", "fork/target")),
-        (ModelSource("hub", "org/target", "release-2026-01"), ModelSource("hub", "org/target", "release-2026-02")),
-        (ModelSource("hub", "org/target", "a/b"), ModelSource("hub", "org/target", "a-b")),
+        (ModelSource(model="org/target"), ModelSource(model="fork/target")),
+        (
+            ModelSource(model="org/target", revision="release-2026-01"),
+            ModelSource(model="org/target", revision="release-2026-02"),
+        ),
+        (ModelSource(model="org/target", revision="a/b"), ModelSource(model="org/target", revision="a-b")),
     ],
 )
 def test_weights_of_different_models_never_share_a_place(recipe: Recipe, one: ModelSource, other: ModelSource) -> None:

@@ -29,8 +29,9 @@ from toolkit.planning.artifacts import compiles_ahead
 from toolkit.platforms.local import configs, guardrails
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.recipe.assemble import json_schema
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import json_schema
+from toolkit.registry import recipe_schema
 
 BASE: Mapping[str, Any] = {
     **yaml.safe_load(HUB_RECIPE),
@@ -42,7 +43,7 @@ def offered(node: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tup
     """Path and value of every enum and every switch of a part of the schema."""
     for branch in (node, *node.get("anyOf", ())):
         if "$ref" in branch:
-            yield from offered(json_schema()["$defs"][branch["$ref"].rpartition("/")[2]], path)
+            yield from offered(json_schema(recipe_schema())["$defs"][branch["$ref"].rpartition("/")[2]], path)
         values = (True, False) if branch.get("type") == "boolean" else branch.get("enum", ())
         yield from ((path, value) for value in values)
         for name, child in branch.get("properties", {}).items():
@@ -76,7 +77,7 @@ NEWER = "step5_mtp"  # needs a newer vLLM than the recipe's, which a check says
 SHADOW = (("rollout", "shadow"), True)  # a component has one variant, which a check says
 OFFERED = [
     (path, value)
-    for path, value in offered(json_schema())
+    for path, value in offered(json_schema(recipe_schema()))
     if path not in NOT_SAGEMAKER and path[:2] != ("platform", "kubernetes")
 ]
 OF_ENDPOINTS = [

@@ -17,7 +17,7 @@ from toolkit.loading import load
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.recipe.schema import ComponentSection
+from toolkit.platforms.sagemaker.keys import ComponentSection
 from toolkit.registry import platform_rules
 
 OTHER = "another-endpoint"
@@ -282,7 +282,7 @@ def test_an_engine_fetches_the_base_from_wherever_it_is() -> None:
 
 
 def test_an_endpoint_is_waited_for_although_its_component_has_its_name(tmp_path: Path) -> None:
-    recipe = recipe_with(load(write_hub_pair(tmp_path)), component=ComponentSection())
+    recipe = recipe_with(load(write_hub_pair(tmp_path)), inference_component=ComponentSection())
     made = make_plan("recipe.yaml", platform_rules("sagemaker"), ["hub"], desired([recipe], ACCOUNT), Observed())
     assert [action.kind for action in made.actions if action.name == "hub"] == ["Endpoint", "InferenceComponent"]
     assert made.configs.keys() == {"hub"}

@@ -22,11 +22,12 @@ from toolkit.loading import load, on_platform
 from toolkit.measure.expected import acceptance_floor
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.local.validation import problems
+from toolkit.platforms.sagemaker.keys import AwsObservability, ComponentSection
 from toolkit.platforms.sagemaker.rules import widgets
 from toolkit.platforms.sagemaker.rules.kinds.alarm import rollback_alarms
 from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import ComponentSection, Evidence, InstanceType, ObservabilitySection, ScalingSection
+from toolkit.recipe.schema import Evidence, InstanceType, ScalingSection
 
 ONE = ("AllTraffic",)
 BOTH = ("speculative", "baseline")
@@ -59,7 +60,7 @@ def evidence(workload: str, acceptance_length: float | None, k: int | None = 7) 
 
 
 def watched(recipe: Recipe, **observability: Any) -> Recipe:
-    return replace(recipe, observability=ObservabilitySection(**observability))
+    return replace(recipe, observability=AwsObservability(**observability))
 
 
 def alarm_names(recipe: Recipe) -> list[str]:
@@ -124,7 +125,7 @@ def test_alarms_without_a_dashboard(recipe: Recipe) -> None:
 
 
 def test_an_inference_component_is_watched_by_its_own_metrics(recipe: Recipe) -> None:
-    component = recipe_with(recipe, component=ComponentSection(endpoint="shared"))
+    component = recipe_with(recipe, inference_component=ComponentSection(endpoint="shared"))
     assert wanted(component, *ALARMS)[0].name == "/aws/sagemaker/InferenceComponents/hub"
     assert alarm_names(component) == ["toolkit-hub-errors", "toolkit-hub-no-copy", "toolkit-hub-acceptance"]
     assert {"Name": "InferenceComponentName", "Value": "hub"} in alarm(component, "toolkit-hub-no-copy")["Dimensions"]
@@ -143,7 +144,7 @@ def test_the_alarm_on_first_tokens_is_in_microseconds_as_sagemakers_metric_is(re
 
 def test_a_component_that_may_have_no_copies_is_not_in_alarm_without(recipe: Recipe) -> None:
     scaling = ScalingSection(min_instances=0, max_instances=2)
-    idle = recipe_with(recipe, component=ComponentSection(), scaling=scaling)
+    idle = recipe_with(recipe, inference_component=ComponentSection(), scaling=scaling)
     assert "toolkit-hub-no-copy" not in alarm_names(idle)
 
 
@@ -206,9 +207,9 @@ def varying(recipe: Recipe) -> list[Recipe]:
     schedule = ((1, 8, 7), (9, 128, 3))
     other = InstanceType(type="ml.g6e.xlarge", num_speculative_tokens=4)
     return [
-        replace(recipe, speculation=replace(recipe.speculation, schedule=schedule)),
+        replace(recipe, speculation=recipe.speculation.edit(num_speculative_tokens_per_batch_size=schedule)),
         recipe_with(recipe, instance_types=("ml.g6.xlarge", other.type), overrides={other.type: other}),
-        replace(recipe, engine=replace(recipe.engine, args={"disable-log-stats": True})),
+        replace(recipe, engine=recipe.engine.edit(args={"disable-log-stats": True})),
     ]
 
 
@@ -352,7 +353,7 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("component", [None, ComponentSection()])
 def test_requests_are_such_as_aws_takes(recipe: Recipe, component: ComponentSection | None) -> None:
-    made = recipe_with(recipe, component=component)
+    made = recipe_with(recipe, inference_component=component)
     session = botocore.session.get_session()
     for item in wanted(made, *ALARMS, "Dashboard"):
         if item.kind != "LogGroup":
@@ -367,7 +368,7 @@ def test_requests_are_such_as_aws_takes(recipe: Recipe, component: ComponentSect
 
 def everything(recipe: Recipe) -> list[Resource]:
     scaling = ScalingSection(min_instances=0, max_instances=2)
-    component = recipe_with(recipe, component=ComponentSection(), scaling=scaling)
+    component = recipe_with(recipe, inference_component=ComponentSection(), scaling=scaling)
     return [*wanted(recipe, "MetricFilter", "Alarm", "Dashboard"), *wanted(component, *SCALING)]
 
 

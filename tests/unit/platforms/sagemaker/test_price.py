@@ -11,6 +11,7 @@ from pairs import recipe_with, write_hub_pair
 from toolkit.catalog import lookup
 from toolkit.loading import load
 from toolkit.planning.resources import Existing, Observed
+from toolkit.platforms.sagemaker.keys import AwsRollout
 from toolkit.platforms.sagemaker.rules.price import (
     most_per_hour,
     price_now,
@@ -19,7 +20,7 @@ from toolkit.platforms.sagemaker.rules.price import (
     price_text,
 )
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import RolloutSection, ScalingSection
+from toolkit.recipe.schema import ScalingSection
 from toolkit.registry import platform_rules
 
 CHEAP, DEAR = "ml.g6e.2xlarge", "ml.g6e.12xlarge"
@@ -71,13 +72,13 @@ def test_what_runs_costs_as_much_as_all_its_instances() -> None:
     assert price_now(Observed((endpoint, old, running))) == pytest.approx(3 * usd(CHEAP) + usd(DEAR))
 
 
-@pytest.mark.parametrize("rollout", [RolloutSection(shadow=True), RolloutSection(speculative_percent=50)])
-def test_a_second_variant_has_instances_of_its_own(recipe: Recipe, rollout: RolloutSection) -> None:
+@pytest.mark.parametrize("rollout", [AwsRollout(shadow=True), AwsRollout(speculative_percent=50)])
+def test_a_second_variant_has_instances_of_its_own(recipe: Recipe, rollout: AwsRollout) -> None:
     assert price_per_hour(replace(recipe, rollout=rollout)) == 2 * usd(CHEAP)
 
 
 def test_a_baseline_has_no_second_variant(recipe: Recipe) -> None:
-    assert price_per_hour(replace(recipe, rollout=RolloutSection(shadow=True)).baseline()) == usd(CHEAP)
+    assert price_per_hour(replace(recipe, rollout=AwsRollout(shadow=True)).baseline()) == usd(CHEAP)
 
 
 @pytest.mark.parametrize("name", [UNPRICED, "ml.nosuch.large"])

@@ -66,7 +66,7 @@ class WithTopics(AwsRules):
 
 
 TOPIC = TopicKind(RULES.capabilities)
-WITH_TOPICS = WithTopics(RULES.name, RULES.capabilities, RULES.check)
+WITH_TOPICS = WithTopics(RULES.name, RULES.capabilities, RULES.sections, RULES.check)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ Nothing here loads the Kubernetes client.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolkit.apply.stages import expected_seconds

@@ -16,13 +16,5 @@ def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     """Findings on environment, instance types, time-outs and SageMaker's own settings."""
     yield from check_environment(recipe)
     yield from check_quoting(recipe)
-    yield from _settings_of_a_cluster(recipe)
     yield from check_settings(recipe, models)
     yield from check_region(recipe)
-
-
-def _settings_of_a_cluster(recipe: Recipe) -> Iterator[Finding]:
-    if "platform.kubernetes" in recipe.lines:
-        message = f"these are settings of a cluster, but the platform is `{recipe.platform.name}`"
-        hint = "Remove them, or set `name: kubernetes`."
-        yield Finding("kubernetes.elsewhere", message, "platform.kubernetes", hint=hint)
