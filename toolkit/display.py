@@ -6,9 +6,10 @@ meaning rests on a colour alone: a notebook that is not trusted, or is shown on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
+from toolkit.errors import UsageError
 from toolkit.text import html
 
 Tone = Literal["good", "bad", "fair", "soft"]
@@ -113,6 +114,15 @@ def folded(summary: object, content: str) -> Fragment:
 def dollars_per_hour(price: float | None) -> str:
     """A price per hour in US dollars."""
     return "price unknown" if price is None else f"{price:.2f} $/h"
+
+
+def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
+    """A pandas DataFrame with a column for each key, for those who have pandas. Raises UsageError without it."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise UsageError("a DataFrame needs the package pandas", hint="Run: pip install pandas") from error
+    return pandas.DataFrame(list(rows))
 
 
 def _row(cells: Iterable[object], tag: str) -> str:

@@ -32,6 +32,7 @@ from toolkit.api.training import TrainingRun
 from toolkit.apply.explain import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
+from toolkit.checks.run import Report
 from toolkit.cli.main import run
 from toolkit.cli.output import explain
 from toolkit.cli.report_text import comparison_text, report_text
@@ -40,7 +41,7 @@ from toolkit.endpoint.generation import Acceptance, Generation
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Metrics
 from toolkit.errors import Cause, EndpointFailed
-from toolkit.findings import Finding, Report
+from toolkit.findings import Finding
 from toolkit.measure.compare import Comparison, compare
 from toolkit.measure.report import Interval
 from toolkit.measure.tune_report import TuneReport, TuneRow

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from toolkit.api.tuning import tune as tune
     from toolkit.apply.explain import Explanation as Explanation
     from toolkit.apply.explain import explain as explain
+    from toolkit.checks.run import Report as Report
     from toolkit.checks.run import check as check
-    from toolkit.findings import Report as Report
     from toolkit.recipe.resolve import load as load
 
 _MODULES = {
@@ -64,7 +64,7 @@ _MODULES = {
     "Improvement": "toolkit.api.improvement",
     "ImprovementPlan": "toolkit.api.improvement",
     "RecipeLike": "toolkit.api.context",
-    "Report": "toolkit.findings",
+    "Report": "toolkit.checks.run",
     "TrainingRun": "toolkit.api.training",
     "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",

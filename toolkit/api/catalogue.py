@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.display import card, table
+from toolkit.display import card, data_frame, table
 from toolkit.errors import ToolkitError
-from toolkit.frames import data_frame
 from toolkit.platforms import rules_of
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.lock import lock_path, read_lock

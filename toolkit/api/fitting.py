@@ -9,9 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from toolkit.display import bullets, card, table, toned, whole
+from toolkit.display import bullets, card, data_frame, table, toned, whole
 from toolkit.errors import RecipeNotFound, UsageError
-from toolkit.frames import data_frame
 from toolkit.text import inert
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit import registry
-from toolkit.display import Tone, bullets, card, dollars_per_hour, table, toned
+from toolkit.display import Tone, bullets, card, data_frame, dollars_per_hour, table, toned
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
-from toolkit.frames import data_frame
 from toolkit.platforms import session_of
 from toolkit.platforms.rules import PlatformSession
 from toolkit.recipe.load import catalogue

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import date
+from typing import Any
 
 from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import check_catalogue
@@ -26,8 +27,9 @@ from toolkit.checks.tags import check_tags
 from toolkit.checks.target import check_target
 from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
 from toolkit.checks.workloads import check_workloads
+from toolkit.display import Fragment, Tone, card, data_frame, prose, table, toned
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
-from toolkit.findings import Finding, Report
+from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.known import known_model
 from toolkit.recipe.load import nearest_line
@@ -35,6 +37,51 @@ from toolkit.recipe.lock import Lock, lock_path, pins, read_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
+from toolkit.text import inert
+
+_SIGNS: Mapping[str, tuple[str, Tone]] = {"error": ("✘", "bad"), "warning": ("!", "fair"), "info": ("i", "soft")}
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings on one recipe. Truthy exactly when none of them is an error."""
+
+    recipe: str
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when no finding is an error."""
+        return not self.errors
+
+    @property
+    def errors(self) -> Sequence[Finding]:
+        """The findings that stop a deployment."""
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        lines = [finding.line_for(self.recipe) for finding in self.findings]
+        head = f"<Report {self.recipe}: {'ok' if self.ok else f'{len(self.errors)} errors'}>"
+        return inert("\n".join([head, *lines]))
+
+    def _repr_html_(self) -> str:
+        verdict = "✔ no errors" if self.ok else f"✘ {_counted(len(self.errors), 'error')}"
+        rows = [(_severity(f), f.line or "", f.path, _words(f), f.code) for f in self.findings]
+        parts = [table(rows, ("", "line", "key", "finding", "check"))] if rows else []
+        return card(
+            self.recipe, *parts, says=toned(verdict, "good" if self.ok else "bad"), tone="good" if self.ok else "bad"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of `toolkit check --json`."""
+        return {"recipe": self.recipe, "ok": self.ok, "findings": [asdict(finding) for finding in self.findings]}
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row for each finding."""
+        return data_frame(self.to_dict()["findings"])
 
 
 def check(
@@ -172,3 +219,17 @@ def _with_line(finding: Finding, recipe: Recipe) -> Finding:
     """With its line, and commands of its hint about this recipe."""
     hint = re.sub(r"\bRECIPE\b", shlex.quote(str(recipe.path)), finding.hint)
     return replace(finding, line=nearest_line(finding.path, recipe.lines), hint=hint)
+
+
+def _severity(finding: Finding) -> Fragment:
+    sign, tone = _SIGNS.get(finding.severity, ("", "soft"))
+    return toned(f"{sign} {finding.severity}", tone)
+
+
+def _words(finding: Finding) -> Fragment:
+    """What is wrong, and below it the edit to make."""
+    return prose(finding.message, toned(finding.hint, "soft"))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

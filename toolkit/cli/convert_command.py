@@ -32,7 +32,7 @@ def convert(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:
     """Convert a head that was trained with another tool into a folder that the engine loads."""
-    from toolkit.findings import Report
+    from toolkit.checks.run import Report
     from toolkit.recipe.model_files import read_folder
 
     engine: TrainingEngine = registry.training_engine()

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from toolkit.api.lock import Locked
-    from toolkit.findings import Finding, Report
+    from toolkit.checks.run import Report
+    from toolkit.findings import Finding
     from toolkit.planning.plan import Plan
     from toolkit.recipe.resolve import Recipe as CompleteRecipe
 

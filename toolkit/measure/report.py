@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from toolkit.frames import data_frame
+from toolkit.display import data_frame
 from toolkit.measure.headline import headline, speedup_of
 from toolkit.measure.notebook import report_html
 from toolkit.measure.wording import sign

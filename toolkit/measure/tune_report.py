@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from toolkit.display import Tone, bullets, card, table
-from toolkit.frames import data_frame
+from toolkit.display import Tone, bullets, card, data_frame, table
 from toolkit.measure.tune import Aim, Candidate, Goal, Point
 from toolkit.measure.wording import dollars, interval, ratio
 from toolkit.recipe.schema import Evidence

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from toolkit import documents, registry
-from toolkit.display import Fragment, Tone, bullets, card, folded, table, toned, whole
+from toolkit.display import Fragment, Tone, bullets, card, data_frame, folded, table, toned, whole
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
-from toolkit.frames import data_frame
 from toolkit.text import inert
 
 Verb = Literal["create", "update", "replace", "delete", "reuse"]

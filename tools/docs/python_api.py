@@ -13,9 +13,10 @@ from toolkit import api, errors
 from toolkit.api.deployment import DeploymentPlan
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.explain import Explanation
+from toolkit.checks.run import Report
 from toolkit.endpoint.connect_info import ConnectInfo
 from toolkit.endpoint.generation import Generation, Stream
-from toolkit.findings import Finding, Report
+from toolkit.findings import Finding
 from toolkit.measure.report import BenchReport
 from toolkit.recipe.resolve import Recipe
 from tools.docs.markdown import code, page, prose, table
