@@ -38,8 +38,8 @@ from toolkit.cli.output import explain
 from toolkit.cli.report_text import comparison_text, report_text
 from toolkit.display import card
 from toolkit.endpoint.generation import Acceptance, Generation
-from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Metrics
+from toolkit.endpoint.platform import Deployed
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding
 from toolkit.measure.compare import Comparison, compare

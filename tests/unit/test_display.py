@@ -17,7 +17,7 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.api.listing import Listing
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.endpoint.generation import Acceptance, Generation
-from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound, UsageError
 from toolkit.planning.plan import Action, Plan
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.waiter import EndpointStatus, wait_in_service
 from toolkit.display import Fragment, Tone, card, dollars_per_hour, facts, toned, verbatim
-from toolkit.endpoint.connect_info import ConnectInfo
-from toolkit.endpoint.generation import AsyncStream, Generation, Message, Stream, chat_body
-from toolkit.endpoint.log import read_log
+from toolkit.endpoint.access import ConnectInfo
+from toolkit.endpoint.generation import AsyncStream, Generation, Stream
 from toolkit.endpoint.metrics import Metrics
-from toolkit.endpoint.options import ChatOptions
-from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
+from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform, read_log
+from toolkit.endpoint.request import ChatOptions, Message, chat_body
 from toolkit.errors import MissingPackage, ToolkitError
 from toolkit.measure.arm import Expected
 from toolkit.measure.report import BenchReport

@@ -10,7 +10,7 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.api.listing import status, unknown_endpoint
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
-from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound
 from toolkit.measure.arm import Expected
 from toolkit.measure.watch import Watch

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolkit import registry
 from toolkit.display import Tone, bullets, card, data_frame, dollars_per_hour, table, toned
-from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
 from toolkit.platforms import session_of
 from toolkit.platforms.rules import PlatformSession

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from toolkit.api.endpoint import Endpoint
     from toolkit.endpoint.generation import Generation
-    from toolkit.endpoint.listing import Deployed
     from toolkit.endpoint.metrics import Metrics
+    from toolkit.endpoint.platform import Deployed
     from toolkit.measure.report import BenchReport
     from toolkit.planning.plan import Plan
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.endpoint.generation import Answer, chat_body
+from toolkit.endpoint.generation import Answer
+from toolkit.endpoint.request import chat_body
 from toolkit.errors import PlatformError
 from toolkit.measure.arm import NO_PENALTIES, Arm
 from toolkit.measure.result import Outcome, RequestResult

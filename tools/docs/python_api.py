@@ -14,7 +14,7 @@ from toolkit.api.deployment import DeploymentPlan
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.explain import Explanation
 from toolkit.checks.run import Report
-from toolkit.endpoint.connect_info import ConnectInfo
+from toolkit.endpoint.access import ConnectInfo
 from toolkit.endpoint.generation import Generation, Stream
 from toolkit.findings import Finding
 from toolkit.measure.report import BenchReport
