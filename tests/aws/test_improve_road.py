@@ -27,7 +27,8 @@ from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError
 from toolkit.home import home
-from toolkit.measure.report import BenchReport, Gain, Interval
+from toolkit.measure.measurement import Gain, Interval
+from toolkit.measure.report import BenchReport
 from toolkit.platforms.sagemaker.rules.price import price_of
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.training.plan import job_name

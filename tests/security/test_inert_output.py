@@ -43,7 +43,7 @@ from toolkit.endpoint.platform import Deployed
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding
 from toolkit.measure.compare import Comparison, compare
-from toolkit.measure.report import Interval
+from toolkit.measure.measurement import Interval
 from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
@@ -237,7 +237,7 @@ def hostile_catalogue(folder: Path) -> Catalogue:
 
 def hostile_endpoint(_: Path) -> Endpoint:
     platform: Any = HostileBox()
-    return Endpoint(HOSTILE, platform, lambda name: hostile_plan(Path()), HOSTILE, component=HOSTILE)
+    return Endpoint(HOSTILE, platform, HOSTILE, component=HOSTILE, destroyer=lambda name: hostile_plan(Path()))
 
 
 def hostile_explanation(_: Path) -> Explanation:

@@ -13,7 +13,8 @@ from toolkit.api.measuring import bench
 from toolkit.api.removal import destroy
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import UsageError
-from toolkit.measure.report import BenchReport, BreakEvenAcceptance, Verdict, WhatIf
+from toolkit.measure.measurement import BreakEvenAcceptance, Verdict, WhatIf
+from toolkit.measure.report import BenchReport
 from toolkit.recipe.resolve import Recipe
 
 Subject = RecipeLike | Endpoint

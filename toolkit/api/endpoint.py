@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -13,12 +13,12 @@ from toolkit.display import Fragment, Tone, card, dollars_per_hour, facts, toned
 from toolkit.endpoint.access import ConnectInfo
 from toolkit.endpoint.generation import AsyncStream, Generation, Stream
 from toolkit.endpoint.metrics import Metrics
-from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform, read_log
+from toolkit.endpoint.platform import read_log
 from toolkit.endpoint.request import ChatOptions, Message, chat_body
 from toolkit.errors import MissingPackage, ToolkitError
-from toolkit.measure.arm import Expected
+from toolkit.measure.arm import Served
+from toolkit.measure.design import Design
 from toolkit.measure.report import BenchReport
-from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
 from toolkit.text import inert
 
@@ -30,40 +30,11 @@ Route = Literal["invocations", "openai"]
 """The route of a request: the platform's own API, or the endpoint's OpenAI route."""
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """An endpoint on a platform, or one inference component or production variant of it.
+@dataclass(frozen=True, repr=False)
+class Endpoint(Served):
+    """The handle of an endpoint. `destroyer` removes what has its name."""
 
-    `baseline` is the same endpoint without speculation, as a name or `name/component`, if it exists; `speculative` is
-    False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
-    for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware;
-    `target` is the recipe's target model with its revision, empty if unknown, and `max_model_len` the tokens that a
-    request may have with its answer. With `synthetic_acceptance_length` it accepts drafts by chance: its answers are
-    garbage, for measuring speed only.
-    """
-
-    name: str
-    platform: EndpointPlatform
-    destroyer: Callable[[str], Plan]
-    baseline: str | None = None
-    speculative: bool = True
-    workloads: tuple[Workload, ...] = (GENERAL,)
-    expected: Expected = field(default=Expected())
-    component: str | None = None
-    price_per_hour: float | None = None
-    reports_drafts: bool = True
-    served_with: Mapping[str, str] = field(default_factory=dict)
-    synthetic_acceptance_length: float | None = None
-    target: str = ""
-    max_model_len: int | None = None
-    variant: str | None = None
-
-    @property
-    def address(self) -> str:
-        """The name to send requests to: the endpoint's, `name/component`, or `name@variant`."""
-        if self.variant:
-            return f"{self.name}{VARIANT_MARK}{self.variant}"
-        return f"{self.name}/{self.component}" if self.component else self.name
+    destroyer: Callable[[str], Plan] = field(kw_only=True)
 
     def chat(
         self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Unpack[ChatOptions]
@@ -160,9 +131,10 @@ class Endpoint:
         `requests` are sent to each arm for every workload; None: as many as fit into `seconds`, or fewer if the result
         is clear before. Raises InvocationError.
         """
-        from toolkit.api.measuring import bench
+        from toolkit.measure.endpoints import measure_endpoints
 
-        return bench(self, concurrency=(1,), requests=requests, max_tokens=max_tokens, seconds=seconds)
+        design = Design((), self.workloads, seconds=seconds, requests=requests, max_tokens=max_tokens)
+        return measure_endpoints(design, [self], self.twin)
 
     def destroy(self) -> Plan:
         """Remove it, its baseline and everything created for them. Returns the applied plan."""

@@ -89,7 +89,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
     def destroyer(name: str) -> Plan:
         return destroy_on(platform, name, (name, f"{name}-baseline"), default_progress())
 
-    endpoint = Endpoint(name, platform, destroyer, baseline, component=component or None)
+    endpoint = Endpoint(name, platform, baseline, component=component or None, destroyer=destroyer)
     if recipe is None:
         return endpoint
     price = rules_of(recipe.platform.name).price_per_hour(recipe)

@@ -23,8 +23,9 @@ from toolkit.apply.progress import Progress, default_progress
 from toolkit.display import card, facts
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
+from toolkit.measure.measurement import ArmReport, Interval
 from toolkit.measure.promotion import Decision, decide
-from toolkit.measure.report import ArmReport, BenchReport, Interval
+from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of
 from toolkit.recipe.content import digest

@@ -13,7 +13,8 @@ from toolkit.api.trials import circumstances
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.files import write_whole
 from toolkit.measure.headline import comparable, headline, speedup_of
-from toolkit.measure.report import ArmReport, BenchReport
+from toolkit.measure.measurement import ArmReport
+from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import between_arms_in_words, interval, load
 from toolkit.platforms import session_of
 from toolkit.recipe.content import CARD

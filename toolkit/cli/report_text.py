@@ -9,7 +9,8 @@ from toolkit.cli.table import table, terminal_width
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.compare import ARM_COLUMNS, SPEEDUP_COLUMNS, Comparison, arm_rows, speedup_rows
 from toolkit.measure.headline import comparable, headline, speedup_of
-from toolkit.measure.report import BenchReport, WhatIf
+from toolkit.measure.measurement import WhatIf
+from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import (
     COLUMNS,
     LATENCIES,

@@ -15,7 +15,8 @@ from toolkit.measure.journal import Journal
 from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import closed_loop, open_loop
 from toolkit.measure.lossless import paired
-from toolkit.measure.report import ArmReport, BenchReport, Verdict
+from toolkit.measure.measurement import ArmReport, Verdict
+from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again, run
 from toolkit.measure.scoring import Scoring

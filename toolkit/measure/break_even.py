@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from toolkit.measure.report import Speedup
+from toolkit.measure.measurement import Speedup
 
 BatchSizes = tuple[int, int, int]
 """First and last batch size, both included, and the K for them: an entry of `num_speculative_tokens_per_batch_size`."""

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from toolkit.display import bullets, card, table
-from toolkit.measure.report import ArmReport, BenchReport, Percentiles, Speedup
+from toolkit.measure.measurement import ArmReport, Percentiles, Speedup
+from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import interval, load, ratio, sign
 from toolkit.text import inert
 

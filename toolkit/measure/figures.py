@@ -14,7 +14,8 @@ import altair as alt
 import vl_convert
 
 from toolkit.measure.headline import SpeedupClass, baseline_at, speedup_class, speedup_of
-from toolkit.measure.report import ArmReport, BenchReport, Percentiles, Speedup
+from toolkit.measure.measurement import ArmReport, Percentiles, Speedup
+from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import load, ratio
 from toolkit.text import inert
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import comb
 
 from toolkit.measure.lossless import paired
-from toolkit.measure.report import Verdict
+from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult, successful
 
 _LEVEL = 0.01

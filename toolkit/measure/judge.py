@@ -9,7 +9,7 @@ from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.identity import Identity, compare_identity
 from toolkit.measure.lossless import Floor, Lossless, compare, measure_floor
-from toolkit.measure.report import Verdict
+from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult
 from toolkit.measure.same_target import SameTarget, other_name, other_tokens, same_target
 from toolkit.measure.sampled import Sampled, compare_sampled

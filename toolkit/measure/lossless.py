@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from math import ceil, exp, lgamma, log
 
 from toolkit.errors import InvocationError
-from toolkit.measure.report import Verdict
+from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.scoring import MOST_TOKENS, Choice, Score, Scorer, decode
 

@@ -10,8 +10,8 @@ from toolkit.display import bullets
 from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
-from toolkit.measure.notebook import figures_html, what_if_html
-from toolkit.measure.report import BenchReport, Verdict
+from toolkit.measure.measurement import Verdict
+from toolkit.measure.report import BenchReport, figures_html, what_if_html
 from toolkit.measure.wording import LEGEND, load_in_words, ratio, small_print
 from toolkit.text import html
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolkit.measure.measurement import Gain
 from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import BenchReport, Gain
+from toolkit.measure.report import BenchReport
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from toolkit.measure.lossless import Floor, change, paired, sample
-from toolkit.measure.report import Verdict
+from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.scoring import Scorer
 

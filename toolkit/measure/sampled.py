@@ -19,7 +19,7 @@ from math import sqrt
 from statistics import mean, stdev
 
 from toolkit.measure.lossless import paired, sample
-from toolkit.measure.report import Verdict
+from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult
 from toolkit.measure.scoring import Scorer
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from toolkit import documents
 from toolkit.errors import UsageError
-from toolkit.measure.report import ArmSpeedup, BenchReport, Interval, Speedup, WhatIfSpeedup
+from toolkit.measure.measurement import ArmSpeedup, Interval, Speedup, WhatIfSpeedup
+from toolkit.measure.report import BenchReport
 
 # Beyond what any measurement gives; reckoning with larger ratios could overflow.
 _LARGEST_RATIO = 1e6

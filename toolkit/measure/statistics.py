@@ -39,7 +39,7 @@ from functools import lru_cache
 from statistics import NormalDist
 
 from toolkit.endpoint.generation import Acceptance
-from toolkit.measure.report import Interval, Percentiles
+from toolkit.measure.measurement import Interval, Percentiles
 from toolkit.measure.result import RequestResult, successful
 
 _LEVEL = 0.975

@@ -10,8 +10,8 @@ from operator import add
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Arm
+from toolkit.measure.measurement import ArmReport, ArmSpeedup, Gain, Interval, Speedup
 from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import ArmReport, ArmSpeedup, Gain, Interval, Speedup
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
 from toolkit.measure.statistics import (

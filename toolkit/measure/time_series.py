@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.endpoint.metrics import Figure, Unit
-from toolkit.measure.report import ArmReport, BenchReport, Speedup
+from toolkit.measure.measurement import ArmReport, Speedup
+from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import load
 
 DIMENSIONS = ("Variant", "Workload", "Load")

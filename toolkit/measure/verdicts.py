@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from toolkit.measure.arm import Arm
-from toolkit.measure.report import ArmReport, Claim, Interval, Speedup, Verdict
+from toolkit.measure.measurement import ArmReport, Claim, Interval, Speedup, Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.statistics import acceptance_length, pairs_of, requests_needed, share
 from toolkit.measure.summary import Summary, acceptance_of, is_met

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 
 from toolkit.measure.arm import Arm
-from toolkit.measure.report import BreakEvenAcceptance, Interval, Source, Verdict, WhatIf, WhatIfSpeedup
+from toolkit.measure.measurement import BreakEvenAcceptance, Interval, Source, Verdict, WhatIf, WhatIfSpeedup
 from toolkit.measure.result import RequestResult
 from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.summary import Results, acceptance_of

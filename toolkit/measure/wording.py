@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from toolkit.measure.report import (
-        ArmReport,
-        ArmSpeedup,
-        BenchReport,
-        Interval,
-        Percentiles,
-        Source,
-        Speedup,
-        WhatIf,
-        WhatIfSpeedup,
-    )
+from toolkit.measure.measurement import (
+    ArmReport,
+    ArmSpeedup,
+    Interval,
+    Measurement,
+    Percentiles,
+    Source,
+    Speedup,
+    WhatIf,
+    WhatIfSpeedup,
+)
 
 _MILLISECONDS = 1000.0
 _SIGNS = {True: "yes", False: "NO", None: "not shown"}
@@ -66,7 +65,7 @@ def setting(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}: {value}" for key, value in values.items())
 
 
-def between_arms_in_words(report: BenchReport) -> Iterator[str]:
+def between_arms_in_words(report: Measurement) -> Iterator[str]:
     """A sentence for each workload, load and other arm."""
     for item in report.between_arms:
         yield f"{item.workload}, {load_in_words(item)}: {item.arm} is {interval(item)} as fast as {item.other}."
@@ -152,7 +151,7 @@ def losses(arms: Sequence[ArmReport]) -> Iterator[str]:
             yield f"{arm.workload}, load {load(arm)}, {arm.arm}: {lost}"
 
 
-def small_print(report: BenchReport) -> list[str]:
+def small_print(report: Measurement) -> list[str]:
     """What stands below the figures: requests, the noise, the notes and what was measured with."""
     noise = [f"Noise, the baseline against itself: {interval(report.noise)}"] if report.noise else []
     measured = [f"Measured with {setting(report.setting)}"] if report.setting else []

@@ -54,11 +54,13 @@ def python_page() -> str:
 
 def _class(cls: type) -> Iterator[str]:
     yield f"### {cls.__name__}"
-    yield from _documentation(cls)
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("toolkit")]
+    for base in ours:
+        yield from _documentation(base)
     if is_dataclass(cls):
         fields = [name for name in cls.__dataclass_fields__ if not name.startswith("_")]
         yield f"Fields: {', '.join(f'`{name}`' for name in fields)}."
-    for name, member in vars(cls).items():
+    for name, member in (member for base in ours for member in vars(base).items()):
         if name.startswith("_"):
             continue
         if isinstance(member, property):

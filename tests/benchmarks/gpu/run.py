@@ -40,8 +40,9 @@ from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure, sender
 from toolkit.measure.design import Design, Load
+from toolkit.measure.measurement import Interval
 from toolkit.measure.read_workloads import read_workloads
-from toolkit.measure.report import BenchReport, Interval
+from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult
 from toolkit.measure.run import run
 from toolkit.measure.statistics import pairs_of, speedup

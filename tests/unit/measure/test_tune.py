@@ -9,7 +9,8 @@ from reports import verdict
 from tuned_arms import report_at
 
 from toolkit.errors import PlatformError
-from toolkit.measure.report import BenchReport, Claim
+from toolkit.measure.measurement import Claim
+from toolkit.measure.report import BenchReport
 from toolkit.measure.tune import Aim, Candidate, choose, measured, perhaps_as_good, schedule_pays, scheduled
 from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
 from toolkit.recipe.schema import Slo

@@ -17,7 +17,7 @@ from toolkit.endpoint.generation import Acceptance, Arrival
 from toolkit.measure.arm import Arm, Chunk
 from toolkit.measure.bench import measure
 from toolkit.measure.design import Design
-from toolkit.measure.report import BreakEvenAcceptance, WhatIfSpeedup
+from toolkit.measure.measurement import BreakEvenAcceptance, WhatIfSpeedup
 from toolkit.measure.result import RequestResult
 from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.what_if import other_acceptance, predicted, target_steps

@@ -20,7 +20,8 @@ from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.errors import PlatformError, UsageError
 from toolkit.home import home
-from toolkit.measure.report import BenchReport, Gain, Interval
+from toolkit.measure.measurement import Gain, Interval
+from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Action, Plan
 from toolkit.recipe.parts import Speculation
 from toolkit.recipe.resolve import Recipe, load
@@ -96,7 +97,7 @@ class Road:
 
     def endpoint(self, name: str) -> Endpoint:
         platform: Any = self.platform
-        return Endpoint(name, platform, lambda name: pytest.fail(name))
+        return Endpoint(name, platform, destroyer=lambda name: pytest.fail(name))
 
     def train(self, recipe: Recipe, *, again: str, **_: Any) -> TrainingRun:
         assert again == "toolkit improve chat"  # and not `toolkit train`, which would train another head

@@ -12,7 +12,8 @@ from reports import example, verdict
 from toolkit.api.served_card import served, with_served, write_served
 from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Progress, Silent
-from toolkit.measure.report import ArmSpeedup, BenchReport
+from toolkit.measure.measurement import ArmSpeedup
+from toolkit.measure.report import BenchReport
 from toolkit.recipe.content import manifest
 from toolkit.recipe.resolve import load
 
