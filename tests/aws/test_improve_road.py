@@ -18,7 +18,7 @@ from standin import StandIn
 from standin_runtime import Invocation, Reply
 from tuned_arms import report_at
 
-from toolkit import api
+import toolkit
 from toolkit.api.head_trial import Steps
 from toolkit.api.improvement import improve
 from toolkit.api.measuring import bench
@@ -103,9 +103,9 @@ def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv(name, value)
     path = write_pair(tmp_path)
     path.write_text(LIVE.replace("max_model_len: 1024", "max_model_len: 512"))
-    api.deploy(path, progress=Silent())
+    toolkit.deploy(path, progress=Silent())
     path.write_text(LIVE)
-    api.deploy(path, progress=Silent())
+    toolkit.deploy(path, progress=Silent())
     sagemaker: Any = standin.session().client("sagemaker")
     sagemaker.update_endpoint_weights_and_capacities(
         EndpointName="tiny", DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 3}]
@@ -142,8 +142,8 @@ def test_after_a_head_that_is_not_better_all_is_as_it_was(recipe: Path, standin:
     assert variants(after) == variants(before) == {"AllTraffic": (3, 1.0)}
     assert standin.leftovers() == held
     assert recipe.read_text() == LIVE
-    assert api.plan(recipe).changes == []
-    api.rollback(recipe, progress=Silent())  # to the deployment before the trial, and not to the trial
+    assert toolkit.plan(recipe).changes == []
+    toolkit.rollback(recipe, progress=Silent())  # to the deployment before the trial, and not to the trial
     assert served(standin)["SM_VLLM_MAX_MODEL_LEN"] == "512"
 
 
@@ -165,8 +165,8 @@ def test_a_better_head_serves_alone_and_a_rollback_brings_the_one_before(recipe:
     drafter = load(recipe).drafter
     assert drafter
     assert drafter.name.startswith("drafter@")
-    assert api.plan(recipe).changes == []
-    api.rollback("tiny", progress=Silent())
+    assert toolkit.plan(recipe).changes == []
+    toolkit.rollback("tiny", progress=Silent())
     assert variants(described(standin)) == {"AllTraffic": (3, 1.0)}
     assert served(standin)["drafter"] == before
 

@@ -13,7 +13,7 @@ from hub import COMMIT, hub
 from pairs import write_hub_pair
 from scripted_http import Reply, scripted
 
-from toolkit import api
+import toolkit
 from toolkit.api.context import locked
 from toolkit.api.lock import lock
 from toolkit.api.pins import unpinned
@@ -62,7 +62,7 @@ def test_a_lock_pins_commits_of_both_models_and_the_digest_of_the_image(recipe: 
 
 def test_what_is_deployed_is_what_the_lock_pins(recipe: Recipe, files: OpenFiles) -> None:
     lock(recipe, files=files, digests=digests)
-    plan = api.plan(recipe.path)
+    plan = toolkit.plan(recipe.path)
     (model,) = [action.request for action in plan.actions if action.kind == "Model"]
     assert model["PrimaryContainer"]["Image"].endswith(f"/vllm@{DIGEST}")
     revisions = {action.request["Revision"] for action in plan.actions if action.kind == "Weights"}
@@ -82,12 +82,12 @@ def test_a_cluster_runs_the_digest_and_the_commits_too(tmp_path: Path, files: Op
 
 def test_a_plan_says_what_is_not_pinned_and_the_command_that_pins_it(tmp_path: Path) -> None:
     path = write_hub_pair(tmp_path, target={"revision": ""}, drafter={"revision": ""})
-    target, drafter, image = api.plan(path).to_dict()["unpinned"]
+    target, drafter, image = toolkit.plan(path).to_dict()["unpinned"]
     assert target.startswith("target.model org/target: no commit is known")
     assert drafter.startswith("speculation.model org/drafter: no commit is known, and `main` may move")
     assert image.startswith("image ")
     assert all(line.endswith(f"Pin it: toolkit lock {path}") for line in (target, drafter, image))
-    assert f"Not pinned: {target}" in str(api.plan(path))
+    assert f"Not pinned: {target}" in str(toolkit.plan(path))
 
 
 @pytest.mark.parametrize("source", ["s3://bucket/target/", "jumpstart:some-model"])
@@ -139,7 +139,7 @@ def test_a_lock_of_another_version_s_image_is_refused(recipe: Recipe, files: Ope
     (image,) = json.loads(path.read_text())["images"]
     path.write_text(path.read_text().replace(image, image.rpartition(":")[0] + ":an-older-tag"))
     with pytest.raises(UsageError, match="an-older-tag, and the recipe runs") as caught:
-        api.plan(recipe.path)
+        toolkit.plan(recipe.path)
     assert caught.value.hint == f"Take it up: toolkit lock {recipe.path}"
     lock(recipe, files=files, digests=digests)
     assert "an-older-tag" not in path.read_text()

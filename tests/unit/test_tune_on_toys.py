@@ -14,7 +14,8 @@ from reports import verdict
 from toys import SESSION, ToyEngine, registered, write_toy_recipe
 from tuned_arms import report_at
 
-from toolkit import api, registry
+import toolkit
+from toolkit import registry
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.tuning import tune
 from toolkit.apply.progress import Silent
@@ -98,7 +99,7 @@ def test_three_of_ten_k_are_measured_one_at_a_time_and_nothing_remains(recipe: P
 
 
 def test_a_baseline_in_service_is_used_and_stays(recipe: Path) -> None:
-    api.deploy(recipe, baseline=True, progress=Silent())
+    toolkit.deploy(recipe, baseline=True, progress=Silent())
 
     tune(recipe, measure=Bench(), progress=Silent())
 

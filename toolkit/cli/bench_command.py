@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+import toolkit
 from toolkit.cli.durations import seconds_of
 from toolkit.cli.output import CutShort, answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName
@@ -150,9 +151,7 @@ def prove(
     as_json: Json = False,
 ) -> None:
     """A minute of measuring: is speculation on, lossless, accepted, and does it pay? Exit code 1 if one is not so."""
-    from toolkit import api
-
-    report = api.bench(
+    report = toolkit.bench(
         what,
         baseline=baseline,
         workloads=[str(path) for path in prompts or ()],
@@ -194,8 +193,6 @@ def bench(
 
     Ctrl-C ends it early, with what it has.
     """
-    from toolkit import api
-
     if compare:
         _compare(*compare, as_json)
         return
@@ -210,7 +207,7 @@ def bench(
     if html:
         _require_page(html)
     measure = partial(
-        api.bench,
+        toolkit.bench,
         arms=arm or (),
         workloads=[*map(str, prompts or ()), *(workload or ())],
         concurrency=counts_of(concurrency),
@@ -226,7 +223,9 @@ def bench(
     )
     if what_if_acceptance:
         lengths = _numbers(what_if_acceptance)
-        measure = partial(api.what_if, lengths=lengths, dummy_weights=dummy_weights, platform=platform, measure=measure)
+        measure = partial(
+            toolkit.what_if, lengths=lengths, dummy_weights=dummy_weights, platform=platform, measure=measure
+        )
     report = measure(what, baseline=baseline, seconds=seconds_of(time))
     if html:
         _write_page(report, html)

@@ -36,9 +36,9 @@ def register(app: typer.Typer) -> None:
 
 def status(as_json: Json = False) -> None:
     """Show how old the facts are, and what the last update found. Needs no network."""
-    from toolkit import api
+    from toolkit.api.facts import catalog_status
 
-    found = api.catalog_status()
+    found = catalog_status()
     answer(found.to_dict(), as_json, lambda: _status_text(found))
     if not as_json:
         next_step("catalog", "update")
@@ -50,10 +50,10 @@ def update(region: Regions = None, ec2: Ec2 = False, as_json: Json = False) -> N
     Needs no credentials. The installed toolkit is left as it is. Exits with 3 where a source could not be read; what
     the others have is kept.
     """
-    from toolkit import api
+    from toolkit.api.facts import catalog_update
 
     say("reading AWS's price list; it is large")
-    found = api.catalog_update(region or (), ec2=ec2)
+    found = catalog_update(region or (), ec2=ec2)
     answer(found.to_dict(), as_json, lambda: _update_text(found))
     if found.failed:
         raise typer.Exit(_EXIT_CODE_OUTSIDE)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import toolkit
 from toolkit.cli.output import answer, next_step
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe, plan_text
 
@@ -31,13 +32,13 @@ def compile_recipe(
 
     Run it again to wait for a job that is still running.
     """
-    from toolkit import api
+    from toolkit.api.compilation import compile_plan
 
     if dry_run:
-        planned = api.compile_plan(recipe, platform=platform, baseline=baseline)
+        planned = compile_plan(recipe, platform=platform, baseline=baseline)
         answer(planned.to_dict(), as_json, lambda: plan_text(planned, cost=False))
         return
-    done = api.compile(recipe, platform=platform, baseline=baseline, wait=wait)
+    done = toolkit.compile(recipe, platform=platform, baseline=baseline, wait=wait)
     answer(done.to_dict(), as_json, lambda: _done_text(done, wait))
     if wait:
         next_step("deploy", recipe, "--baseline" if baseline else None)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+import toolkit
 from toolkit.cli.output import answer, exit_unless
 from toolkit.cli.recipe_commands import AnyPlatform, Json
 from toolkit.errors import UsageError
@@ -29,11 +30,9 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(file: File = None, reason: Reason = "", platform: Platform = None, as_json: Json = False) -> None:
-    from toolkit import api
-
     if file is None and not reason:
         raise UsageError("give a log, or --reason", hint="See: toolkit explain --help")
-    found = api.explain(None if file is None else _read(file), reason=reason, platform=platform)
+    found = toolkit.explain(None if file is None else _read(file), reason=reason, platform=platform)
     answer(found.to_dict(), as_json, lambda: str(found))
     exit_unless(bool(found))
 

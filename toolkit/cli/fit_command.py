@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import toolkit
 from toolkit.cli.output import answer, exit_unless, next_step
 from toolkit.cli.table import table
 
@@ -41,9 +42,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Show on which instance types a recipe's models fit, cheapest first, and how many requests they hold."""
-    from toolkit import api
-
-    found = api.fit(recipe, instances=instance or (), sort=sort)
+    found = toolkit.fit(recipe, instances=instance or (), sort=sort)
     answer({**found.to_dict(), "recipe": recipe}, as_json, lambda: _text(found, recipe, every or bool(instance)))
     exit_unless(found.ok)
     if not as_json and not recipe.endswith(".lock.json"):

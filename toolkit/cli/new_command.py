@@ -53,7 +53,7 @@ def new(
     Looks for drafters in the toolkit's catalogue and on the Hugging Face hub; without a network it goes by what it
     knows. Nothing is started. In a terminal it asks what you leave out.
     """
-    from toolkit.api import new as make
+    from toolkit.api.proposing import new as make
 
     asks = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or as_json)
     wanted = _asked(platform, goal, max_price, context) if asks else _defaults(platform, goal, max_price, context)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import toolkit
 from toolkit import registry
 from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.table import paragraphs, table
@@ -100,7 +101,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show what deploying would create, change and remove, and why. Starts nothing."""
-    from toolkit.api import plan as make
+    from toolkit.api.deployment import plan as make
 
     if as_json and form != "table":
         raise UsageError(f"--json cannot be combined with --format {form}", hint="Remove one of them.")
@@ -130,7 +131,7 @@ def plan_text(plan: Plan, *, cost: bool = True) -> str:
 
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:
-    from toolkit.api import template
+    from toolkit.api.export import template
     from toolkit.planning.resources import NO_ACCOUNT
     from toolkit.platforms.sagemaker.rules import RULES
     from toolkit.platforms.sagemaker.rules.cloudformation import STAGE_FIRST
@@ -179,18 +180,18 @@ def build(
     as_json: Json = False,
 ) -> None:
     """Build the image of a recipe that has a `container`, and push it to ECR, unless ECR has it already."""
-    from toolkit import api
+    from toolkit.api.images import scan as read_scan
     from toolkit.platforms.sagemaker.repository import SEVERITIES
 
     if admin_template:
         _print_admin_template(recipe)
         return
-    image = api.build(recipe, platform=platform, builder=builder)
+    image = toolkit.build(recipe, platform=platform, builder=builder)
     if not scan:
         answer({"image": image}, as_json, lambda: image)
         next_step("deploy", recipe)
         return
-    found = api.scan(recipe, platform=platform)
+    found = read_scan(recipe, platform=platform)
     text = ", ".join(f"{number} {severity.lower()}" for severity, number in found.items()) or "no vulnerabilities"
     answer({"image": image, "findings": found}, as_json, lambda: f"{image}\nECR's scan found: {text}")
     exit_unless(not any(found.get(severity) for severity in SEVERITIES[: SEVERITIES.index(worst.upper()) + 1]))

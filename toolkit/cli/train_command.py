@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import toolkit
 from toolkit.cli.output import answer, confirm, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe, plan_text
 
@@ -79,20 +80,19 @@ def train(
 
 def _deploy(recipe: str, platform: str | None, run: TrainingRun, arms: Sequence[str], yes: bool, as_json: bool) -> None:
     """As `toolkit deploy RECIPE --baseline` does, with further arms; what is measured goes into the head's card."""
-    from toolkit import api
     from toolkit.api.served_card import write_served
     from toolkit.cli.endpoint_commands import approve_price, finish
 
     def prove(endpoint: Endpoint) -> BenchReport:
         seconds = _PROOF_SECONDS * (1 + len(arms))
-        report = api.bench(endpoint, arms=arms, concurrency=(1,), seconds=seconds, platform=platform)
+        report = toolkit.bench(endpoint, arms=arms, concurrency=(1,), seconds=seconds, platform=platform)
         if report.complete:
             say(f"the figures are in {write_served(run, report, platform=platform)}")
         return report
 
     if not as_json:
         print(_text(run), end="\n\n")  # noqa: T201
-    endpoint = api.deploy(recipe, platform=platform, baseline=True, approve=None if yes else approve_price)
+    endpoint = toolkit.deploy(recipe, platform=platform, baseline=True, approve=None if yes else approve_price)
     finish(endpoint, as_json=as_json, also={"training": run.to_dict()}, prove=prove)
 
 

@@ -9,7 +9,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 import toolkit
-from toolkit import api, errors
+from toolkit import errors
 from toolkit.api.deployment import DeploymentPlan
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.explain import Explanation
@@ -42,7 +42,7 @@ _ONE_LINE = 90
 
 def python_page() -> str:
     """The public functions, the classes that they return, and the errors that they raise."""
-    functions = [part for name in toolkit.__all__ for part in _function(f"### toolkit.{name}", getattr(api, name))]
+    functions = [part for name in toolkit.__all__ for part in _function(f"### toolkit.{name}", getattr(toolkit, name))]
     classes = [part for cls in CLASSES for part in _class(cls)]
     listed = [cls for cls in vars(errors).values() if inspect.isclass(cls) and issubclass(cls, errors.ToolkitError)]
     rows = [(f"`{cls.__name__}`", f"`{cls.__bases__[0].__name__}`", inspect.getdoc(cls) or "") for cls in listed]

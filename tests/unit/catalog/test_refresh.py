@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from toolkit.api import CatalogUpdate, catalog_status, catalog_update
+from toolkit.api.facts import CatalogUpdate, catalog_status, catalog_update
 from toolkit.catalog import lookup, published, updates
 from toolkit.catalog.refresh import Sources
 from toolkit.errors import PlatformError, UsageError

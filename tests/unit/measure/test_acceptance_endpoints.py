@@ -12,7 +12,6 @@ from fakes import MemoryPlatform
 from reports import verdict
 
 import toolkit
-from toolkit import api
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Progress, Silent
 from toolkit.cli.main import run
@@ -70,7 +69,7 @@ class Machines:
 
 
 def asked(machines: Machines, what: Any, *lengths: float, **options: Any) -> BenchReport:
-    return api.what_if(
+    return toolkit.what_if(
         what, lengths, measure=machines.measure, deployer=machines, progress=Silent(), seconds=90, **options
     )
 
