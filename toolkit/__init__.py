@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolkit.api.acceptance import what_if as what_if
     from toolkit.api.catalogue import recipes as recipes
-    from toolkit.api.compilation import compile as compile
     from toolkit.api.deployment import deploy as deploy
     from toolkit.api.deployment import plan as plan
     from toolkit.api.deployment import rollback as rollback
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from toolkit.api.handles import watch as watch
     from toolkit.api.images import build as build
     from toolkit.api.improvement import improve as improve
+    from toolkit.api.jobs import compile as compile
     from toolkit.api.listing import status as status
     from toolkit.api.measuring import bench as bench
     from toolkit.api.proposing import new as new
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from toolkit.api.training import train as train
     from toolkit.api.training import train_plan as train_plan
     from toolkit.api.tuning import tune as tune
-    from toolkit.apply.explain import explain as explain
+    from toolkit.apply.diagnose import explain as explain
     from toolkit.checks.run import check as check
     from toolkit.recipe.resolve import load as load
 
@@ -48,12 +48,12 @@ _MODULES = {
     "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
     "check": "toolkit.checks.run",
-    "compile": "toolkit.api.compilation",
+    "compile": "toolkit.api.jobs",
     "connect": "toolkit.api.handles",
     "deploy": "toolkit.api.deployment",
     "destroy": "toolkit.api.removal",
     "endpoints": "toolkit.api.handles",
-    "explain": "toolkit.apply.explain",
+    "explain": "toolkit.apply.diagnose",
     "fit": "toolkit.api.fitting",
     "improve": "toolkit.api.improvement",
     "load": "toolkit.recipe.resolve",

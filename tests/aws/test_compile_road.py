@@ -20,7 +20,7 @@ from standin import StandIn
 from standin_training import JobScript
 
 import toolkit
-from toolkit.api.compilation import compile_plan
+from toolkit.api.jobs import compile_plan
 from toolkit.apply.progress import PlainProgress, Silent
 from toolkit.errors import NotCompiled, RecipeError, TrainingJobFailed, UsageError
 from toolkit.images.registry import Registry

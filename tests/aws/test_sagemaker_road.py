@@ -14,7 +14,7 @@ from pairs import HUB_RECIPE, write_hub_pair
 from standin import ACCOUNT, PING, StandIn
 
 import toolkit
-from toolkit.api.saved_plan import read_plan
+from toolkit.api.deployment import read_plan
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointFailed, PlatformError, StalePlanError, UsageError
 from toolkit.planning.resources import Account

@@ -18,8 +18,7 @@ from scripted_http import Reply, scripted
 from standin_cluster import StandInCluster
 
 import toolkit
-from toolkit.api.deployment import DeploymentPlan
-from toolkit.api.saved_plan import read_plan
+from toolkit.api.deployment import DeploymentPlan, read_plan
 from toolkit.apply.executor import make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service

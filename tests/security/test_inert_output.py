@@ -29,7 +29,7 @@ from toolkit.api.improvement import Improvement, ImprovementPlan
 from toolkit.api.listing import Listing
 from toolkit.api.proposing import NewRecipe
 from toolkit.api.training import TrainingRun
-from toolkit.apply.explain import Explanation
+from toolkit.apply.diagnose import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.checks.run import Report

@@ -14,9 +14,8 @@ from pairs import write_hub_pair
 from scripted_http import Reply, scripted
 
 import toolkit
-from toolkit.api.context import locked
+from toolkit.api.context import locked, unpinned
 from toolkit.api.lock import lock
-from toolkit.api.pins import unpinned
 from toolkit.checks.run import check
 from toolkit.errors import BuildError, UnreadableModel, UsageError
 from toolkit.planning.resources import Account

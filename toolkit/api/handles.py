@@ -13,8 +13,8 @@ from toolkit.apply.progress import default_progress
 from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound
 from toolkit.measure.arm import Expected
-from toolkit.measure.watch import Watch
-from toolkit.measure.watch import watch as watch_metrics
+from toolkit.measure.expected import Watch
+from toolkit.measure.expected import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of

@@ -24,7 +24,7 @@ from toolkit.display import card, facts
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.measure.measurement import ArmReport, Interval
-from toolkit.measure.promotion import Decision, decide
+from toolkit.measure.pays import Decision, decide
 from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from toolkit.api.context import open_for_plan, read_lock_of
-from toolkit.api.pins import images_by_tag, unpinned_models, wheels_of
+from toolkit.api.context import images_by_tag, open_for_plan, read_lock_of, unpinned_models, wheels_of
 from toolkit.errors import BuildError, ToolkitError
 from toolkit.images.reference import same_repository
 from toolkit.images.wheels import find_wheel

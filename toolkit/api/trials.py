@@ -26,8 +26,7 @@ from toolkit.apply.progress import Progress
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.home import home
-from toolkit.measure.report import BenchReport
-from toolkit.measure.saved_report import read_report
+from toolkit.measure.report import BenchReport, read_report
 from toolkit.measure.settings import Setting, is_tuned
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.lock import lock_path

@@ -11,22 +11,18 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
+from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import check_catalogue
 from toolkit.checks.container import check_container
-from toolkit.checks.expect import check_expect
-from toolkit.checks.folders import folder_hint, folder_of_that_name
 from toolkit.checks.listed import check_listed
 from toolkit.checks.memory import check_memory
-from toolkit.checks.overrides import check_overrides
-from toolkit.checks.pair import check_pair
-from toolkit.checks.quality import check_quality
-from toolkit.checks.tags import check_tags
-from toolkit.checks.target import check_target
+from toolkit.checks.models import check_pair, check_quality, check_target
+from toolkit.checks.sections import check_expect, check_overrides, check_tags, check_workloads
 from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
-from toolkit.checks.workloads import check_workloads
 from toolkit.display import Fragment, Tone, card, data_frame, prose, table, toned
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding
@@ -233,3 +229,34 @@ def _words(finding: Finding) -> Fragment:
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def folder_of_that_name(recipe: Recipe, source: ModelSource) -> str:
+    """How the recipe names a folder that is written like a hub id; empty where there is no such folder."""
+    for base in (_base(recipe), Path.cwd()):
+        if (base / source.written).is_dir():
+            return _from(_base(recipe), base / source.written)
+    return ""
+
+
+def folder_hint(recipe: Recipe, source: ModelSource) -> str:
+    """The edit for a folder that does not exist; empty where nothing like it is known."""
+    folder = Path(source.written)
+    if folder.is_dir():
+        return ""
+    at_shell = Path.cwd() / os.path.relpath(folder, _base(recipe))
+    if at_shell.is_dir():
+        return f"Write `model: {_from(_base(recipe), at_shell)}`: the path begins at the recipe's folder."
+    known = sorted({name for head in lookup.heads() for name in (head.target, head.repo)})
+    if hub := next((name for name in known if name.partition("/")[2].lower() == folder.name.lower()), ""):
+        return f"Write `model: {hub}` for the hub's model. A folder of yours is `./{folder.name}` beside the recipe."
+    return ""
+
+
+def _base(recipe: Recipe) -> Path:
+    return recipe.path.resolve().parent
+
+
+def _from(base: Path, folder: Path) -> str:
+    written = os.path.relpath(folder.resolve(), base)
+    return written if written.startswith("..") else f"./{written}"

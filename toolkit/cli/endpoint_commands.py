@@ -61,7 +61,7 @@ def deploy(
     as_json: Json = False,
 ) -> None:
     """Create an endpoint, wait for it, and prove it. Run it again to resume, or to apply a changed recipe."""
-    from toolkit.api.saved_plan import read_plan
+    from toolkit.api.deployment import read_plan
 
     if recipe is None and saved is None:
         raise UsageError("give a recipe, or a saved plan with --plan", hint="Such as: toolkit deploy tiny/p-eagle")

@@ -1,8 +1,9 @@
-"""Commands that read recipes. They write nothing but lock files, saved plans and images."""
+"""Commands that read recipes, and on which instance types they fit. They write lock files, saved plans and images."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,11 +19,13 @@ from toolkit.files import write_whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from toolkit.api.fitting import Fits
     from toolkit.api.lock import Locked
     from toolkit.checks.run import Report
     from toolkit.findings import Finding
     from toolkit.planning.plan import Plan
     from toolkit.recipe.resolve import Recipe as CompleteRecipe
+
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -39,7 +42,7 @@ PlatformName = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    for command in (check, plan, build, lock, schema):
+    for command in (check, plan, fit, build, lock, schema):
         app.command()(command)
 
 
@@ -239,3 +242,46 @@ def schema() -> None:
 def _report_text(report: Report) -> str:
     lines = [finding.line_for(report.recipe) for finding in report.findings]
     return paragraphs(lines or [f"{report.recipe}: no findings"])
+
+
+Source = Annotated[
+    str, typer.Argument(help="A recipe, or a .lock.json file, which is sized with the engine's defaults.")
+]
+Types = Annotated[
+    list[str] | None, typer.Option("--instance", help="An instance type (repeatable). Default: all of them.")
+]
+Sort = Annotated[
+    Literal["price", "kv-price"],
+    typer.Option(help="Cheapest first: by the price of the instance, or of a million tokens of KV cache."),
+]
+
+
+_SHOWN = 10
+
+
+def fit(
+    recipe: Source,
+    instance: Types = None,
+    sort: Sort = "price",
+    every: Annotated[bool, typer.Option("--all", help="Print every type, not the first ten.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show on which instance types a recipe's models fit, cheapest first, and how many requests they hold."""
+    found = toolkit.fit(recipe, instances=instance or (), sort=sort)
+    answer({**found.to_dict(), "recipe": recipe}, as_json, lambda: _fit_text(found, recipe, every or bool(instance)))
+    exit_unless(found.ok)
+    if not as_json and not recipe.endswith(".lock.json"):
+        next_step("plan", recipe)
+
+
+def _fit_text(found: Fits, recipe: str, whole: bool) -> str:
+    """A table of the types that were sized, below it the others by reason; without `whole` of the first ones only."""
+    if not whole and len(found) > _SHOWN:
+        fitting = sum(one.fits for one in found)
+        more = f"{max(fitting - _SHOWN, 0)} more fit, {len(found) - max(fitting, _SHOWN)} do not"
+        every = f"{more}. All of them: toolkit fit {shlex.quote(recipe)} --all"
+        return f"{_fit_text(found.first(_SHOWN), recipe, True)}\n{every}"
+    from toolkit.api.fitting import COLUMNS, fit_cells
+
+    tables = [table(COLUMNS, [fit_cells(one) for one in found.sized])] if found.sized else []
+    return "\n".join([*tables, *found.reasons(), *found.notes])

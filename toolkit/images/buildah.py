@@ -10,8 +10,18 @@ from contextlib import contextmanager
 
 from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials, anonymous
-from toolkit.images.command import Log, build_failure, last_words, logins, push_failure, run, secret_folder
-from toolkit.images.context import EPOCH, build_arguments, build_context
+from toolkit.images.command import (
+    EPOCH,
+    Log,
+    build_arguments,
+    build_context,
+    build_failure,
+    last_words,
+    logins,
+    push_failure,
+    run,
+    secret_folder,
+)
 from toolkit.images.publish import verified
 from toolkit.images.reference import Reference, is_loopback, parse
 from toolkit.images.registry import Registry

@@ -19,8 +19,18 @@ from typing import Any
 from toolkit import documents
 from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials, anonymous
-from toolkit.images.command import Ended, Log, build_failure, last_words, logins, push_failure, run, secret_folder
-from toolkit.images.context import build_arguments, build_context
+from toolkit.images.command import (
+    Ended,
+    Log,
+    build_arguments,
+    build_context,
+    build_failure,
+    last_words,
+    logins,
+    push_failure,
+    run,
+    secret_folder,
+)
 from toolkit.images.copy import find_image
 from toolkit.images.docker_config import HUB_LOGIN, docker_folder, read_config
 from toolkit.images.publish import publish, staged

@@ -9,11 +9,10 @@ from typing import Literal
 
 from toolkit.errors import PlatformError
 from toolkit.measure.arm import Arm, Connection
-from toolkit.measure.counters import counted
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
 from toolkit.measure.journal import Journal
 from toolkit.measure.judge import judge, judge_alone
-from toolkit.measure.load import closed_loop, open_loop
+from toolkit.measure.load import closed_loop, count_drafts, open_loop
 from toolkit.measure.lossless import paired
 from toolkit.measure.measurement import ArmReport, Verdict
 from toolkit.measure.report import BenchReport
@@ -82,7 +81,7 @@ def sender(settle_seconds: float = 0.0, seed: int = 0) -> Send:
             block = open_loop(arm, asks, load.value, timing, seed=f"{seed} {asks[0].round} {asks[0].prompt}")
         else:
             block = closed_loop(arm, asks, round(load.value), timing)
-        return await counted(arm.connection, block, without_counters)
+        return await count_drafts(arm.connection, block, without_counters)
 
     return send
 

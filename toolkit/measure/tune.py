@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from toolkit.errors import PlatformError
 from toolkit.measure.break_even import BatchSizes, schedule
+from toolkit.measure.find_k import Measured
 from toolkit.measure.measurement import ArmReport, Claim, Percentiles, Speedup
-from toolkit.measure.predict import Measured
 from toolkit.measure.report import BenchReport
 from toolkit.recipe.schema import Slo
 

@@ -12,7 +12,7 @@ import toolkit
 from toolkit import errors
 from toolkit.api.deployment import DeploymentPlan
 from toolkit.api.endpoint import Endpoint
-from toolkit.apply.explain import Explanation
+from toolkit.apply.diagnose import Explanation
 from toolkit.checks.run import Report
 from toolkit.endpoint.access import ConnectInfo
 from toolkit.endpoint.generation import Generation, Stream

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from toolkit.endpoint.metrics import EngineMetrics, Metrics
-from toolkit.measure.watch import watch
+from toolkit.measure.expected import watch
 from toolkit.recipe.resolve import Recipe, load
 
 

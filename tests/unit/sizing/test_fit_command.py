@@ -11,7 +11,7 @@ import typer
 from models import GPT_OSS_20B, GPT_OSS_HEAD, facts
 from typer.testing import CliRunner, Result
 
-from toolkit.cli import fit_command
+from toolkit.cli import recipe_commands
 from toolkit.errors import RecipeNotFound, UsageError
 from toolkit.recipe.lock import Lock
 
@@ -26,7 +26,7 @@ def lock(tmp_path: Path) -> Path:
 
 def fit(*arguments: object) -> Result:
     app = typer.Typer()
-    fit_command.register(app)
+    recipe_commands.register(app)
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 

@@ -14,8 +14,7 @@ from botocore.exceptions import ClientError
 from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials
 from toolkit.images.buildspec import pack
-from toolkit.images.command import Ended, Log, build_failure, last_words, push_failure
-from toolkit.images.context import build_arguments, build_context
+from toolkit.images.command import Ended, Log, build_arguments, build_context, build_failure, last_words, push_failure
 from toolkit.images.copy import find_image
 from toolkit.images.publish import publish, staged
 from toolkit.images.reference import Reference, parse

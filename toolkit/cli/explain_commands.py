@@ -1,7 +1,9 @@
-"""The command that names the cause of a failure."""
+"""Commands that explain: `explain` names the cause of a failure, `docs` shows the documentation, without a network."""
 
 from __future__ import annotations
 
+import difflib
+import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,9 +12,11 @@ from typing import Annotated
 import typer
 
 import toolkit
-from toolkit.cli.output import answer, exit_unless
+from toolkit.cli.output import answer, exit_unless, next_step
 from toolkit.cli.recipe_commands import AnyPlatform, Json
+from toolkit.cli.table import table
 from toolkit.errors import UsageError
+from toolkit.home import docs_dir
 
 _MOST_BYTES = 64 * 1024**2
 _HELP = """Name the cause of a failure, the lines that show it, and the edit to make.
@@ -27,6 +31,7 @@ Platform = Annotated[AnyPlatform | None, typer.Option("--platform", help="Look f
 
 def register(app: typer.Typer) -> None:
     app.command(help=_HELP)(explain)
+    app.command()(docs)
 
 
 def explain(file: File = None, reason: Reason = "", platform: Platform = None, as_json: Json = False) -> None:
@@ -48,3 +53,34 @@ def _read(file: str) -> str:
         hint = f"Give its end: tail -c {_MOST_BYTES} FILE | toolkit explain -"
         raise UsageError(f"{file}: the log is larger than {_MOST_BYTES} bytes", hint=hint)
     return data.decode(errors="replace")
+
+
+# In the order in which they are read: the tutorial, what to do, then why.
+_FOLDERS = (".", "howto", "explain")
+_FIGURE = re.compile(r"<figure.*?<figcaption>(.*?)</figcaption>\s*</figure>", re.DOTALL)
+_NOT_FOR_USERS = ("index", "known-threads", "security-scan")
+
+
+def docs(
+    page: Annotated[
+        str | None, typer.Argument(help="A page of the list, or a word to look for in all of them.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the pages of the documentation, or print one of them."""
+    files = [path for folder in _FOLDERS for path in sorted((docs_dir() / folder).glob("*.md"))]
+    texts: dict[str, str] = {}
+    for path in (path for path in files if path.stem not in _NOT_FOR_USERS):
+        name = f"{path.parent.name}/{path.stem}" if path.stem in texts else path.stem
+        texts[name] = _FIGURE.sub(r"(A picture: \1)", path.read_text(encoding="utf-8"))
+    if page in texts:
+        answer({"page": page, "text": texts[page]}, as_json, lambda: texts[page].rstrip())
+        return
+    found = {name: text for name, text in texts.items() if page is None or page.lower() in text.lower()}
+    if not found:
+        near = difflib.get_close_matches(page or "", texts, n=1) or ["tutorial"]
+        raise UsageError(f"no page is called {page}, and none has that word", hint=f"Run: toolkit docs {near[0]}")
+    titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in found.items()}
+    answer({"pages": titles}, as_json, lambda: table(("page", "about"), list(titles.items())))
+    if not as_json:
+        next_step("docs", "tutorial" if "tutorial" in found else next(iter(found)))
