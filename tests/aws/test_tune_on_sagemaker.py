@@ -13,6 +13,7 @@ from tuned_arms import report_at
 
 import toolkit
 from toolkit.api.endpoint import Endpoint
+from toolkit.api.steps import Steps
 from toolkit.apply.progress import Silent
 from toolkit.measure.report import BenchReport
 
@@ -40,7 +41,7 @@ def names() -> set[str]:
 
 
 def test_only_logs_stay(recipe: Path, standin: StandIn) -> None:
-    report = toolkit.tune(recipe, k=[4], measure=bench, progress=Silent())
+    report = toolkit.tune(recipe, k=[4], _steps=Steps(measure=bench), progress=Silent())
 
     assert report.winner == "K=4"
     assert all(item.startswith("logs group /aws/sagemaker/") for item in standin.leftovers()), standin.leftovers()
@@ -55,7 +56,7 @@ def test_what_the_user_has_in_service_is_not_touched(recipe: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        toolkit.tune(recipe, k=[4], measure=fails, progress=Silent())
+        toolkit.tune(recipe, k=[4], _steps=Steps(measure=fails), progress=Silent())
 
     assert names() == before
     # An empty bucket goes with whatever is removed; the next deployment makes it again.

@@ -16,6 +16,7 @@ from scripted_http import Reply, scripted
 import toolkit
 from toolkit.api.context import locked, unpinned
 from toolkit.api.lock import lock
+from toolkit.api.outside import Outside
 from toolkit.checks.run import check
 from toolkit.errors import BuildError, UnreadableModel, UsageError
 from toolkit.planning.resources import Account
@@ -53,14 +54,14 @@ def recipe(tmp_path: Path) -> Recipe:
 
 
 def test_a_lock_pins_commits_of_both_models_and_the_digest_of_the_image(recipe: Recipe, files: OpenFiles) -> None:
-    made = lock(recipe, files=files, digests=digests)
+    made = lock(recipe, _outside=Outside(files, digests))
     assert list(made.pinned.values()) == [COMMIT, COMMIT, DIGEST]
     assert made.unpinned == ()
     assert list(unpinned(locked(recipe, AWS), AWS)) == []
 
 
 def test_what_is_deployed_is_what_the_lock_pins(recipe: Recipe, files: OpenFiles) -> None:
-    lock(recipe, files=files, digests=digests)
+    lock(recipe, _outside=Outside(files, digests))
     plan = toolkit.plan(recipe.path)
     (model,) = [action.request for action in plan.actions if action.kind == "Model"]
     assert model["PrimaryContainer"]["Image"].endswith(f"/vllm@{DIGEST}")
@@ -71,7 +72,7 @@ def test_what_is_deployed_is_what_the_lock_pins(recipe: Recipe, files: OpenFiles
 
 def test_a_cluster_runs_the_digest_and_the_commits_too(tmp_path: Path, files: OpenFiles) -> None:
     recipe = load(write_hub_pair(tmp_path)).with_platform("kubernetes")
-    lock(recipe, files=files, digests=digests)
+    lock(recipe, _outside=Outside(files, digests))
     complete = locked(recipe, AWS)
     text = json.dumps([item.request for item in KUBERNETES.desired([complete], AWS)])
     assert f"@{DIGEST}" in text
@@ -97,7 +98,7 @@ def test_what_nothing_pins_is_said_with_what_can_be_pinned(recipe: Recipe, sourc
 
 
 def test_a_lock_without_the_registry_says_what_it_could_not_pin(recipe: Recipe, files: OpenFiles) -> None:
-    made = lock(recipe, files=files, digests=offline)
+    made = lock(recipe, _outside=Outside(files, offline))
     (line,) = made.unpinned
     assert line.startswith("image ")
     assert line.endswith("no answer")
@@ -105,8 +106,8 @@ def test_a_lock_without_the_registry_says_what_it_could_not_pin(recipe: Recipe, 
 
 
 def test_without_the_registry_a_digest_that_was_known_stays(recipe: Recipe, files: OpenFiles) -> None:
-    lock(recipe, files=files, digests=digests)
-    made = lock(recipe, files=files, digests=offline)
+    lock(recipe, _outside=Outside(files, digests))
+    made = lock(recipe, _outside=Outside(files, offline))
     assert made.unpinned[0].endswith("it keeps the digest it had")
     known = read_lock(lock_path(recipe))
     assert known
@@ -116,7 +117,7 @@ def test_without_the_registry_a_digest_that_was_known_stays(recipe: Recipe, file
 def test_a_lock_without_the_hub_names_both_models_and_changes_nothing(recipe: Recipe) -> None:
     before = lock_path(recipe).read_bytes()
     with hub({}) as server, hub_client(server.url) as client, pytest.raises(UnreadableModel) as caught:
-        lock(recipe, files=lambda source: HubFiles(source.written, source.revision, client), digests=digests)
+        lock(recipe, _outside=Outside(lambda source: HubFiles(source.written, source.revision, client), digests))
     assert "target.model" in caught.value.message
     assert "speculation.model" in caught.value.message
     assert lock_path(recipe).read_bytes() == before
@@ -126,21 +127,21 @@ def test_a_lock_pins_the_hash_of_each_package_and_the_image_is_built_with_it(rec
     section = ContainerSection(base="registry.example/vllm@" + DIGEST, wheels=["orjson==3.11.5"])
     mine = replace(recipe, container=section)
     assert any("orjson==3.11.5: a version without its hash" in text for text in unpinned(locked(mine, AWS), AWS))
-    made = lock(mine, files=files, digests=digests, find_wheel=lambda pin, python: f"sha256:{'a' * 64}")
+    made = lock(mine, _outside=Outside(files, digests, lambda pin, python: f"sha256:{'a' * 64}"))
     assert made.pinned["container.wheels orjson==3.11.5"] == f"sha256:{'a' * 64}"
     assert list(unpinned(locked(mine, AWS), AWS)) == []
     assert render(locked(mine, AWS), AWS).wheels == (f"orjson==3.11.5 --hash=sha256:{'a' * 64}",)
 
 
 def test_a_lock_of_another_version_s_image_is_refused(recipe: Recipe, files: OpenFiles) -> None:
-    lock(recipe, files=files, digests=digests)
+    lock(recipe, _outside=Outside(files, digests))
     path = lock_path(recipe)
     (image,) = json.loads(path.read_text())["images"]
     path.write_text(path.read_text().replace(image, image.rpartition(":")[0] + ":an-older-tag"))
     with pytest.raises(UsageError, match="an-older-tag, and the recipe runs") as caught:
         toolkit.plan(recipe.path)
     assert caught.value.hint == f"Take it up: toolkit lock {recipe.path}"
-    lock(recipe, files=files, digests=digests)
+    lock(recipe, _outside=Outside(files, digests))
     assert "an-older-tag" not in path.read_text()
 
 

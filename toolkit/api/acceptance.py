@@ -4,59 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import TypeVar, Unpack
 
-from toolkit.api.context import RecipeLike, recipe_or_none
-from toolkit.api.deployment import deploy
+from toolkit.api.context import recipe_or_none
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.measuring import bench
-from toolkit.api.removal import destroy
+from toolkit.api.measuring import BenchOptions, Subject
+from toolkit.api.steps import STEPS, Steps
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import UsageError
 from toolkit.measure.measurement import BreakEvenAcceptance, Verdict, WhatIf
 from toolkit.measure.report import BenchReport
 from toolkit.recipe.resolve import Recipe
 
-Subject = RecipeLike | Endpoint
 _T = TypeVar("_T", bound=Hashable)
 
 _GARBAGE = "dummy weights: all weights are random numbers, so only speed means anything"
-
-
-class Deployer(Protocol):
-    """Makes, updates and removes endpoints, as `toolkit.deploy` and `toolkit.destroy` do."""
-
-    def deploy(self, recipe: Recipe, *, baseline: bool, progress: Progress) -> Endpoint:
-        """The endpoint in service."""
-
-    def destroy(self, recipe: Recipe, *, progress: Progress) -> object:
-        """Remove the endpoint and its baseline, as far as there are any."""
-
-
-class _Real:
-    """Endpoints on the recipe's platform."""
-
-    def deploy(self, recipe: Recipe, *, baseline: bool, progress: Progress) -> Endpoint:
-        return deploy(recipe, baseline=baseline, progress=progress)
-
-    def destroy(self, recipe: Recipe, *, progress: Progress) -> object:
-        return destroy(recipe, progress=progress)
-
-
-class Measure(Protocol):
-    """Measures an endpoint, as `bench` does."""
-
-    def __call__(
-        self,
-        what: Subject,
-        *,
-        baseline: Subject | None,
-        what_if: Sequence[float],
-        seconds: float,
-        fixed_length: bool,
-        progress: Progress,
-    ) -> BenchReport:
-        """The report."""
 
 
 def what_if(
@@ -67,46 +30,41 @@ def what_if(
     seconds: float = 300.0,
     dummy_weights: bool = False,
     platform: str | None = None,
-    measure: Measure = bench,
-    deployer: Deployer | None = None,
     progress: Progress | None = None,
+    _steps: Steps = STEPS,
+    **options: Unpack[BenchOptions],
 ) -> BenchReport:
     """How fast an endpoint would be at each acceptance length, and the one at which speculation breaks even.
 
-    `what` is a recipe, an endpoint or a URL; `measure` is `bench` with its further arguments, of which `seconds` is the
-    time for all. If the recipe's engine can accept drafts by chance, an endpoint `<name>-what-if` and its baseline are
+    `what` is a recipe, an endpoint or a URL, `seconds` the time for all lengths; `options` are further ones of `bench`.
+    If the recipe's engine can accept drafts by chance, an endpoint `<name>-what-if` and its baseline are
     deployed, measured at each acceptance length and removed again. If it cannot, or without a recipe, what serves now
     is measured once, and the rest follows from its steps per second. `dummy_weights` deploys `<name>-what-if` in either
     case, with random weights: only configurations and tokenizers are read.
 
     Raises UsageError, and what `deploy` and `bench` raise.
     """
-    progress, deployer = progress or default_progress(), deployer or _Real()
+    progress = progress or default_progress()
     recipe = None if isinstance(what, Endpoint) or "://" in str(what) else recipe_or_none(what)
     recipe = recipe.with_platform(platform) if recipe else None
     _check_lengths(recipe, lengths)
     if recipe is None and dummy_weights:
         raise UsageError("only a recipe can be deployed with dummy weights", hint="Name its recipe.")
+    measure = partial(
+        _steps.measure, baseline=baseline, what_if=lengths, platform=platform, progress=progress, **options
+    )
     synthetic = recipe is not None and recipe.engine_rules.accepts_synthetically(recipe)
     if recipe is None or not (synthetic or dummy_weights):
-        return measure(what, baseline=baseline, what_if=lengths, seconds=seconds, fixed_length=False, progress=progress)
+        return measure(what, seconds=seconds, fixed_length=False)
     tried = [_as_if(recipe, length, dummy_weights) for length in (dict.fromkeys(lengths) if synthetic else [None])]
     progress.say(f"deploys {tried[0].name}, {len(tried)} times, and removes it at the end")
     reports: list[BenchReport] = []
     try:
         for one in tried:
-            endpoint = deployer.deploy(one, baseline=baseline is None, progress=progress)
-            found = measure(
-                endpoint,
-                baseline=baseline,
-                what_if=lengths,
-                seconds=seconds / len(tried),
-                fixed_length=True,
-                progress=progress,
-            )
-            reports.append(found)
+            endpoint = _steps.deploy(one, baseline=baseline is None, progress=progress)
+            reports.append(measure(endpoint, seconds=seconds / len(tried), fixed_length=True))
     finally:
-        deployer.destroy(tried[0], progress=progress)
+        _steps.destroy(tried[0], progress=progress)
     return _without_answers(_merged(reports)) if dummy_weights else _merged(reports)
 
 

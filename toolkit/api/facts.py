@@ -9,13 +9,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.catalog import age, lookup, updates
-from toolkit.catalog.refresh import REGION, SOURCES, Sources, refresh
+from toolkit.catalog.refresh import REGION, refresh
 from toolkit.errors import PlatformError
-
-_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -65,9 +62,9 @@ class CatalogUpdate:
         return {**asdict(self), "own_file": str(self.own_file)}
 
 
-def catalog_status(*, today: date | None = None) -> CatalogStatus:
+def catalog_status(*, _outside: Outside = OUTSIDE) -> CatalogStatus:
     """How old each file of the catalogue is, and what is new since. Reads nothing over the network."""
-    now, held = today or age.current_day(), updates.held()
+    now, held = _outside.today(), updates.held()
     return CatalogStatus(
         tuple(_age(name, day, now) for name, day in lookup.dates().items()),
         updates.path(),
@@ -84,9 +81,7 @@ def catalog_update(
     regions: Sequence[str] = (),
     *,
     ec2: bool = False,
-    today: date | None = None,
-    client: httpx.Client | None = None,
-    sources: Sources = SOURCES,
+    _outside: Outside = OUTSIDE,
 ) -> CatalogUpdate:
     """Read prices, heads, images and versions from public documents into the user's own file.
 
@@ -94,8 +89,8 @@ def catalog_update(
     """
     held = updates.held()
     wanted = [*regions] or [*held.prices] or [REGION]
-    with client or httpx.Client(timeout=_SECONDS) as opened:
-        found = refresh(opened, held, wanted, today or age.current_day(), ec2=ec2, sources=sources)
+    with _outside.open_web() as client:
+        found = refresh(client, held, wanted, _outside.today(), ec2=ec2, sources=_outside.sources)
     if len(found.failed) == found.steps:
         message = "\n  ".join(["nothing could be read", *found.failed])
         raise PlatformError(message, hint="Is there a network? What was read before is kept.")

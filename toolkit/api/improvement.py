@@ -16,7 +16,8 @@ from toolkit import documents
 from toolkit.api import training
 from toolkit.api.context import RecipeLike, recipe_or_none, record_of
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.head_trial import HeadTrial, OnVariant, OwnEndpoint, Steps
+from toolkit.api.head_trial import HeadTrial, OnVariant, OwnEndpoint
+from toolkit.api.steps import STEPS, Steps
 from toolkit.api.traffic import Attempt, Traffic, last_attempt, read_traffic
 from toolkit.api.training import TrainingRun, train_plan
 from toolkit.apply.progress import Progress, default_progress
@@ -146,9 +147,9 @@ class _Live:
         return replace(self.recipe, candidate=self.candidate.speculation)
 
 
-def improve_plan(what: RecipeLike, *, platform: str | None = None, steps: Steps | None = None) -> ImprovementPlan:
+def improve_plan(what: RecipeLike, *, platform: str | None = None, _steps: Steps = STEPS) -> ImprovementPlan:
     """What `improve` would do. Reads only."""
-    return _plan(_live(what, platform, steps or Steps(), default_progress()))
+    return _plan(_live(what, platform, _steps, default_progress()))
 
 
 def improve(
@@ -160,7 +161,7 @@ def improve(
     platform: str | None = None,
     progress: Progress | None = None,
     approve: Callable[[ImprovementPlan], object] | None = None,
-    steps: Steps | None = None,
+    _steps: Steps = STEPS,
 ) -> Improvement:
     """Continue the head of a live endpoint on its traffic, and promote it if it is surely better.
 
@@ -171,19 +172,19 @@ def improve(
     traffic. A call after one that was interrupted goes on with its head. `approve` sees the plan before anything is
     made, and raises to stop. Raises UsageError, RecipeError, TrainingJobFailed, PlatformError.
     """
-    progress, steps = progress or default_progress(), steps or Steps()
-    live = _live(what, platform, steps, progress)
+    progress = progress or default_progress()
+    live = _live(what, platform, _steps, progress)
     if live.up_to_date:
         return Improvement(str(live.recipe.path), str(_head(live.recipe)), "", False, _NOTHING_NEW)
     if approve:
         approve(_plan(live))
-    run = _trained(live, steps, progress)
-    trial = _trial(live, steps, progress)
+    run = _train(live, _steps, progress)
+    trial = _trial(live, _steps, progress)
     redeployed = False
     try:
         new, old = trial.begin()
         asked = replace(new, workloads=(live.traffic.held_out,), baseline=None)
-        report = steps.measure(asked, baseline=old, concurrency=concurrency, seconds=seconds, progress=progress)
+        report = _steps.measure(asked, baseline=old, concurrency=concurrency, seconds=seconds, progress=progress)
         if report.interrupted:
             raise KeyboardInterrupt
         decision = decide(report)
@@ -191,7 +192,7 @@ def improve(
             decision = replace(decision, promote=False, reason="somebody else has deployed to the endpoint meanwhile")
         if decision.promote and promote:
             redeployed = True
-            _promote(live.recipe, run.head, steps, progress)
+            _promote(live.recipe, run.head, _steps, progress)
     finally:
         trial.end(redeployed)
     replace(live.attempt, measured=report.complete).write(live.recipe.name)
@@ -231,7 +232,7 @@ def _attempted(recipe: Recipe, running: Endpoint, head: Path) -> _Live:
     return _Live(recipe, running, candidate, traffic, attempt, False, up_to_date)
 
 
-def _trained(live: _Live, steps: Steps, progress: Progress) -> TrainingRun:
+def _train(live: _Live, steps: Steps, progress: Progress) -> TrainingRun:
     """The trained head; remembered from before it begins, so that the next call goes on with it."""
     name = live.recipe.name
     if live.resumed:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.api import jobs
 from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan, record_of
+from toolkit.api.outside import open_trainer
 from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.training import wait_completed
@@ -15,7 +16,7 @@ from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed, Observer, Resource
-from toolkit.platforms import rules_of, session_of
+from toolkit.platforms import rules_of
 from toolkit.recipe.resolve import Recipe, load
 
 if TYPE_CHECKING:
@@ -100,8 +101,7 @@ def compile(
     progress = progress or default_progress()
     with progress.stage("check"):
         loaded = _compilable(recipe, platform)
-    session = session_of(loaded.platform.name)
-    opened = session.trainer(session.scope(loaded))
+    opened = open_trainer(loaded)
     with progress.stage("plan"):
         plan = _plan(*complete_recipe(loaded, opened), opened, baseline)
     jobs.start(plan, opened, progress)

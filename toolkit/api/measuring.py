@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from toolkit.api.context import RecipeLike, recipe_or_none
 from toolkit.api.endpoint import Endpoint
@@ -17,6 +18,20 @@ from toolkit.measure.report import BenchReport
 
 Subject = RecipeLike | Endpoint
 """A recipe, an endpoint's name or handle, or the URL of a server such as `http://127.0.0.1:9000/v1`."""
+
+
+class BenchOptions(TypedDict, total=False):
+    """What `bench` may be told of how to measure."""
+
+    workloads: Sequence[str]
+    concurrency: Sequence[int]
+    rates: Sequence[float]
+    max_tokens: int | None
+    precision: float
+    seed: int
+    model: str
+    publish: bool
+
 
 _SCHEMES = ("http://", "https://")
 _ADDRESS = re.compile(r"[\w.-]+:\d+(/\S*)?")

@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from toolkit import registry
 from toolkit.api.jumpstart import read_entry, write_jumpstart_recipe
 from toolkit.api.model_sources import Sources
+from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog.age import current_day
 from toolkit.checks.run import check
@@ -28,7 +27,6 @@ from toolkit.proposal.hardware import engine_for
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.hub import hub_client
 from toolkit.recipe.known import known_model
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.lock import write_lock
@@ -36,7 +34,6 @@ from toolkit.recipe.resolve import load
 from toolkit.recipe.source import ModelSource, model_source
 from toolkit.text import inert
 
-_HUB_SECONDS = 5.0
 # A head from the hub is read before its recipe is written, and may turn out not to fit.
 _MOST_TRIES = 5
 # The engine, its libraries and what it compiles, besides weights and a small KV cache.
@@ -97,9 +94,8 @@ def new(
     context: int | None = None,
     region: str | None = None,
     hardware: str | None = None,
-    client: httpx.Client | None = None,
-    free_bytes: Callable[[], int] | None = None,
     progress: Progress | None = None,
+    _outside: Outside = OUTSIDE,
 ) -> NewRecipe:
     """Write a recipe for a model, with its lock, and one to rehearse it on this machine where that is possible.
 
@@ -115,13 +111,13 @@ def new(
     source = model_source(wishes.model, folder)
     if source.kind == "jumpstart":
         return _of_jumpstart(source, Path(out) if out else None, wishes, progress)
-    with nullcontext(client) if client else _client() as opened:
-        sources = Sources(None if _is_offline() and client is None else opened, folder.resolve(), progress.say)
+    with _outside.open_hub() or nullcontext() as client:
+        sources = Sources(client, folder.resolve(), progress.say)
         with progress.stage(f"look at {model}"):
             target, sources = sources.target(wishes.model)
             found = _confirmed(wishes, target, sources)
     path = Path(out) if out else Path(f"{found.recipe['name']}.yaml")
-    return _written_out(path, found, wishes, _origin(model), free_bytes)
+    return _written_out(path, found, wishes, _origin(model), _outside.free_bytes)
 
 
 def _of_jumpstart(source: ModelSource, out: Path | None, wishes: Wishes, progress: Progress) -> NewRecipe:
@@ -136,14 +132,6 @@ def _require_known(wishes: Wishes) -> None:
     engine_for(wishes)
     if wishes.goal not in ("latency", "throughput"):
         raise UsageError(f"goal: `{wishes.goal}` is neither `latency` nor `throughput`")
-
-
-def _is_offline() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
-
-
-def _client() -> httpx.Client:
-    return hub_client(timeout=_HUB_SECONDS)
 
 
 def _written(model: str, folder: Path) -> str:
@@ -173,9 +161,7 @@ def _confirmed(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal
     return replace(found, notes=(*found.notes, *note))
 
 
-def _written_out(
-    path: Path, found: Proposal, wishes: Wishes, origin: str, free_bytes: Callable[[], int] | None
-) -> NewRecipe:
+def _written_out(path: Path, found: Proposal, wishes: Wishes, origin: str, free_bytes: Callable[[], int]) -> NewRecipe:
     rehearsal, note = _rehearsal(path, found, wishes, free_bytes)
     wanted = {path: found, **({_local(path): rehearsal} if rehearsal else {})}
     for file in wanted:
@@ -202,7 +188,7 @@ def _local(path: Path) -> Path:
 
 
 def _rehearsal(
-    path: Path, found: Proposal, wishes: Wishes, free_bytes: Callable[[], int] | None
+    path: Path, found: Proposal, wishes: Wishes, free_bytes: Callable[[], int]
 ) -> tuple[Proposal | None, tuple[str, ...]]:
     """The same models on this machine, or why not and what to rehearse instead."""
     here = next((name for name in registry.platforms() if not registry.platform_rules(name).has_instance_types), None)
@@ -235,9 +221,8 @@ def _rehearsal(
     return local, ()
 
 
-def _too_much(found: Proposal, free_bytes: Callable[[], int] | None) -> str:
+def _too_much(found: Proposal, free_bytes: Callable[[], int]) -> str:
     """Why this machine cannot run the models; empty if it may."""
-    from toolkit.platforms.local.machine import free_bytes as measured
     from toolkit.sizing.weights import stored_bytes
 
     models = [facts for facts in (found.lock.target, found.lock.drafter) if facts]
@@ -248,7 +233,7 @@ def _too_much(found: Proposal, free_bytes: Callable[[], int] | None) -> str:
         needed = sum(stored_bytes(facts) for facts in models) + _ENGINE_BYTES
     except ToolkitError as error:
         return error.message
-    free = (free_bytes or measured)()
+    free = free_bytes()
     return (
         f"they need about {needed / 2**30:.0f} GiB of memory, and {free / 2**30:.0f} are free" if needed > free else ""
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.api.training import TrainingRun
 from toolkit.api.trials import circumstances
 from toolkit.apply.progress import Progress, default_progress
@@ -16,13 +17,12 @@ from toolkit.measure.headline import comparable, headline, speedup_of
 from toolkit.measure.measurement import ArmReport
 from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import between_arms_in_words, interval, load
-from toolkit.platforms import session_of
 from toolkit.recipe.content import CARD
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.resolve import load as load_recipe
 
 if TYPE_CHECKING:
-    from toolkit.platforms.rules import TrainingPlatform
+    pass
 
 _SERVED = re.compile(r"^## Served$.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _NOT_STATED = "the target's own dtype"
@@ -34,11 +34,11 @@ def write_served(
     *,
     platform: str | None = None,
     progress: Progress | None = None,
-    trainer: TrainingPlatform | None = None,
+    _outside: Outside = OUTSIDE,
 ) -> str:
     """Put what was measured of a trained head into its model card, in place of what was measured before; where it is.
 
-    `trainer` is what writes a card outside this machine, by default the recipe's platform. Raises PlatformError.
+    Raises PlatformError.
     """
     recipe = load_recipe(run.recipe).with_platform(platform)
     assert recipe.drafter
@@ -48,8 +48,7 @@ def write_served(
         before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else run.card
         write_whole(path, with_served(before, section))
         return str(path)
-    session = session_of(recipe.platform.name)
-    opened = trainer or session.trainer(session.scope(recipe))
+    opened = _outside.open_trainer(recipe)
     with TemporaryDirectory(prefix="toolkit-") as scratch:
         write_whole(Path(scratch) / CARD, with_served(run.card, section))
         opened.put_head(Path(scratch), str(recipe.drafter), progress or default_progress())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit import documents
 from toolkit.api import jobs
 from toolkit.api.context import RecipeLike, complete_recipe, read_lock_of
+from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import check, require
 from toolkit.display import card, facts
@@ -86,22 +87,21 @@ def train(
     overwrite: bool = False,
     wait: bool = True,
     progress: Progress | None = None,
-    trainer: TrainingPlatform | None = None,
     again: str | None = None,
+    _outside: Outside = OUTSIDE,
 ) -> TrainingRun:
     """Train the recipe's head, and put it where `speculation.model` names it, once its checks pass.
 
     Done already, it does nothing; interrupted, it goes on from the last checkpoint. A head that is there from elsewhere
-    is an error, unless `overwrite`. `trainer` is what runs the job, by default the recipe's platform; `again` the
-    command that goes on after an interruption, by default `toolkit train`. Raises UsageError for a recipe without
+    is an error, unless `overwrite`. `again` is the command that goes on after an interruption, by default
+    `toolkit train`. Raises UsageError for a recipe without
     `training`, RecipeError (also for a head that fails its checks, which is put nowhere), ApplyError or
     TrainingJobFailed.
     """
     progress = progress or default_progress()
     with progress.stage("check"):
         loaded = _trainable(recipe, platform)
-    session = session_of(loaded.platform.name)
-    opened = trainer or session.trainer(session.scope(loaded))
+    opened = _outside.open_trainer(loaded)
     with progress.stage("plan"):
         complete, account = complete_recipe(loaded, opened)
         plan = _plan(complete, account, opened)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,10 +17,8 @@ from typing import Any, Self
 from filelock import FileLock, Timeout
 
 from toolkit.api.context import exists, find_platform
-from toolkit.api.deployment import deploy
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.handles import connect
-from toolkit.api.removal import destroy
+from toolkit.api.steps import Steps
 from toolkit.apply.progress import Progress
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
@@ -33,9 +30,6 @@ from toolkit.recipe.lock import lock_path
 from toolkit.recipe.resolve import Recipe
 from toolkit.version import __version__
 
-Measure = Callable[[Endpoint, Endpoint], BenchReport]
-"""Measures an endpoint against the baseline's."""
-
 
 class Trials:
     """The settings of a recipe that are measured. Leaving it as a context removes the baseline that it deployed.
@@ -45,9 +39,9 @@ class Trials:
     `asked` is all that decides what is measured. A baseline that was in service before is used, and stays.
     """
 
-    def __init__(self, recipe: Recipe, measure: Measure, asked: dict[str, Any], progress: Progress) -> None:
+    def __init__(self, recipe: Recipe, steps: Steps, asked: dict[str, Any], progress: Progress) -> None:
         self._recipe = recipe
-        self._measure = measure
+        self._steps = steps
         self._asked = asked
         self._progress = progress
         self._folder = home() / "tuning" / recipe.name
@@ -102,7 +96,7 @@ class Trials:
     def _measured(self, setting: Setting) -> BenchReport:
         baseline = self._baseline
         try:
-            report = self._measure(self._deploy(setting.recipe), baseline)
+            report = self._steps.measure(self._deploy(setting.recipe), baseline=baseline)
         finally:
             self._remove(setting.recipe)
         if not report.complete:
@@ -114,16 +108,16 @@ class Trials:
         twin = self._recipe.baseline()
         found = find_platform(twin.name, twin, None, None)
         if found and exists(found, twin.name):
-            return connect(twin).wait(progress=self._progress)
+            return self._steps.connect(twin).wait(progress=self._progress)
         self._stack.callback(self._remove, twin)
         return self._deploy(twin)
 
     def _deploy(self, recipe: Recipe) -> Endpoint:
         (self._deployed / recipe.name).touch()
-        return deploy(recipe, progress=self._progress)
+        return self._steps.deploy(recipe, progress=self._progress)
 
     def _remove(self, recipe: Recipe) -> None:
-        destroy(recipe, platform=recipe.platform.name, progress=self._progress)
+        self._steps.destroy(recipe, platform=recipe.platform.name, progress=self._progress)
         (self._deployed / recipe.name).unlink(missing_ok=True)
 
     def _content(self, recipe: Recipe) -> dict[str, Any]:

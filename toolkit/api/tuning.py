@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from toolkit.api.context import RecipeLike
-from toolkit.api.endpoint import Endpoint
-from toolkit.api.measuring import bench
+from toolkit.api.steps import STEPS, Steps
 from toolkit.api.trials import Trials
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import check
@@ -57,7 +57,7 @@ def tune(
     write: bool = False,
     platform: str | None = None,
     progress: Progress | None = None,
-    measure: Callable[..., BenchReport] = bench,
+    _steps: Steps = STEPS,
 ) -> TuneReport:
     """Measure a recipe at some of the K, and other `methods` and recipes (`arms`), against its baseline; which is best?
 
@@ -74,18 +74,9 @@ def tune(
     asked = {"concurrency": list(concurrency), "workloads": list(workloads), "seconds": seconds}
     aim = Aim(goal, slo)
 
-    def measured_pair(endpoint: Endpoint, baseline: Endpoint) -> BenchReport:
-        return measure(
-            endpoint,
-            baseline=baseline,
-            workloads=workloads,
-            concurrency=concurrency,
-            seconds=seconds,
-            progress=progress,
-        )
-
+    measure = partial(_steps.measure, workloads=workloads, concurrency=concurrency, seconds=seconds, progress=progress)
     own, others, notes = _settings(loaded, k, [load(arm) for arm in arms], methods)
-    with Trials(loaded, measured_pair, asked, progress) as trials:
+    with Trials(loaded, replace(_steps, measure=measure), asked, progress) as trials:
         tuning = _Tuning(loaded, aim, trials.report)
         tuning.find_k(own)
         for setting in others:

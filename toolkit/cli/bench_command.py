@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -16,6 +15,7 @@ from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from toolkit.api.measuring import BenchOptions
     from toolkit.measure.report import BenchReport
 
 _PERCENT = 100
@@ -206,27 +206,33 @@ def bench(
         raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
     if html:
         _require_page(html)
-    measure = partial(
-        toolkit.bench,
-        arms=arm or (),
-        workloads=[*map(str, prompts or ()), *(workload or ())],
-        concurrency=counts_of(concurrency),
-        rates=_numbers(rate) if rate else (),
-        max_tokens=max_tokens,
-        fixed_length=fixed_length,
-        precision=_share(precision),
-        seed=seed,
-        journal=resume,
-        publish=publish,
-        model=model or "",
-        platform=platform,
-    )
+    seconds = seconds_of(time)
+    options: BenchOptions = {
+        "workloads": [*map(str, prompts or ()), *(workload or ())],
+        "concurrency": counts_of(concurrency),
+        "rates": _numbers(rate) if rate else (),
+        "max_tokens": max_tokens,
+        "precision": _share(precision),
+        "seed": seed,
+        "publish": publish,
+        "model": model or "",
+    }
     if what_if_acceptance:
         lengths = _numbers(what_if_acceptance)
-        measure = partial(
-            toolkit.what_if, lengths=lengths, dummy_weights=dummy_weights, platform=platform, measure=measure
+        report = toolkit.what_if(
+            what, lengths, baseline=baseline, seconds=seconds, dummy_weights=dummy_weights, platform=platform, **options
         )
-    report = measure(what, baseline=baseline, seconds=seconds_of(time))
+    else:
+        report = toolkit.bench(
+            what,
+            baseline=baseline,
+            arms=arm or (),
+            seconds=seconds,
+            fixed_length=fixed_length,
+            journal=resume,
+            platform=platform,
+            **options,
+        )
     if html:
         _write_page(report, html)
     _answer(report, as_json, *_after_bench(what))

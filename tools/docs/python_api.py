@@ -86,12 +86,12 @@ class _Bare(str):
 
 
 def _signature(function: Callable[..., Any]) -> str:
-    """Arguments one a line where they are many; a function as a default is a seam for tests, and no option of users."""
+    """Arguments one a line where they are many; names with an underscore are for tests."""
     signature = inspect.signature(function)
     shown = [
         item.replace(annotation=_bare(item.annotation))
         for item in signature.parameters.values()
-        if item.name != "self" and (item.default is item.empty or not callable(item.default))
+        if item.name != "self" and not item.name.startswith("_")
     ]
     text = str(signature.replace(parameters=shown, return_annotation=_bare(signature.return_annotation)))
     if len(text) <= _ONE_LINE:

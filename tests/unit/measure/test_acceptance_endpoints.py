@@ -13,6 +13,7 @@ from reports import verdict
 
 import toolkit
 from toolkit.api.endpoint import Endpoint
+from toolkit.api.steps import Steps
 from toolkit.apply.progress import Progress, Silent
 from toolkit.cli.main import run
 from toolkit.engines.vllm.speculation import speculative_config
@@ -70,7 +71,12 @@ class Machines:
 
 def asked(machines: Machines, what: Any, *lengths: float, **options: Any) -> BenchReport:
     return toolkit.what_if(
-        what, lengths, measure=machines.measure, deployer=machines, progress=Silent(), seconds=90, **options
+        what,
+        lengths,
+        _steps=Steps(measure=machines.measure, deploy=machines.deploy, destroy=machines.destroy),
+        progress=Silent(),
+        seconds=90,
+        **options,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from reports import example, verdict
 
+from toolkit.api.outside import Outside
 from toolkit.api.served_card import served, with_served, write_served
 from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Progress, Silent
@@ -109,7 +110,10 @@ class Bucket:
 def test_of_a_head_in_s3_the_card_alone_is_written_again(recipe: Path) -> None:
     recipe.write_text(RECIPE.replace("HEAD", "s3://ours/head/").replace("local", "sagemaker, role: create"))
     bucket: Any = Bucket()
-    assert write_served(run_of(recipe), report(), trainer=bucket, progress=Silent()) == "s3://ours/head/README.md"
+    assert (
+        write_served(run_of(recipe), report(), _outside=Outside(open_trainer=lambda _: bucket), progress=Silent())
+        == "s3://ours/head/README.md"
+    )
     ((address, files),) = bucket.put.items()
     assert address.rstrip("/") == "s3://ours/head"
     assert list(files) == ["README.md"]

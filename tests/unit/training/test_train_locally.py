@@ -16,6 +16,7 @@ from fakes import Interrupting, Told
 
 import toolkit
 from toolkit.api import training
+from toolkit.api.outside import Outside
 from toolkit.apply.progress import Silent
 from toolkit.checks.run import check
 from toolkit.cli.main import run
@@ -54,8 +55,9 @@ class Desk:
     def trainer(self) -> LocalTrainer:
         return LocalTrainer(self.jobs, (sys.executable, str(PROGRAM)), poll_seconds=0.02)
 
-    def train(self, **more: Any) -> training.TrainingRun:
-        return training.train(self.recipe, **{"trainer": self.trainer(), "progress": Silent(), **more})
+    def train(self, trainer: LocalTrainer | None = None, **more: Any) -> training.TrainingRun:
+        outside = Outside(open_trainer=lambda _: trainer or self.trainer())
+        return training.train(self.recipe, _outside=outside, **{"progress": Silent(), **more})
 
     def is_waiting(self) -> bool:
         """Whether the job is at the step at which it waits."""
