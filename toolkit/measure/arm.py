@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
+from toolkit.endpoint.wire import Chunk
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.recipe.schema import Expect
 
 NO_PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 """A server applies those of generation_config.json otherwise; greedy tokens are then not the model's first choices."""
-
-
-class Chunk(NamedTuple):
-    """Bytes of an answer that arrived `seconds` after the request was sent."""
-
-    seconds: float
-    content: bytes
 
 
 class Connection(Protocol):

@@ -21,9 +21,9 @@ from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.openai_route import machine_tls
 from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
 from toolkit.endpoint.prometheus import acceptance_of_page, counts_drafts
+from toolkit.endpoint.wire import Chunk, Client, Response
 from toolkit.errors import InvocationError, PlatformError, UsageError
-from toolkit.measure.arm import Chunk, Connection
-from toolkit.measure.wire import Client, Response
+from toolkit.measure.arm import Connection
 
 _LONGEST_ERROR = 64 * 1024
 _MOST_STREAMS = 256
@@ -112,7 +112,7 @@ class HttpConnection:
                     raise self.access.explain(self.name, answer)
                 yield response
         except OSError as error:  # a TimeoutError too
-            raise InvocationError(f"{self.name}: {error or 'no connection in time'}") from error
+            raise InvocationError(f"{self.name}: {error}") from error
 
 
 @dataclass(frozen=True)

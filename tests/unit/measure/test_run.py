@@ -16,8 +16,9 @@ from fakes import answer_events, event_stream
 from simulated_arms import SimulatedMachine, arm, result, workload
 
 from toolkit.endpoint.generation import Acceptance
+from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError, UsageError
-from toolkit.measure.arm import Arm, Chunk
+from toolkit.measure.arm import Arm
 from toolkit.measure.bench import identical_share, measure, sender
 from toolkit.measure.design import Design, Load, Measured, Progress
 from toolkit.measure.journal import Journal

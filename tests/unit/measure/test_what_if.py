@@ -14,7 +14,8 @@ from fakes import answer_events, event_stream
 from simulated_arms import Unused, arm, result, workload
 
 from toolkit.endpoint.generation import Acceptance, Arrival
-from toolkit.measure.arm import Arm, Chunk
+from toolkit.endpoint.wire import Chunk
+from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure
 from toolkit.measure.design import Design
 from toolkit.measure.measurement import BreakEvenAcceptance, WhatIfSpeedup
