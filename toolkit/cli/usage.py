@@ -5,7 +5,6 @@ It goes by the commands themselves, so that a new option needs nothing here.
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,34 +14,8 @@ from typer.core import TyperGroup
 
 from toolkit.cli.help import EXAMPLES
 from toolkit.errors import UsageError
+from toolkit.words import meant, our_word
 
-# What other tools call the same.
-_COMMANDS = {
-    "apply": "deploy", "benchmark": "bench", "chat": "invoke", "complete": "invoke", "config": "doctor",
-    "configure": "doctor", "create": "new", "curl": "invoke", "delete": "destroy", "down": "destroy",
-    "export": "render", "init": "new", "launch": "deploy", "lint": "check", "list": "status", "log": "logs",
-    "login": "doctor", "ls": "status", "predict": "invoke", "ps": "status", "push": "deploy", "queue": "status",
-    "remove": "destroy", "rm": "destroy", "run": "deploy", "serve": "deploy", "start": "deploy", "stop": "destroy",
-    "terminate": "destroy", "test": "prove", "undo": "rollback", "up": "deploy", "validate": "check",
-    "verify": "prove",
-}  # fmt: skip
-_OPTIONS = {
-    "--assume-yes": "--yes", "--duration": "--time", "--filter": "--grep", "--force": "--yes", "--output": "--out",
-    "--profile-name": "--profile", "--search": "--grep", "--seconds": "--time", "--last": "--tail",
-    "--lines": "--tail", "--n": "--tail",
-}  # fmt: skip
-# What is an argument here, and an option of other tools.
-_ARGUMENTS = ("--endpoint", "--f", "--file", "--filename", "--model", "--name", "--prompt", "--recipe")
-# Another command does what is meant: without the option, the typed one would do it in earnest.
-_INSTEAD: Mapping[tuple[str, ...], str] = {
-    ("deploy", "--dry-run"): "plan",
-    ("deploy", "--plan-only"): "plan",
-    ("deploy", "--check"): "check",
-}
-_PLATFORMS = {
-    "aws": "sagemaker", "cluster": "kubernetes", "docker": "local", "eks": "kubernetes", "here": "local",
-    "k8s": "kubernetes", "laptop": "local", "localhost": "local",
-}  # fmt: skip
 # Values for arguments that were left out.
 _VALUES = {"MODEL": "Qwen/Qwen3-8B", "NAME": "tiny-p-eagle", "PROMPT": "Hello", "RECIPE": "tiny/p-eagle"}
 _MISSING, _EXTRA = "Missing argument", "Got unexpected extra argument"
@@ -112,8 +85,7 @@ def _other_value(message: str, option: str, path: list[str], command: Any, typed
     value = typed[index].partition("=")[2] or typed[index + 1]
     if found := _ONE_OF.search(message):
         choices = re.findall(r"'([^']*)'", found["choices"])
-        meant = _PLATFORMS.get(value.lower(), value.lower())
-        near = difflib.get_close_matches(meant, choices, n=1, cutoff=0.4) or choices
+        near = meant(value, choices, "platform", cutoff=0.4) or choices
         return _run(_with(typed, value, near[0]))
     found = _BOUND.search(message)
     usual = found["bound"] if found else _number_in(value, message) or _usual(_spellings(command).get(option))
@@ -158,8 +130,7 @@ def _other_command(unknown: str, path: Sequence[str], group: TyperGroup, typed: 
     if not path and unknown in ("help", "version"):
         behind = typed[typed.index(unknown) + 1 :]
         return _run(["--version"]) if unknown == "version" else _help(behind)
-    known = _COMMANDS.get(unknown.lower()) if not path else None
-    near = [known] if known else difflib.get_close_matches(unknown.lower(), group.commands, n=1)
+    near = meant(unknown, group.commands, *(() if path else ("command",)))
     if not near and "--model" in _spellings(group):  # of `recipes`, where such a word is a filter
         near = [f"--model={unknown}"]
     return _run(_with(typed, unknown, near[0])) if near else _help(path)
@@ -181,16 +152,15 @@ def _option_hint(message: str, option: str, root: TyperGroup, path: list[str], c
     name = "--" + written.partition("=")[0].lstrip("-").replace("_", "-")
     if name in _spellings(root) and path:
         return _before_the_command(name, written, _takes_value(_spellings(root)[name]), typed)
-    if instead := _INSTEAD.get((*path, name)):
+    if instead := our_word(" ".join((*path, name)), "instead"):
         return _run(_with(_without(typed, written, with_value=False), path[0], instead))
-    if name in _ARGUMENTS and not all(map(_options_of, command.params)):
+    if our_word(name, "argument") and not all(map(_options_of, command.params)):
         return _run(_as_argument(typed, written))
-    known = name if name in here else _OPTIONS.get(name, "")
     elsewhere = [other for other, found in root.commands.items() if name in _spellings(found)]
-    if known not in here and elsewhere:
+    if name not in here and our_word(name, "option") not in here and elsewhere:
         value = _takes_value(_spellings(root.commands[elsewhere[0]])[name])
         return f"`{name}` is an option of {', '.join(elsewhere)}. Without it: {_line(_without(typed, written, value))}"
-    near = [known] if known in here else difflib.get_close_matches(name, here, n=1)
+    near = [name] if name in here else meant(name, here, "option")
     if not near:
         return f"Its options: {_line([*path, '-h'])}"
     corrected = written.replace(written.partition("=")[0], near[0], 1)
