@@ -65,13 +65,13 @@ def box(*parts: Fragment) -> str:
     return f'<div class="toolkit {_NO_FORMULAS}">{_STYLE}{"".join(parts)}</div>'
 
 
-def toned(text: object, tone: Tone) -> Fragment:
+def in_tone(text: object, tone: Tone) -> Fragment:
     """Text in a colour; a few words stay on one line."""
     few = " toolkit-whole" if len(str(text)) <= _FEW else ""
     return Fragment(f'<span class="toolkit-{tone}{few}">{html(text)}</span>')
 
 
-def whole(text: object) -> Fragment:
+def on_one_line(text: object) -> Fragment:
     """Text that stays on one line."""
     return Fragment(f'<span class="toolkit-whole">{html(text)}</span>')
 
@@ -105,7 +105,7 @@ def bullets(items: Iterable[object]) -> Fragment:
     return Fragment(f"<ul>{shown}</ul>" if shown else "")
 
 
-def folded(summary: object, content: str) -> Fragment:
+def fold(summary: object, content: str) -> Fragment:
     """What is shown when its summary is clicked; nothing if it is empty."""
     shown = content if isinstance(content, Fragment) else verbatim(content)
     return Fragment(f"<details><summary>{html(summary)}</summary>{shown}</details>" if content else "")

@@ -14,7 +14,7 @@ from pairs import write_hub_pair
 from scripted_http import Reply, scripted
 
 import toolkit
-from toolkit.api.context import locked, unpinned
+from toolkit.api.context import find_unpinned, pin_by_lock
 from toolkit.api.lock import lock
 from toolkit.api.outside import Outside
 from toolkit.checks.run import check
@@ -57,7 +57,7 @@ def test_a_lock_pins_commits_of_both_models_and_the_digest_of_the_image(recipe: 
     made = lock(recipe, _outside=Outside(files, digests))
     assert list(made.pinned.values()) == [COMMIT, COMMIT, DIGEST]
     assert made.unpinned == ()
-    assert list(unpinned(locked(recipe, AWS), AWS)) == []
+    assert list(find_unpinned(pin_by_lock(recipe, AWS), AWS)) == []
 
 
 def test_what_is_deployed_is_what_the_lock_pins(recipe: Recipe, files: OpenFiles) -> None:
@@ -73,7 +73,7 @@ def test_what_is_deployed_is_what_the_lock_pins(recipe: Recipe, files: OpenFiles
 def test_a_cluster_runs_the_digest_and_the_commits_too(tmp_path: Path, files: OpenFiles) -> None:
     recipe = load(write_hub_pair(tmp_path)).with_platform("kubernetes")
     lock(recipe, _outside=Outside(files, digests))
-    complete = locked(recipe, AWS)
+    complete = pin_by_lock(recipe, AWS)
     text = json.dumps([item.request for item in KUBERNETES.desired([complete], AWS)])
     assert f"@{DIGEST}" in text
     assert base_image(recipe, AWS) not in text
@@ -94,7 +94,7 @@ def test_a_plan_says_what_is_not_pinned_and_the_command_that_pins_it(tmp_path: P
 def test_what_nothing_pins_is_said_with_what_can_be_pinned(recipe: Recipe, source: str) -> None:
     kind = source.partition(":")[0]
     moved = replace(recipe, target=replace(recipe.target, kind=kind, written=source))
-    assert any("to have it pinned" in line for line in unpinned(moved, AWS) if source in line)
+    assert any("to have it pinned" in line for line in find_unpinned(moved, AWS) if source in line)
 
 
 def test_a_lock_without_the_registry_says_what_it_could_not_pin(recipe: Recipe, files: OpenFiles) -> None:
@@ -126,11 +126,13 @@ def test_a_lock_without_the_hub_names_both_models_and_changes_nothing(recipe: Re
 def test_a_lock_pins_the_hash_of_each_package_and_the_image_is_built_with_it(recipe: Recipe, files: OpenFiles) -> None:
     section = ContainerSection(base="registry.example/vllm@" + DIGEST, wheels=["orjson==3.11.5"])
     mine = replace(recipe, container=section)
-    assert any("orjson==3.11.5: a version without its hash" in text for text in unpinned(locked(mine, AWS), AWS))
+    assert any(
+        "orjson==3.11.5: a version without its hash" in text for text in find_unpinned(pin_by_lock(mine, AWS), AWS)
+    )
     made = lock(mine, _outside=Outside(files, digests, lambda pin, python: f"sha256:{'a' * 64}"))
     assert made.pinned["container.wheels orjson==3.11.5"] == f"sha256:{'a' * 64}"
-    assert list(unpinned(locked(mine, AWS), AWS)) == []
-    assert render(locked(mine, AWS), AWS).wheels == (f"orjson==3.11.5 --hash=sha256:{'a' * 64}",)
+    assert list(find_unpinned(pin_by_lock(mine, AWS), AWS)) == []
+    assert render(pin_by_lock(mine, AWS), AWS).wheels == (f"orjson==3.11.5 --hash=sha256:{'a' * 64}",)
 
 
 def test_a_lock_of_another_version_s_image_is_refused(recipe: Recipe, files: OpenFiles) -> None:

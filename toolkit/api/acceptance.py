@@ -65,7 +65,7 @@ def what_if(
             reports.append(measure(endpoint, seconds=seconds / len(tried), fixed_length=True))
     finally:
         _steps.destroy(tried[0], progress=progress)
-    return _without_answers(_merged(reports)) if dummy_weights else _merged(reports)
+    return _without_answers(_merge(reports)) if dummy_weights else _merge(reports)
 
 
 def _check_lengths(recipe: Recipe | None, lengths: Sequence[float]) -> None:
@@ -104,7 +104,7 @@ def _without_answers(report: BenchReport) -> BenchReport:
     return replace(report, verdicts=(*kept, *unknown), notes=(*report.notes, _GARBAGE))
 
 
-def _merged(reports: Sequence[BenchReport]) -> BenchReport:
+def _merge(reports: Sequence[BenchReport]) -> BenchReport:
     """One report of measurements that had a baseline each; the baseline's figures are those of the first."""
     first = reports[0]
     known = {row.arm for row in first.arms}

@@ -35,10 +35,10 @@ def complete_recipe(recipe: Recipe, platform: Observer | None) -> tuple[Recipe, 
     """The recipe with what its lock and its platform fill in, and the account to plan for."""
     session = session_of(recipe.platform.name)
     account = platform.account(recipe) if platform else session.unread_account(session.scope(recipe))
-    return locked(rules_of(recipe.platform.name).completed(recipe, account.jumpstart), account), account
+    return pin_by_lock(rules_of(recipe.platform.name).completed(recipe, account.jumpstart), account), account
 
 
-def locked(recipe: Recipe, account: Account) -> Recipe:
+def pin_by_lock(recipe: Recipe, account: Account) -> Recipe:
     """The recipe with all that its lock pins. Raises UsageError for a lock of images that the recipe runs no more."""
     lock = read_lock_of(recipe)
     if lock and lock.images:
@@ -142,7 +142,7 @@ def recipe_or_none(name: RecipeLike) -> Recipe | None:
         return None
 
 
-def unpinned(recipe: Recipe, account: Account) -> Iterator[str]:
+def find_unpinned(recipe: Recipe, account: Account) -> Iterator[str]:
     """What a completed recipe takes from elsewhere that may be something else tomorrow, and how to pin it."""
     yield from unpinned_models(recipe)
     command = f"Pin it: toolkit lock {recipe.path}"

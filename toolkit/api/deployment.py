@@ -14,11 +14,11 @@ from toolkit.api.context import (
     complete_recipe,
     deployed_recipe,
     find_platform,
+    find_unpinned,
     in_service,
     open_for_plan,
     recipe_or_none,
     record_of,
-    unpinned,
 )
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog.age import current_day
@@ -205,7 +205,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     found = {item.name: getattr(plan, item.name) for item in fields(plan)}
     if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
         found["actions"] = tuple(action for action in plan.actions if action.verb != "delete")
-    return DeploymentPlan(**{**found, "unpinned": tuple(unpinned(recipe, deployment.account))})
+    return DeploymentPlan(**{**found, "unpinned": tuple(find_unpinned(recipe, deployment.account))})
 
 
 def _age(recipe: Recipe) -> list[str]:
@@ -246,7 +246,7 @@ _MOST_SHOWN = 5
 
 
 def read_plan(path: Path, recipe: RecipeLike | None = None, *, platform: str | None = None) -> DeploymentPlan:
-    """A saved plan, made again from its recipe and from what runs now: what the file says gives no right to do it.
+    """The plan of a saved one's recipe, made anew: the file is only compared with it, for anybody may have edited it.
 
     `recipe` and `platform` say what the plan must be of: by default the recipe that it names, and that recipe's
     platform. Raises UsageError where the saved plan differs, StalePlanError where what runs has changed.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.waiter import EndpointStatus, wait_in_service
-from toolkit.display import Fragment, Tone, card, dollars_per_hour, facts, toned, verbatim
+from toolkit.display import Fragment, Tone, card, dollars_per_hour, facts, in_tone, verbatim
 from toolkit.endpoint.access import ConnectInfo
 from toolkit.endpoint.generation import AsyncStream, Generation, Stream
 from toolkit.endpoint.metrics import Metrics
@@ -158,7 +158,7 @@ class Endpoint(Served):
             ("without speculation", self.baseline),
         ]
         ask = f'endpoint.chat("Hello")\nendpoint.openai()  # an OpenAI client\n$ toolkit invoke {self.address} "Hello"'
-        return card(self.address, facts(rows), verbatim(toned(ask, "soft")), says=f"on {self.platform.name}")
+        return card(self.address, facts(rows), verbatim(in_tone(ask, "soft")), says=f"on {self.platform.name}")
 
 
 def _status_shown(endpoint: Endpoint) -> Fragment:
@@ -166,9 +166,9 @@ def _status_shown(endpoint: Endpoint) -> Fragment:
     try:
         status = endpoint.status().status
     except ToolkitError as error:
-        return toned(f"✘ {error.message}", "bad")
+        return in_tone(f"✘ {error.message}", "bad")
     tone: Tone = "good" if status == "InService" else "bad" if status == "Failed" else "fair"
-    return toned(f"{'✔ ' if tone == 'good' else ''}{status}", tone)
+    return in_tone(f"{'✔ ' if tone == 'good' else ''}{status}", tone)
 
 
 def _openai_package() -> ModuleType:

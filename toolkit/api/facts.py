@@ -29,8 +29,8 @@ class FileAge:
 class CatalogStatus:
     """What the catalogue holds, and what the last update found.
 
-    `read` is the day of each source in the user's own file; `regions` those whose prices it has. The others are names
-    that came with an update; of `types`, `versions` and `heads` nothing else is known.
+    `read` says on which day each source of the user's own file was read, `regions` whose prices that file has. The
+    other fields are names that an update brought. Of `types`, `versions` and `heads` only the names are known.
     """
 
     files: tuple[FileAge, ...]
@@ -64,7 +64,7 @@ class CatalogUpdate:
 
 def catalog_status(*, _outside: Outside = OUTSIDE) -> CatalogStatus:
     """How old each file of the catalogue is, and what is new since. Reads nothing over the network."""
-    now, held = _outside.today(), updates.held()
+    now, held = _outside.today(), updates.read_update()
     return CatalogStatus(
         tuple(_age(name, day, now) for name, day in lookup.dates().items()),
         updates.path(),
@@ -87,7 +87,7 @@ def catalog_update(
 
     Without regions those whose prices are held, or us-east-1. Raises PlatformError when no source could be read.
     """
-    held = updates.held()
+    held = updates.read_update()
     wanted = [*regions] or [*held.prices] or [REGION]
     with _outside.open_web() as client:
         found = refresh(client, held, wanted, _outside.today(), ec2=ec2, sources=_outside.sources)

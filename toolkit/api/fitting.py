@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from toolkit.display import bullets, card, data_frame, table, toned, whole
+from toolkit.display import bullets, card, data_frame, in_tone, on_one_line, table
 from toolkit.errors import RecipeNotFound, UsageError
 from toolkit.text import inert
 
@@ -92,7 +92,11 @@ class Fits(Sequence["Fit"]):
 
     def _repr_html_(self) -> str:
         rows = [
-            (whole(name), toned("✔ fits", "good") if one.fits else toned("✘", "bad"), *map(whole, figures))
+            (
+                on_one_line(name),
+                in_tone("✔ fits", "good") if one.fits else in_tone("✘", "bad"),
+                *map(on_one_line, figures),
+            )
             for one, (name, *figures, _) in self._rows()
         ]
         why = [f"{cells[0]}: {cells[-1]}" for one, cells in self._rows() if not one.fits]

@@ -70,7 +70,7 @@ class Improvement:
         return asdict(self)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What there is to say, a pair each."""
+        """Names and texts of its facts."""
         found = [("head", self.head), ("promoted", f"{'yes' if self.promoted else 'no'}: {self.reason}")]
         if self.decoding:
             found.append(("tokens per second", f"{_text(self.decoding)} times the old head's"))
@@ -107,7 +107,7 @@ class ImprovementPlan:
         return {**asdict(self), "training": self.training and self.training.to_dict()}
 
     def rows(self) -> list[tuple[str, str]]:
-        """What there is to say, a pair each."""
+        """Names and texts of its facts."""
         found = [("endpoint", self.endpoint), ("traffic", ", ".join(self.data))]
         if self.training is None:
             return [*found, ("nothing to do", _NOTHING_NEW)]
@@ -203,21 +203,21 @@ def improve(
 def _live(what: RecipeLike, platform: str | None, steps: Steps, progress: Progress) -> _Live:
     recipe = recipe_or_none(what)
     if recipe is None:
-        recipe = _recorded(str(what), progress)
+        recipe = _find_recorded(str(what), progress)
         platform = steps.connect(str(what), platform=platform).platform.name
     recipe = recipe.with_platform(platform)
     running = steps.connect(recipe, platform=platform)
     head, captured = _head(recipe), running.platform.captured_traffic(running.name)
     if captured:
-        settings = recipe.training or _continued(recipe, head, captured)
+        settings = recipe.training or _continue_training(recipe, head, captured)
         recipe = replace(recipe, training=settings.model_copy(update={"data": [captured]}))
     elif recipe.training is None:
         hint = "Set `observability.data_capture_percent` and deploy; or name the traffic in `training.data`."
         raise UsageError(f"{running.name} captures no requests, and {recipe.path} names no traffic", hint=hint)
-    return _attempted(recipe, running, head)
+    return _attempt(recipe, running, head)
 
 
-def _attempted(recipe: Recipe, running: Endpoint, head: Path) -> _Live:
+def _attempt(recipe: Recipe, running: Endpoint, head: Path) -> _Live:
     """With the head that the last call has begun but not measured, else with one of the traffic now."""
     training = section(recipe).model_copy(update={"start_from": str(head)})
     traffic, last = read_traffic(training, running.platform.read_objects), last_attempt(recipe.name)
@@ -244,7 +244,7 @@ def _train(live: _Live, steps: Steps, progress: Progress) -> TrainingRun:
     return run
 
 
-def _recorded(name: str, progress: Progress) -> Recipe:
+def _find_recorded(name: str, progress: Progress) -> Recipe:
     """The recipe that an endpoint of that name was last deployed from. Raises UsageError."""
     deployed = (event.recipe for event in reversed(record_of(name, progress).events()))
     found = next((load(path) for path in deployed if Path(path).is_file()), None)
@@ -290,7 +290,7 @@ def _head(recipe: Recipe) -> Path:
     return head
 
 
-def _continued(recipe: Recipe, head: Path, data: str) -> TrainingSection:
+def _continue_training(recipe: Recipe, head: Path, data: str) -> TrainingSection:
     """How to continue a head of which the recipe does not say how it was trained: in its own size."""
     assert recipe.speculation
     config = documents.parse(dict[str, Any], documents.read_file(head / _CONFIG))

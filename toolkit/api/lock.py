@@ -22,7 +22,7 @@ from toolkit.recipe.resolve import Recipe
 
 @dataclass(frozen=True)
 class Locked:
-    """A lock that was written: what it pins, by what that is; and what it does not, with the reason."""
+    """A lock that was written. `pinned` maps names to commits and digests; `unpinned` has a line with the reason each."""
 
     path: Path
     pinned: Mapping[str, str]

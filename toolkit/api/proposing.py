@@ -75,11 +75,11 @@ class NewRecipe:
         return inert("\n".join([f"<NewRecipe {self.path}: {'ok' if self.ok else 'has errors'}>", *lines, *self.notes]))
 
     def _repr_html_(self) -> str:
-        rows = [(choice.key, _shown(choice.value), choice.why, ", ".join(choice.others)) for choice in self.choices]
+        rows = [(choice.key, _show(choice.value), choice.why, ", ".join(choice.others)) for choice in self.choices]
         return card(self.path, table(rows, ("key", "value", "why", "also possible")))
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -106,7 +106,7 @@ def new(
     """
     progress = progress or default_progress()
     folder = Path(out).parent if out else Path()
-    wishes = Wishes(_written(model, folder), platform, method, goal, max_price, context, region, hardware)
+    wishes = Wishes(_spell(model, folder), platform, method, goal, max_price, context, region, hardware)
     _require_known(wishes)
     source = model_source(wishes.model, folder)
     if source.kind == "jumpstart":
@@ -115,7 +115,7 @@ def new(
         sources = Sources(client, folder.resolve(), progress.say)
         with progress.stage(f"look at {model}"):
             target, sources = sources.target(wishes.model)
-            found = _confirmed(wishes, target, sources)
+            found = _confirm(wishes, target, sources)
     path = Path(out) if out else Path(f"{found.recipe['name']}.yaml")
     return _written_out(path, found, wishes, _origin(model), _outside.free_bytes)
 
@@ -134,7 +134,7 @@ def _require_known(wishes: Wishes) -> None:
         raise UsageError(f"goal: `{wishes.goal}` is neither `latency` nor `throughput`")
 
 
-def _written(model: str, folder: Path) -> str:
+def _spell(model: str, folder: Path) -> str:
     """The model as the recipe names it: a folder relative to the recipe's, everything else as it is."""
     here = Path(model).expanduser()
     is_path = model.startswith((".", "/", "~")) or model_source(model, folder).kind != "hub"
@@ -144,7 +144,7 @@ def _written(model: str, folder: Path) -> str:
     return relative if relative.startswith("..") else f"./{relative}"
 
 
-def _confirmed(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
+def _confirm(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
     """A proposal whose drafter's own files were read, if they can be: it is made again where they say otherwise."""
     able = drafters(target, sources.drafters(target), wishes.context, engine_for(wishes))
     found = propose(wishes, target, able, sources.folder)

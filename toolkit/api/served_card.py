@@ -42,7 +42,7 @@ def write_served(
     """
     recipe = load_recipe(run.recipe).with_platform(platform)
     assert recipe.drafter
-    section = served(recipe, report)
+    section = served_section(recipe, report)
     if (folder := recipe.drafter.folder) is not None:
         path = folder / CARD
         before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else run.card
@@ -63,7 +63,7 @@ def with_served(card: str, section: str) -> str:
     return card[: found.start()] + section + (f"\n{rest}" if rest else "")
 
 
-def served(recipe: Recipe, report: BenchReport) -> str:
+def served_section(recipe: Recipe, report: BenchReport) -> str:
     """The section: what was measured with what, and a row for each workload, load and arm."""
     speculation, made = recipe.speculation, circumstances(recipe)
     assert speculation

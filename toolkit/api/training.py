@@ -59,7 +59,7 @@ class TrainingRun:
         return asdict(self)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What there is to say, a pair each."""
+        """Names and texts of its facts."""
         texts = [("job", f"{self.job} on {self.platform}"), ("status", self.status), ("head", self.head)]
         return [(name, text) for name, text in (*texts, *_figures(self.metrics)) if text]
 

@@ -70,11 +70,11 @@ class Trials:
     def report(self, setting: Setting) -> BenchReport:
         """What was measured of a setting, now or before. Raises KeyboardInterrupt if the user ended the measurement."""
         path = self._folder / f"{digest(self._content(setting.recipe))}.json"
-        if (kept := self._kept(path)) is not None:
+        if (kept := self._read_kept(path)) is not None:
             self._progress.say(f"{setting.name}: measured before")
             return kept
         self._progress.say(f"{setting.name}: deploy, measure, remove")
-        measured = self._measured(setting)
+        measured = self._measure(setting)
         report = replace(measured, setting={**measured.setting, **circumstances(setting.recipe)})
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(report.to_dict()))
@@ -84,7 +84,7 @@ class Trials:
         """Whether tuning made such an endpoint: a file alone shall not have another one removed."""
         return is_tuned(name, self._recipe) or name == self._recipe.baseline().name
 
-    def _kept(self, path: Path) -> BenchReport | None:
+    def _read_kept(self, path: Path) -> BenchReport | None:
         if not path.is_file():
             return None
         try:
@@ -93,7 +93,7 @@ class Trials:
             self._progress.say(f"{error.message}: it is measured again")
             return None
 
-    def _measured(self, setting: Setting) -> BenchReport:
+    def _measure(self, setting: Setting) -> BenchReport:
         baseline = self._baseline
         try:
             report = self._steps.measure(self._deploy(setting.recipe), baseline=baseline)

@@ -25,11 +25,11 @@ from toolkit.measure.tune import (
     Goal,
     Point,
     choose,
-    measured,
+    find_schedule,
     perhaps_as_good,
     point_name,
+    read_curves,
     schedule_pays,
-    scheduled,
 )
 from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
 from toolkit.platforms import rules_of
@@ -117,7 +117,7 @@ class _Tuning:
             for setting in settings.values():
                 self.add(setting)
             return
-        found = find_k(list(settings), lambda k: measured(self.add(settings[k]).report, k))
+        found = find_k(list(settings), lambda k: read_curves(self.add(settings[k]).report, k))
         points = {point_name(point): point for one in self.candidates for point in one.speedups}
         self.candidates = [
             replace(one, predicted=_speedups(trial.predicted or {}, points))
@@ -136,7 +136,7 @@ class _Tuning:
         """Measure the K by batch size that follows from the K that were measured, if there is one."""
         own = [one for one in self.candidates if one.name.startswith("K=")]
         self.notes += break_even_in_words([replace(item, arm=one.name) for one in own for item in one.report.speedups])
-        found = scheduled([one for one in own if not one.faults], self.recipe.engine.max_num_seqs)
+        found = find_schedule([one for one in own if not one.faults], self.recipe.engine.max_num_seqs)
         fixed = choose(own, Aim())
         if not found or not fixed:
             self.notes.append("One K, or none, is the best at all concurrencies: no K by batch size follows.")

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from toolkit.apply.causes import HealthCheck, Known, Words, words
-from toolkit.apply.log_lines import bounded, log_lines
+from toolkit.apply.log_lines import bound_lines, log_lines
 from toolkit.apply.stages import ANSWERING, stage_of
-from toolkit.display import card, prose, toned, verbatim
+from toolkit.display import card, in_tone, prose, verbatim
 from toolkit.errors import Cause
 from toolkit.text import inert
 
@@ -38,7 +38,7 @@ def diagnose(lines: Sequence[str], failure_reason: str = "", platform: str | Non
     `failure_reason` is the platform's reason for a failed endpoint, or the error message of a refused request. A vague
     reason (a rank above 0) yields to what the log shows.
     """
-    known, lines, reason = words(platform), bounded(lines), bounded(failure_reason.splitlines())
+    known, lines, reason = words(platform), bound_lines(lines), bound_lines(failure_reason.splitlines())
     refused = _find(known.reasons, reason, known)
     named = _cause(refused, known, fatal=refused.known.certain > 0) if refused else None
     if refused and refused.known.rank <= 0:
@@ -52,7 +52,7 @@ def diagnose(lines: Sequence[str], failure_reason: str = "", platform: str | Non
 
 def diagnose_text(lines: Sequence[str], platform: str | None = None) -> Cause | None:
     """The cause that lines of any origin show: a container's, or the platform's own among them."""
-    known, lines = words(platform), bounded(lines)
+    known, lines = words(platform), bound_lines(lines)
     said = _find(known.reasons, lines, known)
     return _in_log(lines, known) or (_cause(said, known, fatal=said.known.certain > 0) if said else None)
 
@@ -60,7 +60,9 @@ def diagnose_text(lines: Sequence[str], platform: str | None = None) -> Cause | 
 def likeliest(lines: Sequence[str]) -> tuple[str, ...]:
     """Lines that may tell why, where no cause is known: exceptions first, then whatever sounds like a failure."""
     known = words()
-    shown = [line for line in reversed(bounded(lines)) if not known.noise.search(line) and not known.echo.search(line)]
+    shown = [
+        line for line in reversed(bound_lines(lines)) if not known.noise.search(line) and not known.echo.search(line)
+    ]
     errors = [_message(line, known) for line in shown if _is_error(line, known)]
     others = [text for line in shown if _SOUNDS_BAD.search(text := _without_prefix(line, known))]
     return tuple(dict.fromkeys([*errors[:_MOST_EVIDENCE], *others]))[:_MOST_EVIDENCE]
@@ -78,7 +80,7 @@ def _in_log(lines: Sequence[str], known: Words) -> Cause | None:
 
 def last_error(lines: Sequence[str]) -> str:
     """The last line that looks like an error and not like the echo of another one; may be empty."""
-    known, lines = words(), bounded(lines)
+    known, lines = words(), bound_lines(lines)
     at = _last_error_at(lines, known)
     return "" if at is None else _message(lines[at], known)
 
@@ -142,7 +144,7 @@ def _unhealthy(lines: Sequence[str], failure_reason: str, known: Words, check: H
     """The cause of a failed health check when the log shows no known cause."""
     *_, newest = _starts(lines, known)
     if not newest:
-        return _unhealthy_cause("no-log", _cut(failure_reason), check, ())
+        return _unhealthy_cause("no-log", _shorten(failure_reason), check, ())
     if check.ended.search(failure_reason) or last_error(newest):
         return None
     last = tuple(_without_prefix(line, known) for line in newest[-_MOST_EVIDENCE:])
@@ -177,14 +179,14 @@ def _unhealthy_cause(code: str, line: str, check: HealthCheck, evidence: tuple[s
 def _message(line: str, known: Words) -> str:
     """The error without the logger's prefix, or the whole line if it does not look like an error."""
     match = _ERROR_LINE.search(line)
-    return _cut(match[0]) if match else _without_prefix(line, known)
+    return _shorten(match[0]) if match else _without_prefix(line, known)
 
 
 def _without_prefix(line: str, known: Words) -> str:
-    return _cut(known.prefix.sub("", line).strip())
+    return _shorten(known.prefix.sub("", line).strip())
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]} …"
 
 
@@ -217,7 +219,7 @@ class Explanation:
         return inert("\n".join([first, *lines, f"  {self.hint}"]))
 
     def _repr_html_(self) -> str:
-        parts = (verbatim("\n".join(self.evidence)), prose(toned(self.hint, "good")))
+        parts = (verbatim("\n".join(self.evidence)), prose(in_tone(self.hint, "good")))
         return card(self.cause or "Cause not known", *parts, says=self.message, tone="bad" if self.cause else "soft")
 
     def to_dict(self) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class _Watch:
             self._progress.say(f"{self._name} {self._done}, in {minutes(now - job.began)}")
             return True
         if job.status in ("Failed", "Stopped"):
-            raise self._failed(job)
+            raise self._failure(job)
         return False
 
     def describe(self, now: float) -> str:
@@ -133,7 +133,7 @@ class _Watch:
                 self._progress.say(f"{self._name}: cannot read its log: {error.message}")
             self._is_readable = False
 
-    def _failed(self, job: TrainingJob) -> TrainingJobFailed:
+    def _failure(self, job: TrainingJob) -> TrainingJobFailed:
         ended = "failed" if job.status == "Failed" else f"was stopped ({job.stage})"
         cause = diagnose(self._lines, job.reason, self._platform.name)
         why = cause.line if cause else job.reason or last_error(self._lines) or "no reason was given"

@@ -18,7 +18,7 @@ from toolkit.catalog.entries import Image as Image
 from toolkit.catalog.entries import Instance as Instance
 from toolkit.catalog.entries import PlatformFacts as PlatformFacts
 from toolkit.catalog.entries import Price as Price
-from toolkit.catalog.updates import Update, held
+from toolkit.catalog.updates import Update, read_update
 
 FOLDER = Path(__file__).parent
 """The folder of the JSON files."""
@@ -31,7 +31,7 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)?-(north|south|central|northwest|south
 
 def images(platform: str, engine_name: str) -> tuple[Image, ...]:
     """Images that serve `engine_name` on `platform`, newest engine version first, the preferred one of each first."""
-    return _images(platform, engine_name, held())
+    return _images(platform, engine_name, read_update())
 
 
 @cache
@@ -72,7 +72,7 @@ def newest_image(region: str, engine_name: str) -> str:
 
 
 def instances() -> tuple[Instance, ...]:
-    return _instances(held())
+    return _instances(read_update())
 
 
 @cache
@@ -86,7 +86,7 @@ def instance(name: str) -> Instance | None:
 
 
 def heads() -> tuple[Head, ...]:
-    return _heads(held())
+    return _heads(read_update())
 
 
 @cache

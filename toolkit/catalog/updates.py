@@ -52,8 +52,8 @@ def path() -> Path:
     return home() / "catalog" / "update.json"
 
 
-def held() -> Update:
-    """What the user has read; nothing without the file. Raises UsageError for a damaged one."""
+def read_update() -> Update:
+    """The facts in the user's own file; empty without that file. Raises UsageError if it is damaged."""
     file = path()
     try:
         found = file.stat()

@@ -23,7 +23,7 @@ from toolkit.checks.memory import check_memory
 from toolkit.checks.models import check_pair, check_quality, check_target
 from toolkit.checks.sections import check_expect, check_overrides, check_tags, check_workloads
 from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
-from toolkit.display import Fragment, Tone, card, data_frame, prose, table, toned
+from toolkit.display import Fragment, Tone, card, data_frame, in_tone, prose, table
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
@@ -64,11 +64,11 @@ class Report:
         return inert("\n".join([head, *lines]))
 
     def _repr_html_(self) -> str:
-        verdict = "✔ no errors" if self.ok else f"✘ {_counted(len(self.errors), 'error')}"
+        verdict = "✔ no errors" if self.ok else f"✘ {_count(len(self.errors), 'error')}"
         rows = [(_severity(f), f.line or "", f.path, _words(f), f.code) for f in self.findings]
         parts = [table(rows, ("", "line", "key", "finding", "check"))] if rows else []
         return card(
-            self.recipe, *parts, says=toned(verdict, "good" if self.ok else "bad"), tone="good" if self.ok else "bad"
+            self.recipe, *parts, says=in_tone(verdict, "good" if self.ok else "bad"), tone="good" if self.ok else "bad"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -219,15 +219,15 @@ def _with_line(finding: Finding, recipe: Recipe) -> Finding:
 
 def _severity(finding: Finding) -> Fragment:
     sign, tone = _SIGNS.get(finding.severity, ("", "soft"))
-    return toned(f"{sign} {finding.severity}", tone)
+    return in_tone(f"{sign} {finding.severity}", tone)
 
 
 def _words(finding: Finding) -> Fragment:
     """What is wrong, and below it the edit to make."""
-    return prose(finding.message, toned(finding.hint, "soft"))
+    return prose(finding.message, in_tone(finding.hint, "soft"))
 
 
-def _counted(number: int, what: str) -> str:
+def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 

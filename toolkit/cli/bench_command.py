@@ -26,7 +26,7 @@ _Number = TypeVar("_Number", int, float)
 
 def _share(text: str) -> float:
     """A share of 1, written as `5%` or `0.05`."""
-    (share,) = _parsed([text.strip().removesuffix("%")], float, f"{text!r} is not a precision: write 5% or 0.05")
+    (share,) = _parse([text.strip().removesuffix("%")], float, f"{text!r} is not a precision: write 5% or 0.05")
     share /= _PERCENT if text.strip().endswith("%") else 1
     if not 0 < share < 1:
         raise typer.BadParameter(f"{text!r} is not a precision between 0 and 100 %: write 5%")
@@ -35,7 +35,7 @@ def _share(text: str) -> float:
 
 def counts_of(text: str) -> tuple[int, ...]:
     """Numbers of concurrent requests, separated by commas."""
-    found = _parsed(text.split(","), int, f"{text!r} is not a list of whole numbers: write 1,4,16")
+    found = _parse(text.split(","), int, f"{text!r} is not a list of whole numbers: write 1,4,16")
     if not 1 <= min(found) <= max(found) <= _MOST_CONCURRENT:
         message = f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}: write 1,4,16"
         raise typer.BadParameter(message)
@@ -44,14 +44,14 @@ def counts_of(text: str) -> tuple[int, ...]:
 
 def _numbers(text: str) -> tuple[float, ...]:
     """Rates or acceptance lengths, separated by commas."""
-    found = _parsed(text.split(","), float, f"{text!r} is not a list of numbers: write 0.5,2")
+    found = _parse(text.split(","), float, f"{text!r} is not a list of numbers: write 0.5,2")
     if not all(0 < number <= _LARGEST_NUMBER for number in found):
         message = f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}: write 0.5,2"
         raise typer.BadParameter(message)
     return found
 
 
-def _parsed(parts: Sequence[str], number: Callable[[str], _Number], problem: str) -> tuple[_Number, ...]:
+def _parse(parts: Sequence[str], number: Callable[[str], _Number], problem: str) -> tuple[_Number, ...]:
     try:
         return tuple(map(number, parts))
     except ValueError as error:

@@ -79,10 +79,10 @@ class Commands(TyperGroup):
 
 def _epilog(examples: Sequence[str]) -> str:
     unwrapped = "\b\n"
-    return unwrapped + "\n".join(["Examples:", *(line for example in examples for line in _folded(example))])
+    return unwrapped + "\n".join(["Examples:", *(line for example in examples for line in _fold(example))])
 
 
-def _folded(example: str) -> Iterator[str]:
+def _fold(example: str) -> Iterator[str]:
     """A command over as many lines as the terminal needs; a shell reads them as one."""
     room = shutil.get_terminal_size().columns - len("      ") - len(" \\")
     line = " "

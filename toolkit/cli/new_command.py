@@ -61,7 +61,9 @@ def new(
     from toolkit.api.proposing import new as make
 
     asks = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or as_json)
-    wanted = _asked(platform, goal, max_price, context) if asks else _defaults(platform, goal, max_price, context)
+    wanted = (
+        _ask_for_answers(platform, goal, max_price, context) if asks else _defaults(platform, goal, max_price, context)
+    )
     made = make(
         model,
         out=out,
@@ -83,7 +85,7 @@ def _defaults(platform: str | None, goal: Goal | None, max_price: float | None, 
     return _Answers(platform or "sagemaker", goal or "latency", max_price, context)
 
 
-def _asked(platform: str | None, goal: Goal | None, max_price: float | None, context: int | None) -> _Answers:
+def _ask_for_answers(platform: str | None, goal: Goal | None, max_price: float | None, context: int | None) -> _Answers:
     """What was not given, asked on the terminal; Enter takes the default."""
     say("A few questions; Enter takes what stands in brackets.")
     where = platform or _ask("Where", "sagemaker", get_args(AnyPlatform))
@@ -120,7 +122,7 @@ def _ask_number(question: str, default: str) -> float | None:
 
 
 def _text(made: NewRecipe) -> str:
-    rows = [(_short(choice.key), _shown(choice.value), choice.why) for choice in made.choices]
+    rows = [(_short(choice.key), _show(choice.value), choice.why) for choice in made.choices]
     findings = [finding.line_for(str(made.path)) for finding in made.findings if finding.severity != "info"]
     found = [table(("choice", "value", "why"), rows), *findings, *made.notes]
     return paragraphs(found)
@@ -131,7 +133,7 @@ def _short(key: str) -> str:
     return key.removesuffix(".name").rpartition(".")[2]
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

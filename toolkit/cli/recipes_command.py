@@ -67,13 +67,13 @@ def show(
     from toolkit.api.catalogue import show_recipe
 
     found = show_recipe(recipe)
-    answer(found.to_dict(), as_json, lambda: _shown(found))
+    answer(found.to_dict(), as_json, lambda: _show(found))
     if not as_json:
         say(f"To change it, copy it: cp {found.recipe.path} {Path(found.recipe.path).name}")
         next_step("plan", recipe)
 
 
-def _shown(found: Listed) -> str:
+def _show(found: Listed) -> str:
     text = found.recipe.path.read_text(encoding="utf-8").rstrip()
     parts = [f"Price: {found.price_text}"]
     parts += [f"Fit: {line}" for line in found.fit_lines]

@@ -19,7 +19,7 @@ from toolkit.measure.wording import (
     between_arms_in_words,
     break_even_acceptance_in_words,
     cells,
-    filled,
+    drop_empty_columns,
     latencies,
     sign,
     small_print,
@@ -54,7 +54,7 @@ def comparison_text(found: Comparison, room: int | None = None) -> str:
     parts = [
         _lines([found.title], room),
         table(SPEEDUP_COLUMNS, speedups, room) if speedups else "",
-        table(*filled(ARM_COLUMNS, arms), room) if arms else "",
+        table(*drop_empty_columns(ARM_COLUMNS, arms), room) if arms else "",
         _lines([*found.notes()], room),
     ]
     return "\n\n".join(filter(None, parts))
@@ -76,5 +76,7 @@ def _what_if(found: WhatIf, room: int) -> str:
 
 def _figures(report: BenchReport, workload: str, room: int) -> str:
     arms = [arm for arm in report.arms if arm.workload == workload]
-    speed = table(*filled(COLUMNS, [cells(arm, speedup_of(report, arm)) for arm in arms]), room)
-    return f"{inert(workload)}\n{speed}\n\n{table(*filled(LATENCIES, [latencies(arm) for arm in arms]), room)}"
+    speed = table(*drop_empty_columns(COLUMNS, [cells(arm, speedup_of(report, arm)) for arm in arms]), room)
+    return (
+        f"{inert(workload)}\n{speed}\n\n{table(*drop_empty_columns(LATENCIES, [latencies(arm) for arm in arms]), room)}"
+    )

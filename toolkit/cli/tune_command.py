@@ -101,7 +101,7 @@ def tune(
 def tune_text(report: TuneReport, room: int | None = None) -> str:
     """The report as text, at most `room` characters wide; by default as wide as the terminal."""
     from toolkit.measure.tune_report import COLUMNS
-    from toolkit.measure.wording import filled
+    from toolkit.measure.wording import drop_empty_columns
 
     room = terminal_width() if room is None else room
     rows = [row.cells(report.winner) for row in report.rows]
@@ -109,7 +109,7 @@ def tune_text(report: TuneReport, room: int | None = None) -> str:
         textwrap.fill(line, min(room, _LONGEST_LINE), subsequent_indent="  ")
         for line in (f"{report.title}: {report.answer}", *report.lines())
     ]
-    return "\n\n".join([head, table(*filled(COLUMNS, rows), room), "\n".join(below)])
+    return "\n\n".join([head, table(*drop_empty_columns(COLUMNS, rows), room), "\n".join(below)])
 
 
 def _ks(text: str) -> tuple[int, ...]:

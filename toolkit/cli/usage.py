@@ -166,7 +166,7 @@ def _option_hint(message: str, option: str, root: TyperGroup, path: list[str], c
     corrected = written.replace(written.partition("=")[0], near[0], 1)
     if path and typed.index(written) < typed.index(path[0]):
         value = _takes_value(here[near[0]])
-        return _run([*_without(typed, written, value), corrected, *_taken(typed, written, value)[1:]])
+        return _run([*_without(typed, written, value), corrected, *_take(typed, written, value)[1:]])
     return _run([corrected if word == written else word for word in typed])
 
 
@@ -177,12 +177,12 @@ def _as_argument(typed: Sequence[str], written: str) -> list[str]:
 
 
 def _before_the_command(name: str, written: str, value: bool, typed: list[str]) -> str:
-    moved = [*_taken(typed, written, value), *_without(typed, written, value)]
+    moved = [*_take(typed, written, value), *_without(typed, written, value)]
     return f"`{name}` stands before the command. {_run(moved)}"
 
 
 def _fewer(path: list[str], command: Any, typed: list[str]) -> str:
-    """As many words as the command takes: a prompt without quotes is one, of other things the first counts."""
+    """Without the words that are too many. Those of a prompt without quotes are joined; of others the first are kept."""
     names = [parameter.name for parameter in command.params if not _options_of(parameter)]
     words = _words(command, typed[typed.index(path[-1]) + 1 :])
     rest = [word for word in typed if word not in words and word not in path]
@@ -224,7 +224,7 @@ def _with(typed: Sequence[str], old: str, new: str) -> list[str]:
     return [*typed[:found], typed[found].removesuffix(old) + new, *typed[found + 1 :]]
 
 
-def _taken(typed: Sequence[str], word: str, with_value: bool) -> list[str]:
+def _take(typed: Sequence[str], word: str, with_value: bool) -> list[str]:
     index = typed.index(word)
     return list(typed[index : index + 1 + (with_value and "=" not in word)])
 

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise, zip_longest
 from math import ceil
 from typing import Any, NamedTuple
 
-from toolkit.display import card, facts, folded, verbatim
+from toolkit.display import card, facts, fold, verbatim
 from toolkit.endpoint.events import Choice, Delta, Drafts, Event, EventReader, Usage
 from toolkit.errors import InvocationError
 
@@ -120,7 +120,7 @@ def _card(answer: Generation) -> str:
         ("acceptance", f"{acceptance.length:.2f} tokens per target step" if acceptance else "no drafts"),
         ("accepted by position", positions),
     ]
-    parts = (verbatim(answer.text), folded("reasoning", answer.reasoning), facts(rows))
+    parts = (verbatim(answer.text), fold("reasoning", answer.reasoning), facts(rows))
     says = "cut at max_tokens" if answer.cut else answer.finish_reason
     return card("Answer", *parts, says=says, tone="fair" if answer.cut else "soft")
 
@@ -137,7 +137,7 @@ class Stream:
         """The finished answer; reads what has not been read yet. Raises InvocationError."""
         for _ in self._pieces:
             pass
-        return _whole(self._result)
+        return _require(self._result)
 
     def __iter__(self) -> Iterator[str]:
         return self._pieces
@@ -160,7 +160,7 @@ class AsyncStream:
     async def result(self) -> Generation:
         async for _ in self._pieces:
             pass
-        return _whole(self._result)
+        return _require(self._result)
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self._pieces
@@ -301,7 +301,7 @@ def _broken() -> InvocationError:
     return InvocationError("the stream ended too early", hint="Send the request again.")
 
 
-def _whole(result: Generation | None) -> Generation:
+def _require(result: Generation | None) -> Generation:
     if result is None:  # reading raised an error, which the caller caught
         raise _broken()
     return result

@@ -248,7 +248,7 @@ class Client:
         """The answer, from its head on. Connecting is not part of its time. Raises OSError."""
         through = {} if self._secure else self._authorization()
         target = f"http://{self._host}{path}" if self._proxy and not self._secure else path
-        line, response = await self._answered(_request(method, target, self._host, {**headers, **through}, body))
+        line, response = await self._ask(_request(method, target, self._host, {**headers, **through}, body))
         try:
             yield response
         finally:
@@ -263,7 +263,7 @@ class Client:
             line.close()
         self._idle.clear()
 
-    async def _answered(self, request: bytes) -> tuple[_Line, Response]:
+    async def _ask(self, request: bytes) -> tuple[_Line, Response]:
         while True:
             line, fresh = await self._line()
             response = line.send(request)

@@ -22,7 +22,7 @@ from toolkit.images.command import (
     run,
     secret_folder,
 )
-from toolkit.images.publish import verified
+from toolkit.images.publish import verify_pushed
 from toolkit.images.reference import Reference, is_loopback, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
@@ -76,7 +76,7 @@ class BuildahBuilder:
             if ended.code:
                 raise push_failure(program, ended, str(target), _ROOM)
             with Registry(target.registry, self._credentials) as registry:
-                return verified(registry, target, digest.read_text(encoding="utf-8").strip())
+                return verify_pushed(registry, target, digest.read_text(encoding="utf-8").strip())
 
 
 def _program() -> str | None:

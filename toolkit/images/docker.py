@@ -33,7 +33,7 @@ from toolkit.images.command import (
 )
 from toolkit.images.copy import find_image
 from toolkit.images.docker_config import HUB_LOGIN, docker_folder, read_config
-from toolkit.images.publish import publish, staged
+from toolkit.images.publish import publish, staging_reference
 from toolkit.images.reference import DOCKER_HUB, Reference, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
@@ -75,7 +75,7 @@ class DockerBuilder:
         with build_context(spec) as context, _logged_in(self._credentials, base, target) as folder:
             variables = {"DOCKER_BUILDKIT": "0", "DOCKER_CONFIG": str(folder)}
             engine = _engine(variables)
-            pushed = staged(target, secrets.token_hex(4)) if _CONTAINERD_STORE in engine else target
+            pushed = staging_reference(target, secrets.token_hex(4)) if _CONTAINERD_STORE in engine else target
             network = ["--network", _STUDIO_NETWORK] if _in_studio(self._studio) else []
             platform = ["--platform", "linux/amd64"] if any(arm in engine for arm in _ARM) else []
             command = ["docker", "build", *network, *platform, *build_arguments(spec)]
@@ -109,7 +109,7 @@ def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
 
 
 def _engine(variables: dict[str, str]) -> str:
-    """The engine's architecture and the kind of its store; empty where we may not ask, as Studio's proxy may say."""
+    """The engine's architecture and the kind of its store; empty if asking is forbidden, as by Studio's proxy."""
     ended = run(["docker", "info", "--format", "{{.Architecture}} {{json .DriverStatus}}"], _discard, variables)
     return "" if ended.code else "\n".join(ended.lines)
 

@@ -13,7 +13,7 @@ from toolkit.measure.design import Design, Load, Measured, Progress, Send
 from toolkit.measure.journal import Journal
 from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import closed_loop, count_drafts, open_loop
-from toolkit.measure.lossless import paired
+from toolkit.measure.lossless import pair_answers
 from toolkit.measure.measurement import ArmReport, Verdict
 from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult, successful
@@ -42,7 +42,7 @@ async def measure(
     real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
     speed = verdicts(results, summary, real, design.baseline)
     baseline, comparable = design.baseline.name if design.baseline else "", {arm.name for arm in real}
-    judged, ending = await _judged(design, real, measured, progress)
+    judged, ending = await _judge(design, real, measured, progress)
     return BenchReport(
         title,
         verdicts=(
@@ -66,7 +66,7 @@ async def measure(
 
 
 def sender(settle_seconds: float = 0.0, seed: int = 0) -> Send:
-    """Sends requests to arms; before another engine is asked than last, it waits until that has settled.
+    """A function that sends requests to arms. When the arm changes, it waits `settle_seconds` first.
 
     `seed` decides at what moments open loops ask.
     """
@@ -89,7 +89,7 @@ def sender(settle_seconds: float = 0.0, seed: int = 0) -> Send:
 _Ending = Literal["complete", "interrupted", "broken off"]
 
 
-async def _judged(
+async def _judge(
     design: Design, arms: Sequence[Arm], measured: Measured, progress: Callable[[Scoring], object]
 ) -> tuple[tuple[Verdict, ...], _Ending]:
     """The claims about the answers; not shown if Ctrl-C or the endpoint's end came before. And how it ended."""
@@ -123,7 +123,7 @@ def identical_share(results: Sequence[RequestResult], row: ArmReport, baseline: 
     point = row.workload, row.concurrency or row.rate, row.concurrency is None
     at = [item for item in results if (item.workload, item.load, item.open_loop) == point]
     answers = [item for item in successful(at) if item.arm == row.arm]
-    pairs = paired(answers, [item for item in at if item.arm == baseline]) if row.arm != baseline else []
+    pairs = pair_answers(answers, [item for item in at if item.arm == baseline]) if row.arm != baseline else []
     same = sum((ours.token_ids, ours.text) == (theirs.token_ids, theirs.text) for ours, theirs in pairs)
     return same / len(pairs) if pairs else None
 

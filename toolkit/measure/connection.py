@@ -65,12 +65,12 @@ class HttpConnection:
             return await self.invoker(body)
         route = "completions" if "prompt" in body else "chat/completions"
         return refusal.parse_answer(
-            self.name, await self._whole("POST", f"{self._base}/{route}", {"model": self.model, **body})
+            self.name, await self._read("POST", f"{self._base}/{route}", {"model": self.model, **body})
         )
 
     async def models(self) -> dict[str, ServedModel]:
         """The models that it serves by name, as far as it lists them. Raises InvocationError."""
-        listed = refusal.parse_answer(self.name, await self._whole("GET", f"{self._base}/models")).get("data")
+        listed = refusal.parse_answer(self.name, await self._read("GET", f"{self._base}/models")).get("data")
         found = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
         return {str(item.get("id")): _served_model(item) for item in found}
 
@@ -89,13 +89,13 @@ class HttpConnection:
             return False
 
     async def _metrics(self) -> bytes:
-        return await self._whole("GET", f"{self._base.removesuffix('/v1')}/metrics")
+        return await self._read("GET", f"{self._base.removesuffix('/v1')}/metrics")
 
     @property
     def _base(self) -> str:
         return urlsplit(self.access.base_url).path
 
-    async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+    async def _read(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         async with self._answer(method, path, body) as response:
             return await _content(response, documents.LIMITS.size)
 

@@ -56,7 +56,7 @@ def find_k(ks: Sequence[int], measure: Callable[[int], Mapping[str, Measured]]) 
     first = [ordered[-1], ordered[len(ordered) // _SHARE - 1 if len(ordered) >= _SHARE else 0]]
     trials = [Trial(k, measure(k)) for k in dict.fromkeys(first)]
     while len(trials) < min(most, len(ordered)):
-        predicted = _predicted(trials, ordered)
+        predicted = _predict(trials, ordered)
         best = min(predicted, key=lambda k: _cost(predicted[k], predicted[k]), default=trials[0].k)
         measured = {trial.k for trial in trials}
         if best in measured:
@@ -66,10 +66,10 @@ def find_k(ks: Sequence[int], measure: Callable[[int], Mapping[str, Measured]]) 
         trials.append(Trial(best, measure(best), predicted.get(best)))
     shared = set.intersection(*(set(trial.speeds) for trial in trials))
     winner = min(trials, key=lambda trial: _cost(trial.speeds, shared or trial.speeds))
-    return Found(tuple(trials), _predicted(trials, ordered) if len(trials) > 1 else {}, winner.k)
+    return Found(tuple(trials), _predict(trials, ordered) if len(trials) > 1 else {}, winner.k)
 
 
-def _predicted(trials: Sequence[Trial], ks: Sequence[int]) -> dict[int, Speeds]:
+def _predict(trials: Sequence[Trial], ks: Sequence[int]) -> dict[int, Speeds]:
     """Predictions for all K by workload, from the largest K that was measured and the smallest.
 
     Empty if they share no workload.

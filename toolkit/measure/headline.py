@@ -129,16 +129,16 @@ def _speed(report: Measurement) -> Iterator[str]:
     costs = [s for s, judged in zip(report.speedups, found, strict=True) if judged == "costs"]
     best, worst = best_point(report), min(costs, key=lambda s: s.ratio, default=None)
     if best:
-        yield f"{_compared(best)} (95 % interval {ratio(best.low)} to {ratio(best.high)})."
+        yield f"{_comparison(best)} (95 % interval {ratio(best.low)} to {ratio(best.high)})."
         yield from _price(report, best)
     if worst:
-        yield f"It costs elsewhere: {_compared(worst)}." if best else f"{_compared(worst)}."
+        yield f"It costs elsewhere: {_comparison(worst)}." if best else f"{_comparison(worst)}."
     yield from _cheapest(report)
     if unclear := found.count("not shown"):
         yield f"{unclear} of {len(found)} points: no difference shown."
 
 
-def _compared(speedup: Speedup) -> str:
+def _comparison(speedup: Speedup) -> str:
     load = f"on {speedup.workload}, {load_in_words(speedup)}"
     return f"{speedup.arm} is {ratio(speedup.ratio)} as fast as without speculation {load}"
 

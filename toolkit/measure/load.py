@@ -17,7 +17,7 @@ from typing import Any
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Arm, Connection
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing, timed
+from toolkit.measure.stream_clock import Ask, Timing, time_request
 
 Done = Callable[[RequestResult], object]
 
@@ -35,7 +35,7 @@ async def closed_loop(
 
     async def keep_asking() -> None:
         for ask in _until_stopped(waiting, timing):
-            result = await timed(arm, ask, timing, concurrency)
+            result = await time_request(arm, ask, timing, concurrency)
             results.append(result)
             done(result)
 
@@ -54,7 +54,7 @@ async def open_loop(
     loop = asyncio.get_running_loop()
 
     async def ask_once(ask: Ask) -> None:
-        result = await timed(arm, ask, timing, rate, open_loop=True)
+        result = await time_request(arm, ask, timing, rate, open_loop=True)
         results.append(result)
         done(result)
 
@@ -131,10 +131,10 @@ async def count_drafts(
     growth = after - before if after else None
     if growth is None or min(growth.histogram, default=0) < 0:  # the engine was started anew
         return results
-    return _shared(growth, results)
+    return _share(growth, results)
 
 
-def _shared(acceptance: Acceptance, results: Sequence[RequestResult]) -> list[RequestResult]:
+def _share(acceptance: Acceptance, results: Sequence[RequestResult]) -> list[RequestResult]:
     tokens = [0, *accumulate(result.output_tokens for result in results)]
     if not tokens[-1]:
         return list(results)

@@ -165,7 +165,7 @@ async def compare(
     scored = [(result, await scorer.of(result)) for result in chosen]
     scores = [score for _, answer in scored for score in answer]
     gaps = [score.gap for score in scores if score.gap > 0]
-    pairs = paired(chosen, reference)
+    pairs = pair_answers(chosen, reference)
     return Lossless(
         arm=arm,
         pairs=len(pairs),
@@ -188,7 +188,7 @@ def sample(results: Sequence[RequestResult], most: int = _MOST_ANSWERS) -> list[
     return order[:: ceil(len(order) / most)] if order else []
 
 
-def paired(
+def pair_answers(
     answers: Iterable[RequestResult], reference: Iterable[RequestResult]
 ) -> list[tuple[RequestResult, RequestResult]]:
     """Answers of two arms to the same request."""
@@ -281,15 +281,15 @@ async def _first_difference(pairs: Iterable[tuple[RequestResult, RequestResult]]
         for position, (our, their) in enumerate(scores):
             if our.token.token != their.token.token:
                 gap = abs(our.gap - their.gap)
-                return Mismatch(ours.workload, ours.prompt, position + 1, _named(our.token), _named(their.token), gap)
+                return Mismatch(ours.workload, ours.prompt, position + 1, _name(our.token), _name(their.token), gap)
     return None
 
 
 def _mismatch(result: RequestResult, position: int, token: Choice, score: Score) -> Mismatch:
-    return Mismatch(result.workload, result.prompt, position + 1, _named(token), _named(score.best[0]), score.gap)
+    return Mismatch(result.workload, result.prompt, position + 1, _name(token), _name(score.best[0]), score.gap)
 
 
-def _named(choice: Choice) -> str:
+def _name(choice: Choice) -> str:
     return repr(choice.text) if choice.text else f"token {choice.token}"
 
 

@@ -54,7 +54,7 @@ def read_workloads(
     if what == "study" or what.startswith("study/"):
         return _study(what)
     if what.startswith("s3://"):
-        return (_captured(what, objects),)
+        return (_read_captured(what, objects),)
     path = Path(what).expanduser()
     if path.suffix.lower() in ENDINGS or path.exists():
         return (_from_file(path),)
@@ -87,7 +87,7 @@ def _study(what: str) -> tuple[Workload, ...]:
     return found
 
 
-def _captured(prefix: str, objects: Objects | None) -> Workload:
+def _read_captured(prefix: str, objects: Objects | None) -> Workload:
     if objects is None:
         hint = "Measure an endpoint on SageMaker, or copy the files and give their paths."
         raise UsageError(f"{prefix} can be read only with a platform that has S3", hint=hint)

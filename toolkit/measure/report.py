@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import documents
-from toolkit.display import Fragment, Tone, bullets, card, data_frame, folded, prose, table, toned, whole
+from toolkit.display import Fragment, Tone, bullets, card, data_frame, fold, in_tone, on_one_line, prose, table
 from toolkit.errors import UsageError
 from toolkit.measure.headline import CLAIMS, Answer, comparable, headline, speedup_of
 from toolkit.measure.measurement import (
@@ -26,7 +26,7 @@ from toolkit.measure.wording import (
     between_arms_in_words,
     break_even_acceptance_in_words,
     cells,
-    filled,
+    drop_empty_columns,
     latencies,
     sign,
     small_print,
@@ -66,14 +66,14 @@ def _html(report: Measurement) -> str:
         verdicts_html(report),
         figures_html(report),
         what_if_html(report),
-        folded("how it was measured", bullets(small_print(report))),
+        fold("how it was measured", bullets(small_print(report))),
     )
     return card(short.title, *parts, says=report.title, tone=_TONES[short.answer])
 
 
 def verdicts_html(report: Measurement) -> Fragment:
     rows = [
-        (toned(sign(v.holds), _SIGNS[v.holds]), CLAIMS[v.claim], whole(v.workload or ""), v.detail)
+        (in_tone(sign(v.holds), _SIGNS[v.holds]), CLAIMS[v.claim], on_one_line(v.workload or ""), v.detail)
         for v in report.verdicts
     ]
     return table(rows, ("", "claim", "workload", "detail"))
@@ -81,9 +81,9 @@ def verdicts_html(report: Measurement) -> Fragment:
 
 def figures_html(report: Measurement) -> Fragment:
     rows = [(a.workload, *cells(a, speedup_of(report, a)), *latencies(a)[2:]) for a in report.arms]
-    head, rows = filled(("workload", *COLUMNS, *LATENCIES[2:]), rows)
+    head, rows = drop_empty_columns(("workload", *COLUMNS, *LATENCIES[2:]), rows)
     between = bullets(between_arms_in_words(report) if comparable(report) else ())
-    return Fragment(f"{table((map(whole, row) for row in rows), head)}{between}")
+    return Fragment(f"{table((map(on_one_line, row) for row in rows), head)}{between}")
 
 
 def what_if_html(report: Measurement) -> Fragment:

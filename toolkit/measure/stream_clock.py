@@ -44,7 +44,7 @@ class Timing:
         return self.stop is not None and self.stop.is_set()
 
 
-async def timed(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open_loop: bool = False) -> RequestResult:
+async def time_request(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open_loop: bool = False) -> RequestResult:
     """Send a request. A failure is a result too; so is a request cut by `stop`, which is incomplete."""
     answer, sent = Answer(), timing.clock()
     outcome: Outcome = "successful"

@@ -90,7 +90,7 @@ def point_name(point: Point) -> str:
     return f"{workload}, {concurrency} at a time"
 
 
-def measured(report: BenchReport, k: int) -> dict[str, Measured]:
+def read_curves(report: BenchReport, k: int) -> dict[str, Measured]:
     """An arm's speed by point, in units of the baseline's seconds per token. Raises PlatformError if there is none."""
     candidate = Candidate("", k, report)
     if not candidate.speedups:
@@ -133,7 +133,7 @@ def perhaps_as_good(best: Candidate, candidates: Sequence[Candidate]) -> list[st
     ]
 
 
-def scheduled(candidates: Sequence[Candidate], most_requests: int) -> tuple[BatchSizes, ...]:
+def find_schedule(candidates: Sequence[Candidate], most_requests: int) -> tuple[BatchSizes, ...]:
     """The K by batch size that follows from several K at several concurrencies; empty if one K suits them all."""
     speedups = [replace(item, arm=one.name) for one in candidates for item in one.report.speedups]
     found = schedule(speedups, {one.name: one.k for one in candidates}, most_requests)

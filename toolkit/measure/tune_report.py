@@ -169,7 +169,7 @@ def evidence(candidate: Candidate, command: str) -> list[Evidence]:
             workload=workload,
             num_speculative_tokens=None if candidate.schedule else candidate.k,
             concurrency=concurrency,
-            acceptance_length=_rounded(
+            acceptance_length=_round(
                 row.acceptance_length if (row := candidate.row((workload, concurrency))) else None
             ),
             speedup=round(speedup.ratio, 2),
@@ -182,5 +182,5 @@ def evidence(candidate: Candidate, command: str) -> list[Evidence]:
     ]
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 2)

@@ -49,10 +49,10 @@ def verdicts(
     for arm in speculative:
         found += _as_published(arm, answers)
         found += _as_expected(arm, answers, summary)
-    return tuple(_merged(found))
+    return tuple(_merge(found))
 
 
-def _merged(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+def _merge(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
     """One verdict for each claim and workload: that of the worst arm, with the details of all."""
     groups: dict[tuple[Claim, str | None], list[Verdict]] = {}
     for item in verdicts:

@@ -44,13 +44,13 @@ def other_acceptance(
         source: Source = "synthetic" if arm.synthetic_acceptance_length else "steps"
         for length, ratio in _speedups(found, arm, baseline, lengths):
             speedups.append(WhatIfSpeedup(*at, length, ratio.ratio, ratio.low, ratio.high, source))
-        if predicted(found, arm.name, baseline, 1.0):
+        if predict_speedup(found, arm.name, baseline, 1.0):
             ends = (_break_even_length(end, found, arm.name, baseline) for end in (_ratio, _high, _low))
             break_even.append(BreakEvenAcceptance(*at, *ends))
     return WhatIf(tuple(speedups), tuple(break_even))
 
 
-def predicted(results: Sequence[RequestResult], arm: str, baseline: str, length: float) -> Interval | None:
+def predict_speedup(results: Sequence[RequestResult], arm: str, baseline: str, length: float) -> Interval | None:
     """The arm's speedup at an acceptance length; None for fewer than two pairs of answers."""
 
     def as_if(item: RequestResult) -> tuple[float, float]:
@@ -78,7 +78,7 @@ def _speedups(
     drafted = acceptance_of(item for item in results if item.arm == arm.name)
     longest = len(drafted.histogram) if drafted else 1
     for length in lengths:
-        if length <= longest and (found := predicted(results, arm.name, baseline, length)):
+        if length <= longest and (found := predict_speedup(results, arm.name, baseline, length)):
             yield length, found
 
 
@@ -107,7 +107,7 @@ def _break_even_length(
     """The acceptance length at which that end of the speedup's interval is 1; None if it never is."""
 
     def reaches_one(length: float) -> bool:
-        found = predicted(results, arm, baseline, length)
+        found = predict_speedup(results, arm, baseline, length)
         return found is not None and end(found) >= 1
 
     low, high = 1 / _LONGEST, _LONGEST

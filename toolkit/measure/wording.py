@@ -136,7 +136,9 @@ def break_even_acceptance_in_words(found: WhatIf) -> Iterator[str]:
         yield f"{at}: speculation costs below an acceptance length of {row.acceptance_length:.2f} ({ends})."
 
 
-def filled(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def drop_empty_columns(
+    head: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """A table without the columns that are empty in every row."""
     kept = [index for index in range(len(head)) if any(row[index] for row in rows)]
     return tuple(head[i] for i in kept), [tuple(row[i] for i in kept) for row in rows]

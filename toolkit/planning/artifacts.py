@@ -67,9 +67,9 @@ def prefix(artifacts_key: str) -> str:
 
 
 def variables(recipe: Recipe, folder: str, longest: int = LONGEST_VALUE) -> dict[str, str]:
-    """What tells the container that its artifacts are in `folder`; nothing for a recipe that compiles at start.
+    """Environment variables that tell the container where its artifacts are. None for a recipe that compiles at start.
 
-    The parts, from which the container says what differs, are left out where they are longer than `longest`.
+    The list of parts, by which the container explains differences, is left out if it is longer than `longest`.
     """
     if not compiles_ahead(recipe):
         return {}

@@ -55,7 +55,7 @@ def _done(action: Action | None) -> Any:
 
 
 def _differ(path: list[str], saved: Any, derived: Any) -> Iterator[str]:
-    saved, derived = _parsed(saved), _parsed(derived)
+    saved, derived = _parse(saved), _parse(derived)
     if isinstance(saved, Mapping) and isinstance(derived, Mapping):
         for key in dict.fromkeys((*derived, *saved)):
             yield from _differ([*path, str(key)], saved.get(key, _NOTHING), derived.get(key, _NOTHING))
@@ -65,10 +65,10 @@ def _differ(path: list[str], saved: Any, derived: Any) -> Iterator[str]:
     elif saved != derived:
         action, *keys = path
         at = f"{action}, {'.'.join(keys)}" if keys else action
-        yield f"{at}: saved {_shown(saved)} / derived {_shown(derived)}"
+        yield f"{at}: saved {_show(saved)} / derived {_show(derived)}"
 
 
-def _parsed(value: Any) -> Any:
+def _parse(value: Any) -> Any:
     """Policies and dashboards are JSON in a string: what they say is compared."""
     if not (isinstance(value, str) and value.startswith(("{", "["))):
         return value
@@ -78,7 +78,7 @@ def _parsed(value: Any) -> Any:
         return value
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     if value is _NOTHING:
         return "nothing"
     text = json.dumps(value, default=str)

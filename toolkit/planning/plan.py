@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from toolkit import documents, registry
-from toolkit.display import Fragment, Tone, bullets, card, data_frame, folded, table, toned, whole
+from toolkit.display import Fragment, Tone, bullets, card, data_frame, fold, in_tone, on_one_line, table
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.text import inert
@@ -149,14 +149,20 @@ class Plan:
 
     def _repr_html_(self) -> str:
         said = f"on {self.platform}: {self.size}, {self.cost}"
-        same = [_shown(action) for action in self.actions if action.verb == "reuse"]
-        unchanged = folded(f"{len(same)} stay as they are", table(same)) if same else Fragment("")
-        changes = table(map(_shown, self.changes))
+        same = [_show(action) for action in self.actions if action.verb == "reuse"]
+        unchanged = fold(f"{len(same)} stay as they are", table(same)) if same else Fragment("")
+        changes = table(map(_show, self.changes))
         return card(self.recipe, changes, unchanged, bullets([*self.notes, *self.unpinned_lines]), says=said)
 
 
-def _shown(action: Action) -> tuple[object, ...]:
+def _show(action: Action) -> tuple[object, ...]:
     """An action as a row of a table: what it does as a sign and a word, to what, why, and how long that takes."""
     sign, tone = _SIGNS.get(action.verb, ("", "soft"))
     minutes = f"about {action.expected_seconds / 60:.0f} min" if action.expected_seconds >= 60 else ""
-    return toned(f"{sign} {action.verb}", tone), action.kind, action.name, toned(action.reason, "soft"), whole(minutes)
+    return (
+        in_tone(f"{sign} {action.verb}", tone),
+        action.kind,
+        action.name,
+        in_tone(action.reason, "soft"),
+        on_one_line(minutes),
+    )

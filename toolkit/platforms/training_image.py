@@ -18,7 +18,7 @@ PROGRAM = "train"
 
 # The part of the toolkit that runs in the job: what toolkit.training may import, and the engine that it asks for.
 _PACKAGES = ("training", "engines", "recipe", "catalog")
-_MODULES = (
+_FILES = [
     "__init__",
     "display",
     "documents",
@@ -30,7 +30,7 @@ _MODULES = (
     "text",
     "version",
     "words",
-)
+]
 _PIN = re.compile(r"^[A-Za-z0-9][\w.-]*==[\w.!+]+", re.M)
 
 

@@ -111,12 +111,12 @@ def _of_method(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter]) -> S
         return found
     drafts = f"drafter of method `{wishes.method}`" if method else "drafter"
     on = f" on {wishes.hardware}" if wishes.hardware else ""
-    known = f"Known for it{on}: {_named(able)}. To train a P-EAGLE head of your own: toolkit train -h"
+    known = f"Known for it{on}: {_names(able)}. To train a P-EAGLE head of your own: toolkit train -h"
     hint = known if able else _elsewhere(wishes, target)
     raise ToolkitError(f"no {drafts} is known for {wishes.model}{on}", hint=hint)
 
 
-def _named(able: Sequence[Drafter]) -> str:
+def _names(able: Sequence[Drafter]) -> str:
     """The methods of the drafters."""
     return ", ".join(dict.fromkeys(drafter.method for drafter in able))
 
@@ -125,7 +125,7 @@ def _elsewhere(wishes: Wishes, target: ModelFacts) -> str:
     """The command without the hardware: on a GPU every model has a drafter, if only the text itself."""
     where = ["--platform", wishes.platform] if wishes.platform != Wishes.platform else []
     command = shlex.join(["toolkit", "new", wishes.model, *where])
-    return f"Elsewhere than on {wishes.hardware} it can draft with {_named(drafters(target))}: {command}"
+    return f"Elsewhere than on {wishes.hardware} it can draft with {_names(drafters(target))}: {command}"
 
 
 def _way_out(wishes: Wishes, target: ModelFacts) -> str:

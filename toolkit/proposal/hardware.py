@@ -35,21 +35,21 @@ class Offer:
 
 def engine_for(wishes: Wishes) -> str:
     """The engine for the hardware that is wished. Raises UsageError for hardware that the platform does not have."""
-    engines = (registry.engine_for(item) for item in _wished(wishes)) if wishes.hardware else ()
+    engines = (registry.engine_for(item) for item in _find_wished(wishes)) if wishes.hardware else ()
     return next(filter(None, engines), registry.default_engine())
 
 
 def groups(wishes: Wishes) -> list[tuple[Instance, ...]]:
     """The instance types that are wished; by family, the newest first, where an engine does not serve all alike."""
     engine = registry.engine_rules(engine_for(wishes))
-    able = tuple(item for item in _wished(wishes) if engine.runs_on(item))
+    able = tuple(item for item in _find_wished(wishes) if engine.runs_on(item))
     if not engine.explains_hardware:
         return [able]
     families = sorted({family(item.name) for item in able}, key=lambda name: (-int(re.sub(r"\D", "", name) or 0), name))
     return [tuple(item for item in able if family(item.name) == name) for name in families]
 
 
-def _wished(wishes: Wishes) -> tuple[Instance, ...]:
+def _find_wished(wishes: Wishes) -> tuple[Instance, ...]:
     rules, wished = registry.platform_rules(wishes.platform), (wishes.hardware or "").lower()
     if not rules.has_instance_types:
         if wished:
@@ -75,13 +75,13 @@ def offers(
     """
     there = [item for item in able_types(recipe) if item in among]
     try:
-        found = _sized(recipe, models, there, goal)
+        found = _size(recipe, models, there, goal)
     except ToolkitError as error:
         found = _by_weights(recipe, models, there, error)
     return [offer for offer in found if max_price is None or (offer.price is not None and offer.price <= max_price)]
 
 
-def _sized(recipe: Recipe, models: Lock, instances: Sequence[Instance], goal: Goal) -> list[Offer]:
+def _size(recipe: Recipe, models: Lock, instances: Sequence[Instance], goal: Goal) -> list[Offer]:
     known, _ = sizable(models)
     accelerators = "logical cores" if any(item.neuron_cores for item in instances) else "GPUs"
     found = fits(recipe, known, instances, "kv-price" if goal == "throughput" else "price")

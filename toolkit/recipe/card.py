@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.display import Fragment, card, dollars_per_hour, facts, folded
+from toolkit.display import Fragment, card, dollars_per_hour, facts, fold
 from toolkit.documents import read_file
 from toolkit.recipe.resolve import Recipe
 
@@ -21,7 +21,7 @@ def recipe_card(recipe: Recipe) -> str:
         ("measured", _measured(recipe)),
     ]
     settings = "\n".join(f"{key}: {value}" for key, value in recipe.to_dict().items())
-    parts = (facts(rows), folded(recipe.path, _source(recipe)), folded("all settings, with defaults", settings))
+    parts = (facts(rows), fold(recipe.path, _source(recipe)), fold("all settings, with defaults", settings))
     return card(recipe.name, *parts, says=recipe.description)
 
 
